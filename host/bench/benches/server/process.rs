@@ -117,6 +117,22 @@ impl Drop for ServerProcess {
     }
 }
 
+/// Keeps the calling thread of this process off a core from now on.
+pub(crate) fn keep_off(core: usize) -> anyhow::Result<()> {
+    let cores = std::thread::available_parallelism()?.get();
+    let others: Vec<String> = (0..cores).filter(|other| *other != core).map(|other| other.to_string()).collect();
+    anyhow::ensure!(!others.is_empty(), "the client needs a core of its own");
+    // The main thread has the number of its process, and the parts of a bench run on it.
+    let pid = std::process::id().to_string();
+    let status = Command::new("taskset")
+        .args(["--pid", "--cpu-list", &others.join(","), &pid])
+        .stdout(Stdio::null())
+        .status()
+        .context("taskset")?;
+    anyhow::ensure!(status.success(), "taskset ended with {status}");
+    Ok(())
+}
+
 /// This program again, which may be kept to one core.
 pub(crate) fn this_program(core: Option<usize>) -> anyhow::Result<Command> {
     let program = env::current_exe()?;
