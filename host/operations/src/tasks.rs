@@ -85,6 +85,8 @@ struct Unsettled {
     owner: Owner,
     /// The replica that the turn belonged to; `None` where one process has the store.
     runner: Option<Replica>,
+    /// The epoch of the task that the turn wrote for; `None` where that is not known.
+    epoch: Option<u64>,
 }
 
 struct Live {
@@ -155,7 +157,7 @@ impl Tasks {
             Err(error) => {
                 if matches!(error, StoreError::Database(_)) {
                     // It may be stored all the same.
-                    let unsettled = Unsettled { owner: owner.clone(), runner: self.store.replica() };
+                    let unsettled = Unsettled { owner: owner.clone(), runner: self.store.replica(), epoch: Some(0) };
                     self.unsettled().insert(task.id().clone(), unsettled);
                 }
                 return Err(error);
@@ -288,17 +290,21 @@ impl Tasks {
     /// Notes that nobody works on the task any more although the store does not know it.
     fn end_later(&self, record: &TaskRecord) {
         let runner = record.runner().or(self.store.replica());
-        self.unsettled().insert(record.id().clone(), Unsettled { owner: record.owner().clone(), runner });
+        let unsettled = Unsettled { owner: record.owner().clone(), runner, epoch: record.epoch() };
+        self.unsettled().insert(record.id().clone(), unsettled);
     }
 
     /// Fails the task if its turn could not store its end.
     async fn settle(&self, id: &TaskId) -> Result<(), StoreError> {
         let _locked = self.locks.lock(id).await;
         // Under the lock: a second attempt to create the task may have succeeded while this waited.
-        let Some(Unsettled { owner, runner }) = self.unsettled().get(id).cloned() else { return Ok(()) };
-        // Where its lease is over the task is somebody else's to end.
-        let is_ours = runner.is_none_or(|runner| !runner.is_over());
-        if let Some(stored) = self.store.load(&owner, id).await?.filter(|_| is_ours) {
+        let Some(Unsettled { owner, runner, epoch }) = self.unsettled().get(id).cloned() else { return Ok(()) };
+        // Where its lease is over the task is somebody else's to end, and where its client has gone on with it, another turn's.
+        let is_ours = |stored: &StoredTask| {
+            runner.as_ref().is_none_or(|runner| !runner.is_over())
+                && epoch.is_none_or(|epoch| stored.place().epoch == epoch)
+        };
+        if let Some(stored) = self.store.load(&owner, id).await?.filter(is_ours) {
             let record = TaskRecord::stored(owner, &stored, self)?;
             match record.append([failed(&record, UNSTORED)]).await {
                 Ok(()) | Err(StoreError::Fenced { .. }) => {}

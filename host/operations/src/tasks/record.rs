@@ -74,7 +74,7 @@ impl TaskRecord {
         (place, turn): (Place, CancellationToken),
         tasks: &Tasks,
     ) -> Self {
-        let turn = RunningTurn::new(turn, place.runner.clone());
+        let turn = RunningTurn::new(turn, &place);
         let record = Self::make(owner, task, (Place { seq: 1, ..place }, true), tasks);
         let mut state = record.lock();
         state.turn = Some(turn);
@@ -193,7 +193,7 @@ impl TaskRecord {
         let mut state = self.lock();
         let is_open = state.log.is_some();
         if is_open {
-            state.turn = Some(RunningTurn::new(turn, last.runner.clone()));
+            state.turn = Some(RunningTurn::new(turn, &last));
         }
         Ok(is_open)
     }
@@ -230,6 +230,12 @@ impl TaskRecord {
     /// The replica that the running turn belongs to; `None` without one, and where one process has the store.
     pub(crate) fn runner(&self) -> Option<Replica> {
         self.lock().turn.as_ref().and_then(|turn| turn.runner.clone())
+    }
+
+    /// The epoch in which this process wrote to the task last; `None` while something is being stored or read.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        let of_turn = self.lock().turn.as_ref().map(|turn| turn.epoch);
+        of_turn.or_else(|| self.last.try_lock().ok().map(|last| last.epoch))
     }
 
     /// True if a turn runs here and the task may be another process's by now.

@@ -1,6 +1,7 @@
 //! The turn of this process that works on a task, as others see it.
 
 use annex_cluster::Replica;
+use annex_tasks::Place;
 use tokio_util::sync::CancellationToken;
 
 /// A turn as others see it.
@@ -11,13 +12,16 @@ pub(super) struct RunningTurn {
     over: Option<CancellationToken>,
     /// The replica that it belongs to; `None` where one process has the store.
     pub(super) runner: Option<Replica>,
+    /// The epoch of the task that it writes for.
+    pub(super) epoch: u64,
     /// True once the store has refused to write for it.
     pub(super) is_fenced: bool,
 }
 
 impl RunningTurn {
-    pub(super) fn new(cancel: CancellationToken, runner: Option<Replica>) -> Self {
-        Self { cancel, over: None, runner, is_fenced: false }
+    /// `place` is that of its first write.
+    pub(super) fn new(cancel: CancellationToken, place: &Place) -> Self {
+        Self { cancel, over: None, runner: place.runner.clone(), epoch: place.epoch, is_fenced: false }
     }
 
     /// True if the task may be another process's by now, so that nothing more is written for this turn.
