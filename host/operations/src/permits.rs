@@ -9,6 +9,7 @@ use annex_tasks::Owner;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::fault;
 use crate::permits::shared::{Place, SharedPlaces};
 
 pub mod shared;
@@ -101,19 +102,13 @@ impl TurnLimiter {
         let is_own = owner.principal.is_empty() || self.is_own(owner)?;
         // It is counted from here on, as an own one until it has a place.
         let limiter = Arc::clone(self);
-        let mut caller = Caller { limiter, owner: owner.clone(), place: None };
+        let caller = Caller { limiter, owner: owner.clone(), place: None };
         if is_own {
             return Ok(caller);
         }
-        match self.places.take(owner, self.per_caller).await {
-            Ok(Some(place)) => {
-                self.change(owner, |turns| turns.own -= 1);
-                caller.place = Some(place);
-                Ok(caller)
-            }
-            Ok(None) => Err(self.has_enough()),
-            Err(error) => Err(error),
-        }
+        // In a task of its own: a client that goes away meanwhile must leave no place behind, and stays counted as long as the
+        // store works for it.
+        tokio::spawn(caller.placed()).await.map_err(|error| fault::internal(&error))?
     }
 
     /// Counts one more turn of the caller. `false` when it needs a place among all processes.
@@ -153,6 +148,18 @@ impl TurnLimiter {
 
 fn overloaded(reason: String) -> A2aError {
     A2aError::Overloaded { reason }
+}
+
+impl Caller {
+    /// Takes a place among all processes.
+    async fn placed(mut self) -> Result<Self, A2aError> {
+        let limiter = Arc::clone(&self.limiter);
+        let taken = limiter.places.take(&self.owner, limiter.per_caller).await;
+        let place = taken.map_err(fault::of_store)?.ok_or_else(|| limiter.has_enough())?;
+        limiter.change(&self.owner, |turns| turns.own -= 1);
+        self.place = Some(place);
+        Ok(self)
+    }
 }
 
 impl Drop for Caller {

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use annex_protocol::A2aError;
 use annex_tasks::{Owner, StoreError, TaskStore};
 use tokio::runtime::Handle;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::fault;
+use crate::keyed_locks::KeyedLocks;
 
 /// The time between two looks at the processes that are there.
 const LOOK: Duration = Duration::from_secs(1);
@@ -30,6 +29,8 @@ pub struct SharedPlaces {
     store: Arc<dyn TaskStore>,
     /// The processes that were alive when it was looked last.
     processes: AtomicUsize,
+    /// By caller.
+    locks: KeyedLocks,
 }
 
 /// A place of a turn, given back when this is dropped.
@@ -41,7 +42,7 @@ pub(crate) struct Place {
 impl SharedPlaces {
     /// As if this process was alone, until it has looked.
     pub fn new(store: Arc<dyn TaskStore>) -> Arc<Self> {
-        Arc::new(Self { store, processes: AtomicUsize::new(1) })
+        Arc::new(Self { store, processes: AtomicUsize::new(1), locks: KeyedLocks::new() })
     }
 
     /// Looks how many processes there are.
@@ -81,25 +82,21 @@ impl SharedPlaces {
         }
     }
 
-    /// Takes a place beside the shares of all processes. `None` when there is none.
+    /// Takes a place beside the shares of all processes. `None` when there is none. The caller must not give up the wait.
     ///
     /// # Errors
     /// When the store fails.
-    pub(crate) async fn take(&self, owner: &Owner, turns: usize) -> Result<Option<Place>, A2aError> {
+    pub(crate) async fn take(&self, owner: &Owner, turns: usize) -> Result<Option<Place>, StoreError> {
+        let Some(places) = self.store.places() else { return Ok(None) };
         let processes = self.processes.load(Ordering::Relaxed);
         let left = turns.saturating_sub(self.own(turns).saturating_mul(processes));
-        let store = Arc::clone(&self.store);
-        let owner = owner.clone();
-        // In a task of its own: a client that goes away meanwhile must not leave a place behind.
-        let taking = tokio::spawn(async move {
-            let Some(places) = store.places() else { return Ok(None) };
-            let id = Uuid::now_v7().to_string();
-            let taken = places.take(&owner, &id, left).await;
-            // It may be taken although it seemed to fail, and is given back then.
-            let place = (!matches!(taken, Ok(false))).then(|| Place { store: Arc::clone(&store), id });
-            taken.map(|_| place)
-        });
-        taking.await.map_err(|error| fault::internal(&error))?.map_err(fault::of_store)
+        // One after the other: those of one caller wait for one lock of the database, each with a connection that others want.
+        let _locked = self.locks.lock(owner).await;
+        let id = Uuid::now_v7().to_string();
+        let taken = places.take(owner, &id, left).await;
+        // It may be taken although it seemed to fail, and is given back then.
+        let place = (!matches!(taken, Ok(false))).then(|| Place { store: Arc::clone(&self.store), id });
+        taken.map(|_| place)
     }
 }
 
