@@ -12,7 +12,7 @@ use annex_protocol::{
     TaskPushNotificationConfig,
 };
 use annex_push::{Event, InvalidConfig, Notifier};
-use annex_tasks::{MAX_PUSH_CONFIGS, PushProgress, PushThen, StoreError, TaskStore};
+use annex_tasks::{MAX_PUSH_CONFIGS, PushThen, StoreError, TaskStore};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -176,8 +176,7 @@ impl PushNotifications {
                 // It cannot be read now, and would be found again and again.
                 Err(_) => (UNREADABLE, PushThen::Leaves),
             };
-            let progress = PushProgress { sent: cursor.sent, failures: cursor.failures, wait, then };
-            cursors.advance(&cursor, &progress).await?;
+            senders.settle(cursor, wait, then);
         }
         Ok(())
     }

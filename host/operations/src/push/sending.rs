@@ -76,6 +76,13 @@ impl Senders {
         });
     }
 
+    /// Notes what becomes of a cursor of which nothing is sent. By another task: while the store fails others must be started.
+    pub(super) fn settle(self: &Arc<Self>, cursor: PushCursor, wait: Duration, then: PushThen) {
+        let config = Arc::new(cursor.config.clone());
+        let mut sender = Sender { senders: Arc::clone(self), cursor, config };
+        self.running.spawn(async move { sender.note(sender.cursor.sent, wait, then).await });
+    }
+
     /// Sends nothing more to a config. What is being sent breaks off.
     pub(super) fn stop(&self, task: &TaskId, config: &str) {
         let stopped = self.live().remove(&(task.clone(), config.to_owned()));
@@ -111,8 +118,8 @@ impl Sender {
                 Next::IsOver => return,
             }
         }
-        // The log has ended before the task has, or there was nothing to be sent.
-        self.note(self.cursor.sent, Duration::ZERO, PushThen::Leaves).await;
+        // The log has ended before the task has, or there was nothing to be sent. Others come first when it is looked again.
+        self.note(self.cursor.sent, RETRY, PushThen::Leaves).await;
     }
 
     /// Sends an event until it is settled.
