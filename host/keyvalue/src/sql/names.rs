@@ -92,7 +92,8 @@ pub(super) fn read<D: KeyDatabase>(stored: String) -> String {
 }
 
 fn digest(text: &str) -> String {
-    let mut name = "sha256:".to_owned();
+    // `stored` never begins with these two, so no URI that is short has the name of a long one.
+    let mut name = "\u{1}\u{3}sha256:".to_owned();
     for byte in Sha256::digest(text) {
         // Writing to a text does not fail.
         let _ = write!(name, "{byte:02x}");
