@@ -8,8 +8,8 @@ use annex_tasks::{StoreError, TaskEvent, TaskStore};
 
 use crate::tasks::log::LoggedEvent;
 
-/// Events that are read from the store at once.
-const BATCH: u64 = 100;
+/// Events that are read from the store at once: few, because each stream holds its own until its client has read them.
+const BATCH: u64 = 8;
 
 /// The stored events of a task from one number to another, read as they are wanted.
 #[derive(Clone)]
