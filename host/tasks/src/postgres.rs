@@ -18,10 +18,7 @@ const MIGRATIONS: Migrations = Migrations {
         (3, "since", include_str!("../migrations/postgres/3_since.sql")),
         (4, "retention", include_str!("../migrations/postgres/4_retention.sql")),
         (5, "replicas", include_str!("../migrations/postgres/5_replicas.sql")),
-        (6, "epochs", include_str!("../migrations/postgres/6_epochs.sql")),
-        (7, "pins", include_str!("../migrations/postgres/7_pins.sql")),
-        (8, "places", include_str!("../migrations/postgres/8_places.sql")),
-        (9, "push_cursor", include_str!("../migrations/postgres/9_push_cursor.sql")),
+        (6, "turns", include_str!("../migrations/postgres/6_turns.sql")),
     ],
 };
 

@@ -18,8 +18,7 @@ const MIGRATIONS: Migrations = Migrations {
         (3, "since", include_str!("../migrations/sqlite/3_since.sql")),
         (4, "retention", include_str!("../migrations/sqlite/4_retention.sql")),
         (5, "replicas", include_str!("../migrations/sqlite/5_replicas.sql")),
-        (6, "epochs", include_str!("../migrations/sqlite/6_epochs.sql")),
-        (7, "pins", include_str!("../migrations/sqlite/7_pins.sql")),
+        (6, "turns", include_str!("../migrations/sqlite/6_turns.sql")),
     ],
 };
 

@@ -1,3 +1,6 @@
+-- As in PostgreSQL. A file has one process, so that this stays 0.
+ALTER TABLE task ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+
 -- The versions of extensions that a task which waits goes on with, as JSON. No foreign key: they are kept a moment before the
 -- task is stored.
 CREATE TABLE task_pin (

@@ -1,2 +1,0 @@
--- As in PostgreSQL. A file has one process, so that this stays 0.
-ALTER TABLE task ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
