@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_nats::{Client, ConnectOptions, Event, ServerAddr, Subscriber};
 use futures::StreamExt;
+use percent_encoding::percent_decode_str;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
@@ -31,17 +32,17 @@ impl NatsWake {
     /// or `tls://` with the certificate authorities of the machine.
     ///
     /// # Errors
-    /// When none of them is reached, or the subject `annex.wake` is forbidden.
+    /// When one is no URL, none of them is reached, or the subject `annex.wake` is forbidden.
     pub async fn start(urls: &str) -> Result<Self, WakeError> {
         let outbox = Arc::new(Outbox::new());
         let readers = Readers::new();
         let servers = urls.split(',').map(|url| url.trim().parse());
         let servers: Vec<ServerAddr> = servers.collect::<io::Result<_>>().map_err(failed)?;
         let mut options = options(&outbox, &readers);
-        // The client leaves them out of what it sends.
         if let Some((user, password)) = servers.iter().find_map(|server| server.username().zip(server.password())) {
-            options = options.user_and_password(user.to_owned(), password.to_owned());
+            options = options.user_and_password(decoded(user), decoded(password));
         }
+        let servers = servers.into_iter().map(without_credentials).collect::<io::Result<Vec<_>>>().map_err(failed)?;
         let connecting = timeout(PATIENCE, options.connect(servers)).await;
         let client = connecting.map_err(failed)?.map_err(failed)?;
         let mut subscriber = client.subscribe(SUBJECT).await.map_err(failed)?;
@@ -127,6 +128,20 @@ async fn tell_for_ever(client: Client, outbox: Arc<Outbox>) {
         }
         last = Instant::now();
     }
+}
+
+/// The client writes the URLs of its servers to the log.
+fn without_credentials(server: ServerAddr) -> io::Result<ServerAddr> {
+    let mut url = server.into_inner();
+    // A URL that cannot have them has none.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    ServerAddr::from_url(url)
+}
+
+/// As it was before it became a part of a URL.
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 fn failed(error: impl Error + Send + Sync + 'static) -> WakeError {

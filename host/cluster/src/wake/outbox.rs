@@ -86,8 +86,12 @@ impl Outbox {
         self.sender.clone()
     }
 
-    /// What a text of another process tells; `None` for one of this process.
+    /// What a text of another process tells; `None` for one of this process. One that is longer than any that is told tells
+    /// nothing.
     pub(super) fn read(&self, text: &str) -> Option<Vec<Hint>> {
+        if text.len() > MAX_BYTES {
+            return Some(Vec::new());
+        }
         let mut lines = text.lines();
         if lines.next()? == self.sender {
             return None;
@@ -131,6 +135,7 @@ mod tests {
         let read = texts.iter().flat_map(|text| other.read(text).unwrap());
         assert_eq!(read.map(|hint| (hint.id, hint.seq)).collect::<HashMap<_, _>>(), told);
         assert_eq!(other.read("somebody\n7 task\nwhat a later version says\n").unwrap().len(), 1);
+        assert!(other.read(&format!("somebody\n7 {}", "x".repeat(MAX_BYTES))).unwrap().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
