@@ -1,6 +1,5 @@
 //! The way in which this process hears of others on the database of the tasks.
 
-use std::env;
 use std::sync::Arc;
 
 #[cfg(feature = "nats")]
@@ -10,19 +9,15 @@ use annex_database::{OpenError, PostgresConnections};
 use annex_tasks::TaskStore;
 
 use crate::config::Config;
+use crate::stores::place::{self, NoVariable};
 use crate::stores::postgres::PostgresDatabases;
 
 /// The reasons for which others are not heard.
 #[derive(Debug, thiserror::Error)]
 pub enum WakeOpenError {
     /// The environment has no URL.
-    #[error("{key}: the environment variable {name} is not set")]
-    Variable {
-        /// The key that names it.
-        key: &'static str,
-        /// Its name.
-        name: String,
-    },
+    #[error(transparent)]
+    Variable(#[from] NoVariable),
     /// The variable has something else.
     #[error("{key}: {name} is no URL of a PostgreSQL database")]
     Url {
@@ -61,21 +56,16 @@ pub(crate) async fn open(
     };
     #[cfg(feature = "nats")]
     if let Some(name) = &config.wake.nats_env {
-        let wake = NatsWake::start(&variable(NATS, name)?).await;
+        let wake = NatsWake::start(&place::url(NATS, name.clone())?).await;
         return Ok(Arc::new(wake.map_err(|source| WakeOpenError::Wake { key: NATS, source })?));
     }
     let is_none = |key, name: &String, source| WakeOpenError::Url { key, name: name.clone(), source };
-    let requests = databases.at(&variable(TASKS, tasks)?).map_err(|source| is_none(TASKS, tasks, source))?;
+    let requests = databases.at(&place::url(TASKS, tasks.clone())?).map_err(|source| is_none(TASKS, tasks, source))?;
     let direct = match &config.postgres.listen_env {
-        Some(name) => {
-            PostgresConnections::new(&variable(LISTEN, name)?, 1).map_err(|source| is_none(LISTEN, name, source))?
-        }
+        Some(name) => PostgresConnections::new(&place::url(LISTEN, name.clone())?, 1)
+            .map_err(|source| is_none(LISTEN, name, source))?,
         None => requests.clone(),
     };
     let wake = PostgresWake::start(&requests, &direct).await;
     Ok(Arc::new(wake.map_err(|source| WakeOpenError::Wake { key: LISTEN, source })?))
-}
-
-fn variable(key: &'static str, name: &str) -> Result<String, WakeOpenError> {
-    env::var(name).map_err(|_| WakeOpenError::Variable { key, name: name.to_owned() })
 }
