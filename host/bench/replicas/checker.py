@@ -62,6 +62,8 @@ class Checker:
         turn = self.turns.get(message)
         if turn is not None:
             self.check_pieces(task, turn, log)
+            if not turn.is_over:
+                wrong("lost", f"task {task}, which a client gave up, has {[stamp_of(event) for _, _, event in log]}")
         if state == "TASK_STATE_FAILED" and task not in self.orphans:
             if any(moment <= finished <= moment + LEASE + 1 for moment in self.went_on):
                 self.taken_too_late += 1
@@ -103,14 +105,19 @@ class Checker:
     def check_sessions(self) -> None:
         """In a conversation the events of a turn stand together."""
         rows = self.sql.rows("SELECT session_id, seq, json FROM session_event ORDER BY session_id, seq")
-        turns: dict[str, list[str]] = defaultdict(list)
-        for session, _, text in rows:
-            turns[session].append(turn_of(json.loads(text)))
-        for session, order in turns.items():
+        sessions: dict[str, list[dict]] = defaultdict(list)
+        for session, seq, text in rows:
+            sessions[session].append({"seq": seq, **json.loads(text)})
+        for session, events in sessions.items():
+            order = [turn_of(event) for event in events]
             runs = [turn for before, turn in zip([None, *order], order) if turn != before]
             for turn, count in Counter(runs).items():
                 if count > 1:
-                    self.report.violation("order", f"in session {session} the turn {turn} is in {count} places")
+                    self.report.violation("order", f"in session {session} the turn {turn} is in {count} places:")
+                    at = [number for number, other in enumerate(order) if other == turn]
+                    for event in events[at[0] : at[-1] + 1]:
+                        told = {key: event.get(key) for key in ("seq", "author", "parts", "error", "timestamp")}
+                        self.report.violation("order", f"  {turn_of(event)} {json.dumps(told)[:300]}")
 
     def check_times(self) -> None:
         # A database that was away settles nothing: whoever ran a task goes on with it.
@@ -131,6 +138,11 @@ def state_of(event: dict) -> str:
     if "statusUpdate" in event:
         return event["statusUpdate"]["status"]["state"]
     return event.get("task", {}).get("status", {}).get("state", "")
+
+
+def stamp_of(event: dict) -> str:
+    status = event.get("statusUpdate", event.get("task", {})).get("status", {})
+    return f"{status.get('state', 'a piece')} {status.get('timestamp', '')}".strip()
 
 
 def turn_of(event: dict) -> str:

@@ -176,7 +176,8 @@ class Client(threading.Thread):
             self.send_to_all(turn)
         while not turn.is_over:
             if time.monotonic() > deadline:
-                view.wrong("lost", f"{turn.state or 'no task'} after {GIVES_UP:.0f} s")
+                told = f"{turn.state or 'no task'} after {time.time() - turn.begun:.0f} s, {turn.repeats} repeats"
+                view.wrong("lost", told)
                 return
             try:
                 self.go_on(turn, view)
