@@ -98,8 +98,7 @@ fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Form {
 }
 
 /// The events of a stream in order, the first one a task or the only message, unless it goes on behind an event that its
-/// reader has. An error is the last of them, where the
-/// stream ends before its task or its turn does.
+/// reader has. An error is the last of them, where the stream ends before its task or its turn does.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Arc<LoggedEvent>, A2aError>> + Send>>;
 
 /// The event that ends a stream, besides the end of its task.
@@ -111,7 +110,8 @@ pub(crate) enum Until {
     TaskEnds,
 }
 
-/// `first`, if there is one, then what the reader reads, until the server closes its streams. Whoever reads is told why nothing more comes.
+/// `first`, if there is one, then what the reader reads, until the server closes its streams. Whoever reads is told why
+/// nothing more comes.
 pub(crate) fn events(
     first: Option<LoggedEvent>,
     reader: Option<LogReader>,

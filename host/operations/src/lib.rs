@@ -21,6 +21,7 @@ pub mod views;
 
 mod activation;
 mod keyed_locks;
+mod looks;
 mod turn;
 mod upstream_ids;
 

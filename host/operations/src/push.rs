@@ -13,11 +13,12 @@ use annex_protocol::{
 };
 use annex_push::{Event, InvalidConfig, Notifier};
 use annex_tasks::{MAX_PUSH_CONFIGS, PushThen, StoreError, TaskStore};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::fault;
 use crate::keyed_locks::KeyedLocks;
+use crate::looks::look_until;
 use crate::push::sending::Senders;
 use crate::send_message::request_check::MAX_ID_BYTES;
 use crate::tasks::Tasks;
@@ -141,25 +142,13 @@ impl PushNotifications {
     /// Sends what processes that are gone have left unsent, until it is told to stop; at once where there are none.
     pub async fn send_left(&self, tasks: &Tasks, stop: CancellationToken) {
         let Some(senders) = &self.senders else { return };
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut is_well = true;
-        loop {
+        let stopped = async {
             tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                () = self.closing.cancelled() => return,
-                _ = looks.tick() => {}
+                () = stop.cancelled() => {}
+                () = self.closing.cancelled() => {}
             }
-            let taken = self.take_left(senders, tasks).await;
-            if let Err(error) = &taken
-                && is_well
-            {
-                // Once, and not each second as long as the database is away.
-                drop(fault::logged(error));
-            }
-            is_well = taken.is_ok();
-        }
+        };
+        look_until(stopped, LOOK, || self.take_left(senders, tasks)).await;
     }
 
     async fn take_left(&self, senders: &Arc<Senders>, tasks: &Tasks) -> Result<(), StoreError> {

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use annex_tasks::{Owner, StoreError, TaskStore};
 use tokio::runtime::Handle;
-use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::keyed_locks::KeyedLocks;
+use crate::looks::look_until;
 
 /// The time between two looks at the processes that are there.
 const LOOK: Duration = Duration::from_secs(1);
@@ -61,17 +61,12 @@ impl SharedPlaces {
         if self.store.places().is_none() {
             return;
         }
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                _ = looks.tick() => {}
-            }
+        let look = || async {
             // Whoever looks at the tasks of other processes says that the store fails.
             let _ = self.look().await;
-        }
+            Ok(())
+        };
+        look_until(stop.cancelled(), LOOK, look).await;
     }
 
     /// Of so many turns, those that this process runs without asking. All shares together are a quarter of the turns.

@@ -61,12 +61,10 @@ impl Senders {
         self.live().insert(key.clone(), stop.clone());
         let senders = Arc::clone(self);
         self.running.spawn(async move {
-            let config = Arc::new(cursor.config.clone());
-            let sender = Sender { senders: Arc::clone(&senders), cursor, config };
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                () = sender.run(reader) => {}
+                () = Sender::new(&senders, cursor).run(reader) => {}
             }
             let mut live = senders.live();
             // Another one may have taken its place, which stopped it before.
@@ -78,8 +76,7 @@ impl Senders {
 
     /// Notes what becomes of a cursor of which nothing is sent. By another task: while the store fails others must be started.
     pub(super) fn settle(self: &Arc<Self>, cursor: PushCursor, wait: Duration, then: PushThen) {
-        let config = Arc::new(cursor.config.clone());
-        let mut sender = Sender { senders: Arc::clone(self), cursor, config };
+        let mut sender = Sender::new(self, cursor);
         self.running.spawn(async move { sender.note(sender.cursor.sent, wait, then).await });
     }
 
@@ -104,6 +101,11 @@ impl Senders {
 }
 
 impl Sender {
+    fn new(senders: &Arc<Senders>, cursor: PushCursor) -> Self {
+        let config = Arc::new(cursor.config.clone());
+        Self { senders: Arc::clone(senders), cursor, config }
+    }
+
     async fn run(mut self, mut reader: LogReader) {
         loop {
             let event = tokio::select! {

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use annex_tasks::StoreError;
-use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::fault;
+use crate::looks::look_until;
 use crate::tasks::Tasks;
 use crate::tasks::others::STOPPED;
 
@@ -20,28 +19,11 @@ impl Tasks {
         if !self.store.is_shared() {
             return;
         }
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut is_well = true;
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                _ = looks.tick() => {}
-            }
-            let looked = async {
-                self.end_asked().await?;
-                self.fail_lost().await
-            };
-            let looked = looked.await;
-            if let Err(error) = &looked
-                && is_well
-            {
-                // Once, and not at each look as long as the database is away.
-                drop(fault::logged(error));
-            }
-            is_well = looked.is_ok();
-        }
+        let look = || async {
+            self.end_asked().await?;
+            self.fail_lost().await
+        };
+        look_until(stop.cancelled(), LOOK, look).await;
     }
 
     async fn fail_lost(&self) -> Result<(), StoreError> {

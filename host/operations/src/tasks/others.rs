@@ -9,10 +9,9 @@ use annex_cluster::wake::{Heard, Hint};
 use annex_protocol::TaskId;
 use annex_tasks::StoreError;
 use futures::future::try_join_all;
-use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::fault;
+use crate::looks::look_until;
 use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
 
@@ -29,28 +28,8 @@ impl Tasks {
     /// Watches the other processes until it is told to stop; at once where there are none.
     pub async fn watch_others(&self, stop: CancellationToken) {
         if self.store.is_shared() {
-            tokio::join!(self.look_at_others(&stop), self.hear_others(&stop));
-        }
-    }
-
-    async fn look_at_others(&self, stop: &CancellationToken) {
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut is_well = true;
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                _ = looks.tick() => {}
-            }
-            let looked = self.read_on().await;
-            if let Err(error) = &looked
-                && is_well
-            {
-                // Once, and not each second as long as the database is away.
-                drop(fault::logged(error));
-            }
-            is_well = looked.is_ok();
+            let looking = look_until(stop.cancelled(), LOOK, || self.read_on());
+            tokio::join!(looking, self.hear_others(&stop));
         }
     }
 

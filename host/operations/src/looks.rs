@@ -1,0 +1,36 @@
+//! Work that looks again and again at what other processes have changed.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use annex_tasks::StoreError;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::fault;
+
+/// Looks at once and then after each pause, until `stop` resolves. A look that is under way is ended first. The first error
+/// is logged, and not each one as long as the database is away.
+pub(crate) async fn look_until<F: Future<Output = Result<(), StoreError>>>(
+    stop: impl Future<Output = ()>,
+    pause: Duration,
+    mut look: impl FnMut() -> F,
+) {
+    let mut stop = pin!(stop);
+    let mut looks = interval(pause);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_well = true;
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stop => return,
+            _ = looks.tick() => {}
+        }
+        let looked = look().await;
+        if let Err(error) = &looked
+            && is_well
+        {
+            drop(fault::logged(error));
+        }
+        is_well = looked.is_ok();
+    }
+}
