@@ -31,7 +31,7 @@ const CONNECTIONS: u32 = 2;
 #[derive(Debug)]
 pub struct Lease {
     held: Arc<Held>,
-    /// What renews it, and what ends it where that fails.
+    /// The work that renews it, and the work that ends it where that fails.
     keepers: Mutex<JoinSet<()>>,
 }
 
@@ -65,8 +65,8 @@ impl Lease {
         // That of a process that starts counts as unbroken: it has kept no other waiting.
         let unbroken_since = now.checked_sub(LEASE).unwrap_or(now);
         let standing = LeaseStanding { replica: Replica::new(), renewed: now, unbroken_since };
-        let name_of_all = name.map(ToOwned::to_owned);
-        let held = Held { database, name: name_of_all, standing: Mutex::new(standing), began: Notify::new() };
+        let own_name = name.map(ToOwned::to_owned);
+        let held = Held { database, name: own_name, standing: Mutex::new(standing), began: Notify::new() };
         if let Some(name) = name {
             held.database.change(END_NAMED_LEASE, &[Value::Text(name)]).await?;
         }
@@ -174,7 +174,8 @@ impl Held {
     }
 
     /// The lease is over, by a start under the same name or because it was not renewed in time, so this process is another
-    /// replica from now on, and what the former one worked on is anybody's. Its name stays with whoever has it now: two processes of one name would end each other's leases by turns.
+    /// replica from now on, and what the former one worked on is anybody's. Its name stays with whoever has it now: two
+    /// processes of one name would end each other's leases by turns.
     async fn begin_again(&self, ended: &Replica) -> sqlx::Result<()> {
         ended.end();
         self.database.change(END_LEASE, &[Value::Text(ended.id())]).await?;

@@ -8,8 +8,7 @@ mod hints;
 mod nats;
 mod outbox;
 mod postgres;
+mod shared;
 
 pub use hints::{Heard, Hint, Hints, Local, Wake, WakeError};
-#[cfg(feature = "nats")]
-pub use nats::NatsWake;
-pub use postgres::PostgresWake;
+pub use shared::SharedWake;

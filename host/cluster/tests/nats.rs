@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use annex_cluster::wake::{Heard, Hint, Hints, NatsWake, Wake, WakeError};
+use annex_cluster::wake::{Heard, Hint, Hints, SharedWake, Wake, WakeError};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -87,7 +87,8 @@ fn hint(id: &str, seq: u64) -> Hint {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_hears_what_others_tell_and_not_itself() {
     let Some(server) = Server::start("") else { return };
-    let [one, other] = [NatsWake::start(&server.url()).await.unwrap(), NatsWake::start(&server.url()).await.unwrap()];
+    let [one, other] =
+        [SharedWake::over_nats(&server.url()).await.unwrap(), SharedWake::over_nats(&server.url()).await.unwrap()];
     let (mut of_one, mut of_other) = (one.hints(), other.hints());
     let begin = Instant::now();
     one.tell("task", 7);
@@ -100,7 +101,8 @@ async fn a_process_hears_what_others_tell_and_not_itself() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_away_is_followed_by_a_look_at_everything() {
     let Some(mut server) = Server::start("") else { return };
-    let [one, other] = [NatsWake::start(&server.url()).await.unwrap(), NatsWake::start(&server.url()).await.unwrap()];
+    let [one, other] =
+        [SharedWake::over_nats(&server.url()).await.unwrap(), SharedWake::over_nats(&server.url()).await.unwrap()];
     let mut hints = other.hints();
     one.tell("task", 1);
     assert_eq!(heard(&mut hints).await, [hint("task", 1)]);
@@ -125,8 +127,8 @@ async fn a_server_that_is_not_there_or_forbids_the_subject_is_told_of_at_the_sta
         r#"authorization { users = [{ user = "a", password = "b", permissions = { subscribe = "other" } }] }"#;
     let Some(mut server) = Server::start(forbids) else { return };
     let url = server.url().replace("://", "://a:b@");
-    assert!(matches!(NatsWake::start(&url).await, Err(WakeError::Forbidden { .. })));
-    assert!(matches!(NatsWake::start(&server.url()).await, Err(WakeError::Nats(_))), "without a password");
+    assert!(matches!(SharedWake::over_nats(&url).await, Err(WakeError::Forbidden { .. })));
+    assert!(matches!(SharedWake::over_nats(&server.url()).await, Err(WakeError::Nats(_))), "without a password");
     server.stop();
-    assert!(matches!(NatsWake::start(&url).await, Err(WakeError::Nats(_))));
+    assert!(matches!(SharedWake::over_nats(&url).await, Err(WakeError::Nats(_))));
 }

@@ -27,7 +27,7 @@ pub enum WakeError {
     /// NATS is not reached.
     #[error("NATS is not reached")]
     Nats(#[source] Box<dyn Error + Send + Sync>),
-    /// What is published is not heard.
+    /// This process does not hear what it publishes.
     #[error("NATS does not let this user publish and subscribe to {subject}")]
     Forbidden {
         /// The subject.

@@ -8,32 +8,24 @@ use std::time::Duration;
 use async_nats::{Client, ConnectOptions, Event, ServerAddr, Subscriber};
 use futures::StreamExt;
 use percent_encoding::percent_decode_str;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::hints::{Heard, Hints, Readers, Wake, WakeError};
+use super::hints::{Heard, Readers, WakeError};
 use super::outbox::Outbox;
+use super::shared::SharedWake;
 
 /// The subject of all processes.
 const SUBJECT: &str = "annex.wake";
 /// The longest wait for a connection, and for this process's own greeting.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Wake-ups through a NATS server.
-#[derive(Debug)]
-pub struct NatsWake {
-    outbox: Arc<Outbox>,
-    readers: Readers,
-    working: [JoinHandle<()>; 2],
-}
-
-impl NatsWake {
+impl SharedWake {
     /// Hears and tells from now on. `urls` has one or several, with commas between them: `nats://user:password@host:port`,
     /// or `tls://` with the certificate authorities of the machine.
     ///
     /// # Errors
     /// When one is no URL, none of them is reached, or the subject `annex.wake` is forbidden.
-    pub async fn start(urls: &str) -> Result<Self, WakeError> {
+    pub async fn over_nats(urls: &str) -> Result<Self, WakeError> {
         let outbox = Arc::new(Outbox::new());
         let readers = Readers::new();
         let servers = urls.split(',').map(|url| url.trim().parse());
@@ -49,26 +41,7 @@ impl NatsWake {
         greet(&client, &mut subscriber, &outbox).await?;
         let hearing = hear_for_ever(subscriber, Arc::clone(&outbox), readers.clone());
         let telling = tell_for_ever(client, Arc::clone(&outbox));
-        let working = [tokio::spawn(hearing), tokio::spawn(telling)];
-        Ok(Self { outbox, readers, working })
-    }
-}
-
-impl Wake for NatsWake {
-    fn tell(&self, id: &str, seq: u64) {
-        self.outbox.put(id, seq);
-    }
-
-    fn hints(&self) -> Hints {
-        self.readers.hints()
-    }
-}
-
-impl Drop for NatsWake {
-    fn drop(&mut self) {
-        for work in &self.working {
-            work.abort();
-        }
+        Ok(Self::new(outbox, readers, hearing, telling))
     }
 }
 

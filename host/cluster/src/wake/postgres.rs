@@ -9,11 +9,11 @@ use std::time::Duration;
 use annex_database::{Database, PostgresConnections, PostgresDatabase, Value};
 use sqlx::Executor;
 use sqlx::postgres::PgListener;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::hints::{Heard, Hints, Readers, Wake, WakeError};
+use super::hints::{Heard, Readers, WakeError};
 use super::outbox::Outbox;
+use super::shared::SharedWake;
 
 /// The channel of all processes on a database.
 const CHANNEL: &str = "annex_wake";
@@ -31,21 +31,13 @@ const TELL: &str = "
 
 const GREET: &str = "SELECT pg_notify('annex_wake', $1)";
 
-/// Wake-ups through the PostgreSQL database that the processes share.
-#[derive(Debug)]
-pub struct PostgresWake {
-    outbox: Arc<Outbox>,
-    readers: Readers,
-    working: [JoinHandle<()>; 2],
-}
-
-impl PostgresWake {
+impl SharedWake {
     /// Hears and tells from now on, over connections of its own to `direct`. `tasks` is the database as requests reach it:
     /// what is notified there has to be heard.
     ///
     /// # Errors
     /// When it is not.
-    pub async fn start(tasks: &PostgresConnections, direct: &PostgresConnections) -> Result<Self, WakeError> {
+    pub async fn over_postgres(tasks: &PostgresConnections, direct: &PostgresConnections) -> Result<Self, WakeError> {
         let late = |_| sqlx::Error::PoolTimedOut;
         let listening = timeout(PATIENCE, direct.listen(CHANNEL)).await;
         let mut listener = listening.map_err(late).flatten().map_err(WakeError::Connect)?;
@@ -55,26 +47,7 @@ impl PostgresWake {
         let readers = Readers::new();
         let hearing = hear_for_ever(listener, direct.clone(), Arc::clone(&outbox), readers.clone());
         let telling = tell_for_ever(direct.beside(1, PATIENCE), Arc::clone(&outbox));
-        let working = [tokio::spawn(hearing), tokio::spawn(telling)];
-        Ok(Self { outbox, readers, working })
-    }
-}
-
-impl Wake for PostgresWake {
-    fn tell(&self, id: &str, seq: u64) {
-        self.outbox.put(id, seq);
-    }
-
-    fn hints(&self) -> Hints {
-        self.readers.hints()
-    }
-}
-
-impl Drop for PostgresWake {
-    fn drop(&mut self) {
-        for work in &self.working {
-            work.abort();
-        }
+        Ok(Self::new(outbox, readers, hearing, telling))
     }
 }
 

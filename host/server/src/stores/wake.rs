@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-#[cfg(feature = "nats")]
-use annex_cluster::wake::NatsWake;
-use annex_cluster::wake::{Local, PostgresWake, Wake, WakeError};
+use annex_cluster::wake::{Local, SharedWake, Wake, WakeError};
 use annex_database::{OpenError, PostgresConnections};
 use annex_tasks::TaskStore;
 
@@ -56,7 +54,7 @@ pub(crate) async fn open(
     };
     #[cfg(feature = "nats")]
     if let Some(name) = &config.wake.nats_env {
-        let wake = NatsWake::start(&place::url(NATS, name.clone())?).await;
+        let wake = SharedWake::over_nats(&place::url(NATS, name.clone())?).await;
         return Ok(Arc::new(wake.map_err(|source| WakeOpenError::Wake { key: NATS, source })?));
     }
     let is_none = |key, name: &String, source| WakeOpenError::Url { key, name: name.clone(), source };
@@ -66,6 +64,6 @@ pub(crate) async fn open(
             .map_err(|source| is_none(LISTEN, name, source))?,
         None => requests.clone(),
     };
-    let wake = PostgresWake::start(&requests, &direct).await;
+    let wake = SharedWake::over_postgres(&requests, &direct).await;
     Ok(Arc::new(wake.map_err(|source| WakeOpenError::Wake { key: LISTEN, source })?))
 }
