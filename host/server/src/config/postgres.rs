@@ -18,11 +18,7 @@ pub struct PostgresConfig {
 impl PostgresConfig {
     /// Checks it beside the place of the tasks. An error is the key and the reason.
     pub(super) fn check(&self, tasks: &TasksConfig) -> Result<(), (&'static str, String)> {
-        if self.listen_env.is_some() && tasks.postgres_env.is_none() {
-            let reason = "is for several processes on one PostgreSQL database, and there is no tasks.postgres_env";
-            return Err(("postgres.listen_env", reason.to_owned()));
-        }
-        Ok(())
+        if self.listen_env.is_some() { tasks.check_shared("postgres.listen_env") } else { Ok(()) }
     }
 }
 

@@ -33,10 +33,7 @@ impl ReplicaConfig {
             (Some(_), None) => "replica.name",
             (None, Some(_)) => "replica.name_env",
         };
-        if tasks.postgres_env.is_none() {
-            let reason = "is for several processes on one PostgreSQL database, and there is no tasks.postgres_env";
-            return Err((key, reason.to_owned()));
-        }
+        tasks.check_shared(key)?;
         self.name.as_deref().map_or(Ok(()), |name| check_name(name).map_err(|reason| (key, reason)))
     }
 

@@ -39,6 +39,17 @@ pub struct TasksConfig {
     pub list_all_anonymous: bool,
 }
 
+impl TasksConfig {
+    /// Checks that several processes can have the tasks, because `key` is for them alone. An error is the key and the reason.
+    pub(super) fn check_shared(&self, key: &'static str) -> Result<(), (&'static str, String)> {
+        if self.postgres_env.is_none() {
+            let reason = "is for several processes on one PostgreSQL database, and there is no tasks.postgres_env";
+            return Err((key, reason.to_owned()));
+        }
+        Ok(())
+    }
+}
+
 impl Default for TasksConfig {
     fn default() -> Self {
         Self {

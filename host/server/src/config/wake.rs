@@ -16,10 +16,7 @@ impl WakeConfig {
     /// Checks it beside the place of the tasks. An error is the key and the reason.
     pub(super) fn check(&self, tasks: &TasksConfig) -> Result<(), (&'static str, String)> {
         let Some(name) = &self.nats_env else { return Ok(()) };
-        if tasks.postgres_env.is_none() {
-            let reason = "is for several processes on one PostgreSQL database, and there is no tasks.postgres_env";
-            return Err(("wake.nats_env", reason.to_owned()));
-        }
+        tasks.check_shared("wake.nats_env")?;
         if !cfg!(feature = "nats") {
             let reason =
                 format!("names {name}, and this program is built without NATS: build it with `--features nats`");
