@@ -85,8 +85,8 @@ impl PostgresConnections {
     /// # Errors
     /// When the database is not reached.
     pub async fn listen(&self, channel: &str) -> sqlx::Result<PgListener> {
-        // A pool would hide why it cannot connect.
-        PgConnection::connect_with(&self.options).await?.close().await?;
+        // The pool of the listener would hide why it cannot connect.
+        self.connect().await?.close().await?;
         let pool = lasting(1, ACQUIRE_TIMEOUT).connect_lazy_with(self.options.clone());
         let mut listener = PgListener::connect_with(&pool).await?;
         listener.ignore_pool_close_event(true);

@@ -22,7 +22,7 @@ fn signal(server: &Server, signal: Signal) -> Result<()> {
     Ok(kill_process(Pid::from_child(&server.process), signal)?)
 }
 
-/// What is stored, without the servers.
+/// The database of the servers, without them.
 struct Stored(PgConnection);
 
 impl Stored {

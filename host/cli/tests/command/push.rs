@@ -25,7 +25,7 @@ struct Receiver {
 #[derive(Default)]
 struct Seen {
     is_down: AtomicBool,
-    /// What the field says that numbers an event, and the event.
+    /// The field that numbers an event, and the event.
     events: Mutex<Vec<(String, Value)>>,
 }
 
@@ -178,7 +178,7 @@ async fn another_process_sends_on_where_a_killed_one_has_stopped() -> Result<()>
     let mut numbers = receiver.numbers(&task)?;
     let stored = ids(&follow(&replicas, &other, (&task, Some(numbers[0] - 1)), usize::MAX).await?);
     assert!(stored.len() > sent + 5, "{stored:?}");
-    // What was sent and not noted comes again, and nothing comes late.
+    // An event that was sent and not noted comes again, and none comes late.
     let twice = numbers.windows(2).filter(|pair| pair[0] == pair[1]).count();
     numbers.dedup();
     assert_eq!(numbers, stored);

@@ -11,7 +11,7 @@ use sqlx::Connection as _;
 use crate::cluster::Scratch;
 use crate::support::Server;
 
-/// What the verifier of authorizations knows as well, and the key of a caller.
+/// The secret that the verifier of authorizations has too, and the key of a caller.
 const SECRET: (&str, &str) = ("ANNEX_TEST_SECRET", "a-secret-for-this-test");
 const AUTHORIZATION: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
 const CAPABILITIES: &str = "https://annex.example/capabilities/v1";
@@ -85,10 +85,15 @@ fn with_keys(more: &str) -> String {
     )
 }
 
-/// What came of the commands that the extension runs on the way out.
-async fn results(shared: &Shared, server: &Server, task: Option<&str>, commands: Value) -> Result<Vec<String>> {
+/// The results of commands that the extension runs on the way out, in a context and a task of it.
+async fn results(
+    shared: &Shared,
+    server: &Server,
+    (context, task): (&str, Option<&str>),
+    commands: Value,
+) -> Result<Vec<String>> {
     let message = json!({
-        "messageId": new_id(), "contextId": "c", "taskId": task, "role": "ROLE_USER", "parts": [{"text": "go on"}],
+        "messageId": new_id(), "contextId": context, "taskId": task, "role": "ROLE_USER", "parts": [{"text": "go on"}],
         "metadata": {"test/later": commands},
     });
     let answer = shared.call(server, CAPABILITIES, "SendMessage", json!({"message": message})).await?;
@@ -109,12 +114,12 @@ async fn keys_of_an_extension_are_the_same_in_all_processes_and_after_a_restart(
     let commands = json!([{"increment": ["n", 1]}]);
     let mut counts = Vec::new();
     for server in [&one, &other, &one, &other, &one, &other] {
-        counts.extend(results(&shared, server, None, commands.clone()).await?);
+        counts.extend(results(&shared, server, ("c", None), commands.clone()).await?);
     }
     assert_eq!(counts, ["1", "2", "3", "4", "5", "6"]);
     drop(one);
     let one = shared.start(&with_keys(""))?;
-    assert_eq!(results(&shared, &one, None, commands).await?, ["7"]);
+    assert_eq!(results(&shared, &one, ("c", None), commands).await?, ["7"]);
     drop((one, other));
     shared.remove().await;
     Ok(())
@@ -125,13 +130,8 @@ async fn increments_of_several_processes_at_once_all_count() -> Result<()> {
     let Some(shared) = Shared::create().await else { return Ok(()) };
     let [one, other] = [shared.start(&with_keys(""))?, shared.start(&with_keys(""))?];
     let send = async |server: &Server, context: String| {
-        let message = json!({
-            "messageId": new_id(), "contextId": context, "role": "ROLE_USER", "parts": [{"text": "go on"}],
-            "metadata": {"test/later": [{"increment": ["n", 1]}]},
-        });
-        let answer = shared.call(server, CAPABILITIES, "SendMessage", json!({"message": message})).await?;
-        let count = answer["result"]["task"]["artifacts"][0]["metadata"]["test/result"][0].as_str();
-        anyhow::Ok(count.with_context(|| answer.to_string())?.parse::<u32>()?)
+        let counted = results(&shared, server, (&context, None), json!([{"increment": ["n", 1]}])).await?;
+        anyhow::Ok(counted.first().context("no count")?.parse::<u32>()?)
     };
     let sent = (0..20).map(|number| send(if number % 2 == 0 { &one } else { &other }, format!("c-{number}")));
     let mut counts = futures::future::try_join_all(sent).await?;
@@ -153,8 +153,8 @@ async fn keys_of_a_task_and_a_conversation_are_there_in_the_turn_of_another_proc
     let asked = shared.call(&one, CAPABILITIES, "SendMessage", json!({"message": message})).await?;
     let task = asked["result"]["task"]["id"].as_str().with_context(|| asked.to_string())?;
     let read = json!([{"in": ["task", {"get": "k"}]}, {"in": ["context", {"get": "k"}]}]);
-    assert_eq!(results(&shared, &other, Some(task), read.clone()).await?, ["mine", "ours"]);
-    assert_eq!(results(&shared, &one, None, read).await?, ["none", "ours"]);
+    assert_eq!(results(&shared, &other, ("c", Some(task)), read.clone()).await?, ["mine", "ours"]);
+    assert_eq!(results(&shared, &one, ("c", None), read).await?, ["none", "ours"]);
     drop((one, other));
     shared.remove().await;
     Ok(())

@@ -78,7 +78,7 @@ fn last_state(seen: &[Seen]) -> &Value {
     &seen[seen.len() - 1].event["result"]["statusUpdate"]["status"]["state"]
 }
 
-/// How much later than `first` the others have seen the same event, the shortest time first.
+/// The times by which the others have seen an event later than `first`, the shortest first.
 fn lags(first: &[Seen], others: &[Seen]) -> Vec<Duration> {
     let at = |id| first.iter().find(|seen| seen.id == id).map(|seen| seen.at);
     let mut lags: Vec<Duration> =

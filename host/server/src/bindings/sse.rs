@@ -19,8 +19,7 @@ pub(crate) fn respond<T: 'static>(
     events: impl Stream<Item = T> + Send + 'static,
     data: impl Fn(&T) -> String + Send + 'static,
 ) -> Response {
-    let events = events.map(move |event| Ok::<_, Infallible>(Event::default().data(data(&event))));
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+    kept_alive(events.map(move |event| Event::default().data(data(&event))))
 }
 
 /// The events of a task, each with its number as `id`, so that a reader whose stream broke off can say which one it has.
@@ -28,12 +27,15 @@ pub(crate) fn respond_numbered(
     events: EventStream,
     data: impl Fn(&Result<Arc<LoggedEvent>, A2aError>) -> String + Send + 'static,
 ) -> Response {
-    let events = events.map(move |event| {
+    kept_alive(events.map(move |event| {
         let seq = event.as_ref().ok().and_then(|event| event.seq());
         let numbered = seq.map_or_else(Event::default, |seq| Event::default().id(seq.to_string()));
-        Ok::<_, Infallible>(numbered.data(data(&event)))
-    });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+        numbered.data(data(&event))
+    }))
+}
+
+fn kept_alive(events: impl Stream<Item = Event> + Send + 'static) -> Response {
+    Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
 /// A stream of one event.
