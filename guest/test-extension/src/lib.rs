@@ -38,9 +38,11 @@ impl Extension for TestExtension {
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
         let command = Command::of("describe", parameters.behaviour.describe.as_deref());
+        let metadata_keys =
+            if parameters.owns_keys { vec![COMMAND_KEY.to_owned(), RESPONSE_KEY.to_owned()] } else { Vec::new() };
         let mut descriptor = Descriptor {
             name: "test".to_owned(),
-            metadata_keys: vec![COMMAND_KEY.to_owned(), RESPONSE_KEY.to_owned()],
+            metadata_keys,
             depends_on: parameters.depends_on.clone(),
             grants: parameters.grants.clone(),
             events: EventKinds::all(),

@@ -13,6 +13,8 @@ pub(crate) struct Parameters {
     pub(crate) depends_on: Vec<String>,
     pub(crate) grants: Vec<String>,
     pub(crate) payload: bool,
+    /// Whether it owns its metadata keys. Of several in one server at most one may.
+    pub(crate) owns_keys: bool,
     /// The methods that it has; one whose name ends with `stream` streams.
     pub(crate) methods: Vec<String>,
 }
@@ -25,6 +27,7 @@ impl Default for Parameters {
             depends_on: Vec::new(),
             grants: Vec::new(),
             payload: false,
+            owns_keys: true,
             methods: Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use annex_test_support::{STATE_INJECTION, STATE_KEY};
+use annex_test_support::STATE_KEY;
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
@@ -22,6 +22,8 @@ pub(crate) enum Expected {
     Completed,
     /// The text of the request.
     Echo,
+    /// The same, and the URIs of the extensions in the header.
+    EchoAndHeader,
     /// The answer of an agent that was not told of its user.
     Unknown,
     /// The answer of an agent that knows its user, and the state with that answer in it.
@@ -31,14 +33,15 @@ pub(crate) enum Expected {
 }
 
 impl Expected {
-    /// Looks at a whole answer over HTTP/1.1.
-    pub(crate) fn check(self, answer: &[u8]) -> anyhow::Result<()> {
+    /// Looks at a whole answer over HTTP/1.1 to a request that activates `extensions`.
+    pub(crate) fn check(self, answer: &[u8], extensions: &str) -> anyhow::Result<()> {
         let checked = match self {
             Self::Completed => http1::ensure_completed(answer),
             Self::Echo => text(answer, TEXT),
+            Self::EchoAndHeader => text(answer, TEXT).and_then(|()| header(answer, extensions)),
             Self::Unknown => text(answer, UNKNOWN),
             Self::State => state(answer),
-            Self::StateAndHeader => state(answer).and_then(|()| header(answer)),
+            Self::StateAndHeader => state(answer).and_then(|()| header(answer, extensions)),
         };
         checked.with_context(|| String::from_utf8_lossy(answer).into_owned())
     }
@@ -130,8 +133,8 @@ fn state(answer: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn header(answer: &[u8]) -> anyhow::Result<()> {
+fn header(answer: &[u8], extensions: &str) -> anyhow::Result<()> {
     let named = http1::header(answer, "a2a-extensions")?;
-    ensure!(named == Some(STATE_INJECTION), "the header does not name the extension");
+    ensure!(named.unwrap_or_default() == extensions, "the header names {named:?} and not {extensions:?}");
     Ok(())
 }

@@ -25,6 +25,8 @@ fn measure() -> anyhow::Result<()> {
     let many = start("1,000 extensions, from the compile cache", folder.path())?;
     let each = many.resident_bytes()?.saturating_sub(one.resident_bytes()?) / (EXTENSIONS as u64 - 1);
     println!("  {:.1} KiB for each more", each as f64 / 1024.0);
+    // The last one is there.
+    load::round(&many, &Request::json_rpc().activating(uri(EXTENSIONS - 1)), CONNECTIONS, CONNECTIONS)?;
     for (name, server) in [("1", &one), ("1,000", &many)] {
         load::round(server, &Request::json_rpc(), CONNECTIONS, REQUESTS)?;
         let round = load::round(server, &Request::json_rpc(), CONNECTIONS, REQUESTS)?;
@@ -55,7 +57,11 @@ pub(crate) fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
         component.extend([0, 5, 0]);
         component.extend(format!("{number:04}").bytes());
         fs::write(folder.join(format!("e{number:04}.wasm")), component)?;
-        let settings = format!("[parameters]\nuri = \"{}\"\n", uri(number));
+        // Two that own the same metadata keys are not installed together.
+        let settings = format!(
+            "[parameters]\nuri = \"{}\"\nowns_keys = false\nbehaviour = {{ respond = \"none\" }}\n",
+            uri(number)
+        );
         fs::write(folder.join(format!("e{number:04}.toml")), settings)?;
     }
     Ok(())

@@ -38,9 +38,9 @@ impl Request {
         Self::new(Binding::JsonRpc)
     }
 
-    /// The same with extensions to activate, separated by commas.
+    /// The same with extensions to activate, separated by commas. The answer must name all of them.
     pub(crate) fn activating(self, extensions: String) -> Self {
-        Self { extensions, ..self }
+        Self { extensions, expected: Expected::EchoAndHeader, ..self }
     }
 
     /// The same with another answer to it.
@@ -50,7 +50,7 @@ impl Request {
 
     /// Looks at an answer over HTTP/1.1.
     pub(crate) fn check(&self, answer: &[u8]) -> anyhow::Result<()> {
-        self.expected.check(answer)
+        self.expected.check(answer, &self.extensions)
     }
 
     pub(crate) fn http_json() -> Self {

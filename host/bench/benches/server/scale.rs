@@ -108,7 +108,7 @@ fn extensions() -> anyhow::Result<()> {
     for (installed, server) in &servers {
         for active in [0, 1, 10].into_iter().filter(|active| active <= installed) {
             let uris: Vec<String> = (0..active).map(uri).collect();
-            let request = Request::json_rpc().expecting(Expected::Echo).activating(uris.join(", "));
+            let request = Request::json_rpc().activating(uris.join(", "));
             let title = format!("{active} active of {installed} installed");
             rows.push(Row { title, server, request, connections: CONNECTIONS });
             actives.push(active);
