@@ -1,4 +1,5 @@
-//! Durable storage of A2A tasks: snapshots, their events, push notification configs and the messages seen so far.
+//! Durable storage of A2A tasks: snapshots, their events, push notification configs and the messages seen so far; and of the
+//! tenants that are added while servers run.
 //!
 //! A task is one row with its present JSON and a log of events that are counted from 1. Row and event change together or
 //! not at all, and a writer says which event it believes to be the last, so that two writers never interleave. What runs
@@ -26,6 +27,7 @@ mod snapshot;
 mod sql;
 mod sqlite;
 mod store;
+mod tenants;
 mod turn_places;
 
 pub use cursor::{MAX_PUSH_FAILURES, PushCursor, PushCursors, PushProgress, PushThen};
@@ -44,4 +46,5 @@ pub use snapshot::TaskSnapshot;
 pub use sql::SqlTaskStore;
 pub use sqlite::SqliteTaskStore;
 pub use store::{MAX_PUSH_CONFIGS, Retention, TaskStore, WaitingBounds, WaitingWatcher};
+pub use tenants::{Believed, ChangedTenant, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStore};
 pub use turn_places::TurnPlaceStore;

@@ -6,6 +6,7 @@
 mod messages;
 mod shares;
 mod table;
+mod tenants;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,7 +19,7 @@ use crate::page::{cut, fitting};
 use crate::record::{end, is_abandoned_by_crash};
 use crate::{
     ConfigPage, MessageKey, Owner, Place, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskEvent,
-    TaskPage, TaskQuery, TaskSnapshot, TaskStore, WaitingBounds, WaitingWatcher,
+    TaskPage, TaskQuery, TaskSnapshot, TaskStore, TenantStore, WaitingBounds, WaitingWatcher,
 };
 use table::{Entry, Notice, Table};
 
@@ -45,6 +46,7 @@ pub struct MemoryBounds {
 pub struct MemoryTaskStore {
     table: Mutex<Table>,
     watcher: OnceLock<Arc<dyn WaitingWatcher>>,
+    tenants: Mutex<tenants::Tenants>,
 }
 
 impl fmt::Debug for MemoryTaskStore {
@@ -56,7 +58,7 @@ impl fmt::Debug for MemoryTaskStore {
 impl MemoryTaskStore {
     /// An empty store.
     pub fn new(bounds: MemoryBounds) -> Self {
-        Self { table: Mutex::new(Table::new(bounds)), watcher: OnceLock::new() }
+        Self { table: Mutex::new(Table::new(bounds)), watcher: OnceLock::new(), tenants: Mutex::default() }
     }
 
     /// Makes a change, and tells whoever watches what it has done to tasks that wait.
@@ -83,6 +85,10 @@ impl MemoryTaskStore {
 
 #[async_trait]
 impl TaskStore for MemoryTaskStore {
+    fn tenants(&self) -> &dyn TenantStore {
+        self
+    }
+
     async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Place, StoreError> {
         owner.check()?;
         key::check_name("task id", task.id().as_str())?;

@@ -19,6 +19,7 @@ const MIGRATIONS: Migrations = Migrations {
         (4, "retention", include_str!("../migrations/postgres/4_retention.sql")),
         (5, "replicas", include_str!("../migrations/postgres/5_replicas.sql")),
         (6, "turns", include_str!("../migrations/postgres/6_turns.sql")),
+        (7, "tenants", include_str!("../migrations/postgres/7_tenants.sql")),
     ],
 };
 

@@ -7,6 +7,7 @@ mod recovery;
 mod retention;
 mod since;
 mod statements;
+mod tenants;
 mod write;
 
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::record::repeated;
 use crate::{
     AskedRunner, ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, PinStore, Place, PushCursors,
     Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery,
-    TaskSnapshot, TaskStore, TurnPlaceStore, WaitingBounds,
+    TaskSnapshot, TaskStore, TenantStore, TurnPlaceStore, WaitingBounds,
 };
 
 /// Tasks in a SQL database.
@@ -43,6 +44,10 @@ pub struct SqlTaskStore<D> {
 impl<D: Database> TaskStore for SqlTaskStore<D> {
     fn pins(&self) -> Option<&dyn PinStore> {
         Some(self)
+    }
+
+    fn tenants(&self) -> &dyn TenantStore {
+        self
     }
 
     fn places(&self) -> Option<&dyn TurnPlaceStore> {

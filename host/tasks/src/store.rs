@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use crate::{
     AskedRunner, ConfigPage, MessageKey, Owner, PinStore, Place, PushCursors, Remembered, StoreError, StoredEvent,
-    StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TurnPlaceStore,
+    StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TenantStore, TurnPlaceStore,
 };
 
 /// The most push notification configs that one task may have.
@@ -251,6 +251,9 @@ pub trait TaskStore: Send + Sync + 'static {
     async fn probe(&self) -> Result<(), StoreError> {
         Ok(())
     }
+
+    /// The tenants that were added while servers ran.
+    fn tenants(&self) -> &dyn TenantStore;
 
     /// The places of turns; `None` where one process has the store.
     fn places(&self) -> Option<&dyn TurnPlaceStore> {

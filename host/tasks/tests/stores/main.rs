@@ -69,4 +69,5 @@ mod recovery;
 mod replicas;
 mod retention;
 mod sqlite;
+mod tenants;
 mod waiting;

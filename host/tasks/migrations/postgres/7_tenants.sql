@@ -1,0 +1,22 @@
+-- Tenants that were added while servers ran.
+CREATE TABLE tenant (
+    name TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    -- The number of its last change, of all changes of all tenants.
+    rev BIGINT NOT NULL,
+    -- 'active', 'suspended', or 'removed', which stays for a while so that all processes hear of it.
+    state TEXT COLLATE "C" NOT NULL,
+    -- What its operator wrote; empty once it is removed.
+    config TEXT NOT NULL,
+    -- Milliseconds since 1970-01-01T00:00:00Z.
+    changed_at BIGINT NOT NULL
+);
+
+CREATE UNIQUE INDEX tenant_rev ON tenant (rev);
+
+-- The number of the last change. Whoever changes a tenant changes this row first, so that numbers are committed in their order,
+-- and a process that has read up to a number has missed none before it.
+CREATE TABLE tenant_change (
+    rev BIGINT NOT NULL
+);
+
+INSERT INTO tenant_change (rev) VALUES (0);

@@ -1,0 +1,100 @@
+//! Tenants in memory: gone with the process, as the tasks are.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use super::MemoryTaskStore;
+use crate::{
+    Believed, ChangedTenant, ListedTenant, StoreError, StoredTenant, TenantChange, TenantState, TenantStore, key,
+};
+
+/// The tenants by their names.
+#[derive(Debug, Default)]
+pub(super) struct Tenants {
+    by_name: BTreeMap<String, StoredTenant>,
+    /// The number of the last change.
+    rev: u64,
+}
+
+impl Tenants {
+    /// Makes the change, or says what is there instead of what is believed.
+    fn change(&mut self, name: &str, believed: Believed, change: impl FnOnce(&mut Self, u64)) -> TenantChange {
+        let there = self.by_name.get(name).map(|tenant| tenant.rev);
+        let is_there = match believed {
+            Believed::Absent => there.is_none(),
+            Believed::Rev(rev) => there == Some(rev),
+        };
+        if !is_there {
+            return TenantChange::Other(there);
+        }
+        self.rev += 1;
+        change(self, self.rev);
+        TenantChange::Stored(self.rev)
+    }
+}
+
+impl MemoryTaskStore {
+    fn table_of_tenants(&self) -> MutexGuard<'_, Tenants> {
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl TenantStore for MemoryTaskStore {
+    async fn find(&self, name: &str) -> Result<Option<StoredTenant>, StoreError> {
+        Ok(self.table_of_tenants().by_name.get(name).cloned())
+    }
+
+    async fn list(&self, after: &str, limit: usize) -> Result<Vec<ListedTenant>, StoreError> {
+        let tenants = self.table_of_tenants();
+        let behind = tenants.by_name.range::<str, _>((Bound::Excluded(after), Bound::Unbounded)).take(limit);
+        let listed = behind.map(|(name, StoredTenant { rev, state, .. })| ListedTenant {
+            name: name.clone(),
+            rev: *rev,
+            state: *state,
+        });
+        Ok(listed.collect())
+    }
+
+    async fn put(
+        &self,
+        name: &str,
+        believed: Believed,
+        state: TenantState,
+        config: &str,
+    ) -> Result<TenantChange, StoreError> {
+        key::check_name("tenant", name)?;
+        Ok(self.table_of_tenants().change(name, believed, |tenants, rev| {
+            let tenant = StoredTenant { name: name.to_owned(), rev, state, config: config.to_owned() };
+            tenants.by_name.insert(name.to_owned(), tenant);
+        }))
+    }
+
+    async fn remove(&self, name: &str, rev: u64) -> Result<TenantChange, StoreError> {
+        Ok(self.table_of_tenants().change(name, Believed::Rev(rev), |tenants, _| {
+            tenants.by_name.remove(name);
+        }))
+    }
+
+    // Removals are not kept: nobody else has this store, and whoever removed a tenant knows.
+    async fn changed_after(&self, rev: u64, limit: usize) -> Result<Vec<ChangedTenant>, StoreError> {
+        let tenants = self.table_of_tenants();
+        let changed = tenants.by_name.values().filter(|tenant| tenant.rev > rev);
+        let changed = changed.map(|StoredTenant { name, rev, state, .. }| ChangedTenant {
+            name: name.clone(),
+            rev: *rev,
+            state: Some(*state),
+        });
+        let mut changed: Vec<_> = changed.collect();
+        changed.sort_unstable_by_key(|tenant| tenant.rev);
+        changed.truncate(limit);
+        Ok(changed)
+    }
+
+    async fn last_change(&self) -> Result<u64, StoreError> {
+        Ok(self.table_of_tenants().rev)
+    }
+}
