@@ -1,5 +1,7 @@
 //! The steps of an agent in a turn, as they are recorded for whoever may read them.
 
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::Timestamp;
@@ -13,7 +15,36 @@ const MAX_TEXT: usize = 256;
 /// The steps of one turn, in the order in which they began. Clones share them. A turn keeps at most 256 steps, whose
 /// texts have at most 256 bytes each.
 #[derive(Clone, Debug)]
-pub struct Steps(Option<Arc<Mutex<Vec<Step>>>>);
+pub struct Steps {
+    /// `None` where nobody may read them.
+    kept: Option<Arc<Mutex<Vec<Step>>>>,
+    /// Whoever pays for the tokens.
+    tokens: Option<TokenCount>,
+}
+
+/// The tokens that models have counted, of prompts and answers together. Clones count in the same number.
+#[derive(Clone, Debug, Default)]
+pub struct TokenCount(Arc<AtomicU64>);
+
+impl TokenCount {
+    /// Counts more of them.
+    pub fn add(&self, tokens: u64) {
+        // Relaxed is enough: nothing is ordered by the number.
+        self.0.fetch_add(tokens, Ordering::Relaxed);
+    }
+
+    /// Those that were counted since this was last asked.
+    #[must_use]
+    pub fn take(&self) -> u64 {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+
+    /// The same without taking them.
+    #[must_use]
+    pub fn read(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// A step that has begun. It ends when this is dropped.
 #[derive(Debug)]
@@ -21,6 +52,8 @@ pub struct OpenStep {
     steps: Steps,
     /// `None` when there were too many.
     index: Option<usize>,
+    /// The tokens that the model has counted so far.
+    counted: Mutex<Tokens>,
 }
 
 /// Kinds of step.
@@ -63,7 +96,7 @@ struct Step {
 /// Steps that are recorded.
 impl Default for Steps {
     fn default() -> Self {
-        Self(Some(Arc::default()))
+        Self { kept: Some(Arc::default()), tokens: None }
     }
 }
 
@@ -71,13 +104,25 @@ impl Steps {
     /// Steps that nobody may read, and that are not recorded.
     #[must_use]
     pub const fn unread() -> Self {
-        Self(None)
+        Self { kept: None, tokens: None }
+    }
+
+    /// The same steps, whose tokens are counted there too, also those of steps that are not recorded.
+    #[must_use]
+    pub fn counting_in(self, tokens: Option<TokenCount>) -> Self {
+        Self { tokens, ..self }
     }
 
     /// Records that a step begins now.
     #[must_use = "the step ends when this is dropped"]
     pub fn begin(&self, kind: StepKind, name: &str) -> OpenStep {
-        let Some(mut steps) = self.lock() else { return OpenStep { steps: Self::unread(), index: None } };
+        let index = self.record(kind, name);
+        OpenStep { steps: self.clone(), index, counted: Mutex::default() }
+    }
+
+    /// The place of the step; `None` where it is not recorded.
+    fn record(&self, kind: StepKind, name: &str) -> Option<usize> {
+        let mut steps = self.lock()?;
         let index = (steps.len() < MAX_STEPS).then_some(steps.len());
         if index.is_some() {
             steps.push(Step {
@@ -90,7 +135,7 @@ impl Steps {
                 error: None,
             });
         }
-        OpenStep { steps: self.clone(), index }
+        index
     }
 
     /// The steps so far as a JSON array of objects with `kind`, `name`, `startTime`, and where they are known `endTime`,
@@ -104,13 +149,18 @@ impl Steps {
 
     fn lock(&self) -> Option<MutexGuard<'_, Vec<Step>>> {
         // A panic leaves at worst a step without an end, and the record is not worth failing a turn for.
-        Some(self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(self.kept.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl OpenStep {
     /// Notes the tokens that a model has counted so far. A count that it leaves out stays as it was noted before.
     pub fn count(&self, tokens: Tokens) {
+        if self.steps.tokens.is_some() {
+            let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+            counted.input = tokens.input.or(counted.input);
+            counted.output = tokens.output.or(counted.output);
+        }
         self.change(|step| {
             step.input_tokens = tokens.input.or(step.input_tokens);
             step.output_tokens = tokens.output.or(step.output_tokens);
@@ -133,6 +183,10 @@ impl OpenStep {
 
 impl Drop for OpenStep {
     fn drop(&mut self) {
+        if let Some(count) = &self.steps.tokens {
+            let Tokens { input, output } = mem::take(self.counted.get_mut().unwrap_or_else(PoisonError::into_inner));
+            count.add(input.unwrap_or(0).saturating_add(output.unwrap_or(0)));
+        }
         self.change(|step| step.end_time = Some(Timestamp::now()));
     }
 }

@@ -37,6 +37,8 @@ enum Detail {
     },
     #[serde(rename = "type.googleapis.com/google.rpc.BadRequest", rename_all = "camelCase")]
     BadRequest { field_violations: Vec<Violation> },
+    #[serde(rename = "type.googleapis.com/google.rpc.RetryInfo", rename_all = "camelCase")]
+    RetryInfo { retry_delay: String },
 }
 
 #[derive(Deserialize, Serialize)]
@@ -78,6 +80,7 @@ fn packed(detail: &Json, room: usize) -> Option<Any> {
     let any = match detail.to() {
         Ok(Detail::ErrorInfo { reason, domain, metadata }) => error_info(reason, domain, metadata),
         Ok(Detail::BadRequest { field_violations }) => bad_request(field_violations, room),
+        Ok(Detail::RetryInfo { retry_delay }) => retry_info(&retry_delay)?,
         Err(_) => value(detail)?,
     };
     // A detail that is still too large is left out as a whole: cut in the middle it could not be decoded.
@@ -96,6 +99,13 @@ fn value(detail: &Json) -> Option<Any> {
 fn error_info(reason: String, domain: String, metadata: HashMap<String, String>) -> Any {
     let metadata = metadata.into_iter().map(|(key, value)| (key, annex_text::cut(value, MAX_TEXT_BYTES))).collect();
     any_of("google.rpc.ErrorInfo", &pb::ErrorInfo { reason, domain, metadata })
+}
+
+/// `None` for a delay that is not in whole seconds, as no error here has one.
+fn retry_info(delay: &str) -> Option<Any> {
+    let seconds = delay.strip_suffix('s')?.parse().ok()?;
+    let retry_delay = Some(prost_types::Duration { seconds, nanos: 0 });
+    Some(any_of("google.rpc.RetryInfo", &pb::RetryInfo { retry_delay }))
 }
 
 /// Bytes of an entry in a list, beside the entry: its key, and a length of up to two bytes.
@@ -144,6 +154,10 @@ fn unpacked(any: &Any) -> Option<Json> {
                 description: violation.description,
             };
             Detail::BadRequest { field_violations: violations.map(violation).collect() }
+        }
+        "google.rpc.RetryInfo" => {
+            let delay = pb::RetryInfo::decode(bytes).ok()?.retry_delay?;
+            Detail::RetryInfo { retry_delay: format!("{}s", delay.seconds) }
         }
         VALUE => {
             let value = Json::from_proto(prost_types::Value::decode(bytes).ok()?).ok()?;

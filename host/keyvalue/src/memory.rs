@@ -170,6 +170,14 @@ impl KeyValueStore for MemoryKeyValueStore {
         Ok(scopes)
     }
 
+    async fn count(&self, tenant: &str) -> Result<u64, KeyValueError> {
+        let table = self.lock();
+        let scopes = table.scopes.values().flatten().filter(|(scope, _)| scope.tenant == tenant);
+        let buckets = scopes.flat_map(|(_, buckets)| buckets);
+        let counted = buckets.filter(|(extension, _)| extension.as_str().contains(':'));
+        Ok(counted.map(|(_, bucket)| bucket.values.len() as u64).sum())
+    }
+
     async fn remove(&self, scope: &Scope) -> Result<(), KeyValueError> {
         self.lock().remove(scope);
         Ok(())

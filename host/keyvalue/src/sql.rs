@@ -123,6 +123,14 @@ impl<D: KeyDatabase> KeyValueStore for SqlKeyValueStore<D> {
         Ok(scopes.map_err(unavailable)?.into_iter().flatten().collect())
     }
 
+    async fn count(&self, tenant: &str) -> Result<u64, KeyValueError> {
+        let scope = Scope::lasting(tenant);
+        let names = Names::of_scope::<D>(&scope);
+        let [_, tenant, ..] = names.in_scope();
+        let rows = self.database.read(statements::COUNT_KEYS, &[tenant]).await.map_err(unavailable)?;
+        Ok(rows.first().map(|row| row.int(0)).transpose().map_err(unavailable)?.map_or(0, from_sql))
+    }
+
     async fn remove(&self, gone: &Scope) -> Result<(), KeyValueError> {
         let names = Names::of_scope::<D>(gone);
         let rows = self.database.read(statements::HAS_KEYS, &names.in_scope()).await.map_err(unavailable)?;

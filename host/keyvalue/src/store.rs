@@ -267,6 +267,12 @@ pub trait KeyValueStore: fmt::Debug + Send + Sync {
     /// [`SCOPES_PER_PAGE`] or a few more where there are so many.
     async fn scopes(&self, after: Option<&Scope>) -> Result<Vec<Scope>, KeyValueError>;
 
+    /// The keys of all extensions of a tenant. It looks at all of them, so it is not for each request. Names that are no
+    /// URIs are the host's own, and their keys do not count. A store of one turn has nobody who asks.
+    async fn count(&self, _tenant: &str) -> Result<u64, KeyValueError> {
+        Ok(0)
+    }
+
     /// Removes what all extensions keep with a task or a conversation.
     async fn remove(&self, scope: &Scope) -> Result<(), KeyValueError>;
 

@@ -36,7 +36,7 @@ impl Reception {
 impl From<&A2aError> for Reception {
     fn from(error: &A2aError) -> Self {
         match error {
-            A2aError::Overloaded { .. } => Self::Overloaded,
+            A2aError::Overloaded { .. } | A2aError::QuotaExceeded { .. } => Self::Overloaded,
             _ if error.http_status() >= 500 => Self::Failed,
             _ => Self::Refused,
         }

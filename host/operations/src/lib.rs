@@ -1,7 +1,7 @@
 //! The operations of A2A, whichever binding they come by (A2A 1.0 section 3).
 //!
 //! In the order in which a message passes them: [`service_parameters`], `send_message`, `activation`, [`deduplication`],
-//! [`permits`], [`views`], `turn`, [`tasks`]. Beside these are [`methods`] of extensions, the ids of an agent that lives
+//! [`permits`], [`quota`], [`views`], `turn`, [`tasks`]. Beside these are [`methods`] of extensions, the ids of an agent that lives
 //! elsewhere (`upstream_ids`), and [`push`] notifications. Nothing here knows HTTP servers, configs, files or databases: the
 //! crate `annex-server` brings those.
 
@@ -13,6 +13,7 @@ pub mod fault;
 pub mod methods;
 pub mod permits;
 pub mod push;
+pub mod quota;
 pub mod request_handler;
 pub mod send_message;
 pub mod service_parameters;

@@ -52,6 +52,7 @@ impl RequestHandler {
         // Before a permit and an instance: whoever has not activated the extension takes no room from others.
         check_asked_for(&extensions.installed, &extension, call)?;
         check_object(params)?;
+        self.check_work()?;
         // A server that begins to drain now waits for the call.
         let _counted = self.running.token();
         if self.running.is_closed() {

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::fault;
 use crate::permits::shared::{Place, SharedPlaces};
+use crate::quota::TenantUse;
 
 pub mod shared;
 
@@ -19,14 +20,24 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Bounds the turns that run or wait for their context.
 pub struct TurnLimiter {
-    in_all: usize,
-    per_caller: usize,
+    bounds: TurnBounds,
     free: Arc<Semaphore>,
     /// As many messages wait for a permit as there are permits; more are refused at once.
     waiting: Semaphore,
-    /// Of authenticated callers only.
+    /// Of authenticated callers, and of the tenant where it has a quota.
     by_caller: Mutex<HashMap<Owner, Turns>>,
     places: Arc<SharedPlaces>,
+    /// Says that the tenant has as many as it may. `None` where it may have any number.
+    quota: Option<Arc<TenantUse>>,
+}
+
+/// The most turns at once.
+#[derive(Clone, Copy, Debug)]
+pub struct TurnBounds {
+    /// In this process.
+    pub in_all: usize,
+    /// Of one caller, in all processes together.
+    pub per_caller: usize,
 }
 
 /// The turns of a caller in this process.
@@ -40,31 +51,48 @@ struct Turns {
 /// The permit of one turn, free again when this is dropped.
 pub(crate) struct TurnPermit {
     _permit: OwnedSemaphorePermit,
-    _caller: Caller,
+    _counted: CountedTurn,
 }
 
-/// One of the turns of a caller.
+/// A turn as it counts for its tenant and its caller, each where its turns are bounded.
+struct CountedTurn {
+    _tenant: Option<Caller>,
+    _caller: Option<Caller>,
+}
+
+/// One of the turns of a caller, or of all callers of a tenant.
 struct Caller {
     limiter: Arc<TurnLimiter>,
     owner: Owner,
+    /// The turns that it may have.
+    most: usize,
     /// `None` for a turn that this process has room for by itself.
     place: Option<Place>,
 }
 
 impl TurnLimiter {
-    /// `per_caller` are the turns of one caller in all processes together.
-    pub fn new(in_all: usize, per_caller: usize, places: Arc<SharedPlaces>) -> Arc<Self> {
-        let in_all = in_all.min(Semaphore::MAX_PERMITS);
+    /// `quota` is that of the tenant.
+    pub fn new(bounds: TurnBounds, quota: Option<Arc<TenantUse>>, places: Arc<SharedPlaces>) -> Arc<Self> {
+        let in_all = bounds.in_all.min(Semaphore::MAX_PERMITS);
+        let bounds = TurnBounds { in_all, ..bounds };
         let free = Arc::new(Semaphore::new(in_all));
         let waiting = Semaphore::new(in_all);
-        Arc::new(Self { in_all, per_caller, free, waiting, by_caller: Mutex::default(), places })
+        let quota = quota.filter(|used| used.quota().turns.is_some());
+        Arc::new(Self { bounds, free, waiting, by_caller: Mutex::default(), places, quota })
+    }
+
+    /// The turns that have a permit now, in this process.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.bounds.in_all.saturating_sub(self.free.available_permits())
     }
 
     /// Takes a permit for a turn of this caller, and waits for one for a second. Anonymous clients cannot be told apart, so
     /// they share what there is.
     ///
     /// # Errors
-    /// [`A2aError::Overloaded`] when none becomes free, or at once when the caller has as many as it may.
+    /// [`A2aError::Overloaded`] when none becomes free, or at once when the caller has as many as it may;
+    /// [`A2aError::QuotaExceeded`] when its tenant has.
     pub(crate) async fn take(self: &Arc<Self>, owner: &Owner) -> Result<TurnPermit, A2aError> {
         let taken = self.wait(owner).await;
         taken.inspect_err(|error| tracing::warn!(target: crate::LOG_TARGET, %error, "a message is refused"))
@@ -77,13 +105,13 @@ impl TurnLimiter {
 
     async fn wait(self: &Arc<Self>, owner: &Owner) -> Result<TurnPermit, A2aError> {
         // Counted while it waits, so that one caller cannot take all the places of those that wait.
-        let caller = self.caller(owner).await?;
+        let counted = self.count(owner).await?;
         if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
-            return Ok(TurnPermit { _permit: permit, _caller: caller });
+            return Ok(TurnPermit { _permit: permit, _counted: counted });
         }
         let _waiting = self.waiting.try_acquire().map_err(|_| self.full())?;
         match timeout(MAX_WAIT, Arc::clone(&self.free).acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(TurnPermit { _permit: permit, _caller: caller }),
+            Ok(Ok(permit)) => Ok(TurnPermit { _permit: permit, _counted: counted }),
             _ => Err(self.full()),
         }
     }
@@ -91,36 +119,55 @@ impl TurnLimiter {
     /// The same without waiting for other turns.
     ///
     /// # Errors
-    /// [`A2aError::Overloaded`] when there is none.
+    /// As [`take`](Self::take) when there is none.
     pub(crate) async fn try_take(self: &Arc<Self>, owner: &Owner) -> Result<TurnPermit, A2aError> {
-        let caller = self.caller(owner).await?;
+        let counted = self.count(owner).await?;
         let permit = Arc::clone(&self.free).try_acquire_owned().map_err(|_| self.full())?;
-        Ok(TurnPermit { _permit: permit, _caller: caller })
+        Ok(TurnPermit { _permit: permit, _counted: counted })
     }
 
-    async fn caller(self: &Arc<Self>, owner: &Owner) -> Result<Caller, A2aError> {
-        let is_own = owner.principal.is_empty() || self.is_own(owner)?;
+    async fn count(self: &Arc<Self>, owner: &Owner) -> Result<CountedTurn, A2aError> {
+        let tenant = match self.quota.as_deref().and_then(|used| Some((used, used.quota().turns?))) {
+            Some((used, most)) => {
+                // An anonymous caller is not counted by itself, so that nobody else is counted under this name.
+                let all = Owner { tenant: owner.tenant.clone(), principal: String::new() };
+                Some(self.one_more(all, most).await?.ok_or_else(|| used.has_enough_turns(most))?)
+            }
+            None => None,
+        };
+        let caller = if owner.principal.is_empty() {
+            None
+        } else {
+            let most = self.bounds.per_caller;
+            let enough = || overloaded(format!("{most} turns of yours run already"));
+            Some(self.one_more(owner.clone(), most).await?.ok_or_else(enough)?)
+        };
+        Ok(CountedTurn { _tenant: tenant, _caller: caller })
+    }
+
+    /// Counts one more turn of at most so many. `None` when there are as many.
+    async fn one_more(self: &Arc<Self>, owner: Owner, most: usize) -> Result<Option<Caller>, A2aError> {
+        let Some(is_own) = self.is_own(&owner, most) else { return Ok(None) };
         // It is counted from here on, as an own one until it has a place.
-        let limiter = Arc::clone(self);
-        let caller = Caller { limiter, owner: owner.clone(), place: None };
+        let caller = Caller { limiter: Arc::clone(self), owner, most, place: None };
         if is_own {
-            return Ok(caller);
+            return Ok(Some(caller));
         }
         // In a task of its own: a client that goes away meanwhile must leave no place behind, and stays counted as long as the
         // store works for it.
         tokio::spawn(caller.placed()).await.map_err(|error| fault::internal(&error))?
     }
 
-    /// Counts one more turn of the caller. `false` when it needs a place among all processes.
-    fn is_own(&self, owner: &Owner) -> Result<bool, A2aError> {
+    /// Counts one more turn of the caller. `false` when it needs a place among all processes, `None` when there is none.
+    fn is_own(&self, owner: &Owner, most: usize) -> Option<bool> {
         let mut by_caller = self.by_caller();
         let turns = by_caller.entry(owner.clone()).or_default();
-        if turns.all >= self.per_caller {
-            return Err(self.has_enough());
+        if turns.all >= most {
+            return None;
         }
         turns.all += 1;
         turns.own += 1;
-        Ok(turns.own <= self.places.own(self.per_caller))
+        Some(turns.own <= self.places.own(most))
     }
 
     fn change(&self, owner: &Owner, change: impl FnOnce(&mut Turns)) {
@@ -133,12 +180,8 @@ impl TurnLimiter {
         }
     }
 
-    fn has_enough(&self) -> A2aError {
-        overloaded(format!("{} turns of yours run already", self.per_caller))
-    }
-
     fn full(&self) -> A2aError {
-        overloaded(format!("{} turns run already", self.in_all))
+        overloaded(format!("{} turns run already", self.bounds.in_all))
     }
 
     fn by_caller(&self) -> MutexGuard<'_, HashMap<Owner, Turns>> {
@@ -151,14 +194,14 @@ fn overloaded(reason: String) -> A2aError {
 }
 
 impl Caller {
-    /// Takes a place among all processes.
-    async fn placed(mut self) -> Result<Self, A2aError> {
+    /// Takes a place among all processes. `None` when there is none.
+    async fn placed(mut self) -> Result<Option<Self>, A2aError> {
         let limiter = Arc::clone(&self.limiter);
-        let taken = limiter.places.take(&self.owner, limiter.per_caller).await;
-        let place = taken.map_err(fault::of_store)?.ok_or_else(|| limiter.has_enough())?;
+        let taken = limiter.places.take(&self.owner, self.most).await;
+        let Some(place) = taken.map_err(fault::of_store)? else { return Ok(None) };
         limiter.change(&self.owner, |turns| turns.own -= 1);
         self.place = Some(place);
-        Ok(self)
+        Ok(Some(self))
     }
 }
 

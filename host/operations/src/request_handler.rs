@@ -5,7 +5,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use annex_agent::AgentExecutor;
+use annex_agent::{AgentExecutor, Steps};
 use annex_protocol::{A2aError, AgentCard};
 use annex_session::{SessionService, Turns};
 use tokio_util::sync::CancellationToken;
@@ -16,6 +16,7 @@ use crate::deduplication::Deduplication;
 use crate::extension_set::ExtensionSets;
 use crate::permits::TurnLimiter;
 use crate::push::PushNotifications;
+use crate::quota::TenantUse;
 use crate::send_message::input_modes::InputModes;
 use crate::tasks::Tasks;
 use crate::views::ExtensionViews;
@@ -48,6 +49,8 @@ pub struct RequestHandler {
     pub deduplication: Arc<Deduplication>,
     /// Bounds the number of turns.
     pub turn_limiter: Arc<TurnLimiter>,
+    /// What the tenant has used of its quota; `None` for the agent of the config itself, which has none.
+    pub used: Option<Arc<TenantUse>>,
     /// The longest that one turn may take.
     pub max_turn: Duration,
     /// The running turns.
@@ -61,6 +64,29 @@ pub struct RequestHandler {
 }
 
 impl RequestHandler {
+    /// Counts a request for the tenant, before anything is done for it.
+    ///
+    /// # Errors
+    /// [`A2aError::QuotaExceeded`].
+    pub fn admit(&self) -> Result<(), A2aError> {
+        self.used.as_ref().map_or(Ok(()), |used| used.admit())
+    }
+
+    /// [`TenantUse::check_work`]
+    pub(crate) fn check_work(&self) -> Result<(), A2aError> {
+        self.used.as_ref().map_or(Ok(()), |used| used.check_work())
+    }
+
+    /// [`TenantUse::check_new_session`]
+    pub(crate) fn check_new_session(&self) -> Result<(), A2aError> {
+        self.used.as_ref().map_or(Ok(()), |used| used.check_new_session())
+    }
+
+    /// The steps of a turn, whose tokens count for the tenant.
+    pub(crate) fn counted(&self, steps: Steps) -> Steps {
+        steps.counting_in(self.used.as_ref().map(|used| used.tokens()))
+    }
+
     /// GetExtendedAgentCard (A2A 1.0 section 3.1.11). The caller has been authenticated: without authentication there is no
     /// extended card.
     ///

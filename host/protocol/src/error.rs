@@ -108,6 +108,18 @@ pub enum A2aError {
         /// The resource that is exhausted.
         reason: String,
     },
+    /// The tenant has used as much as it may.
+    #[error("the tenant's quota `{quota}` is used up: {used} of {limit}; try again in {retry_seconds} s")]
+    QuotaExceeded {
+        /// The quota, by its key in the config.
+        quota: &'static str,
+        /// The amount that is in use or was used.
+        used: u64,
+        /// The amount that there may be.
+        limit: u64,
+        /// Seconds after which it can be tried again.
+        retry_seconds: u64,
+    },
     /// The agent that was asked for is not served for now, unlike others of the server.
     #[error("{reason}; try again later")]
     Unavailable {
@@ -199,6 +211,14 @@ impl A2aError {
         self.row().reason
     }
 
+    /// Seconds after which the same request can be sent again, where they are known: the header `Retry-After` of HTTP.
+    pub fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::QuotaExceeded { retry_seconds, .. } => Some(*retry_seconds),
+            _ => None,
+        }
+    }
+
     /// The JSON-RPC code of the errors with this reason, for clients of the bindings that carry no code. `None` for a
     /// reason that is not in the table, and for the errors of extensions, which have codes of their own.
     pub fn code_of_reason(reason: &str) -> Option<i32> {
@@ -218,13 +238,15 @@ impl A2aError {
             "INVALID_PARAMS" => -32602,
             "INTERNAL" => -32603,
             // Errors of extensions have no code here: theirs are in the metadata of the ErrorInfo.
-            "OVERLOADED" | "UNAVAILABLE" | "UNAUTHENTICATED" => -32000,
+            "OVERLOADED" | "QUOTA_EXCEEDED" | "UNAVAILABLE" | "UNAUTHENTICATED" => -32000,
             _ => return None,
         })
     }
 
     fn row(&self) -> Row {
-        use GrpcStatus::{FailedPrecondition, Internal, InvalidArgument, NotFound, Unauthenticated, Unavailable};
+        use GrpcStatus::{
+            FailedPrecondition, Internal, InvalidArgument, NotFound, ResourceExhausted, Unauthenticated, Unavailable,
+        };
 
         match self {
             // Codes and statuses are those of 1.0.1 (section 5.4). 1.0.0 had others for some, such as HTTP 409 for a
@@ -249,6 +271,7 @@ impl A2aError {
             Self::Internal { .. } => row(-32603, 500, Internal, "INTERNAL"),
             // JSON-RPC leaves -32000 to -32099 to servers, and the codes of A2A begin at -32001.
             Self::Overloaded { .. } => row(-32000, 503, Unavailable, "OVERLOADED"),
+            Self::QuotaExceeded { .. } => row(-32000, 429, ResourceExhausted, "QUOTA_EXCEEDED"),
             Self::Unavailable { .. } => row(-32000, 503, Unavailable, "UNAVAILABLE"),
             Self::Unauthenticated { .. } => row(-32000, 401, Unauthenticated, "UNAUTHENTICATED"),
             // A2A reserves nothing for the errors of extensions, so all of them get one pair of statuses.

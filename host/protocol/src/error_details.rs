@@ -20,6 +20,8 @@ enum Detail<'a> {
     },
     #[serde(rename = "type.googleapis.com/google.rpc.BadRequest", rename_all = "camelCase")]
     BadRequest { field_violations: &'a [FieldViolation] },
+    #[serde(rename = "type.googleapis.com/google.rpc.RetryInfo", rename_all = "camelCase")]
+    RetryInfo { retry_delay: String },
     #[serde(rename = "type.googleapis.com/google.protobuf.Value")]
     Value { value: &'a Json },
 }
@@ -34,6 +36,10 @@ impl A2aError {
         let own = match self {
             Self::InvalidParams { violations } => {
                 Json::from_serialize(&Detail::BadRequest { field_violations: violations }).ok()
+            }
+            Self::QuotaExceeded { retry_seconds, .. } => {
+                // ProtoJSON of a duration.
+                Json::from_serialize(&Detail::RetryInfo { retry_delay: format!("{retry_seconds}s") }).ok()
             }
             Self::Extension { data: Some(data), .. } => typed(data),
             _ => None,
@@ -58,6 +64,11 @@ impl A2aError {
             }
             Self::MethodNotFound { method } => entry("method", method),
             Self::Internal { error_id } => entry("errorId", error_id),
+            Self::QuotaExceeded { quota, used, limit, .. } => IndexMap::from([
+                ("quota", (*quota).to_owned()),
+                ("used", used.to_string()),
+                ("limit", limit.to_string()),
+            ]),
             // Only JSON-RPC has a place for the code; the other bindings find it here.
             Self::Extension { uri, code, .. } => {
                 IndexMap::from([("extension", uri.to_string()), ("code", code.to_string())])

@@ -9,6 +9,8 @@ pub enum GrpcStatus {
     NotFound,
     /// The server, or a task, is not in the state that the operation needs.
     FailedPrecondition,
+    /// The caller, or its tenant, has used up what it may use.
+    ResourceExhausted,
     /// A fault of the server.
     Internal,
     /// The server cannot answer now but may later.
@@ -24,6 +26,7 @@ impl GrpcStatus {
             Self::InvalidArgument => "INVALID_ARGUMENT",
             Self::NotFound => "NOT_FOUND",
             Self::FailedPrecondition => "FAILED_PRECONDITION",
+            Self::ResourceExhausted => "RESOURCE_EXHAUSTED",
             Self::Internal => "INTERNAL",
             Self::Unavailable => "UNAVAILABLE",
             Self::Unauthenticated => "UNAUTHENTICATED",
@@ -36,6 +39,7 @@ impl GrpcStatus {
             Self::InvalidArgument => 3,
             Self::NotFound => 5,
             Self::FailedPrecondition => 9,
+            Self::ResourceExhausted => 8,
             Self::Internal => 13,
             Self::Unavailable => 14,
             Self::Unauthenticated => 16,

@@ -57,7 +57,7 @@ pub use load::keeping::why_unkeepable;
 pub use load::method::Method;
 pub use load::source::Source;
 pub use observation::log_tail::LogLine;
-pub use observation::metrics::{CallOutcome, ExtensionMetrics, HookMetrics, HookTotals, LastFailure};
+pub use observation::metrics::{BusyTime, CallOutcome, ExtensionMetrics, HookMetrics, HookTotals, LastFailure};
 pub use outside::{Clock, HttpClient, HttpListener, Outside, Random, Unreachable};
 pub use recording::comparison::{Comparison, Difference, Example, HookCost};
 pub use recording::hiding::Hide;

@@ -36,7 +36,7 @@ use crate::load::installation::{Installation, Instances};
 use crate::load::keeping::{KeepFunctions, Keepable};
 use crate::load::program::Program;
 use crate::observation::log::Log;
-use crate::observation::metrics::{HookTotals, Registry};
+use crate::observation::metrics::{BusyTime, HookTotals, Registry};
 use crate::outside::{Nobody, Outside};
 use crate::recording::slot::ObserverSlot;
 
@@ -125,6 +125,12 @@ impl Runtime {
     #[must_use]
     pub fn totals(&self) -> Vec<HookTotals> {
         self.metrics.totals()
+    }
+
+    /// The time that the calls of the extensions which this runtime has loaded were on a thread, as it goes on.
+    #[must_use]
+    pub fn busy(&self) -> BusyTime {
+        self.metrics.busy().clone()
     }
 
     /// Loads one component for one installation.

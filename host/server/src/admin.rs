@@ -28,6 +28,7 @@ mod sessions;
 mod shadow;
 mod shared;
 mod token;
+mod usage;
 mod view;
 
 use error::AdminError;
@@ -55,6 +56,7 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
         .merge(shadow::routes())
         .route("/v1/reload", post(reload))
         .merge(sessions::routes())
+        .merge(usage::routes())
         .route("/metrics", get(metrics))
         .fallback(async || AdminError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {

@@ -10,9 +10,10 @@ use annex_egress::{Screen, ScreenConfig};
 use annex_operations::counters::Counters;
 use annex_operations::deduplication::Deduplication;
 use annex_operations::fault;
-use annex_operations::permits::TurnLimiter;
 use annex_operations::permits::shared::SharedPlaces;
+use annex_operations::permits::{TurnBounds, TurnLimiter};
 use annex_operations::push::PushNotifications;
+use annex_operations::quota::{Quotas, Stores};
 use annex_operations::request_handler::RequestHandler;
 use annex_operations::send_message::input_modes::InputModes;
 use annex_operations::tasks::list::Lister;
@@ -123,6 +124,8 @@ pub struct App {
     authenticator: Option<Arc<Authenticator>>,
     installers: Arc<Installers>,
     pub(crate) admin: Option<Arc<Admin>>,
+    /// What the tenants have used.
+    pub(crate) quotas: Arc<Quotas>,
     base_url: String,
 }
 
@@ -187,7 +190,8 @@ impl App {
         let admin = config.admin.as_ref().map(admin).transpose()?.map(Arc::new);
         let authenticator = shared.authenticator.clone();
         let tenants = Tenants::new(handler, others);
-        Ok(Self { tenants, authenticator, installers, admin, base_url: base_url.to_owned() })
+        let quotas = Arc::clone(&shared.quotas);
+        Ok(Self { tenants, authenticator, installers, admin, quotas, base_url: base_url.to_owned() })
     }
 
     /// The handlers that serve requests, by tenant.
@@ -264,6 +268,7 @@ struct Shared {
     sessions: Arc<dyn SessionService>,
     turns: Turns,
     places: Arc<SharedPlaces>,
+    quotas: Arc<Quotas>,
     keys: Arc<ScopedKeys>,
     push: Option<Arc<PushNotifications>>,
     running: TaskTracker,
@@ -292,6 +297,13 @@ impl Shared {
         let pins = Arc::new(Pins::default());
         let places = SharedPlaces::new(Arc::clone(&store));
         places.look().await.map_err(TaskStoreError::from)?;
+        let kept = Stores {
+            tasks: Arc::clone(&store),
+            sessions: Arc::clone(&sessions),
+            keys: Arc::clone(&keyvalue),
+            keep_tasks: config.tasks.keep_count,
+        };
+        let quotas = Quotas::new(kept, Arc::clone(&places));
         Ok(Self {
             base_url: base_url.to_owned(),
             names: names.clone(),
@@ -306,6 +318,7 @@ impl Shared {
             sessions,
             turns: Turns::new(config.server.max_waiting_turns),
             places,
+            quotas,
             push,
             running: TaskTracker::new(),
             counters: Arc::new(Counters::default()),
@@ -327,6 +340,8 @@ impl Shared {
         // Engine, instances and compiler are shared. Keys of extensions and numbers of their calls are the tenant's
         // own.
         let runtime = self.runtime.of_tenant(&name);
+        let busy = runtime.busy();
+        let tenant = name.clone();
         let pins = Arc::clone(&self.pins);
         let watcher = self.watcher.clone();
         let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher };
@@ -339,6 +354,9 @@ impl Shared {
         let shows_all_anonymous = config.process.tasks.list_all_anonymous;
         let lister = Lister { store: Arc::clone(&self.store), shows_all_anonymous };
         let of_process = &config.process.server;
+        let used = config.quota.clone().map(|quota| self.quotas.of_tenant(&tenant, quota, busy));
+        let bounds =
+            TurnBounds { in_all: of_process.max_running_turns, per_caller: of_process.max_running_turns_per_caller };
         // The handler knows itself, because a turn goes on when the request that began it is answered.
         let handler = Arc::new_cyclic(|me| RequestHandler {
             me: Weak::clone(me),
@@ -355,11 +373,8 @@ impl Shared {
             tasks: Arc::clone(&self.tasks),
             views: ExtensionViews { keys: Arc::clone(&self.keys), lister },
             // The permits are the tenant's own: one that has all its turns running takes none from others.
-            turn_limiter: TurnLimiter::new(
-                config.max_running_turns,
-                of_process.max_running_turns_per_caller,
-                Arc::clone(&self.places),
-            ),
+            turn_limiter: TurnLimiter::new(bounds, used.clone(), Arc::clone(&self.places)),
+            used,
             max_turn: Duration::from_secs(of_process.max_turn_seconds),
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),

@@ -83,7 +83,8 @@ impl AskedTenants<'_> {
     /// caller may not call looks like one that does not exist.
     ///
     /// # Errors
-    /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while nothing serves the tenant.
+    /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while nothing serves the tenant,
+    /// [`A2aError::QuotaExceeded`] where it has used what it may.
     pub(crate) fn serving(
         &self,
         mut call: ServiceParameters,
@@ -98,6 +99,7 @@ impl AskedTenants<'_> {
                 handler
             }
         };
+        handler.admit()?;
         // The fields are copied only for an agent elsewhere, which may be sent some of them.
         let headers = handler.agent_is_remote.then(|| Arc::new(self.headers.clone()));
         Ok((handler, call.with_headers(headers)))
@@ -144,6 +146,11 @@ impl Installers {
     pub fn of(&self, tenant: Option<&str>) -> Option<Result<Arc<Installer>, TenantFailure>> {
         let Some(name) = tenant else { return Some(Ok(Arc::clone(&self.own))) };
         Some(self.tenants.find(name)?.map(|serving| serving.installer))
+    }
+
+    /// What answers for a tenant, or why the tenant is not served; `None` where there is no such tenant.
+    pub(crate) fn handler(&self, tenant: &str) -> Option<Result<Arc<RequestHandler>, TenantFailure>> {
+        Some(self.tenants.find(tenant)?.map(|serving| serving.handler))
     }
 
     /// The names of all tenants.

@@ -44,7 +44,7 @@ pub use memory::{Bounds, InMemorySessionService};
 pub use place::{Joined, TurnPlace};
 pub use postgres::PostgresSessionService;
 pub use redaction::Redaction;
-pub use service::{Appended, OfTurn, Retention, SessionQuery, SessionService, StoredArtifact};
+pub use service::{Appended, Holdings, OfTurn, Retention, SessionQuery, SessionService, StoredArtifact};
 pub use session::{Session, SessionCursor, SessionKey, SessionNames};
 pub use session_state::SessionState;
 pub use sql::SqlSessionService;

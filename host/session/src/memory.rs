@@ -8,7 +8,7 @@ use crate::SessionError;
 use crate::event::Event;
 use crate::event_log::EventFilter;
 use crate::limits::Limits;
-use crate::service::{Appended, Retention, SessionQuery, SessionService, StoredArtifact};
+use crate::service::{Appended, Holdings, Retention, SessionQuery, SessionService, StoredArtifact};
 use crate::session::{Session, SessionKey};
 use crate::state::StateDelta;
 use crate::table::Table;
@@ -108,6 +108,10 @@ impl SessionService for InMemorySessionService {
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, SessionError> {
         Ok(self.table().sweep(retention))
+    }
+
+    async fn holdings(&self, tenant: &str) -> Result<Holdings, SessionError> {
+        Ok(self.table().holdings(tenant))
     }
 
     fn limits(&self) -> &Limits {

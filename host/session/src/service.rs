@@ -136,6 +136,12 @@ pub trait SessionService: Send + Sync + 'static {
     /// None but those of the database. What was deleted until then stays deleted.
     async fn sweep(&self, retention: &Retention) -> Result<u64, SessionError>;
 
+    /// Counts what a tenant has. It looks at all of that, so it is not for each request.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn holdings(&self, tenant: &str) -> Result<Holdings, SessionError>;
+
     /// Reads a little, to see whether the database answers.
     ///
     /// # Errors
@@ -197,6 +203,15 @@ pub struct SessionQuery {
     pub after: Option<SessionCursor>,
     /// At most so many.
     pub limit: usize,
+}
+
+/// What the sessions of a tenant hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Sessions.
+    pub sessions: u64,
+    /// Bytes of names and values of all state, also of that which sessions share. Events are not counted.
+    pub state_bytes: u64,
 }
 
 /// Which sessions stay. What counts is when they were changed last by the clock of whoever stored the change.

@@ -26,7 +26,7 @@ use crate::event::Event;
 use crate::event_log::EventFilter;
 use crate::limits::Limits;
 use crate::place::{Joined, TurnPlace};
-use crate::service::{Appended, OfTurn, Retention, SessionQuery, SessionService, StoredArtifact};
+use crate::service::{Appended, Holdings, OfTurn, Retention, SessionQuery, SessionService, StoredArtifact};
 use crate::session::{Session, SessionKey};
 use crate::session_state::SessionState;
 use crate::state::{State, StateDelta};
@@ -207,6 +207,12 @@ impl<D: Database> SessionService for SqlSessionService<D> {
             queue.sweep().await?;
         }
         retention::sweep(self.database.as_ref(), retention).await
+    }
+
+    async fn holdings(&self, tenant: &str) -> Result<Holdings, SessionError> {
+        let rows = self.database.read(statements::COUNT_HOLDINGS, &[Value::Text(tenant)]).await?;
+        let Some(row) = rows.first() else { return Ok(Holdings::default()) };
+        Ok(Holdings { sessions: from_sql(row.int(0)?), state_bytes: from_sql(row.int(1)?) })
     }
 
     async fn probe(&self) -> Result<(), SessionError> {

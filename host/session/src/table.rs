@@ -17,7 +17,7 @@ use crate::artifacts::Artifacts;
 use crate::event::{Event, combined};
 use crate::event_log::{EventFilter, EventLog};
 use crate::memory::Bounds;
-use crate::service::{Appended, Retention, SessionQuery, StoredArtifact};
+use crate::service::{Appended, Holdings, Retention, SessionQuery, StoredArtifact};
 use crate::session::{NAME_HASHER, Session, SessionKey};
 use crate::session_state::SessionState;
 use crate::state::{STORED, Scope, State, StateDelta};
@@ -281,6 +281,22 @@ impl Table {
             last_update: slot.map_or_else(Timestamp::now, |slot| slot.last_update),
             events: slot.map(|slot| slot.events.read(filter)).unwrap_or_default(),
         }
+    }
+
+    /// Counts what a tenant has.
+    pub(crate) fn holdings(&self, tenant: &str) -> Holdings {
+        let mut holdings = Holdings::default();
+        for (key, slot) in &self.slots {
+            let (of, is_session) = match &key.name {
+                SlotName::Session(key) => (&key.tenant, true),
+                SlotName::User { tenant, .. } | SlotName::App { tenant, .. } => (tenant, false),
+            };
+            if **of == *tenant {
+                holdings.sessions += u64::from(is_session);
+                holdings.state_bytes += slot.state_bytes as u64;
+            }
+        }
+        holdings
     }
 
     /// A page of sessions, the longest unchanged first.

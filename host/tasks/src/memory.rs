@@ -213,6 +213,10 @@ impl TaskStore for MemoryTaskStore {
         Ok(self.lock().overdue(bounds, before, skip, limit))
     }
 
+    async fn count(&self, tenant: &str) -> Result<u64, StoreError> {
+        Ok(self.lock().count(tenant))
+    }
+
     fn watch_waiting(&self, watcher: Arc<dyn WaitingWatcher>) {
         // Whoever came first stays.
         let _ = self.watcher.set(watcher);

@@ -295,6 +295,11 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         self.lease.is_some()
     }
 
+    async fn count(&self, tenant: &str) -> Result<u64, StoreError> {
+        let rows = self.database.read(statements::COUNT_TASKS, &[Value::Text(tenant)]).await?;
+        Ok(rows.first().map(|row| row.int(0)).transpose()?.map_or(0, from_sql))
+    }
+
     fn push_cursors(&self) -> Option<&dyn PushCursors> {
         self.lease.is_some().then_some(self as &dyn PushCursors)
     }

@@ -244,6 +244,12 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database. What was deleted until then stays deleted.
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError>;
 
+    /// The tasks of a tenant. It looks at all of them, so it is not for each request.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn count(&self, tenant: &str) -> Result<u64, StoreError>;
+
     /// Reads a little, to see whether the database answers.
     ///
     /// # Errors

@@ -14,6 +14,12 @@ pub trait TurnPlaceStore: Send + Sync {
     /// [`StoreError::Database`].
     async fn processes(&self) -> Result<usize, StoreError>;
 
+    /// The turns with a task that run now for a tenant, in all processes.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn running(&self, tenant: &str) -> Result<u64, StoreError>;
+
     /// Takes a place of the caller under a new id, unless there are `most` of its by now. Of any number of processes at once,
     /// `most` are told `true`.
     ///

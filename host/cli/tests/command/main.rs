@@ -14,6 +14,7 @@ mod foreign;
 mod help;
 mod inspect;
 mod push;
+mod quotas;
 #[cfg(target_os = "linux")]
 mod read_only;
 mod record;

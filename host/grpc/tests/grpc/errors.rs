@@ -44,6 +44,14 @@ async fn each_kind_of_error_has_its_code_and_its_error_info() {
 }
 
 #[tokio::test]
+async fn a_quota_that_is_used_up_says_when_to_come_again() {
+    let error = A2aError::QuotaExceeded { quota: "sessions", used: 12, limit: 10, retry_seconds: 7 };
+    check(error.clone(), Code::ResourceExhausted, &[("quota", "sessions"), ("used", "12"), ("limit", "10")]).await;
+    let delay = status_of(error).await.get_details_retry_info().unwrap().retry_delay;
+    assert_eq!(delay, Some(std::time::Duration::from_secs(7)));
+}
+
+#[tokio::test]
 async fn field_violations_are_a_bad_request() {
     let violation = |field: &str, description: &str| FieldViolation {
         field: field.to_owned(),

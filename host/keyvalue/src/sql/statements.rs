@@ -94,6 +94,10 @@ pub(crate) const SELECT_IDLE_SCOPES: &str = concat!(
      ORDER BY kind, tenant, principal, id LIMIT CAST($5 AS BIGINT)"
 );
 
+/// Those of all kinds, by the beginning of the primary key.
+pub(crate) const COUNT_KEYS: &str =
+    "SELECT count(*) FROM entry WHERE kind IN ('', 'context', 'task') AND tenant = $1 AND extension LIKE '%:%'";
+
 pub(crate) const HAS_KEYS: &str = concat!("SELECT key FROM entry WHERE ", in_scope!(), " LIMIT 1");
 
 /// Goes before [`DELETE_SCOPE`].

@@ -94,6 +94,25 @@ async fn another_extensions_and_another_tenants_keys_are_invisible() {
 }
 
 #[tokio::test]
+async fn keys_are_counted_by_tenant_without_those_of_the_host() {
+    check(async |store| {
+        for (tenant, key) in [("t", "a"), ("t", "b"), ("u", "a")] {
+            store.set(&space(tenant, "urn:x"), key, Vec::new(), &ROOMY).await.expect("room");
+        }
+        store.set(&space("t", "urn:y"), "a", Vec::new(), &ROOMY).await.expect("room");
+        let of_task = Space { extension: "urn:x".into(), scope: Scope::task("t", "ada", &"t-1".into()) };
+        store.set(&of_task, "a", Vec::new(), &ROOMY).await.expect("room");
+        store.increment(&space("t", "tokens"), "1", 5, &ROOMY).await.expect("room");
+        let count = async |tenant: &str| store.count(tenant).await.expect("a store");
+        assert_eq!((count("t").await, count("u").await, count("").await), (4, 1, 0));
+        store.delete(&space("t", "urn:x"), "a").await.expect("a store");
+        store.remove(&of_task.scope).await.expect("a store");
+        assert_eq!(count("t").await, 2);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_quota_holds_for_keys_values_and_their_sum() {
     let quota = Quota { max_keys: 2, max_value_bytes: 4, max_total_bytes: 8, ..ROOMY };
     check(async |store| {

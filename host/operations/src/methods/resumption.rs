@@ -115,7 +115,7 @@ impl RequestHandler {
         let unsupported = |reason: String| A2aError::UnsupportedOperation { reason };
         let waits_no_longer = || unsupported(format!("task {task} waits no longer"));
         let record = self.tasks.open(&owner, &task).await?;
-        let target = Target::of_task(&owner, Arc::clone(&record), Steps::default());
+        let target = Target::of_task(&owner, Arc::clone(&record), self.counted(Steps::default()));
         let session = self.begin_turn(&owner, &target).await?;
         if self.running.is_closed() {
             return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });

@@ -69,6 +69,11 @@ impl SharedPlaces {
         look_until(stop.cancelled(), LOOK, look).await;
     }
 
+    /// The processes that were alive when it was looked last, this one among them.
+    pub(crate) fn processes(&self) -> usize {
+        self.processes.load(Ordering::Relaxed).max(1)
+    }
+
     /// Of so many turns, those that this process runs without asking. All shares together are a quarter of the turns.
     pub(crate) fn own(&self, turns: usize) -> usize {
         match self.processes.load(Ordering::Relaxed) {

@@ -94,6 +94,8 @@ impl RequestHandler {
         mut request: SendMessageRequest,
     ) -> Result<(Reception, Outcome), A2aError> {
         request_check::check(&request)?;
+        // Before the store is asked for anything.
+        self.check_work()?;
         // One set for the whole request, so that a set that replaces it is never seen in part.
         let extensions = self.extensions.current();
         let record = self.record_of(&call.owner, &request.message).await;
@@ -106,9 +108,13 @@ impl RequestHandler {
         // Before any task, session or guest exists: a client that lacks a required extension leaves nothing behind.
         let active = activation::negotiate(&installed, &extensions.passed_on, &call.requested)?;
         self.check_push(&request).await?;
-        let mut target = Target::new(&call.owner, &request.message, record?, steps_for(&active))?;
+        let mut target = Target::new(&call.owner, &request.message, record?, self.counted(steps_for(&active)))?;
         Span::current().record("context", display(&target.context_id)).record("task", display(&target.task_id));
         self.input_modes.check(&request.message)?;
+        // A context that is named may have a session, which is known when it is read.
+        if target.is_new {
+            self.check_new_session()?;
+        }
         match self.remember(&request, &target).await? {
             Some(Delivery::Repeated(task)) => return self.repeated(&call.owner, &task).await,
             Some(Delivery::Answered(message)) => {
@@ -125,6 +131,9 @@ impl RequestHandler {
         // Before the wait for the context, so that the turns that wait there are bounded as well.
         let permit = self.turn_limiter.take(&call.owner).await?;
         let session = self.begin_turn(&call.owner, &target).await?;
+        if !target.is_new && !session.exists() {
+            self.check_new_session()?;
+        }
         // Counts as a turn from here on. A server that begins to drain now waits for it.
         let counted = self.running.token();
         // A waiting request may find that the server is shutting down.

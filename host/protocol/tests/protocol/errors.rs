@@ -14,12 +14,14 @@ fn table() -> Vec<Row> {
     const PRECONDITION: (&str, i32) = ("FAILED_PRECONDITION", 9);
     const NOT_FOUND: (&str, i32) = ("NOT_FOUND", 5);
     const INTERNAL: (&str, i32) = ("INTERNAL", 13);
+    const EXHAUSTED: (&str, i32) = ("RESOURCE_EXHAUSTED", 8);
     const UNAVAILABLE: (&str, i32) = ("UNAVAILABLE", 14);
 
     use A2aError as E;
     let task_id = || "t-1".into();
     let reason = || text("why");
     let version = E::VersionNotSupported { requested: text("9.9"), supported: &["1.0"] };
+    let quota = E::QuotaExceeded { quota: "sessions", used: 12, limit: 10, retry_seconds: 7 };
     let extension = E::Extension { uri: "urn:e".into(), code: -32200, message: text("no"), data: None };
     vec![
         (E::TaskNotFound { task_id: task_id() }, -32001, 404, NOT_FOUND, "TASK_NOT_FOUND"),
@@ -49,6 +51,7 @@ fn table() -> Vec<Row> {
         (E::invalid_params("why"), -32602, 400, INVALID, "INVALID_PARAMS"),
         (E::Internal { error_id: text("e-1") }, -32603, 500, INTERNAL, "INTERNAL"),
         (E::Overloaded { reason: reason() }, -32000, 503, UNAVAILABLE, "OVERLOADED"),
+        (quota, -32000, 429, EXHAUSTED, "QUOTA_EXCEEDED"),
         (E::Unavailable { reason: reason() }, -32000, 503, UNAVAILABLE, "UNAVAILABLE"),
         (extension, -32200, 400, PRECONDITION, "EXTENSION_ERROR"),
     ]
@@ -123,6 +126,9 @@ internal error; the log has the details under error id e-1
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INTERNAL","domain":"a2a-protocol.org","metadata":{"errorId":"e-1"}}
 the server is overloaded: why; try again later
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"OVERLOADED","domain":"a2a-protocol.org"}
+the tenant's quota `sessions` is used up: 12 of 10; try again in 7 s
+  {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"QUOTA_EXCEEDED","domain":"a2a-protocol.org","metadata":{"quota":"sessions","used":"12","limit":"10"}}
+  {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"7s"}
 why; try again later
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"UNAVAILABLE","domain":"a2a-protocol.org"}
 no

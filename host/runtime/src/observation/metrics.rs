@@ -4,6 +4,7 @@
 //! the last one. A call adds to a few atomics; it takes no lock and no memory.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -224,12 +225,34 @@ pub(crate) struct Registry {
     kept: Mutex<HashMap<ExtensionUri, Weak<Meters>>>,
     /// The totals that every call adds to as well.
     totals: Arc<Totals>,
+    /// The sum over all URIs, those that are no longer loaded among them.
+    busy: BusyTime,
+}
+
+/// The time in which the calls of all extensions of a tenant ran on a thread. It never goes backwards, whatever is removed.
+#[derive(Clone, Debug, Default)]
+pub struct BusyTime(Arc<AtomicU64>);
+
+impl BusyTime {
+    /// The sum of all calls that have ended.
+    #[must_use]
+    pub fn read(&self) -> Duration {
+        meters::time(&self.0)
+    }
+
+    fn add(&self, busy: Duration) {
+        meters::add_time(&self.0, busy);
+    }
 }
 
 impl Registry {
     /// Numbers of a tenant's own, whose calls count in the same totals.
     pub(crate) fn of_tenant(&self) -> Self {
-        Self { kept: Mutex::default(), totals: Arc::clone(&self.totals) }
+        Self { kept: Mutex::default(), totals: Arc::clone(&self.totals), busy: BusyTime::default() }
+    }
+
+    pub(crate) fn busy(&self) -> &BusyTime {
+        &self.busy
     }
 
     pub(crate) fn totals(&self) -> Vec<HookTotals> {
@@ -244,7 +267,7 @@ impl Registry {
         }
         // URIs that are no longer loaded are forgotten here, so that the map does not grow with each of them.
         kept.retain(|_, meters| meters.strong_count() > 0);
-        let meters = Arc::new(Meters::counting_in(&self.totals));
+        let meters = Arc::new(Meters::counting_in(&self.totals, &self.busy));
         kept.insert(uri.clone(), Arc::downgrade(&meters));
         meters
     }

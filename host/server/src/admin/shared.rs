@@ -22,7 +22,7 @@ use crate::config::AdminConfig;
 use crate::installation::installer::{InstallError, Installer};
 use crate::process::hosts::Hosts;
 use crate::stores::sessions::Sessions;
-use crate::tenants::Installers;
+use crate::tenants::{Installers, TenantFailure};
 
 /// The longest time that a client may take to send a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -68,14 +68,22 @@ impl Admin {
 
     /// The installer of the tenant that the query names.
     pub(super) fn installer(&self, of: &OfTenant) -> Result<Arc<Installer>, AdminError> {
-        let tenant = of.tenant.as_deref().unwrap_or_default();
-        let unknown = || AdminError::new(StatusCode::NOT_FOUND, "no_tenant", format!("there is no tenant {tenant:?}"));
-        let found = self.installers.of(of.tenant.as_deref()).ok_or_else(unknown)?;
-        found.map_err(|failure| {
-            let message = format!("tenant {tenant:?} is not served, and is tried again: {}", failure.reason);
-            AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "tenant_not_served", message)
-        })
+        served(of.tenant.as_deref().unwrap_or_default(), self.installers.of(of.tenant.as_deref()))
     }
+
+    /// What answers for a tenant.
+    pub(super) fn handler(&self, tenant: &str) -> Result<Arc<RequestHandler>, AdminError> {
+        served(tenant, self.installers.handler(tenant))
+    }
+}
+
+/// What was found of a tenant, or why there is nothing.
+fn served<T>(tenant: &str, found: Option<Result<T, TenantFailure>>) -> Result<T, AdminError> {
+    let unknown = || AdminError::new(StatusCode::NOT_FOUND, "no_tenant", format!("there is no tenant {tenant:?}"));
+    found.ok_or_else(unknown)?.map_err(|failure| {
+        let message = format!("tenant {tenant:?} is not served, and is tried again: {}", failure.reason);
+        AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "tenant_not_served", message)
+    })
 }
 
 /// The query of a request: whose extensions it is about. Without a tenant those of the config itself.

@@ -2,6 +2,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::extensions::{Details, List, Log, Reloaded, Removed};
+use super::usage::TenantUsage;
 use super::{Addition, Refusal, Rollback, sessions};
 
 const SUMMARY: &str = r#""uri":"uri:x","name":"X","version":3,"digest":"sha256:0","size":10,"required":false,"source":{"kind":"added","name":"x","until":"restart"},"hooks":["state"],"methods":[],"loaded_at":"t","kept":1,"pinned_tasks":0,"on_failure":"reject","calls":2,"failures":1,"last_failure":{"at":"t","hook":"state","outcome":"trap","reason":"r"},"timings":[{"hook":"state","calls":2,"failures":1,"mean_ms":0.5,"max_ms":1.0}],"quarantine":{"next_trial_ms":7,"failures_in_a_row":3,"count":1}"#;
@@ -45,6 +46,15 @@ fn answers_about_sessions_are_read_as_they_are_written() {
         r#"{"events":[{"id":"i","author":"user","task":"t","timestamp":"t","parts":[{"data":{"b":1.0},"metadata":{"m":null}}],"state_delta":{"k":[]},"error":{"code":"c","message":"m"}},{"id":"j","author":"a","task":"t","timestamp":"t","parts":[]}]}"#,
     );
     check::<sessions::Deleted>(r#"{"deleted":"c","user":"u"}"#);
+}
+
+#[test]
+fn an_answer_about_usage_is_read_as_it_is_written() {
+    let here = r#"{"used":1,"counted_in":"process"}"#;
+    let all = r#"{"used":1,"limit":2,"counted_in":"all"}"#;
+    check::<TenantUsage>(&format!(
+        r#"{{"tenant":"a","processes":1,"requests_per_second":{here},"cpu_ms_per_second":{here},"turns":{all},"sessions":{all},"state_bytes":{all},"tasks":{all},"keys":{all},"tokens_per_day":{all},"refused":{here}}}"#
+    ));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::bindings::answer_body;
-use crate::bindings::service_headers::{check_content_type, echo};
+use crate::bindings::service_headers::{check_content_type, echo, retry_after};
 use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
@@ -202,11 +202,14 @@ fn success_in_pieces(caller: &Caller, id: &RequestId, result: &[&str]) -> Result
 pub(crate) fn failure(id: &RequestId, error: &A2aError) -> Response {
     let mut response = json(Body::from(jsonrpc::failure(id, error)));
     // The status stays 200: the official Python client loses the kind of an error that comes with a status of 4xx. Where
-    // no handler was reached, whatever stands in between is told, as while the server starts.
-    if matches!(error, A2aError::Unavailable { .. }) {
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    // no handler was reached, whatever stands in between is told, as while the server starts, and where a tenant is to send
+    // less.
+    match error {
+        A2aError::Unavailable { .. } => *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE,
+        A2aError::QuotaExceeded { .. } => *response.status_mut() = StatusCode::TOO_MANY_REQUESTS,
+        _ => {}
     }
-    response
+    retry_after(response, error)
 }
 
 fn json(body: Body) -> Response {

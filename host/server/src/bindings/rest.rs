@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
 use crate::bindings::answer_body;
-use crate::bindings::service_headers::{check_content_type, echo};
+use crate::bindings::service_headers::{check_content_type, echo, retry_after};
 use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
@@ -336,7 +336,7 @@ fn stream(caller: &Caller, place: StreamPlace, events: EventStream) -> Response 
 
 fn failure(error: &A2aError) -> Response {
     let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, Body::from(http_json::failure(error))).into_response()
+    retry_after((status, Body::from(http_json::failure(error))).into_response(), error)
 }
 
 fn method_not_allowed(allowed: &'static str, path: &str) -> Response {

@@ -20,6 +20,14 @@ pub(crate) fn echo_as(header: &'static str, mut response: Response, active: &[Ex
     response
 }
 
+/// Says when to come again, where the error knows (RFC 9110 section 10.2.3).
+pub(crate) fn retry_after(mut response: Response, error: &A2aError) -> Response {
+    if let Some(seconds) = error.retry_after() {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
 /// Checks that the media type is one of these, with or without parameters.
 pub(crate) fn check_content_type(headers: &HeaderMap, understood: &[&str]) -> Result<(), A2aError> {
     // A field that is not UTF-8 is read all the same, so that the error can quote it.

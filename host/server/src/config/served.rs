@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use annex_operations::quota::TenantQuota;
+
 use super::tenant::{self, TenantFile};
 use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig, TenantConfig};
 
@@ -16,7 +18,8 @@ pub(crate) struct ServedConfig {
     pub(super) agent: Option<AgentConfig>,
     pub(crate) extensions: Vec<ExtensionConfig>,
     pub(crate) file: Option<ConfigFile>,
-    pub(crate) max_running_turns: usize,
+    /// `None` for that of the config itself.
+    pub(crate) quota: Option<TenantQuota>,
     pub(super) is_tenant: bool,
 }
 
@@ -28,7 +31,7 @@ impl ServedConfig {
             agent: process.agent.clone(),
             extensions: process.extensions.clone(),
             file: process.file.clone(),
-            max_running_turns: process.server.max_running_turns,
+            quota: None,
             is_tenant: false,
             process: Arc::clone(process),
         }
@@ -54,7 +57,7 @@ impl ServedConfig {
             agent: Some(agent),
             extensions,
             file: Some(ConfigFile::of_tenant(&path, &text)),
-            max_running_turns: tenant.max_running_turns.unwrap_or(process.server.max_running_turns),
+            quota: Some(tenant.quota.clone()),
             is_tenant: true,
         })
     }
@@ -92,7 +95,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let agent = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"script\"\nname = \"a\"\nrule = []\n";
         fs::write(folder.path().join("a.toml"), agent).expect("a file");
-        let tenants = "[[tenant]]\nname = \"one\"\nconfig = \"a.toml\"\nmax_running_turns = 7\n\
+        let tenants = "[[tenant]]\nname = \"one\"\nconfig = \"a.toml\"\n[tenant.quota]\nturns = 7\n\
                        [[tenant]]\nname = \"other\"\nconfig = \"a.toml\"\n";
         let server = "[server]\na2a_0_3 = true\n[runtime]\nextensions_dir = \"e\"\n";
         let config = Config::parse(Path::new("annex.toml"), &format!("{agent}{server}{tenants}")).expect("a config");
@@ -103,7 +106,8 @@ mod tests {
             .map(|tenant| ServedConfig::of_tenant(tenant, &config, folder.path()).expect("a tenant"));
         let [one, other] = served.collect::<Vec<_>>().try_into().expect("two tenants");
         assert!(Arc::ptr_eq(&one.process, &config) && Arc::ptr_eq(&other.process, &config));
-        assert_eq!((one.max_running_turns, other.max_running_turns), (7, config.server.max_running_turns));
+        let turns = |served: &ServedConfig| served.quota.as_ref().expect("a tenant has one").turns;
+        assert_eq!((turns(&one), turns(&other)), (Some(7), None));
         assert!(!one.speaks_v0_3() && one.extensions_dir().is_none(), "these are for the config itself");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use annex_files::Purpose;
+use annex_operations::quota::TenantQuota;
 use serde::Deserialize;
 
 use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig};
@@ -26,9 +27,9 @@ pub struct TenantConfig {
     pub config: PathBuf,
     /// Ids of the principals that may call it. Default: all that authenticate.
     pub callers: Option<Vec<String>>,
-    /// Turns at once, those that wait included; more are refused. Default: `server.max_running_turns`, which holds for
-    /// each tenant by itself.
-    pub max_running_turns: Option<usize>,
+    /// The most that it may use. Default: as much as there is; `server.max_running_turns` holds for each tenant by itself.
+    #[serde(default)]
+    pub quota: TenantQuota,
 }
 
 /// The file of a tenant.
@@ -65,7 +66,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<TenantFile, ConfigError> 
 /// Checks the tenants by themselves and against each other. An error is the key and the reason.
 pub(super) fn check(tenants: &[TenantConfig]) -> Result<(), (&'static str, String)> {
     let mut names = HashSet::new();
-    for TenantConfig { name, max_running_turns, .. } in tenants {
+    for TenantConfig { name, quota, .. } in tenants {
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_plain) {
             let reason = format!(
@@ -79,8 +80,8 @@ pub(super) fn check(tenants: &[TenantConfig]) -> Result<(), (&'static str, Strin
         if !names.insert(name) {
             return Err(("tenant.name", format!("{name:?} stands there twice")));
         }
-        if *max_running_turns == Some(0) {
-            return Err(("tenant.max_running_turns", "must be at least 1".to_owned()));
+        if let Some(key) = quota.of_nothing() {
+            return Err(("tenant.quota", format!("{key} must be at least 1")));
         }
     }
     Ok(())

@@ -147,6 +147,9 @@ fn keep_house(app: &App, config: &Config) -> DropGuard {
     let places = Arc::clone(handler.turn_limiter.places());
     let stopped = stop.clone();
     tokio::spawn(async move { places.watch(stopped).await });
+    let quotas = Arc::clone(&app.quotas);
+    let stopped = stop.clone();
+    tokio::spawn(async move { quotas.watch(stopped).await });
     if let Some(push) = handler.push.clone() {
         let tasks = Arc::clone(&tasks);
         let stopped = stop.clone();

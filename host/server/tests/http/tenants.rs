@@ -19,6 +19,7 @@ use crate::scoped_keys::capable;
 
 mod failing;
 mod many;
+mod quotas;
 
 const PERMITS: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
 const KEYS: &str = "https://annex.example/capabilities/v1";
@@ -212,7 +213,7 @@ async fn whoever_may_not_call_a_tenant_cannot_tell_that_it_is_there() {
 
 #[tokio::test]
 async fn a_tenant_that_is_full_takes_no_room_from_others() {
-    let folder = files("", "max_running_turns = 1", "");
+    let folder = files("", "[tenant.quota]\nturns = 1", "");
     let server = serve(&folder).await;
     let mut params = message("acme", "slow");
     params["configuration"] = json!({"returnImmediately": true});
@@ -220,6 +221,11 @@ async fn a_tenant_that_is_full_takes_no_room_from_others() {
     assert!(slow["result"]["task"]["id"].is_string(), "{slow}");
     let refused = say(&server, "acme", "x").await;
     assert_eq!(refused["error"]["code"], -32_000, "{refused}");
+    assert_eq!(
+        refused["error"]["data"][0]["metadata"],
+        json!({"quota": "turns", "used": "1", "limit": "1"}),
+        "{refused}"
+    );
     for tenant in ["", "globex"] {
         assert!(answer(&say(&server, tenant, "x").await).contains("remembers"));
     }
@@ -351,7 +357,8 @@ fn a_tenant_is_refused_with_the_reason() {
         ("[[tenant]]\nname = \"\"\nconfig = \"a.toml\"\n", "tenant.name: \"\" is not a name"),
         ("[[tenant]]\nname = \"tasks\"\nconfig = \"a.toml\"\n", "is a path of the HTTP+JSON binding"),
         (&format!("{two}{two}"), "stands there twice"),
-        ("[[tenant]]\nname = \"a\"\nconfig = \"a.toml\"\nmax_running_turns = 0\n", "must be at least 1"),
+        (&format!("{two}[tenant.quota]\nturns = 0\n"), "tenant.quota: turns must be at least 1"),
+        (&format!("{two}[tenant.quota]\nrequest_per_second = 9\n"), "expected one of `requests_per_second`"),
         ("[[tenant]]\nname = \"a\"\nconfig = \"a.toml\"\nagent = 1\n", "unknown field `agent`"),
         (
             "[tasks]\nlist_all_anonymous = true\n[[tenant]]\nname = \"a\"\nconfig = \"a.toml\"\n",

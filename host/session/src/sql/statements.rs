@@ -51,6 +51,13 @@ pub(super) const SELECT_REVISION: &str = "
     SELECT revision FROM session
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND revision > 0";
 
+/// The sessions of a tenant, and the bytes of their state and of what they share.
+pub(super) const COUNT_HOLDINGS: &str = "
+    SELECT (SELECT count(*) FROM session WHERE tenant = $1 AND revision > 0), CAST(
+        (SELECT coalesce(sum(size), 0) FROM session_state JOIN session ON session.id = session_id WHERE tenant = $1)
+        + (SELECT coalesce(sum(size), 0) FROM user_state WHERE tenant = $1)
+        + (SELECT coalesce(sum(size), 0) FROM app_state WHERE tenant = $1) AS BIGINT)";
+
 /// The kinds of rows of [`SELECT_SESSION`]. A smaller number is a key in the scope that has this place in `STORED`.
 pub(super) const SESSION_ROW: i64 = 3;
 pub(super) const EVENT_ROW: i64 = 4;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use annex_protocol::Json;
-use annex_session::{EventFilter, Retention, Scope, SessionKey};
+use annex_session::{EventFilter, Holdings, Retention, Scope, SessionKey};
 
 use crate::support::{Backend, add, create, delta, event, events, find, key, next_millisecond, refusal, state_of};
 
@@ -23,7 +23,23 @@ on_every_store!(
     deleting_a_session_leaves_what_it_shared,
     what_an_anonymous_user_keeps_goes_with_the_conversation,
     deleting_what_is_missing_or_foreign_does_nothing,
+    what_a_tenant_holds_is_counted,
 );
+
+async fn what_a_tenant_holds_is_counted(backend: Backend) {
+    let service = backend.service().await;
+    let of = |tenant: &str, context: &str| SessionKey::new(tenant, "a", "u", context);
+    service.create(&of("t", "one"), delta(r#"{"k":"abc","user:shared":1,"app:all":true}"#)).await.unwrap();
+    service.create(&of("t", "two"), delta(r#"{"user:shared":22}"#)).await.unwrap();
+    service.create(&of("u", "one"), delta(r#"{"k":1}"#)).await.unwrap();
+    let held = service.holdings("t").await.unwrap();
+    // `k` and "abc", `shared` and 22, `all` and true.
+    assert_eq!(held, Holdings { sessions: 2, state_bytes: (1 + 5) + (6 + 2) + (3 + 4) });
+    assert_eq!(service.holdings("u").await.unwrap(), Holdings { sessions: 1, state_bytes: 2 });
+    assert!(service.delete(&of("t", "one")).await.unwrap());
+    assert_eq!(service.holdings("t").await.unwrap(), Holdings { sessions: 1, state_bytes: 8 + 7 });
+    assert_eq!(service.holdings("none").await.unwrap(), Holdings::default());
+}
 
 async fn initial_state_is_kept_by_scope_and_temp_is_dropped(backend: Backend) {
     let service = backend.service().await;

@@ -110,6 +110,11 @@ impl Shares {
         }
     }
 
+    /// All tasks of a tenant.
+    pub(super) fn tasks_of(&self, tenant: &str) -> usize {
+        self.by_owner.iter().filter(|(owner, _)| owner.tenant == tenant).map(|(_, share)| share.tasks).sum()
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -164,6 +164,11 @@ impl Table {
         Self { bounds, tasks: HashMap::new(), shares: Shares::default(), messages, notices: Vec::new() }
     }
 
+    /// All tasks of a tenant.
+    pub(super) fn count(&self, tenant: &str) -> u64 {
+        self.shares.tasks_of(tenant) as u64
+    }
+
     /// Takes the notices since the last call.
     pub(super) fn take_notices(&mut self) -> Vec<Notice> {
         mem::take(&mut self.notices)

@@ -17,6 +17,10 @@ const TAKE: &str = "
         SELECT count(*) FROM turn_place JOIN replica ON replica.id = turn_place.runner
         WHERE turn_place.tenant = $2 AND turn_place.principal = $3 AND replica.lease_until > clock_timestamp())";
 
+const COUNT_RUNNING: &str = "
+    SELECT count(*) FROM task JOIN replica ON replica.id = task.runner
+    WHERE task.tenant = $1 AND replica.lease_until > clock_timestamp()";
+
 const GIVE_BACK: &str = "DELETE FROM turn_place WHERE id = $1 RETURNING id";
 
 #[async_trait]
@@ -25,6 +29,11 @@ impl<D: Database> TurnPlaceStore for SqlTaskStore<D> {
         let rows = self.database.read(COUNT_PROCESSES, &[]).await?;
         // This one counts also where its lease is over.
         Ok(rows.first().map(|row| row.int(0)).transpose()?.map_or(1, from_sql::<usize>).max(1))
+    }
+
+    async fn running(&self, tenant: &str) -> Result<u64, StoreError> {
+        let rows = self.database.read(COUNT_RUNNING, &[Value::Text(tenant)]).await?;
+        Ok(rows.first().map(|row| row.int(0)).transpose()?.map_or(0, from_sql))
     }
 
     async fn take(&self, owner: &Owner, id: &str, most: usize) -> Result<bool, StoreError> {

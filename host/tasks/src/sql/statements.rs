@@ -248,6 +248,8 @@ pub(super) const ASK_TO_CANCEL: &str = "
     RETURNING epoch, CAST(CASE WHEN EXISTS (
         SELECT 1 FROM replica WHERE replica.id = task.runner AND lease_until > clock_timestamp()) THEN 1 ELSE 0 END AS BIGINT)";
 
+pub(super) const COUNT_TASKS: &str = "SELECT count(*) FROM task WHERE tenant = $1";
+
 pub(super) const SELECT_ASKED_TO_CANCEL: &str = "SELECT id FROM task WHERE runner = $1 AND cancel_asked = epoch";
 
 /// A task that cannot be read is not looked at again and again.

@@ -64,7 +64,10 @@ async fn what_one_tenant_has_too_much_costs_no_other_a_task(store: Store) {
     }
     begin("initech", 9).await;
     begin("", 8).await;
+    let counts = async || (store.count("globex").await.unwrap(), store.count("").await.unwrap());
+    assert_eq!(counts().await, (5, 1));
     assert_eq!(store.sweep(&Retention { count: 2, ..ALL }).await.unwrap(), 3);
+    assert_eq!((counts().await, store.count("none").await.unwrap()), ((2, 1), 0));
     let left = async |tenant: &str| {
         let page = store.list(&of(tenant), &TaskQuery { limit: 10, ..TaskQuery::default() }).await.unwrap();
         page.tasks.into_iter().map(|task| String::from(task.id)).collect::<Vec<_>>()

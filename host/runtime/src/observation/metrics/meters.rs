@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::totals::Totals;
-use super::{CallOutcome, ExtensionMetrics, HookMetrics, LastFailure};
+use super::{BusyTime, CallOutcome, ExtensionMetrics, HookMetrics, LastFailure};
 use crate::hook::Hook;
 
 /// Upper bounds of the latencies that are told apart, in microseconds.
@@ -28,6 +28,7 @@ pub(crate) struct Meters {
     log_lines: AtomicU64,
     log_lines_dropped: AtomicU64,
     totals: Arc<Totals>,
+    of_tenant: BusyTime,
 }
 
 #[derive(Default)]
@@ -42,8 +43,8 @@ struct HookMeters {
 
 impl Meters {
     /// New ones, whose calls also count in these totals.
-    pub(super) fn counting_in(totals: &Arc<Totals>) -> Self {
-        Self { totals: Arc::clone(totals), ..Self::default() }
+    pub(super) fn counting_in(totals: &Arc<Totals>, of_tenant: &BusyTime) -> Self {
+        Self { totals: Arc::clone(totals), of_tenant: of_tenant.clone(), ..Self::default() }
     }
 
     /// One call of a hook has ended.
@@ -54,6 +55,7 @@ impl Meters {
         self.totals.call_ended(hook, outcome, busy);
         add_time(&meters.nanos, took);
         add_time(&meters.busy_nanos, busy);
+        self.of_tenant.add(busy);
         let took = nanos(took);
         // Read first: a new maximum is rare, and a write takes the cache line from the other cores.
         if meters.longest_nanos.load(Ordering::Relaxed) < took {

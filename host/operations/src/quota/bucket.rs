@@ -1,0 +1,102 @@
+//! A bucket that is filled at a steady rate: the time up to which all that was taken is paid for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What may be taken at once: what a second brings.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Takes no lock: one number changes with one exchange.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    began: Instant,
+    /// Nanoseconds since it began.
+    paid_until: AtomicU64,
+}
+
+impl Bucket {
+    /// A full one.
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), paid_until: AtomicU64::new(0) }
+    }
+
+    /// Takes what it takes so long to bring. One thing can always be taken from a full bucket.
+    ///
+    /// # Errors
+    /// The time until it can be taken, where it cannot be now. Nothing is taken then.
+    pub(super) fn take(&self, cost: Duration) -> Result<(), Duration> {
+        let now = self.now();
+        let cost = nanos(cost);
+        let room = nanos(WINDOW).max(cost);
+        let taken = |until: u64| {
+            let until = until.max(now).saturating_add(cost);
+            (until <= now.saturating_add(room)).then_some(until)
+        };
+        let update = self.paid_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
+        let beyond = |until: u64| until.max(now).saturating_add(cost).saturating_sub(now.saturating_add(room));
+        update.map(drop).map_err(|until| Duration::from_nanos(beyond(until)))
+    }
+
+    /// Notes that something was used which it takes so long to bring, however much is there.
+    ///
+    /// # Errors
+    /// The time until there is something again, where more was used than there was.
+    pub(super) fn charge(&self, cost: Duration) -> Result<(), Duration> {
+        let now = self.now();
+        let cost = nanos(cost);
+        let charged = |until: u64| until.max(now).saturating_add(cost);
+        let before = self.paid_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| Some(charged(until)));
+        let until = charged(before.unwrap_or_else(|until| until));
+        match until.saturating_sub(now.saturating_add(nanos(WINDOW))) {
+            0 => Ok(()),
+            beyond => Err(Duration::from_nanos(beyond)),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        nanos(self.began.elapsed())
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use super::Bucket;
+
+    #[test]
+    fn a_full_bucket_gives_what_a_second_brings_and_says_when_there_is_more() {
+        let bucket = Bucket::new();
+        let cost = Duration::from_millis(200);
+        let taken = (0..10).take_while(|_| bucket.take(cost).is_ok()).count();
+        assert_eq!(taken, 5);
+        let wait = bucket.take(cost).expect_err("it is empty");
+        assert!(wait <= cost, "{wait:?}");
+        sleep(wait);
+        bucket.take(cost).expect("so long it took");
+    }
+
+    #[test]
+    fn one_that_costs_more_than_a_second_brings_is_had_once_in_that_time() {
+        let bucket = Bucket::new();
+        let cost = Duration::from_secs(3);
+        bucket.take(cost).expect("it is full");
+        let wait = bucket.take(cost).expect_err("it is empty");
+        assert!(wait > Duration::from_secs(2) && wait <= cost, "{wait:?}");
+    }
+
+    #[test]
+    fn more_than_there_was_is_paid_back_before_there_is_any_again() {
+        let bucket = Bucket::new();
+        bucket.charge(Duration::from_millis(900)).expect("within a second");
+        let wait = bucket.charge(Duration::from_millis(600)).expect_err("more than there was");
+        assert!(wait > Duration::from_millis(400) && wait <= Duration::from_millis(500), "{wait:?}");
+        sleep(wait);
+        bucket.charge(Duration::ZERO).expect("paid back");
+    }
+}

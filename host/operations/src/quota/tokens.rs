@@ -1,0 +1,113 @@
+//! The tokens of models that a tenant has used in a day of UTC: in this process, and where a quota asks for it in all that share
+//! the keys of extensions. There they stand under a name that no extension can have.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use annex_agent::TokenCount;
+use annex_protocol::ExtensionUri;
+use annex_runtime::{KeyValueError, KeyValueStore, Quota, Scope, Space};
+
+/// The name in the place of an extension's URI. It is no URI, so no extension has it.
+const NAME: &str = "tokens";
+const SECONDS_OF_DAY: u64 = 24 * 60 * 60;
+
+/// The tokens of one tenant.
+#[derive(Debug)]
+pub(super) struct Tokens {
+    /// Those that are not in `known` yet.
+    new: TokenCount,
+    known: Mutex<Known>,
+}
+
+/// The tokens of a day.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    day: u64,
+    tokens: u64,
+}
+
+impl Tokens {
+    pub(super) fn new() -> Self {
+        let known = Known { day: today().0, tokens: 0 };
+        Self { new: TokenCount::default(), known: Mutex::new(known) }
+    }
+
+    /// Where models count.
+    pub(super) fn count(&self) -> &TokenCount {
+        &self.new
+    }
+
+    /// Those of today, as far as this process knows.
+    pub(super) fn used(&self) -> u64 {
+        let known = *self.known();
+        let stored = if known.day == today().0 { known.tokens } else { 0 };
+        stored.saturating_add(self.new.read())
+    }
+
+    /// Adds up what is new in this process alone.
+    pub(super) fn settle_here(&self) {
+        let (day, _) = today();
+        let new = self.new.take();
+        let mut known = self.known();
+        if known.day != day {
+            *known = Known { day, tokens: 0 };
+        }
+        known.tokens = known.tokens.saturating_add(new);
+    }
+
+    /// Adds what is new to what all processes have used, and learns that.
+    ///
+    /// # Errors
+    /// When the store fails. What is new stays so.
+    pub(super) async fn settle(&self, tenant: &str, store: &dyn KeyValueStore) -> Result<(), KeyValueError> {
+        let (day, _) = today();
+        let space = Space { extension: ExtensionUri::from(NAME), scope: Scope::lasting(tenant) };
+        let key = day.to_string();
+        let new = self.new.take();
+        let settled = if new == 0 {
+            read(store, &space, &key).await
+        } else {
+            store.increment(&space, &key, new, &Quota::default()).await
+        };
+        let tokens = settled.inspect_err(|_| self.new.add(new))?;
+        let is_new_day = self.known().day != day;
+        *self.known() = Known { day, tokens };
+        if is_new_day {
+            forget_others(store, &space, &key).await?;
+        }
+        Ok(())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time until the next day begins.
+pub(super) fn until_tomorrow() -> Duration {
+    today().1
+}
+
+/// Days since 1970-01-01T00:00:00Z, and the time that is left of this one.
+fn today() -> (u64, Duration) {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    (now / SECONDS_OF_DAY, Duration::from_secs(SECONDS_OF_DAY - now % SECONDS_OF_DAY))
+}
+
+async fn read(store: &dyn KeyValueStore, space: &Space, key: &str) -> Result<u64, KeyValueError> {
+    let value = store.get(space, key).await?;
+    // The host alone writes it.
+    let number = value.and_then(|value| str::from_utf8(&value).ok()?.parse().ok());
+    Ok(number.unwrap_or(0))
+}
+
+/// Removes the days before.
+async fn forget_others(store: &dyn KeyValueStore, space: &Space, key: &str) -> Result<(), KeyValueError> {
+    for other in store.keys(space, 0).await? {
+        if other != key {
+            store.delete(space, &other).await?;
+        }
+    }
+    Ok(())
+}
