@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
-use reqwest::header::CONTENT_TYPE;
+use reqwest::header::{CONTENT_TYPE, HeaderName};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -109,6 +109,18 @@ impl Client {
         body: Option<&impl Serialize>,
     ) -> anyhow::Result<String> {
         let response = self.send(self.request(method, path, query, body)?).await?;
+        response.text().await.context("the answer broke off")
+    }
+
+    /// Calls in the same way if a header field's condition holds.
+    pub(crate) async fn call_if(
+        &self,
+        method: Method,
+        path: &[&str],
+        (field, value): (HeaderName, String),
+        body: Option<&impl Serialize>,
+    ) -> anyhow::Result<String> {
+        let response = self.send(self.request(method, path, &[], body)?.header(field, value)).await?;
         response.text().await.context("the answer broke off")
     }
 

@@ -30,6 +30,7 @@ mod settings;
 mod shell;
 mod state;
 mod template;
+mod tenant;
 mod test;
 mod turn;
 mod wit;
@@ -55,6 +56,7 @@ enum Command {
     Inspect(inspect::Inspect),
     Extension(extension::Extension),
     Session(session::Session),
+    Tenant(tenant::Tenant),
     New(new::New),
     Wit(wit::Wit),
     Build(build::Build),
@@ -92,6 +94,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Inspect(inspect) => inspect.run().await,
             Command::Extension(extension) => extension.run().await,
             Command::Session(session) => Box::pin(session.run()).await,
+            Command::Tenant(tenant) => tenant.run().await,
             Command::New(new) => new.run(),
             Command::Wit(wit) => wit.run(),
             Command::Build(build) => build.run().await,

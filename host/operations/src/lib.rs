@@ -10,6 +10,7 @@ pub mod counters;
 pub mod deduplication;
 pub mod extension_set;
 pub mod fault;
+pub mod looks;
 pub mod methods;
 pub mod permits;
 pub mod push;
@@ -22,7 +23,6 @@ pub mod views;
 
 mod activation;
 mod keyed_locks;
-mod looks;
 mod turn;
 mod upstream_ids;
 

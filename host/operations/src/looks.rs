@@ -10,7 +10,7 @@ use crate::fault;
 
 /// Looks at once and then after each pause, until `stop` resolves. A look that is under way is ended first. The first error
 /// is logged, and not each one as long as the database is away.
-pub(crate) async fn look_until<F: Future<Output = Result<(), StoreError>>>(
+pub async fn look_until<F: Future<Output = Result<(), StoreError>>>(
     stop: impl Future<Output = ()>,
     pause: Duration,
     mut look: impl FnMut() -> F,

@@ -27,6 +27,7 @@ mod recording;
 mod sessions;
 mod shadow;
 mod shared;
+mod tenants;
 mod token;
 mod usage;
 mod view;
@@ -56,6 +57,7 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
         .merge(shadow::routes())
         .route("/v1/reload", post(reload))
         .merge(sessions::routes())
+        .merge(tenants::routes())
         .merge(usage::routes())
         .route("/metrics", get(metrics))
         .fallback(async || AdminError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
@@ -81,7 +83,7 @@ async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) ->
 }
 
 async fn list(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<List>, AdminError> {
-    let installer = admin.installer(&of)?;
+    let installer = admin.installer(&of).await?;
     let mut list = List::of(&installer);
     if of.tenant.is_none() {
         list.add_tenants(&admin.installers);
@@ -94,7 +96,7 @@ async fn show(
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
 ) -> Result<Json<Details>, AdminError> {
-    let installer = admin.installer(&of)?;
+    let installer = admin.installer(&of).await?;
     Ok(Json(Details::of(&installer, &installer.find(&id)?)))
 }
 
@@ -103,7 +105,7 @@ async fn log(
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
 ) -> Result<Json<Log>, AdminError> {
-    Ok(Json(Log::of(&admin.installer(&of)?.find(&id)?)))
+    Ok(Json(Log::of(&admin.installer(&of).await?.find(&id)?)))
 }
 
 async fn add(
@@ -112,7 +114,7 @@ async fn add(
     body: Body,
 ) -> Result<(StatusCode, Json<Details>), AdminError> {
     // An unknown tenant is refused before a body is read, which may be large.
-    let here = admin.installer(&of)?;
+    let here = admin.changeable(&of).await?;
     let Addition { name, component, settings } = read(body).await?;
     let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
     let installer = Arc::clone(&here);
@@ -125,7 +127,7 @@ async fn remove(
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
 ) -> Result<Json<Removed>, AdminError> {
-    let here = admin.installer(&of)?;
+    let here = admin.changeable(&of).await?;
     let installer = Arc::clone(&here);
     let uri = here.find(&id)?.uri().clone();
     let removed = whole(async move { installer.remove(&uri).await }).await?;
@@ -138,7 +140,7 @@ async fn roll_back(
     Path(id): Path<String>,
     body: Body,
 ) -> Result<Json<Details>, AdminError> {
-    let here = admin.installer(&of)?;
+    let here = admin.changeable(&of).await?;
     let installer = Arc::clone(&here);
     let uri = here.find(&id)?.uri().clone();
     let Rollback { to } = read_optional(body).await?;
@@ -149,7 +151,7 @@ async fn roll_back(
 /// Without a tenant all configs are read again.
 async fn reload(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<Reloaded>, AdminError> {
     let all = Arc::clone(&admin.installers);
-    let installer = admin.installer(&of)?;
+    let installer = admin.installer(&of).await?;
     let reloaded = match of.tenant {
         Some(_) => whole(async move { installer.reload().await }).await?,
         None => whole(async move { all.reload().await }).await?,

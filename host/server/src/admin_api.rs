@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub mod extensions;
 pub mod sessions;
 pub mod shadows;
+pub mod tenants;
 pub mod usage;
 
 /// A component to install.

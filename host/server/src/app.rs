@@ -34,6 +34,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, TokenError};
 use crate::config::served::ServedConfig;
+use crate::config::tenant_text::TenantTextError;
 use crate::config::{Config, ConfigError, PushConfig, TasksConfig};
 use crate::installation::installer::{Folder, InstallError, Installer, Parts};
 use crate::installation::issuer::Issuer;
@@ -101,6 +102,9 @@ pub enum AppError {
     /// The agent of a tenant takes too long.
     #[error("[agent] was not there in time")]
     AgentLate,
+    /// The text of a tenant cannot be used.
+    #[error(transparent)]
+    TenantText(#[from] TenantTextError),
     /// Keys of extensions cannot be kept.
     #[error("keys of extensions cannot be kept")]
     KeyValue(#[from] KeyValueStoreError),
@@ -174,12 +178,12 @@ impl App {
         let names = AgentNames::default();
         let shared = Arc::new(Shared::open(&config, locations, base_url, &names).await?);
         let served = ServedConfig::own(&config);
-        let served = Served { name: String::new(), config: served, locations: locations.clone(), agent };
+        let served = Served { name: String::new(), config: served, locations: locations.clone(), is_watched: true };
         // On the heap, because the future of a load is large and would be a part of this one.
-        let Serving { handler, installer } = Box::pin(shared.serve(served)).await?;
-        let others = tenants::directory(&config, locations, &shared);
-        others.load_missing().await;
-        let installers = Arc::new(Installers::new(installer, Arc::clone(&others)));
+        let Serving { handler, installer, .. } = Box::pin(shared.serve(served, agent)).await?;
+        let others = tenants::open(&config, locations, &shared).await?;
+        others.named.load_missing().await;
+        let installers = Arc::new(Installers::new(installer, others.clone()));
         let sessions = || Sessions {
             service: Arc::clone(&shared.sessions),
             turns: shared.turns.clone(),
@@ -251,7 +255,8 @@ struct Served {
     name: String,
     config: ServedConfig,
     locations: Locations,
-    agent: Arc<dyn AgentExecutor>,
+    /// True if changes of its files are looked for.
+    is_watched: bool,
 }
 
 /// The parts that all tenants of a process share. Whatever is kept in them is kept by tenant.
@@ -328,8 +333,8 @@ impl Shared {
     }
 
     /// Loads the components and joins the parts of one agent.
-    async fn serve(&self, served: Served) -> Result<Serving, AppError> {
-        let Served { name, config, locations, agent } = served;
+    async fn serve(&self, served: Served, agent: Arc<dyn AgentExecutor>) -> Result<Serving, AppError> {
+        let Served { name, config, locations, is_watched } = served;
         self.names.set(&name, agent.name());
         let remote_card = agent.remote_card();
         let issuer = Issuer::new(&config, &name, &self.base_url, self.authenticator.as_deref(), &locations)?;
@@ -343,7 +348,7 @@ impl Shared {
         let busy = runtime.busy();
         let tenant = name.clone();
         let pins = Arc::clone(&self.pins);
-        let watcher = self.watcher.clone();
+        let watcher = self.watcher.clone().filter(|_| is_watched);
         let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher };
         let installer = Arc::new(Installer::start(&config, parts).await?);
         let agent_is_remote = remote_card.is_some();
@@ -381,7 +386,7 @@ impl Shared {
             stop: self.stop.clone(),
             closing: self.closing.clone(),
         });
-        Ok(Serving { handler, installer })
+        Ok(Serving::new(handler, installer))
     }
 }
 

@@ -26,8 +26,10 @@ mod runtime;
 pub(crate) mod served;
 mod server;
 mod sessions;
+mod stored_tenants;
 mod tasks;
-mod tenant;
+pub(crate) mod tenant;
+pub(crate) mod tenant_text;
 mod wake;
 
 pub use admin::AdminConfig;
@@ -46,6 +48,7 @@ pub use replica::ReplicaConfig;
 pub use runtime::RuntimeSection;
 pub use server::ServerConfig;
 pub use sessions::SessionsConfig;
+pub use stored_tenants::StoredTenantsConfig;
 pub use tasks::TasksConfig;
 pub use tenant::TenantConfig;
 pub use wake::WakeConfig;
@@ -99,6 +102,9 @@ pub struct Config {
     /// Agents of others behind the same listener.
     #[serde(default, rename = "tenant")]
     pub tenants: Vec<TenantConfig>,
+    /// Tenants that are added while the server runs. Without it none are.
+    #[serde(rename = "tenants")]
+    pub stored_tenants: Option<StoredTenantsConfig>,
     /// The file that it was read from; `None` for a text that was parsed.
     #[serde(skip)]
     pub file: Option<ConfigFile>,
@@ -262,7 +268,8 @@ impl Config {
 
     /// The tenants as the config names them.
     fn check_tenants(&self, path: &Path) -> Result<(), ConfigError> {
-        let all = (self.tasks.list_all_anonymous && !self.tenants.is_empty()).then_some((
+        let has_tenants = !self.tenants.is_empty() || self.stored_tenants.is_some();
+        let all = (self.tasks.list_all_anonymous && has_tenants).then_some((
             "tasks.list_all_anonymous",
             "shows tasks of all tenants to everybody; leave it out".to_owned(),
         ));
@@ -280,6 +287,9 @@ impl Config {
         let mut bounds = bounds::all(&self.server, &self.sessions, &self.tasks, &self.runtime)
             .chain([("postgres.max_connections", bounds::whole(self.postgres.max_connections.into()))]);
         if let Some((key, _)) = bounds.find(|(_, value)| *value == 0) {
+            return wrong(key, "must be at least 1");
+        }
+        if let Some(key) = self.stored_tenants.as_ref().and_then(StoredTenantsConfig::zero) {
             return wrong(key, "must be at least 1");
         }
         if let Some(key) = self.server.budget_below_a_body() {

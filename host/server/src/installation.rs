@@ -1,5 +1,6 @@
 //! The installed extensions, how they change while the server runs, and the cards that declare them.
 
+pub(crate) mod allowed;
 pub(crate) mod card;
 pub(crate) mod encoded_card;
 pub(crate) mod hiding;

@@ -13,27 +13,62 @@ use axum::http::HeaderMap;
 use tokio_util::sync::CancellationToken;
 
 use crate::installation::installer::{InstallError, Installer, ReloadOutcome};
+use crate::tenants::added::{Leaving, Loaded};
 
+mod added;
 mod directory;
+mod serving;
 
-pub(crate) use directory::Directory;
+pub(crate) use added::{AddedTenants, Bounds, TenantLoader};
 pub use directory::TenantFailure;
+pub(crate) use directory::{Changes, Directory};
+pub(crate) use serving::Serving;
 
-/// The parts that serve one agent: that of the config itself, or a tenant's.
+/// The tenants of the config and, where it lets some be added, those that were added. Clones are the same.
 #[derive(Clone)]
-pub(crate) struct Serving {
-    pub(crate) handler: Arc<RequestHandler>,
-    pub(crate) installer: Arc<Installer>,
+pub(crate) struct OtherTenants {
+    pub(crate) named: Arc<Directory<Serving>>,
+    /// `None` where the config has no `[tenants]`.
+    pub(crate) added: Option<Arc<AddedTenants<Serving>>>,
+}
+
+impl OtherTenants {
+    fn is_empty(&self) -> bool {
+        self.added.is_none() && self.named.is_empty()
+    }
+
+    /// What serves the tenant, or why nothing does; `None` for a name that no tenant has. The config comes before what was added.
+    async fn find(&self, name: &str) -> Option<Result<Serving, TenantFailure>> {
+        if let Some(named) = self.named.find(name) {
+            return Some(named);
+        }
+        self.added.as_ref()?.find(name, None).await
+    }
+
+    /// The same for a caller. A tenant that it may not call is none.
+    async fn find_for(&self, name: &str, principal: &str) -> Option<Result<Serving, TenantFailure>> {
+        let Some(added) = &self.added else { return self.named.find_for(name, principal) };
+        if self.named.has(name) {
+            return self.named.find_for(name, principal);
+        }
+        added.find(name, Some(principal)).await
+    }
+
+    /// What serves, by name.
+    fn serving(&self) -> Vec<(String, Serving)> {
+        let added = self.added.iter().flat_map(|added| added.loaded());
+        self.named.serving().into_iter().chain(added).collect()
+    }
 }
 
 /// The handlers that serve requests: that of the config itself, and those of the tenants.
 pub(crate) struct Tenants {
     own: Arc<RequestHandler>,
-    others: Arc<Directory<Serving>>,
+    others: OtherTenants,
 }
 
 impl Tenants {
-    pub(crate) fn new(own: Arc<RequestHandler>, others: Arc<Directory<Serving>>) -> Self {
+    pub(crate) fn new(own: Arc<RequestHandler>, others: OtherTenants) -> Self {
         Self { own, others }
     }
 
@@ -65,7 +100,7 @@ impl Tenants {
 
     /// Ends what the agents have running.
     pub(crate) async fn close_agents(&self) {
-        let others = self.others.serving().map(|(_, serving)| serving.handler);
+        let others = self.others.serving().into_iter().map(|(_, serving)| serving.handler);
         for handler in iter::once(Arc::clone(&self.own)).chain(others) {
             handler.agent.close().await;
         }
@@ -85,7 +120,7 @@ impl AskedTenants<'_> {
     /// # Errors
     /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while nothing serves the tenant,
     /// [`A2aError::QuotaExceeded`] where it has used what it may.
-    pub(crate) fn serving(
+    pub(crate) async fn serving(
         &self,
         mut call: ServiceParameters,
         tenant: Option<&str>,
@@ -94,7 +129,7 @@ impl AskedTenants<'_> {
         let handler = match tenant.filter(|name| !name.is_empty()) {
             None => Arc::clone(&self.tenants.own),
             Some(name) => {
-                let handler = self.handler(name, &call.owner.principal)?;
+                let handler = self.handler(name, &call.owner.principal).await?;
                 name.clone_into(&mut call.owner.tenant);
                 handler
             }
@@ -105,8 +140,8 @@ impl AskedTenants<'_> {
         Ok((handler, call.with_headers(headers)))
     }
 
-    fn handler(&self, name: &str, principal: &str) -> Result<Arc<RequestHandler>, A2aError> {
-        match self.tenants.others.find_for(name, principal) {
+    async fn handler(&self, name: &str, principal: &str) -> Result<Arc<RequestHandler>, A2aError> {
+        match self.tenants.others.find_for(name, principal).await {
             Some(Ok(serving)) => Ok(serving.handler),
             // The reason is the operator's to know.
             Some(Err(_)) => Err(A2aError::Unavailable { reason: format!("tenant {name:?} is not served now") }),
@@ -126,12 +161,14 @@ impl AskedTenants<'_> {
 /// The installers of the config itself and of each tenant that is served, and the tenants that are not.
 pub struct Installers {
     own: Arc<Installer>,
-    tenants: Arc<Directory<Serving>>,
+    others: OtherTenants,
+    /// Held while the configs are read again.
+    door: tokio::sync::Mutex<()>,
 }
 
 impl Installers {
-    pub(crate) fn new(own: Arc<Installer>, tenants: Arc<Directory<Serving>>) -> Self {
-        Self { own, tenants }
+    pub(crate) fn new(own: Arc<Installer>, others: OtherTenants) -> Self {
+        Self { own, others, door: tokio::sync::Mutex::default() }
     }
 
     /// The one of the config itself.
@@ -140,75 +177,129 @@ impl Installers {
         &self.own
     }
 
+    /// The tenants.
+    pub(crate) fn others(&self) -> &OtherTenants {
+        &self.others
+    }
+
     /// The one of a tenant, or why the tenant is not served; `None` where there is no such tenant. Without a name that of the
-    /// config itself.
-    #[must_use]
-    pub fn of(&self, tenant: Option<&str>) -> Option<Result<Arc<Installer>, TenantFailure>> {
+    /// config itself. A tenant that was added is loaded for it.
+    pub async fn of(&self, tenant: Option<&str>) -> Option<Result<Arc<Installer>, TenantFailure>> {
         let Some(name) = tenant else { return Some(Ok(Arc::clone(&self.own))) };
-        Some(self.tenants.find(name)?.map(|serving| serving.installer))
+        Some(self.others.find(name).await?.map(|serving| serving.installer))
     }
 
     /// What answers for a tenant, or why the tenant is not served; `None` where there is no such tenant.
-    pub(crate) fn handler(&self, tenant: &str) -> Option<Result<Arc<RequestHandler>, TenantFailure>> {
-        Some(self.tenants.find(tenant)?.map(|serving| serving.handler))
+    pub(crate) async fn handler(&self, tenant: &str) -> Option<Result<Arc<RequestHandler>, TenantFailure>> {
+        Some(self.others.find(tenant).await?.map(|serving| serving.handler))
     }
 
-    /// The names of all tenants.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tenants.names()
+    /// The names of all tenants of the config, and of those that are loaded.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let added = self.others.added.iter().flat_map(|added| added.loaded());
+        self.others.named.names().into_iter().chain(added.map(|(name, _)| name)).collect()
     }
 
-    /// The tenants that are served, by name.
-    pub fn tenants(&self) -> impl Iterator<Item = (&str, Arc<Installer>)> {
-        self.tenants.serving().map(|(name, serving)| (name, serving.installer))
+    /// The tenants that are served, by name; of those that were added the ones that are loaded.
+    #[must_use]
+    pub fn tenants(&self) -> Vec<(String, Arc<Installer>)> {
+        self.others.serving().into_iter().map(|(name, serving)| (name, serving.installer)).collect()
     }
 
-    /// The tenants that are not, and why.
-    pub fn failing(&self) -> impl Iterator<Item = (&str, TenantFailure)> {
-        self.tenants.failing()
+    /// The tenants that are not, and why; of those that were added the ones that somebody has asked for.
+    #[must_use]
+    pub fn failing(&self) -> Vec<(String, TenantFailure)> {
+        let added = self.others.added.iter().flat_map(|added| added.failing());
+        self.others.named.failing().into_iter().chain(added).collect()
     }
 
-    /// Has the files of all looked at whenever they change, and tries tenants again that are not served.
+    /// Has the files of all looked at whenever they change, tries tenants again that are not served, and looks for tenants that
+    /// others add, change and remove.
     pub(crate) fn keep_house(&self, stop: &CancellationToken) {
         // Changes since a watch began, which was before the load, are looked at when it runs.
-        let watch = |installer: &Arc<Installer>, stop: &CancellationToken| {
-            if let Some(watch) = installer.take_watch() {
-                tokio::spawn(watch.run(Arc::clone(installer), stop.clone()));
-            }
-        };
-        watch(&self.own, stop);
+        if let Some(watch) = self.own.take_watch() {
+            tokio::spawn(watch.run(Arc::clone(&self.own), stop.clone()));
+        }
         let stopped = stop.clone();
-        self.tenants.tell_of_loaded(Box::new(move |serving| watch(&serving.installer, &stopped)));
-        tokio::spawn(Arc::clone(&self.tenants).keep_trying(stop.clone()));
+        self.others.named.tell_of_loaded(Box::new(move |serving| serving.watch(&stopped)));
+        tokio::spawn(Arc::clone(&self.others.named).keep_trying(stop.clone()));
+        if let Some(added) = &self.others.added {
+            tokio::spawn(Arc::clone(added).keep_house(stop.clone()));
+        }
     }
 
-    /// Reads all configs again, and tries tenants again that are not served. One that cannot be used keeps no other from being
-    /// applied.
+    /// Reads all configs again: adds, changes and removes the tenants that the config names, and tries those again that are not
+    /// served. One that cannot be used keeps no other from being applied.
     ///
     /// # Errors
     /// The first one; the others are in the log.
     pub async fn reload(&self) -> Result<ReloadOutcome, InstallError> {
+        let _door = self.door.lock().await;
         let mut whole = self.own.reload().await;
-        for (name, installer) in self.tenants() {
-            let reloaded = installer.reload().await;
+        let named = &self.others.named;
+        let mut again = Vec::new();
+        // A config that cannot be used changes no tenants.
+        if let Ok(whole) = &mut whole {
+            let Changes { removed, changed } = named.set(&self.own.tenants_now()?);
+            whole.changed |= !removed.is_empty();
+            for (name, serving) in removed {
+                tracing::info!(tenant = name, "the config has no such tenant any more");
+                serving.leave(&name, Leaving::Removed);
+            }
+            again = changed;
+        }
+        let mut serving = named.serving();
+        serving.retain(|(name, _)| !again.contains(name));
+        for (name, Serving { installer, .. }) in serving {
+            let mut reloaded = installer.reload().await;
+            // More has changed than its extensions, so that it is loaded as a whole.
+            if let Ok(of_tenant) = &mut reloaded
+                && !of_tenant.needs_restart.is_empty()
+            {
+                of_tenant.needs_restart.clear();
+                again.push(name.clone());
+            }
             whole = match (whole, reloaded) {
                 (Ok(mut whole), Ok(of_tenant)) => {
-                    whole.add(name, of_tenant);
+                    whole.add(&name, of_tenant);
                     Ok(whole)
                 }
                 (Err(error), _) | (_, Err(error)) => Err(error),
             };
         }
+        let mut tried = self.load_again(again).await;
         // Behind the others, because what is loaded here has read its files just now.
-        for (name, tried) in self.tenants.load_missing().await {
+        tried.extend(named.load_missing().await.into_iter().map(|(name, tried)| (name, tried.map(drop))));
+        for (name, tried) in tried {
             if let Ok(whole) = &mut whole {
                 match tried {
-                    Ok(_) => whole.changed = true,
+                    Ok(()) => whole.changed = true,
                     Err(failure) => whole.failed.push(of_tenant(&name, &failure.reason)),
                 }
             }
         }
         whole
+    }
+
+    /// Loads tenants that are served, because more of them has changed than their extensions.
+    async fn load_again(&self, names: Vec<String>) -> Vec<(String, Result<(), TenantFailure>)> {
+        let mut tried = Vec::new();
+        for name in names {
+            let loaded = self.others.named.load_again(&name).await;
+            match &loaded {
+                Ok(before) => {
+                    if let Some(before) = before.clone() {
+                        before.leave(&name, Leaving::Changed);
+                    }
+                }
+                Err(TenantFailure { reason, .. }) => {
+                    tracing::error!(tenant = name, "the tenant is served as it was: {reason}");
+                }
+            }
+            tried.push((name, loaded.map(drop)));
+        }
+        tried
     }
 }
 

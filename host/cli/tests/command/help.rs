@@ -6,8 +6,9 @@ use crate::support::run;
 
 #[test]
 fn each_help_text_shows_an_example() -> Result<()> {
-    for command in ["serve", "send", "chat", "card", "inspect", "extension", "new", "wit", "build", "record", "replay"]
-    {
+    let commands =
+        ["serve", "send", "chat", "card", "inspect", "extension", "tenant", "new", "wit", "build", "record", "replay"];
+    for command in commands {
         let run = run([command, "--help"])?;
         assert_eq!(run.code, Some(0));
         assert!(run.out.lines().any(|line| line.starts_with(&format!("  annex {command}"))), "{}", run.out);

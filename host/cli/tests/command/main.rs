@@ -25,6 +25,7 @@ mod sessions;
 mod shared_stores;
 mod strangers;
 mod support;
+mod tenants;
 mod trace;
 mod trips;
 mod turns;

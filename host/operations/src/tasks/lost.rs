@@ -37,6 +37,12 @@ impl Tasks {
         Ok(())
     }
 
+    /// Stops the turns of a tenant that run here. Each cancels its task itself.
+    pub fn stop_turns_of(&self, tenant: &str) {
+        let live = self.live();
+        live.records.values().filter(|record| record.owner().tenant == tenant).for_each(|record| record.stop_turn());
+    }
+
     /// Stops the turns that other processes were asked to cancel. Each cancels its task itself.
     pub(crate) async fn end_asked(&self) -> Result<(), StoreError> {
         if !self.live().records.values().any(|record| record.is_running()) {

@@ -178,6 +178,13 @@ impl Pins {
         }
     }
 
+    /// The tenant is not served here any more, and its versions need not stay in memory. What its waiting tasks go on with does.
+    pub fn leave(&self, tenant: &str) {
+        let mut state = self.lock();
+        state.installed.remove(tenant);
+        state.seen.remove(tenant);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -126,8 +126,8 @@ fn is_told(tenant: &str, value: f64) -> bool {
 /// The metrics as they are now.
 pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: usize) -> String {
     let mut page = Exposition::default();
-    let own = [("", Arc::clone(installers.own()))];
-    let shown: Vec<(&str, Arc<Installer>)> = own.into_iter().chain(busiest(installers)).collect();
+    let own = [(String::new(), Arc::clone(installers.own()))];
+    let shown: Vec<(String, Arc<Installer>)> = own.into_iter().chain(busiest(installers)).collect();
     // The format wants all samples of a metric in one group, so the tenants are in the inner loop.
     for (name, help, value) in PER_TENANT {
         let mut metric = page.metric(name, Kind::Gauge, help);
@@ -149,7 +149,7 @@ pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: 
     totals(&mut page, installers);
     let extensions = shown.iter().flat_map(|(tenant, installer)| {
         installer.versions().into_iter().map(|version| Shown {
-            tenant,
+            tenant: tenant.as_str(),
             uri: version.uri().to_string(),
             // The numbers are read once per page, so that the samples of an extension fit together.
             metrics: version.extension.metrics(),
@@ -169,9 +169,10 @@ pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: 
 }
 
 /// The tenants that are shown, by name: those whose extensions were on a thread for longest.
-fn busiest(installers: &Installers) -> Vec<(&str, Arc<Installer>)> {
+fn busiest(installers: &Installers) -> Vec<(String, Arc<Installer>)> {
     let mut tenants: Vec<_> = installers
         .tenants()
+        .into_iter()
         .map(|(name, installer)| {
             let published = installer.publisher().current();
             let installed = &published.extensions.installed;
@@ -179,7 +180,7 @@ fn busiest(installers: &Installers) -> Vec<(&str, Arc<Installer>)> {
             (Reverse(busy), name, installed.iter().count(), installer)
         })
         .collect();
-    tenants.sort_by_key(|(busy, name, ..)| (*busy, *name));
+    tenants.sort_by(|(one_busy, one, ..), (other_busy, other, ..)| (one_busy, one).cmp(&(other_busy, other)));
     let mut room = MAX_EXTENSIONS;
     let fits = |(.., extensions, _): &(_, _, usize, _)| {
         let left = room.checked_sub(*extensions);
@@ -188,14 +189,14 @@ fn busiest(installers: &Installers) -> Vec<(&str, Arc<Installer>)> {
     };
     let shown = tenants.into_iter().filter(fits).take(MAX_TENANTS);
     let mut shown: Vec<_> = shown.map(|(_, name, _, installer)| (name, installer)).collect();
-    shown.sort_by_key(|(name, _)| *name);
+    shown.sort_by(|(one, _), (other, _)| one.cmp(other));
     shown
 }
 
 fn tenants(page: &mut Exposition, installers: &Installers) {
     let mut tenants = page.metric("annex_tenants", Kind::Gauge, "Tenants, by whether they are served.");
-    tenants.sample(&[("state", "served")], installers.tenants().count());
-    tenants.sample(&[("state", "failing")], installers.failing().count());
+    tenants.sample(&[("state", "served")], installers.tenants().len());
+    tenants.sample(&[("state", "failing")], installers.failing().len());
 }
 
 fn counted(page: &mut Exposition, counters: &Counters) {
@@ -206,7 +207,7 @@ fn counted(page: &mut Exposition, counters: &Counters) {
     counters.turns().for_each(|(outcome, count)| turns.sample(&[("outcome", outcome)], count));
 }
 
-fn loads(page: &mut Exposition, shown: &[(&str, Arc<Installer>)]) {
+fn loads(page: &mut Exposition, shown: &[(String, Arc<Installer>)]) {
     let help = "Components that were loaded, and that were read and refused.";
     let mut loads = page.metric("annex_extension_loads_total", Kind::Counter, help);
     for (tenant, installer) in shown {

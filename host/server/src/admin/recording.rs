@@ -48,7 +48,7 @@ pub(super) async fn record(
             "recordings have what users wrote, so they are off; the operator can set admin.allow_recording = true";
         return Err(AdminError::new(StatusCode::FORBIDDEN, "recording_not_allowed", message));
     }
-    let installer = admin.installer(&of)?;
+    let installer = admin.installer(&of).await?;
     let version = installer.find(&id)?;
     let Recording { turns, bytes, seconds } = read_optional(body).await?;
     let bounds = Bounds {

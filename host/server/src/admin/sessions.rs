@@ -50,6 +50,7 @@ impl Of {
 
 async fn list(State(admin): State<Arc<Admin>>, Query(listing): Query<Listing>) -> Result<Json<List>, AdminError> {
     let Listing { tenant, user, after, limit } = listing;
+    admin.know(tenant.as_deref()).await;
     let filter = SessionFilter { tenant, user, after, limit: limit.unwrap_or(SHOWN) };
     Ok(Json(admin.sessions.list(filter).await?))
 }
@@ -59,6 +60,7 @@ async fn show(
     Path(context): Path<String>,
     Query(of): Query<Of>,
 ) -> Result<Json<Session>, AdminError> {
+    admin.know(of.tenant.as_deref()).await;
     Ok(Json(admin.sessions.show(&of.name(context)).await?))
 }
 
@@ -67,6 +69,7 @@ async fn events(
     Path(context): Path<String>,
     Query(of): Query<Of>,
 ) -> Result<Json<Events>, AdminError> {
+    admin.know(of.tenant.as_deref()).await;
     let last = of.last.unwrap_or(SHOWN);
     Ok(Json(admin.sessions.events(&of.name(context), last).await?))
 }
@@ -76,6 +79,7 @@ async fn delete(
     Path(context): Path<String>,
     Query(of): Query<Of>,
 ) -> Result<Json<Deleted>, AdminError> {
+    admin.know(of.tenant.as_deref()).await;
     Ok(Json(admin.sessions.delete(&of.name(context)).await?))
 }
 

@@ -28,7 +28,7 @@ async fn begin(
     Path(id): Path<String>,
     body: Body,
 ) -> Result<(StatusCode, Json<Shadow>), AdminError> {
-    let installer = admin.installer(&of)?;
+    let installer = admin.changeable(&of).await?;
     let uri = installer.find(&id)?.uri().clone();
     let ShadowAddition { component, settings, share } = read(body).await?;
     let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
@@ -46,7 +46,7 @@ async fn promote(
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
 ) -> Result<Json<Details>, AdminError> {
-    let here = admin.installer(&of)?;
+    let here = admin.changeable(&of).await?;
     let installer = Arc::clone(&here);
     let uri = here.find(&id)?.uri().clone();
     let version = whole(async move { installer.promote(&uri).await }).await?;
@@ -58,7 +58,7 @@ async fn end(
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
 ) -> Result<Json<Shadow>, AdminError> {
-    let installer = admin.installer(&of)?;
+    let installer = admin.installer(&of).await?;
     let uri = installer.find(&id)?.uri().clone();
     let ended = installer.end_shadow(&uri).await?;
     Ok(Json(Shadow::of(&ended)))

@@ -67,13 +67,14 @@ impl Admin {
     }
 
     /// The installer of the tenant that the query names.
-    pub(super) fn installer(&self, of: &OfTenant) -> Result<Arc<Installer>, AdminError> {
-        served(of.tenant.as_deref().unwrap_or_default(), self.installers.of(of.tenant.as_deref()))
+    pub(super) async fn installer(&self, of: &OfTenant) -> Result<Arc<Installer>, AdminError> {
+        let found = self.installers.of(of.tenant.as_deref()).await;
+        served(of.tenant.as_deref().unwrap_or_default(), found)
     }
 
     /// What answers for a tenant.
-    pub(super) fn handler(&self, tenant: &str) -> Result<Arc<RequestHandler>, AdminError> {
-        served(tenant, self.installers.handler(tenant))
+    pub(super) async fn handler(&self, tenant: &str) -> Result<Arc<RequestHandler>, AdminError> {
+        served(tenant, self.installers.handler(tenant).await)
     }
 }
 
@@ -84,6 +85,31 @@ fn served<T>(tenant: &str, found: Option<Result<T, TenantFailure>>) -> Result<T,
         let message = format!("tenant {tenant:?} is not served, and is tried again: {}", failure.reason);
         AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "tenant_not_served", message)
     })
+}
+
+impl Admin {
+    /// Learns the name of the tenant's agent, under which its sessions are: that of a tenant which was added is known once it is
+    /// loaded.
+    pub(super) async fn know(&self, tenant: Option<&str>) {
+        drop(self.installers.of(tenant).await);
+    }
+
+    /// The installer of the tenant that the query names, to change what is installed. The extensions of a tenant that was added
+    /// are those of its text.
+    pub(super) async fn changeable(&self, of: &OfTenant) -> Result<Arc<Installer>, AdminError> {
+        let others = self.installers.others();
+        if let (Some(name), Some(_)) = (&of.tenant, &others.added)
+            && !others.named.has(name)
+        {
+            // Unknown names are told as elsewhere.
+            self.installer(of).await?;
+            let message = format!(
+                "the extensions of tenant {name:?} are those of its text; change that (PUT /v1/tenants/{name})"
+            );
+            return Err(AdminError::new(StatusCode::CONFLICT, "tenant_was_added", message));
+        }
+        self.installer(of).await
+    }
 }
 
 /// The query of a request: whose extensions it is about. Without a tenant those of the config itself.
@@ -101,6 +127,18 @@ pub(super) async fn whole<T: Send + 'static>(
     match tokio::spawn(change).await {
         Ok(done) => Ok(done?),
         Err(panicked) => Err(AdminError::internal(&panicked)),
+    }
+}
+
+/// A JSON body of at most `most` bytes.
+pub(super) async fn read_small<T: DeserializeOwned>(body: Body, most: usize) -> Result<T, AdminError> {
+    let too_large =
+        || AdminError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("a body may have {most} bytes"));
+    match timeout(BODY_TIMEOUT, Limited::new(body, most).collect()).await {
+        Ok(Ok(body)) => decode(&body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(AdminError::invalid("the body broke off")),
+        Err(_) => Err(AdminError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body took too long")),
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) fn routes() -> Router<Arc<Admin>> {
 }
 
 async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Result<Json<TenantUsage>, AdminError> {
-    let handler = admin.handler(&name)?;
+    let handler = admin.handler(&name).await?;
     let no_tenant = || AdminError::new(StatusCode::NOT_FOUND, "no_tenant", "only tenants have quotas");
     let used = handler.used.as_ref().ok_or_else(no_tenant)?;
     let amounts = used.amounts().await.map_err(|error| AdminError::internal(&error))?;

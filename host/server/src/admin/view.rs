@@ -27,8 +27,8 @@ impl List {
 
     /// Names the tenants, and those of them that are not served with the reasons.
     pub(super) fn add_tenants(&mut self, installers: &Installers) {
-        self.tenants.extend(installers.names().map(str::to_owned));
-        self.failures.extend(installers.failing().map(|(name, failure)| NotInstalled {
+        self.tenants.extend(installers.names());
+        self.failures.extend(installers.failing().into_iter().map(|(name, failure)| NotInstalled {
             source: format!("tenant {name}"),
             reason: failure.reason,
             at: failure.at.to_string(),

@@ -1,58 +1,138 @@
-//! How a tenant is loaded: its file, its agent, its extensions.
+//! How a tenant is loaded: its file or its text, its agent, its extensions.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use annex_operations::fault;
+use annex_tasks::StoredTenant;
 use futures::future::BoxFuture;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use super::agents::agent;
 use super::{AppError, Served, Shared};
 use crate::config::served::ServedConfig;
-use crate::config::{Config, TenantConfig};
+use crate::config::tenant_text::{TenantText, TenantTextError};
+use crate::config::{Config, StoredTenantsConfig, TenantConfig};
+use crate::installation::allowed::AllowedComponents;
 use crate::locations::Locations;
-use crate::tenants::{Directory, Serving};
+use crate::stores::task_store::TaskStoreError;
+use crate::tenants::{AddedTenants, Bounds, Directory, OtherTenants, Serving, TenantLoader};
 
 /// All that loading a tenant takes.
+#[derive(Clone)]
 struct Loader {
     config: Arc<Config>,
-    tenants: HashMap<String, TenantConfig>,
     locations: Locations,
     shared: Arc<Shared>,
+    components: Arc<AllowedComponents>,
 }
 
-/// The tenants of the config, none of which is loaded yet.
-pub(super) fn directory(config: &Arc<Config>, locations: &Locations, shared: &Arc<Shared>) -> Arc<Directory<Serving>> {
-    let loader = Arc::new(Loader {
+/// The tenants, none of which is loaded yet.
+pub(super) async fn open(
+    config: &Arc<Config>,
+    locations: &Locations,
+    shared: &Arc<Shared>,
+) -> Result<OtherTenants, AppError> {
+    let added = config.stored_tenants.as_ref();
+    let own = config.extensions.iter().map(|extension| &extension.component);
+    let components = added.iter().flat_map(|added| added.components.iter().chain(own.clone()));
+    let loader = Loader {
         config: Arc::clone(config),
-        tenants: config.tenants.iter().map(|tenant| (tenant.name.clone(), tenant.clone())).collect(),
         locations: locations.clone(),
         shared: Arc::clone(shared),
-    });
-    let tenants = config.tenants.iter().map(|tenant| {
-        let callers = tenant.callers.as_ref().map(|callers| callers.iter().cloned().collect());
-        (tenant.name.clone(), callers)
-    });
-    let load = move |name: String, until| -> BoxFuture<'static, _> {
-        let loader = Arc::clone(&loader);
-        Box::pin(async move {
-            let tenant = loader.tenants.get(&name).ok_or_else(|| "the config does not name it".to_owned())?;
-            loader.load(tenant, until).await.map_err(|error| error.public_text())
-        })
+        components: Arc::new(AllowedComponents::new(components.map(|component| locations.component(component)))),
     };
-    Directory::new(tenants, Box::new(load))
+    let of_files = loader.clone();
+    let load = move |tenant: Arc<TenantConfig>, until| -> BoxFuture<'static, _> {
+        let loader = of_files.clone();
+        Box::pin(async move { loader.load_named(&tenant, until).await.map_err(|error| error.public_text()) })
+    };
+    let named = Directory::new(&config.tenants, Box::new(load));
+    let added = match added {
+        Some(StoredTenantsConfig { max_loaded, idle_seconds, .. }) => {
+            let bounds = Bounds { max_loaded: *max_loaded, idle: Duration::from_secs(*idle_seconds) };
+            let opened = AddedTenants::<Serving>::open(Arc::clone(&shared.store), Box::new(loader), bounds).await;
+            Some(opened.map_err(TaskStoreError::from)?)
+        }
+        None => None,
+    };
+    Ok(OtherTenants { named, added })
 }
 
 impl Loader {
-    /// Loads a tenant. Its agent must be there by `until`.
-    async fn load(&self, tenant: &TenantConfig, until: Instant) -> Result<Serving, AppError> {
+    /// Loads a tenant of the config. Its agent must be there by `until`.
+    async fn load_named(&self, tenant: &TenantConfig, until: Instant) -> Result<Serving, AppError> {
         let config = ServedConfig::of_tenant(tenant, &self.config, &self.locations.config)?;
         let folder = self.locations.config.join(&tenant.config);
         let folder = folder.parent().unwrap_or(&self.locations.config).to_owned();
         // Paths in a tenant's file start at its folder. Components that ship and the cache are the process's.
         let locations = Locations { config: folder, ..self.locations.clone() };
-        let agent = timeout_at(until, agent(config.agent()?, &locations)).await;
+        self.serve(Served { name: tenant.name.clone(), config, locations, is_watched: true }, until).await
+    }
+
+    async fn load_added(&self, tenant: &StoredTenant, until: Instant) -> Result<Serving, AppError> {
+        let config = self.served(tenant.config.clone()).await?;
+        let locations = self.locations.clone();
+        // Its components are named by their digests, so that no change of a file is one of the tenant.
+        self.serve(Served { name: tenant.name.clone(), config, locations, is_watched: false }, until).await
+    }
+
+    async fn serve(&self, served: Served, until: Instant) -> Result<Serving, AppError> {
+        let agent = timeout_at(until, agent(served.config.agent()?, &served.locations)).await;
         let agent = agent.map_err(|_| AppError::AgentLate)??;
-        self.shared.serve(Served { name: tenant.name.clone(), config, locations, agent }).await
+        self.shared.serve(served, agent).await
+    }
+
+    /// The config of the text, whose components are files.
+    async fn served(&self, text: String) -> Result<ServedConfig, TenantTextError> {
+        let (config, components) = (Arc::clone(&self.config), Arc::clone(&self.components));
+        // Digesting components reads their files.
+        let admitting = spawn_blocking(move || {
+            let allowed = config.stored_tenants.clone().unwrap_or_default();
+            let mut admitted = TenantText::parse(&text)?.admit(&allowed)?;
+            for extension in &mut admitted.extensions {
+                let Some(digest) = &extension.digest else { continue };
+                let Some(file) = components.find(digest) else {
+                    let reason = format!(
+                        "{digest} is no component that can be named; the operator adds its file to tenants.components of \
+                         the config"
+                    );
+                    return Err(TenantTextError::new("extension.component", reason));
+                };
+                extension.component = file.to_string_lossy().into_owned();
+            }
+            let served = ServedConfig::of_added(admitted, &config);
+            served.map_err(|(key, reason)| TenantTextError::new(key, reason))
+        });
+        let broke_off = |error: tokio::task::JoinError| TenantTextError::new("the text", fault::text(&error));
+        admitting.await.map_err(broke_off)?
+    }
+
+    async fn check(&self, text: String) -> Result<(), TenantTextError> {
+        let served = self.served(text).await?;
+        for extension in &served.extensions {
+            let installed = extension.installation(&self.locations.config, &self.config.runtime.ceiling);
+            installed.map_err(|(key, reason)| TenantTextError::new(format!("extension.{key}"), reason))?;
+        }
+        Ok(())
+    }
+}
+
+impl TenantLoader<Serving> for Loader {
+    fn callers(&self, text: &str) -> Result<Option<HashSet<String>>, String> {
+        let text = TenantText::parse(text).map_err(|error| error.to_string())?;
+        Ok(text.callers.map(|callers| callers.into_iter().collect()))
+    }
+
+    fn check(&self, text: String) -> BoxFuture<'static, Result<(), String>> {
+        let loader = self.clone();
+        Box::pin(async move { Self::check(&loader, text).await.map_err(|error| error.to_string()) })
+    }
+
+    fn load(&self, tenant: Arc<StoredTenant>, until: Instant) -> BoxFuture<'static, Result<Serving, String>> {
+        let loader = self.clone();
+        Box::pin(async move { loader.load_added(&tenant, until).await.map_err(|error| error.public_text()) })
     }
 }

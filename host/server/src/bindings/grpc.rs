@@ -69,7 +69,7 @@ fn bounded(gate: &ReadinessGate, caller: Caller, request: Request<Body>) -> Requ
 
 impl GrpcOperations {
     /// The handler of the tenant that a call names, and the parameters of the call there.
-    fn serving(
+    async fn serving(
         &self,
         parameters: CallParameters,
         tenant: Option<&str>,
@@ -79,7 +79,7 @@ impl GrpcOperations {
         // here.
         let call =
             ServiceParameters::new(caller, parameters.version.as_deref().unwrap_or_default(), parameters.extensions)?;
-        self.0.app()?.tenants().asked_with(&parameters.headers).serving(call, tenant)
+        self.0.app()?.tenants().asked_with(&parameters.headers).serving(call, tenant).await
     }
 }
 
@@ -108,7 +108,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SendMessageRequest,
     ) -> Result<Reply<SendMessageResponse>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
         let Answer { value, active } = handler.send_message(&call, request).await?;
         let value = match value {
             Sent::Message(message) => SendMessageResponse::Message(*message),
@@ -124,13 +124,13 @@ impl Operations for GrpcOperations {
     ) -> Result<Reply<EventStream>, A2aError> {
         // The place comes first: a client that gets no stream must not have begun a turn.
         let place = caller(&parameters)?.open_stream()?;
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
         let Answer { value, active } = handler.send_streaming_message(&call, request).await?;
         Ok(Reply { value: events(place, value), active })
     }
 
     async fn get_task(&self, parameters: CallParameters, request: GetTaskRequest) -> Result<Reply<Task>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
         Ok(reply(handler.get_task(&call, &request).await?.into_task()?))
     }
 
@@ -139,7 +139,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: ListTasksRequest,
     ) -> Result<Reply<ListTasksResponse>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
         Ok(reply(handler.list_tasks(&call, &request).await?))
     }
 
@@ -148,7 +148,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: CancelTaskRequest,
     ) -> Result<Reply<Task>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
         Ok(reply(handler.cancel_task(&call, &request).await?))
     }
 
@@ -158,7 +158,7 @@ impl Operations for GrpcOperations {
         request: SubscribeToTaskRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
         let place = caller(&parameters)?.open_stream()?;
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
         Ok(reply(events(place, handler.subscribe_to_task(&call, &request).await?)))
     }
 
@@ -167,7 +167,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: TaskPushNotificationConfig,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
         Ok(reply(handler.create_push_config(&call, request).await?))
     }
 
@@ -176,7 +176,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: GetTaskPushNotificationConfigRequest,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
         Ok(reply(handler.get_push_config(&call, &request).await?))
     }
 
@@ -185,7 +185,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: ListTaskPushNotificationConfigsRequest,
     ) -> Result<Reply<ListTaskPushNotificationConfigsResponse>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
         Ok(reply(handler.list_push_configs(&call, &request).await?))
     }
 
@@ -194,7 +194,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: DeleteTaskPushNotificationConfigRequest,
     ) -> Result<Reply<()>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
         Ok(reply(handler.delete_push_config(&call, &request).await?))
     }
 
@@ -203,7 +203,7 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: GetExtendedAgentCardRequest,
     ) -> Result<Reply<AgentCard>, A2aError> {
-        let (handler, _) = self.serving(parameters, request.tenant.as_deref())?;
+        let (handler, _) = self.serving(parameters, request.tenant.as_deref()).await?;
         Ok(reply(Arc::unwrap_or_clone(handler.get_extended_agent_card()?)))
     }
 
@@ -218,7 +218,7 @@ impl Operations for GrpcOperations {
         let caller = caller(&parameters)?.clone();
         // A method of an extension has no request type with a field for the tenant, so its parameters name it.
         let (tenant, params) = self.0.app()?.tenants().tenant_in(&params)?;
-        let (handler, call) = self.serving(parameters, tenant.as_deref())?;
+        let (handler, call) = self.serving(parameters, tenant.as_deref()).await?;
         let called = handler.call_method(&call, (None, &method), &params).await?;
         let Answer { value, active } = called;
         let value = match value {

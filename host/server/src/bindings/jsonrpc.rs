@@ -64,7 +64,7 @@ async fn dispatch(
     match &*request.method {
         "SendMessage" => {
             let request: SendMessageRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
             let sent = handler.send_message(&call, request).await?;
             let pieces = sent.value.json_in_pieces()?;
             Ok(echo(success_in_pieces(caller, id, &pieces.each_ref().map(|piece| &**piece))?, &sent.active))
@@ -73,29 +73,29 @@ async fn dispatch(
             // The place comes first: a client that gets no stream must not have begun a turn.
             let place = caller.open_stream()?;
             let request: SendMessageRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
             let streamed = handler.send_streaming_message(&call, request).await?;
             Ok(echo(stream(caller, place, id.clone(), streamed.value), &streamed.active))
         }
         "GetTask" => {
             let request: GetTaskRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
             success(&handler.get_task(&call, &request).await?.json()?)
         }
         "ListTasks" => {
             let request: ListTasksRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
             success(&encode(&handler.list_tasks(&call, &request).await?)?)
         }
         "CancelTask" => {
             let request: CancelTaskRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
             success(&encode(&handler.cancel_task(&call, &request).await?)?)
         }
         "SubscribeToTask" => {
             let place = caller.open_stream()?;
             let request: SubscribeToTaskRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
             let events = handler.subscribe_to_task(&call, &request).await?;
             Ok(stream(caller, place, id.clone(), events))
         }
@@ -103,7 +103,7 @@ async fn dispatch(
             let request: GetExtendedAgentCardRequest = jsonrpc::params(params)?;
             // The caller makes no difference: everybody who gets here with [auth] is authenticated, and without it
             // there is no such card.
-            let (handler, _) = tenants.serving(call, request.tenant.as_deref())?;
+            let (handler, _) = tenants.serving(call, request.tenant.as_deref()).await?;
             success(&encode(&*handler.get_extended_agent_card()?)?)
         }
         "CreateTaskPushNotificationConfig"
@@ -115,7 +115,7 @@ async fn dispatch(
             // Its parameters also name the tenant, because a method of an extension has no request type of A2A.
             let params = request.params_json()?;
             let (tenant, params) = tenants.tenant_in(&params)?;
-            let (handler, call) = tenants.serving(call, tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, tenant.as_deref()).await?;
             let answered = handler.call_method(&call, (None, method), &params).await?;
             Ok(echo(method_result(caller, id, answered.value, jsonrpc::failure)?, &answered.active))
         }
@@ -132,23 +132,23 @@ async fn push_config(
     match &*request.method {
         "CreateTaskPushNotificationConfig" => {
             let config: TaskPushNotificationConfig = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, config.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, config.tenant.as_deref()).await?;
             encode(&handler.create_push_config(&call, config).await?)
         }
         "GetTaskPushNotificationConfig" => {
             let request: GetTaskPushNotificationConfigRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
             encode(&handler.get_push_config(&call, &request).await?)
         }
         "ListTaskPushNotificationConfigs" => {
             let request: ListTaskPushNotificationConfigsRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
             encode(&handler.list_push_configs(&call, &request).await?)
         }
         // `dispatch` sends four methods here, and this is the one that is left.
         _ => {
             let request: DeleteTaskPushNotificationConfigRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
             handler.delete_push_config(&call, &request).await?;
             // JSON-RPC demands a result, also of an operation that returns nothing.
             Ok("null".to_owned())

@@ -145,7 +145,7 @@ async fn dispatch(
     match operation {
         Operation::SendMessage => {
             let message = message(request, tenant)?;
-            let (handler, call) = tenants.serving(call, message.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, message.tenant.as_deref()).await?;
             let sent = handler.send_message(&call, message).await?;
             Ok(echo(json(caller, sent.value.json()?)?, &sent.active))
         }
@@ -153,44 +153,44 @@ async fn dispatch(
             // The place comes first: a client that gets no stream must not have begun a turn.
             let place = caller.open_stream()?;
             let message = message(request, tenant)?;
-            let (handler, call) = tenants.serving(call, message.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, message.tenant.as_deref()).await?;
             let streamed = handler.send_streaming_message(&call, message).await?;
             Ok(echo(stream(caller, place, streamed.value), &streamed.active))
         }
         Operation::GetTask(id) => {
             let read: GetTaskRequest = from_query(request, tenant, &[("id", id)])?;
-            let (handler, call) = tenants.serving(call, read.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, read.tenant.as_deref()).await?;
             found(caller, &handler.get_task(&call, &read).await?)
         }
         Operation::ListTasks => {
             let list: ListTasksRequest = from_query(request, tenant, &[])?;
-            let (handler, call) = tenants.serving(call, list.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, list.tenant.as_deref()).await?;
             json(caller, encode(&handler.list_tasks(&call, &list).await?)?)
         }
         Operation::CancelTask(id) => {
             let mut cancel: CancelTaskRequest = params(with(&read_body(request)?, "id", id)?.get())?;
             place(&mut cancel.tenant, tenant)?;
-            let (handler, call) = tenants.serving(call, cancel.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, cancel.tenant.as_deref()).await?;
             json(caller, encode(&handler.cancel_task(&call, &cancel).await?)?)
         }
         Operation::SubscribeToTask(id) => {
             // The path has all that this operation needs, so the body of a POST is not looked at.
             let subscribe: SubscribeToTaskRequest = from_query(request, tenant, &[("id", id)])?;
             let place = caller.open_stream()?;
-            let (handler, call) = tenants.serving(call, subscribe.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, subscribe.tenant.as_deref()).await?;
             Ok(stream(caller, place, handler.subscribe_to_task(&call, &subscribe).await?))
         }
         Operation::PushConfig(operation) => push_config(tenants, call, request, tenant, operation).await,
         Operation::Method(extension, method) => {
             let params = read_body(request)?;
             // The path names the tenant, so all parameters in the body are the extension's.
-            let (handler, call) = tenants.serving(call, tenant)?;
+            let (handler, call) = tenants.serving(call, tenant).await?;
             let (response, active) = call_method(&handler, &call, (extension, &method), (caller, &params)).await?;
             Ok(echo(response, &active))
         }
         Operation::ExtendedAgentCard => {
             let card: GetExtendedAgentCardRequest = from_query(request, tenant, &[])?;
-            let (handler, _) = tenants.serving(call, card.tenant.as_deref())?;
+            let (handler, _) = tenants.serving(call, card.tenant.as_deref()).await?;
             extended_card(&handler, caller)
         }
     }
@@ -209,24 +209,24 @@ async fn push_config(
         PushConfigOperation::Create(task) => {
             let mut config: TaskPushNotificationConfig = params(with(&read_body(request)?, "taskId", task)?.get())?;
             place(&mut config.tenant, tenant)?;
-            let (handler, call) = tenants.serving(call, config.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, config.tenant.as_deref()).await?;
             json(caller, encode(&handler.create_push_config(&call, config).await?)?)
         }
         PushConfigOperation::List(task) => {
             let list: ListTaskPushNotificationConfigsRequest = from_query(request, tenant, &[("taskId", task)])?;
-            let (handler, call) = tenants.serving(call, list.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, list.tenant.as_deref()).await?;
             json(caller, encode(&handler.list_push_configs(&call, &list).await?)?)
         }
         PushConfigOperation::Get(task, id) => {
             let get: GetTaskPushNotificationConfigRequest =
                 from_query(request, tenant, &[("taskId", task), ("id", id)])?;
-            let (handler, call) = tenants.serving(call, get.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, get.tenant.as_deref()).await?;
             json(caller, encode(&handler.get_push_config(&call, &get).await?)?)
         }
         PushConfigOperation::Delete(task, id) => {
             let delete: DeleteTaskPushNotificationConfigRequest =
                 from_query(request, tenant, &[("taskId", task), ("id", id)])?;
-            let (handler, call) = tenants.serving(call, delete.tenant.as_deref())?;
+            let (handler, call) = tenants.serving(call, delete.tenant.as_deref()).await?;
             handler.delete_push_config(&call, &delete).await?;
             // The operation returns `google.protobuf.Empty`, which ProtoJSON writes as an empty object.
             json(caller, "{}".to_owned())

@@ -69,29 +69,29 @@ pub enum ModelConfig {
 /// The table as it is written, with the keys of all kinds.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AgentTable {
-    kind: AgentKind,
-    name: String,
-    instruction: Option<String>,
-    output_key: Option<String>,
-    artifact: Option<String>,
-    model: Option<ModelConfig>,
-    mcp: Option<Vec<McpConfig>>,
-    max_tool_rounds: Option<u32>,
-    rule: Option<EventScript>,
-    card: Option<String>,
-    binding: Option<BindingConfig>,
-    headers_forward: Option<Vec<String>>,
-    credentials: Option<Credentials>,
-    allow_hosts: Option<Vec<String>>,
-    connect_seconds: Option<u64>,
-    idle_seconds: Option<u64>,
-    start_seconds: Option<u64>,
-    refresh_seconds: Option<u64>,
-    pause_seconds: Option<u64>,
-    max_answer_bytes: Option<usize>,
-    on_lost_context: Option<LostContext>,
-    state: Option<StateMapping>,
+pub(super) struct AgentTable {
+    pub(super) kind: AgentKind,
+    pub(super) name: String,
+    pub(super) instruction: Option<String>,
+    pub(super) output_key: Option<String>,
+    pub(super) artifact: Option<String>,
+    pub(super) model: Option<ModelConfig>,
+    pub(super) mcp: Option<Vec<McpConfig>>,
+    pub(super) max_tool_rounds: Option<u32>,
+    pub(super) rule: Option<EventScript>,
+    pub(super) card: Option<String>,
+    pub(super) binding: Option<BindingConfig>,
+    pub(super) headers_forward: Option<Vec<String>>,
+    pub(super) credentials: Option<Credentials>,
+    pub(super) allow_hosts: Option<Vec<String>>,
+    pub(super) connect_seconds: Option<u64>,
+    pub(super) idle_seconds: Option<u64>,
+    pub(super) start_seconds: Option<u64>,
+    pub(super) refresh_seconds: Option<u64>,
+    pub(super) pause_seconds: Option<u64>,
+    pub(super) max_answer_bytes: Option<usize>,
+    pub(super) on_lost_context: Option<LostContext>,
+    pub(super) state: Option<StateMapping>,
 }
 
 impl AgentTable {
@@ -141,9 +141,9 @@ fn refuse(kind: &'static str, foreign: impl IntoIterator<Item = (&'static str, b
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum AgentKind {
+pub(super) enum AgentKind {
     Template,
     Script,
     Upstream,
@@ -151,7 +151,7 @@ enum AgentKind {
 
 /// A key and a kind that do not belong together.
 #[derive(Debug, thiserror::Error)]
-enum AgentTableError {
+pub(super) enum AgentTableError {
     #[error("missing field `{key}`, which an agent of kind `{kind}` needs")]
     Missing { key: &'static str, kind: &'static str },
     #[error("unknown field `{key}` of an agent of kind `{kind}`")]

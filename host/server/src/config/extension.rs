@@ -16,6 +16,9 @@ pub struct ExtensionConfig {
     /// A path, relative to the config, or the bare name of a component that ships with Annex.
     #[serde(skip_serializing)]
     pub component: String,
+    /// The digest that the component must have; only a tenant that was added names one.
+    #[serde(skip)]
+    pub(crate) digest: Option<String>,
     /// Refuse requests that do not activate it. Default false.
     #[serde(default)]
     pub required: bool,

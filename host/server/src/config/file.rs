@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Config, ConfigError, ExtensionConfig, tenant};
+use super::{Config, ConfigError, ExtensionConfig, TenantConfig, tenant};
 
 /// The file of a config and what stood in it.
 #[derive(Clone, Debug)]
@@ -46,10 +46,20 @@ impl ConfigFile {
         Ok((Self::new(path, &text), config.extensions))
     }
 
-    /// The tables besides `[[extension]]` that say something else in `other`.
+    /// The tenants that the file names now.
+    ///
+    /// # Errors
+    /// When it can no longer be used.
+    pub(crate) fn tenants(&self) -> Result<Vec<TenantConfig>, ConfigError> {
+        let path = &self.path;
+        let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        Ok(Config::parse(path, &text)?.tenants)
+    }
+
+    /// The tables besides `[[extension]]` and `[[tenant]]` that say something else in `other`.
     pub(crate) fn other_changes(&self, other: &Self) -> Vec<String> {
         let keys: std::collections::BTreeSet<&String> = self.tables.keys().chain(other.tables.keys()).collect();
         let changed = keys.into_iter().filter(|key| self.tables.get(*key) != other.tables.get(*key));
-        changed.filter(|key| *key != "extension").cloned().collect()
+        changed.filter(|key| !matches!(key.as_str(), "extension" | "tenant")).cloned().collect()
     }
 }

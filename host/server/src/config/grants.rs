@@ -72,11 +72,11 @@ pub struct HttpGrantConfig {
     pub allow_private: Vec<Allowed>,
 }
 
-fn max_response_bytes() -> usize {
+pub(super) fn max_response_bytes() -> usize {
     HttpGrant::MAX_RESPONSE_BYTES
 }
 
-fn timeout_ms() -> u64 {
+pub(super) fn timeout_ms() -> u64 {
     u64::try_from(HttpGrant::TIMEOUT.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use annex_operations::quota::TenantQuota;
 
 use super::tenant::{self, TenantFile};
+use super::tenant_text::AdmittedTenant;
 use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig, TenantConfig};
 
 /// The tables that an agent has of its own, and the config of the process that serves it. All agents share that one, so that
@@ -58,6 +59,27 @@ impl ServedConfig {
             extensions,
             file: Some(ConfigFile::of_tenant(&path, &text)),
             quota: Some(tenant.quota.clone()),
+            is_tenant: true,
+        })
+    }
+
+    /// That of a tenant that was added.
+    ///
+    /// # Errors
+    /// The key and the reason.
+    pub(crate) fn of_added(
+        tenant: AdmittedTenant,
+        process: &Arc<Config>,
+    ) -> Result<Self, (&'static str, &'static str)> {
+        let AdmittedTenant { quota, card, agent, extensions } = tenant;
+        process.check_card(&card, Some(&agent))?;
+        Ok(Self {
+            process: Arc::clone(process),
+            card,
+            agent: Some(agent),
+            extensions,
+            file: None,
+            quota: Some(quota),
             is_tenant: true,
         })
     }

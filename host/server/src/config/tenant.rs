@@ -18,7 +18,7 @@ const MAX_FILE_BYTES: usize = 4 << 20;
 const TAKEN: [&str; 4] = ["extensions", "extendedAgentCard", "tasks", "v1"];
 
 /// `[[tenant]]`
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantConfig {
     /// The name by which requests name it: lower-case letters, digits, `-` and `_`.
@@ -67,22 +67,27 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<TenantFile, ConfigError> 
 pub(super) fn check(tenants: &[TenantConfig]) -> Result<(), (&'static str, String)> {
     let mut names = HashSet::new();
     for TenantConfig { name, quota, .. } in tenants {
-        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
-        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_plain) {
-            let reason = format!(
-                "{name:?} is not a name: it takes 1 to {MAX_NAME_BYTES} lower-case letters, digits, `-` and `_`"
-            );
-            return Err(("tenant.name", reason));
-        }
-        if TAKEN.contains(&name.as_str()) {
-            return Err(("tenant.name", format!("{name:?} is a path of the HTTP+JSON binding; take another name")));
-        }
+        check_name(name).map_err(|reason| ("tenant.name", reason))?;
         if !names.insert(name) {
             return Err(("tenant.name", format!("{name:?} stands there twice")));
         }
         if let Some(key) = quota.of_nothing() {
             return Err(("tenant.quota", format!("{key} must be at least 1")));
         }
+    }
+    Ok(())
+}
+
+/// Checks the name of a tenant. An error is the reason.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_plain) {
+        return Err(format!(
+            "{name:?} is not a name: it takes 1 to {MAX_NAME_BYTES} lower-case letters, digits, `-` and `_`"
+        ));
+    }
+    if TAKEN.contains(&name) {
+        return Err(format!("{name:?} is a path of the HTTP+JSON binding; take another name"));
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use annex_session::Redaction;
 use tokio::sync::Notify;
 
 use crate::config::served::ServedConfig;
-use crate::config::{ConfigFile, ExtensionConfig};
+use crate::config::{ConfigFile, ExtensionConfig, TenantConfig};
 use crate::installation::issuer::Issuer;
 use crate::installation::published::{Published, Publisher};
 use crate::installation::shadow::{Candidate, Shadow};
@@ -169,6 +169,11 @@ impl Installer {
         let edition = self.publisher.current().extensions.number;
         tracing::info!(edition, changed, "the config was read again");
         Ok(ReloadOutcome { changed, edition, needs_restart, failed })
+    }
+
+    /// The tenants that the config file names now.
+    pub(crate) fn tenants_now(&self) -> Result<Vec<TenantConfig>, InstallError> {
+        self.config_file.as_ref().ok_or(InstallError::NoFile)?.tenants().map_err(InstallError::Config)
     }
 
     /// Makes the cards again, because the agent's own has changed.

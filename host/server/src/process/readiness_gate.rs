@@ -181,10 +181,10 @@ impl ReadinessGate {
     }
 
     /// The card of the tenant; without a name that of the agent of the config itself.
-    pub(crate) fn card(&self, tenant: Option<&str>) -> Result<Arc<EncodedCard>, NoCard> {
+    pub(crate) async fn card(&self, tenant: Option<&str>) -> Result<Arc<EncodedCard>, NoCard> {
         // The card is public and asks for no phase: it can also be read while the server drains.
         let app = self.app.get().ok_or(NoCard::Starting)?;
-        let installer = app.installers().of(tenant).ok_or(NoCard::NoTenant)?.map_err(|_| NoCard::NotServed)?;
+        let installer = app.installers().of(tenant).await.ok_or(NoCard::NoTenant)?.map_err(|_| NoCard::NotServed)?;
         Ok(Arc::clone(&installer.publisher().current().card))
     }
 }

@@ -194,7 +194,7 @@ async fn card_of_tenant(
 }
 
 async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, uri: Uri) -> Response {
-    match gate.card(tenant) {
+    match gate.card(tenant).await {
         Ok(card) => card.respond(&headers),
         Err(NoCard::Starting) => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
         Err(NoCard::NotServed) => (StatusCode::SERVICE_UNAVAILABLE, "not served now\n").into_response(),

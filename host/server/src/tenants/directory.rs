@@ -1,4 +1,4 @@
-//! The tenants by name: what serves each of them, or why nothing does. Those that nothing serves are tried again.
+//! The tenants of the config by name: what serves each of them, or why nothing does. Those that nothing serves are tried again.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -7,34 +7,41 @@ use std::time::Duration;
 use annex_protocol::Timestamp;
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::config::TenantConfig;
+
 /// Tenants that are loaded at the same time. Each may hold a component of 32 MiB meanwhile.
-const AT_ONCE: usize = 8;
+pub(super) const AT_ONCE: usize = 8;
 /// The longest that the agents of tenants may take to be there, all together: an agent elsewhere that cannot be reached holds
 /// up the start, and a reload, for no longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause before tenants are tried again. It doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// Loads the tenant of a name, and gives up when its agent is not there by then. An error is the reason, without secrets.
-pub(crate) type Load<T> = Box<dyn Fn(String, Instant) -> BoxFuture<'static, Result<T, String>> + Send + Sync>;
+/// Loads a tenant, and gives up when its agent is not there by then. An error is the reason, without secrets.
+pub(crate) type Load<T> =
+    Box<dyn Fn(Arc<TenantConfig>, Instant) -> BoxFuture<'static, Result<T, String>> + Send + Sync>;
 
 /// Told of what serves a tenant.
 pub(crate) type Told<T> = Box<dyn Fn(&T) + Send + Sync>;
 
 /// The tenants. `T` is what serves one.
 pub(crate) struct Directory<T> {
-    tenants: BTreeMap<String, Tenant<T>>,
+    tenants: RwLock<BTreeMap<String, Arc<Tenant<T>>>>,
     load: Load<T>,
     /// Told of each that has been loaded.
     loaded: OnceLock<Told<T>>,
+    /// Notified when there may be some that nothing serves.
+    changed: Notify,
 }
 
 /// One tenant.
 struct Tenant<T> {
+    config: Arc<TenantConfig>,
     /// The principals that may call it; `None` for all.
     callers: Option<HashSet<String>>,
     state: RwLock<Result<T, TenantFailure>>,
@@ -52,64 +59,108 @@ pub struct TenantFailure {
 }
 
 impl TenantFailure {
-    fn new(reason: impl Into<String>) -> Self {
+    pub(super) fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), at: Timestamp::now() }
     }
 }
 
+/// What has to be done when the config has other tenants.
+pub(crate) struct Changes<T> {
+    /// What served tenants that are no longer there.
+    pub(crate) removed: Vec<(String, T)>,
+    /// Those that are served as before and have to be loaded again.
+    pub(crate) changed: Vec<String>,
+}
+
 impl<T: Clone + Send + Sync + 'static> Directory<T> {
-    /// The tenants with those who may call them. None of them is served before it is loaded.
-    pub(crate) fn new(tenants: impl Iterator<Item = (String, Option<HashSet<String>>)>, load: Load<T>) -> Arc<Self> {
-        let tenant = |callers| Tenant {
-            callers,
-            state: RwLock::new(Err(TenantFailure::new("it is being loaded"))),
-            door: tokio::sync::Mutex::default(),
-        };
-        let tenants = tenants.map(|(name, callers)| (name, tenant(callers))).collect();
-        Arc::new(Self { tenants, load, loaded: OnceLock::new() })
+    /// The tenants. None of them is served before it is loaded.
+    pub(crate) fn new(tenants: &[TenantConfig], load: Load<T>) -> Arc<Self> {
+        let tenants =
+            tenants.iter().map(|config| (config.name.clone(), Arc::new(Tenant::new(config.clone())))).collect();
+        Arc::new(Self { tenants: RwLock::new(tenants), load, loaded: OnceLock::new(), changed: Notify::new() })
+    }
+
+    /// Takes the tenants as the config has them now. Those that are new or not served are loaded by
+    /// [`load_missing`](Self::load_missing).
+    pub(crate) fn set(&self, configs: &[TenantConfig]) -> Changes<T> {
+        let mut tenants = self.tenants.write().unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *tenants);
+        let mut changed = Vec::new();
+        for config in configs {
+            let tenant = match before.remove(&config.name) {
+                Some(same) if *same.config == *config => same,
+                Some(other) => {
+                    // It is served as before until what it is now is loaded; who may call it counts at once.
+                    let state = other.state().clone();
+                    if state.is_ok() {
+                        changed.push(config.name.clone());
+                    }
+                    Arc::new(Tenant { state: RwLock::new(state), ..Tenant::new(config.clone()) })
+                }
+                None => Arc::new(Tenant::new(config.clone())),
+            };
+            tenants.insert(config.name.clone(), tenant);
+        }
+        drop(tenants);
+        self.changed.notify_one();
+        let removed =
+            before.into_iter().filter_map(|(name, tenant)| Some((name, tenant.state().as_ref().ok()?.clone())));
+        Changes { removed: removed.collect(), changed }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.tenants.is_empty()
+        self.tenants().is_empty()
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.tenants.keys().map(String::as_str)
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.tenants().keys().cloned().collect()
+    }
+
+    /// True if the config has a tenant of the name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.tenants().contains_key(name)
     }
 
     /// What serves the tenant, or why nothing does; `None` for a name that no tenant has.
     pub(crate) fn find(&self, name: &str) -> Option<Result<T, TenantFailure>> {
-        Some(self.tenants.get(name)?.state().clone())
+        Some(self.tenants().get(name)?.state().clone())
     }
 
     /// The same for a caller. A tenant that it may not call is none.
     pub(crate) fn find_for(&self, name: &str, principal: &str) -> Option<Result<T, TenantFailure>> {
-        let tenant = self.tenants.get(name)?;
+        let tenants = self.tenants();
+        let tenant = tenants.get(name)?;
         let admits = tenant.callers.as_ref().is_none_or(|callers| callers.contains(principal));
         admits.then(|| tenant.state().clone())
     }
 
     /// What serves, by name.
-    pub(crate) fn serving(&self) -> impl Iterator<Item = (&str, T)> {
-        self.tenants.iter().filter_map(|(name, tenant)| Some((name.as_str(), tenant.state().as_ref().ok()?.clone())))
+    pub(crate) fn serving(&self) -> Vec<(String, T)> {
+        let tenants = self.tenants();
+        let serving =
+            tenants.iter().filter_map(|(name, tenant)| Some((name.clone(), tenant.state().as_ref().ok()?.clone())));
+        serving.collect()
     }
 
     /// The tenants that nothing serves.
-    pub(crate) fn failing(&self) -> impl Iterator<Item = (&str, TenantFailure)> {
-        self.tenants.iter().filter_map(|(name, tenant)| Some((name.as_str(), tenant.state().as_ref().err()?.clone())))
+    pub(crate) fn failing(&self) -> Vec<(String, TenantFailure)> {
+        let tenants = self.tenants();
+        let failing =
+            tenants.iter().filter_map(|(name, tenant)| Some((name.clone(), tenant.state().as_ref().err()?.clone())));
+        failing.collect()
     }
 
     /// From now on `told` hears of all that are loaded, and now of those that are.
     pub(crate) fn tell_of_loaded(&self, told: Told<T>) {
         let told = self.loaded.get_or_init(|| told);
-        self.serving().for_each(|(_, serving)| told(&serving));
+        self.serving().iter().for_each(|(_, serving)| told(serving));
     }
 
     /// Loads those that nothing serves, and says which they were and how it went. One that fails keeps no other from being
     /// loaded.
     pub(crate) async fn load_missing(self: &Arc<Self>) -> Vec<(String, Result<T, TenantFailure>)> {
         let until = Instant::now() + PATIENCE;
-        let missing: Vec<String> = self.failing().map(|(name, _)| name.to_owned()).collect();
+        let missing: Vec<String> = self.failing().into_iter().map(|(name, _)| name).collect();
         let loads = stream::iter(missing).map(|name| {
             let all = Arc::clone(self);
             async move {
@@ -123,14 +174,15 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
     }
 
     async fn load_one(&self, name: String, until: Instant) -> Result<T, TenantFailure> {
-        let Some(tenant) = self.tenants.get(&name) else { return Err(TenantFailure::new("there is no such tenant")) };
+        let tenant = self.tenants().get(&name).cloned();
+        let Some(tenant) = tenant else { return Err(TenantFailure::new("there is no such tenant")) };
         let _door = tenant.door.lock().await;
         // Somebody may have loaded it meanwhile.
         let before = match &*tenant.state() {
             Ok(serving) => return Ok(serving.clone()),
             Err(failure) => failure.reason.clone(),
         };
-        let loaded = (self.load)(name.clone(), until).await.map_err(TenantFailure::new);
+        let loaded = (self.load)(Arc::clone(&tenant.config), until).await.map_err(TenantFailure::new);
         match &loaded {
             Ok(_) => tracing::debug!(tenant = name, "the tenant is served"),
             // Said once, however often it is tried.
@@ -146,89 +198,62 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         loaded
     }
 
-    /// Tries those again that nothing serves, until there are none.
+    /// Loads a tenant that is served, and serves it as it is now. Returns what served it until now. When it cannot be loaded
+    /// that goes on.
+    pub(crate) async fn load_again(&self, name: &str) -> Result<Option<T>, TenantFailure> {
+        let tenant = self.tenants().get(name).cloned();
+        let Some(tenant) = tenant else { return Ok(None) };
+        let _door = tenant.door.lock().await;
+        let loading = (self.load)(Arc::clone(&tenant.config), Instant::now() + PATIENCE);
+        let serving = loading.await.map_err(TenantFailure::new)?;
+        let now = Ok(serving.clone());
+        let before = std::mem::replace(&mut *tenant.state.write().unwrap_or_else(PoisonError::into_inner), now);
+        if let Some(told) = self.loaded.get() {
+            told(&serving);
+        }
+        Ok(before.ok())
+    }
+
+    /// Tries those again that nothing serves, whenever there are some.
     pub(crate) async fn keep_trying(self: Arc<Self>, stop: CancellationToken) {
         let trying = async {
-            let mut pause = FIRST_PAUSE;
-            while self.failing().next().is_some() {
-                sleep(pause).await;
-                pause = LONGEST_PAUSE.min(pause * 2);
-                for (name, tried) in self.load_missing().await {
-                    if tried.is_ok() {
-                        tracing::info!(tenant = name, "the tenant is served now");
-                    }
-                }
+            loop {
+                self.try_until_all_serve().await;
+                self.changed.notified().await;
             }
         };
         stop.run_until_cancelled(trying).await;
     }
+
+    async fn try_until_all_serve(self: &Arc<Self>) {
+        let mut pause = FIRST_PAUSE;
+        while !self.failing().is_empty() {
+            sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+            for (name, tried) in self.load_missing().await {
+                if tried.is_ok() {
+                    tracing::info!(tenant = name, "the tenant is served now");
+                }
+            }
+        }
+    }
+
+    fn tenants(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<Tenant<T>>>> {
+        self.tenants.read().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<T> Tenant<T> {
+    fn new(config: TenantConfig) -> Self {
+        let callers = config.callers.as_ref().map(|callers| callers.iter().cloned().collect());
+        let state = RwLock::new(Err(TenantFailure::new("it is being loaded")));
+        Self { config: Arc::new(config), callers, state, door: tokio::sync::Mutex::default() }
+    }
+
     fn state(&self) -> RwLockReadGuard<'_, Result<T, TenantFailure>> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use tokio::time::{Instant, sleep_until};
-    use tokio_util::sync::CancellationToken;
-
-    use super::{Directory, FIRST_PAUSE, PATIENCE};
-
-    /// A tenant that serves at once, one that fails three times, and one whose agent is never there.
-    fn directory(tries: &Arc<AtomicUsize>) -> Arc<Directory<&'static str>> {
-        let tries = Arc::clone(tries);
-        let names = ["broken", "far", "fine"].map(|name| (name.to_owned(), None));
-        Directory::new(
-            names.into_iter(),
-            Box::new(move |name, until| {
-                let tries = Arc::clone(&tries);
-                Box::pin(async move {
-                    match name.as_str() {
-                        "fine" => Ok("serves"),
-                        "broken" if tries.fetch_add(1, Ordering::Relaxed) >= 3 => Ok("mended"),
-                        "broken" => Err("its file is broken".to_owned()),
-                        _ => {
-                            sleep_until(until).await;
-                            Err("its agent cannot be reached".to_owned())
-                        }
-                    }
-                })
-            }),
-        )
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn tenants_that_fail_keep_no_other_waiting_for_long_and_are_tried_again() {
-        let tries = Arc::new(AtomicUsize::new(0));
-        let directory = directory(&tries);
-        let told = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&told);
-        let began = Instant::now();
-        assert_eq!(directory.load_missing().await.len(), 3);
-        assert!(began.elapsed() < PATIENCE + FIRST_PAUSE, "{:?}", began.elapsed());
-        directory.tell_of_loaded(Box::new(move |_| {
-            counted.fetch_add(1, Ordering::Relaxed);
-        }));
-        assert_eq!(directory.serving().collect::<Vec<_>>(), [("fine", "serves")]);
-        let reasons: Vec<_> = directory.failing().map(|(name, failure)| (name, failure.reason)).collect();
-        let broken = ("broken", "its file is broken".to_owned());
-        assert_eq!(reasons, [broken, ("far", "its agent cannot be reached".to_owned())]);
-        assert!(directory.find("none").is_none() && directory.find("far").is_some_and(|found| found.is_err()));
-
-        let stop = CancellationToken::new();
-        let trying = tokio::spawn(Arc::clone(&directory).keep_trying(stop.clone()));
-        while directory.find("broken").is_some_and(|found| found.is_err()) {
-            tokio::time::sleep(FIRST_PAUSE).await;
-        }
-        assert_eq!((told.load(Ordering::Relaxed), tries.load(Ordering::Relaxed)), (2, 4));
-        assert!(!trying.is_finished(), "one is still to be reached");
-        stop.cancel();
-        trying.await.expect("no panic");
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ use crate::catalogue::FOLDER;
 use crate::installation::{TOKEN, addition, admin, marked, segment};
 use crate::scoped_keys::capable;
 
+mod added;
 mod failing;
 mod many;
 mod quotas;
@@ -337,7 +338,8 @@ async fn the_files_of_tenants_are_read_again_with_the_config() {
     write(agent("acme renamed", &capable(KEYS, "", "")));
     let (status, reloaded) = admin(&server, "POST", "reload", Value::Null).await;
     assert_eq!((status, &reloaded["changed"]), (200, &json!(true)), "{reloaded}");
-    assert_eq!(reloaded["needs_restart"], json!(["tenant acme: agent", "tenant acme: card"]));
+    assert_eq!(reloaded["needs_restart"], json!([]), "it is loaded as a whole");
+    assert_eq!(answer(&say(&server, "acme", "x").await), "acme renamed remembers ");
     let (_, list) = admin(&server, "GET", "extensions?tenant=acme", Value::Null).await;
     assert_eq!(list["extensions"][0]["uri"], KEYS);
 

@@ -147,6 +147,12 @@ pub enum HostPattern {
 }
 
 impl HostPattern {
+    /// True for the URL of a host that it covers.
+    #[must_use]
+    pub fn is_of(&self, url: &str) -> bool {
+        Url::parse(url).is_ok_and(|url| url.host().is_some_and(|host| self.covers(&host)))
+    }
+
     fn covers(&self, host: &Host<&str>) -> bool {
         match (self, host) {
             // `host.` and `host` are one name to DNS, and `Url` keeps the dot.

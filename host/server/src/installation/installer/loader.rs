@@ -190,6 +190,10 @@ impl Loader {
             source: hint(origin, source),
         };
         let (digest, bytes) = read.map_err(unreadable)?;
+        if settings.digest.as_ref().is_some_and(|named| *named != digest.to_string()) {
+            let reason = format!("is another file by now, {digest}; put back the one that is named");
+            return Err(InstallError::Setting { origin: origin.clone(), key: "component", reason });
+        }
         // A decision holds only against exactly what the source said when it was made.
         let decision = present
             .overruled

@@ -1,0 +1,199 @@
+//! `annex tenant`
+
+use std::path::{Path, PathBuf};
+
+use annex_files::Purpose;
+use annex_server::admin_api::tenants::{self, Change, Source, State};
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use reqwest::header::{IF_MATCH, IF_NONE_MATCH};
+
+use crate::admin::{Admin, Client};
+use crate::line::Line;
+
+type Listed = tenants::Listed<Line>;
+type List = tenants::List<Line>;
+type Shown = tenants::Tenant<Line>;
+type Removed = tenants::Removed<Line>;
+
+/// The most bytes of a text that are sent; the server says when it takes fewer.
+const MAX_TEXT_BYTES: usize = 4 << 20;
+
+/// Show, add, change and remove tenants of a running server, through its admin API.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  annex tenant add acme ./acme.toml\n  annex tenant list\n  annex tenant suspend \
+                        acme\n\nThe server's config needs [admin] and [tenants]. The token is read from --token-file, or from \
+                        the environment variable ANNEX_ADMIN_TOKEN. A tenant's file has [card], [agent] and [[extension]]; it \
+                        names components by their digests and secrets as [tenants.secrets] lends them.")]
+pub(crate) struct Tenant {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    admin: Admin,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the tenants
+    List,
+    /// Show one tenant with its text
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Add a tenant
+    Add {
+        /// Its name
+        name: String,
+        /// Its text, TOML
+        file: PathBuf,
+        /// Serve it only once it is resumed
+        #[arg(long)]
+        suspended: bool,
+    },
+    /// Give a tenant another text
+    Change {
+        #[command(flatten)]
+        named: Named,
+        /// Its text, TOML
+        file: PathBuf,
+    },
+    /// Remove a tenant; its turns are cancelled
+    Remove(Named),
+    /// Serve a tenant no longer, until it is resumed; its turns go on to their ends
+    Suspend(Named),
+    /// Serve a suspended tenant again
+    Resume(Named),
+}
+
+#[derive(Args)]
+struct Named {
+    /// Its name
+    name: String,
+    /// Only if this is the number of its last change; default: whatever it is
+    #[arg(long, value_name = "NUMBER")]
+    rev: Option<u64>,
+}
+
+impl Tenant {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        if self.admin.target.tenant.is_some() {
+            bail!("--tenant is for other commands; name the tenant as in `annex tenant show acme`");
+        }
+        let client = self.admin.client()?;
+        match &self.command {
+            Command::List => self.admin.print(&all(&client).await?, list),
+            Command::Show { name } => {
+                let answer = client.call(Method::GET, &["tenants", name], None::<&()>).await?;
+                self.admin.print(&answer, shown)
+            }
+            Command::Add { name, file, suspended } => {
+                let state = suspended.then_some(State::Suspended);
+                let change = Change { config: Some(text(file)?), state };
+                let condition = (IF_NONE_MATCH, "*".to_owned());
+                let answer = client.call_if(Method::PUT, &["tenants", name], condition, Some(&change)).await?;
+                self.admin.print(&answer, |tenant: &Shown| changed(tenant, "added"))
+            }
+            Command::Change { named, file } => {
+                let change = Change { config: Some(text(file)?), state: None };
+                self.put(&client, named, &change, "changed").await
+            }
+            Command::Suspend(named) => {
+                let change = Change { config: None, state: Some(State::Suspended) };
+                self.put(&client, named, &change, "suspended").await
+            }
+            Command::Resume(named) => {
+                let change = Change { config: None, state: Some(State::Active) };
+                self.put(&client, named, &change, "resumed").await
+            }
+            Command::Remove(named) => {
+                let condition = (IF_MATCH, named.tag(&client).await?);
+                let path = ["tenants", named.name.as_str()];
+                let answer = client.call_if(Method::DELETE, &path, condition, None::<&()>).await?;
+                self.admin
+                    .print(&answer, |gone: &Removed| format!("{} is removed (change {})\n", gone.removed, gone.rev))
+            }
+        }
+    }
+
+    async fn put(&self, client: &Client, named: &Named, change: &Change, done: &str) -> anyhow::Result<()> {
+        let condition = (IF_MATCH, named.tag(client).await?);
+        let answer = client.call_if(Method::PUT, &["tenants", &named.name], condition, Some(change)).await?;
+        self.admin.print(&answer, |tenant: &Shown| changed(tenant, done))
+    }
+}
+
+impl Named {
+    /// The tag of the change that is to be the last, which is asked for unless it is named.
+    async fn tag(&self, client: &Client) -> anyhow::Result<String> {
+        let rev = match self.rev {
+            Some(rev) => rev,
+            None => {
+                let answer = client.call(Method::GET, &["tenants", &self.name], None::<&()>).await?;
+                let tenant: Shown = serde_json::from_str(&answer).context("the answer is none of the admin API")?;
+                // One of the config has no number, and the server says that it cannot be changed there.
+                tenant.listed.rev.unwrap_or_default()
+            }
+        };
+        Ok(format!("\"{rev}\""))
+    }
+}
+
+/// All lists in one, as JSON.
+async fn all(client: &Client) -> anyhow::Result<String> {
+    let mut whole: Option<tenants::List> = None;
+    let mut after = String::new();
+    loop {
+        let query = [("after", after.as_str()), ("limit", "1000")];
+        let answer = client.call_with(Method::GET, &["tenants"], &query, None::<&()>).await?;
+        let page: tenants::List = serde_json::from_str(&answer).context("the answer is none of the admin API")?;
+        let next = page.next.clone();
+        match &mut whole {
+            Some(whole) => whole.tenants.extend(page.tenants),
+            None => whole = Some(tenants::List { next: None, ..page }),
+        }
+        match next {
+            Some(next) if next > after => after = next,
+            _ => break,
+        }
+    }
+    Ok(serde_json::to_string(&whole)?)
+}
+
+fn text(file: &Path) -> anyhow::Result<String> {
+    annex_files::read_text(file, Purpose::Named, MAX_TEXT_BYTES)
+        .with_context(|| format!("cannot read {}", file.display()))
+}
+
+fn list(list: &List) -> String {
+    if list.tenants.is_empty() {
+        return "no tenants\n".to_owned();
+    }
+    list.tenants.iter().map(listed).collect()
+}
+
+fn listed(tenant: &Listed) -> String {
+    let Listed { name, source, rev, state, loaded, failure } = tenant;
+    let from = match (source, rev) {
+        (Source::Config, _) => "in the server's config".to_owned(),
+        (Source::Added, rev) => format!("change {}", rev.unwrap_or_default()),
+    };
+    let here = match (state, failure, loaded) {
+        (State::Suspended, ..) => "suspended".to_owned(),
+        (State::Active, Some(failure), _) => format!("not served: {failure}"),
+        (State::Active, None, true) => "loaded".to_owned(),
+        (State::Active, None, false) => "not loaded".to_owned(),
+    };
+    format!("{name}  {from}, {here}\n")
+}
+
+fn shown(tenant: &Shown) -> String {
+    let config = tenant.config.as_deref().unwrap_or_default();
+    let lines = config.lines().map(|line| format!("  {}\n", annex_text::line(line)));
+    format!("{}{}", listed(&tenant.listed), lines.collect::<String>())
+}
+
+fn changed(tenant: &Shown, done: &str) -> String {
+    format!("{} is {done} (change {})\n", tenant.listed.name, tenant.listed.rev.unwrap_or_default())
+}

@@ -1,0 +1,267 @@
+//! Tenants that are added while several `annex serve` run, and `annex tenant`.
+
+use std::io::BufRead as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use reqwest::Client;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::cluster::Scratch;
+use crate::durable::call;
+use crate::support::{Run, Server, annex};
+
+const TOKEN: &str = "a-token-of-the-tests";
+/// A change counts everywhere after so long.
+const EVERYWHERE: Duration = Duration::from_secs(1);
+
+/// The text of a tenant that says its name.
+fn text(name: &str) -> String {
+    format!(
+        "[card]\nname = {name:?}\ndescription = \"d\"\n[agent]\nkind = \"script\"\nname = \"a\"\n[[agent.rule]]\nsteps = [{{ \
+         status = {{ state = \"completed\", text = {name:?} }} }}]\n[[agent.rule]]\ntext = \"long\"\nsteps = [{{ status = {{ \
+         state = \"working\" }} }}, {{ wait_ms = 120000 }}]\n"
+    )
+}
+
+/// A message that came never before, in a conversation of its own.
+fn message(text: &str) -> Value {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let id = format!("m-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    json!({"message": {"messageId": id, "role": "ROLE_USER", "parts": [{"text": text}]}})
+}
+
+/// A server with an admin API to which tenants can be added.
+struct Open {
+    server: Server,
+    admin: String,
+    client: Client,
+}
+
+impl Open {
+    /// `place` is where tasks are, in the config.
+    fn start(place: &str, environment: &[(&str, &str)]) -> Result<Self> {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let config = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_env = \"TEST_ADMIN_TOKEN\"\n[tenants]\n\
+             {place}\n{}",
+            text("main")
+        );
+        let mut server = Server::start_with(&config, &[environment, &[("TEST_ADMIN_TOKEN", TOKEN)]].concat())?;
+        let mut line = String::new();
+        server.stdout.read_line(&mut line)?;
+        let admin = line.strip_prefix("Admin API   ").context("no admin API")?.trim().to_owned();
+        Ok(Self { server, admin, client: Client::new() })
+    }
+
+    fn among_others(scratch: &Scratch) -> Result<Self> {
+        Self::start("[tasks]\npostgres_env = \"ANNEX_TEST_TASKS\"", &[("ANNEX_TEST_TASKS", scratch.url())])
+    }
+
+    /// What a change is answered with; `condition` is a header field.
+    async fn put(&self, name: &str, condition: (&str, &str), body: Value) -> Result<(u16, Value)> {
+        self.ask("PUT", name, condition, &body).await
+    }
+
+    async fn add(&self, name: &str) -> Result<u64> {
+        let (status, body) = self.put(name, ("if-none-match", "*"), json!({"config": text(name)})).await?;
+        ensure!(status == 201, "{body}");
+        body["rev"].as_u64().context("no number")
+    }
+
+    async fn remove(&self, name: &str, rev: u64) -> Result<()> {
+        let (status, body) = self.ask("DELETE", name, ("if-match", &format!("\"{rev}\"")), &Value::Null).await?;
+        ensure!(status == 200, "{body}");
+        Ok(())
+    }
+
+    async fn ask(&self, method: &str, name: &str, (field, value): (&str, &str), body: &Value) -> Result<(u16, Value)> {
+        let url = format!("{}/v1/tenants/{name}", self.admin);
+        let request = self.client.request(method.parse()?, url).bearer_auth(TOKEN).header(field, value);
+        let request = if body.is_null() { request } else { request.body(body.to_string()) };
+        let reply = request.send().await?;
+        Ok((reply.status().as_u16(), serde_json::from_str(&reply.text().await?)?))
+    }
+
+    /// The text of the tenant's answer, or the code of the refusal.
+    async fn say(&self, tenant: &str) -> Result<Value> {
+        let mut params = message("hello");
+        params["tenant"] = json!(tenant);
+        let body = call(&self.client, &self.server.url, "SendMessage", params).await?;
+        let said = &body["result"]["task"]["status"]["message"]["parts"][0]["text"];
+        Ok(if said.is_null() { body["error"]["code"].clone() } else { said.clone() })
+    }
+
+    /// Asks until the tenant answers so, and returns how long that took.
+    async fn until(&self, tenant: &str, answer: &Value) -> Result<Duration> {
+        let begin = Instant::now();
+        loop {
+            let said = self.say(tenant).await?;
+            if said == *answer {
+                return Ok(begin.elapsed());
+            }
+            ensure!(begin.elapsed() < Duration::from_secs(20), "{tenant}: {said}");
+        }
+    }
+
+    fn tenant(&self, arguments: &[&str]) -> Result<Run> {
+        let mut command = annex(["tenant", "--admin", &self.admin].iter().chain(arguments));
+        let output = command.env("ANNEX_ADMIN_TOKEN", TOKEN).output()?;
+        let out = String::from_utf8(output.stdout)?;
+        let err = String::from_utf8(output.stderr)?;
+        Ok(Run { code: output.status.code(), out, err })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_that_one_replica_adds_changes_and_removes_counts_on_all_within_a_second() -> Result<()> {
+    let Some(scratch) = Scratch::create().await else { return Ok(()) };
+    let [one, other] = [Open::among_others(&scratch)?, Open::among_others(&scratch)?];
+    let (unknown, unserved) = (json!(-32_602), json!(-32_000));
+    assert_eq!(other.say("acme").await?, unknown);
+    let mut rev = one.add("acme").await?;
+    assert_eq!(one.say("acme").await?, "acme");
+    let mut slowest = other.until("acme", &json!("acme")).await?;
+    for (change, expected) in [
+        (json!({"config": text("acme again")}), json!("acme again")),
+        (json!({"state": "suspended"}), unserved),
+        (json!({"state": "active"}), json!("acme again")),
+    ] {
+        let (status, body) = one.put("acme", ("if-match", &format!("\"{rev}\"")), change).await?;
+        ensure!(status == 200, "{body}");
+        rev = body["rev"].as_u64().context("no number")?;
+        assert_eq!(one.say("acme").await?, expected, "at once where it was changed");
+        slowest = slowest.max(other.until("acme", &expected).await?);
+    }
+    // A turn that runs on the other replica when the tenant is removed.
+    let mut params = message("long");
+    params["tenant"] = json!("acme");
+    params["configuration"] = json!({"returnImmediately": true});
+    let begun = call(&other.client, &other.server.url, "SendMessage", params).await?;
+    let task = begun["result"]["task"]["id"].as_str().with_context(|| begun.to_string())?.to_owned();
+    one.remove("acme", rev).await?;
+    assert_eq!(one.say("acme").await?, unknown);
+    slowest = slowest.max(other.until("acme", &unknown).await?);
+    println!("the slowest change counted on the other replica after {slowest:?}");
+    assert!(slowest < EVERYWHERE + Duration::from_millis(500), "{slowest:?}");
+
+    one.add("acme").await?;
+    let begin = Instant::now();
+    loop {
+        let read = call(&one.client, &one.server.url, "GetTask", json!({"tenant": "acme", "id": task})).await?;
+        if read["result"]["status"]["state"] == "TASK_STATE_CANCELED" {
+            break;
+        }
+        ensure!(begin.elapsed() < Duration::from_secs(10), "not cancelled: {read}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    drop((one, other));
+    scratch.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_changes_that_replicas_make_at_once_one_is_stored() -> Result<()> {
+    let Some(scratch) = Scratch::create().await else { return Ok(()) };
+    let servers = [Open::among_others(&scratch)?, Open::among_others(&scratch)?];
+    let mut condition = ("if-none-match", "*".to_owned());
+    for round in 0..10 {
+        let changes = (0..8).zip(servers.iter().cycle()).map(|(number, server)| {
+            let body = json!({"config": text(&format!("{round}-{number}"))});
+            let (field, value) = (condition.0, condition.1.clone());
+            async move { server.put("acme", (field, &value), body).await }
+        });
+        let answers = futures::future::try_join_all(changes).await?;
+        let stored: Vec<_> = answers.iter().filter(|(status, _)| *status < 300).collect();
+        let [(_, body)] = stored.as_slice() else { anyhow::bail!("{answers:?}") };
+        assert!(answers.iter().all(|(status, _)| *status < 300 || *status == 412), "{answers:?}");
+        condition = ("if-match", format!("\"{}\"", body["rev"]));
+        let (_, shown) = servers[1].ask("GET", "acme", ("x-none", ""), &Value::Null).await?;
+        assert_eq!(shown["config"], body["config"], "what its client was told is stored");
+    }
+    drop(servers);
+    scratch.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn added_tenants_are_there_again_after_a_kill() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let place = format!("[tasks]\ndata_dir = {:?}", folder.path());
+    let mut first = Open::start(&place, &[])?;
+    let gone = first.add("gone").await?;
+    first.add("acme").await?;
+    first.remove("gone", gone).await?;
+    assert_eq!(first.say("acme").await?, "acme");
+    first.server.process.kill()?;
+    first.server.process.wait()?;
+    let second = Open::start(&place, &[])?;
+    assert_eq!((second.say("acme").await?, second.say("gone").await?), (json!("acme"), json!(-32_602)));
+    let list = second.tenant(&["list", "--json"])?;
+    let list: Value = serde_json::from_str(&list.out)?;
+    assert_eq!((list["tenants"].as_array().map(Vec::len), &list["tenants"][0]["loaded"]), (Some(1), &json!(true)));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_is_added_shown_changed_suspended_and_removed_by_command() -> Result<()> {
+    let open = Open::start("", &[])?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("acme.toml");
+    std::fs::write(&file, text("acme"))?;
+    let file = file.to_str().context("a path")?;
+    let run = |arguments: &[&str], expected: &str| {
+        let run = open.tenant(arguments)?;
+        ensure!(run.code == Some(0) && run.out.contains(expected), "{arguments:?}: {}{}", run.out, run.err);
+        Ok(())
+    };
+    run(&["list"], "no tenants")?;
+    run(&["add", "acme", file, "--suspended"], "acme is added (change 1)")?;
+    assert_eq!(open.say("acme").await?, -32_000);
+    run(&["resume", "acme"], "acme is resumed (change 2)")?;
+    assert_eq!(open.say("acme").await?, "acme");
+    run(&["list"], "acme  change 2, loaded")?;
+    run(&["show", "acme"], "  name = \"acme\"")?;
+    std::fs::write(file, text("acme again"))?;
+    run(&["change", "acme", file], "acme is changed (change 3)")?;
+    assert_eq!(open.say("acme").await?, "acme again");
+    let stale = open.tenant(&["remove", "acme", "--rev", "2"])?;
+    assert_eq!(stale.code, Some(1));
+    assert!(stale.err.contains("its last change is 3"), "{}", stale.err);
+    std::fs::write(file, "[card.signing]\nkid = \"k\"\nkey_file = \"/etc/passwd\"")?;
+    let hostile = open.tenant(&["change", "acme", file])?;
+    assert!(
+        hostile.err.contains("unknown field `key_file`") && hostile.err.contains("[tenants.secrets]"),
+        "{}",
+        hostile.err
+    );
+    run(&["suspend", "acme"], "acme is suspended (change 4)")?;
+    run(&["remove", "acme"], "acme is removed (change 5)")?;
+    assert_eq!(open.say("acme").await?, -32_602);
+    let none = open.tenant(&["show", "acme"])?;
+    assert!(none.code == Some(1) && none.err.contains("there is no tenant"), "{}", none.err);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_tenants_of_a_config_follow_it_at_sighup() -> Result<()> {
+    let open = Open::start("", &[])?;
+    let config = &open.server.config.path;
+    let before = std::fs::read_to_string(config)?;
+    std::fs::write(config.with_file_name("acme.toml"), text("acme"))?;
+    let reload = |text: &str| {
+        std::fs::write(config, text)?;
+        let process = i32::try_from(open.server.process.id())?;
+        anyhow::Ok(kill_process(Pid::from_raw(process).context("a process")?, Signal::HUP)?)
+    };
+    reload(&format!("{before}\n[[tenant]]\nname = \"acme\"\nconfig = \"acme.toml\"\n"))?;
+    open.until("acme", &json!("acme")).await?;
+    std::fs::write(config.with_file_name("acme.toml"), text("acme again"))?;
+    reload(&std::fs::read_to_string(config)?)?;
+    open.until("acme", &json!("acme again")).await?;
+    reload(&before)?;
+    open.until("acme", &json!(-32_602)).await?;
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! The admin API's paths for tenants. A change names the change before it: `If-Match` has the number of that one, or
+//! `If-None-Match: *` says that there is none.
+
+use std::sync::Arc;
+
+use annex_tasks::{Believed, ChangedTenant, ListedTenant, StoreError, StoredTenant, TenantChange, TenantState};
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Deserialize;
+
+use super::error::AdminError;
+use super::shared::{Admin, read_small};
+use crate::admin_api::tenants::{self as shown, Change, List, Listed, Removed, Source, Tenant};
+use crate::config::tenant::check_name;
+use crate::config::tenant_text::MAX_TEXT_BYTES;
+use crate::tenants::{AddedTenants, Serving, TenantFailure};
+
+/// Tenants that are shown unless the query says how many, and the most of them.
+const SHOWN: usize = 100;
+const MAX_SHOWN: usize = 1_000;
+/// A text in JSON, where a character may take six bytes.
+const MAX_BODY_BYTES: usize = 6 * MAX_TEXT_BYTES + 1_024;
+
+pub(super) fn routes() -> Router<Arc<Admin>> {
+    Router::new().route("/v1/tenants", get(list)).route("/v1/tenants/{name}", get(show).put(put).delete(remove))
+}
+
+/// The query of a list.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listing {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+impl Admin {
+    fn added(&self) -> Result<&Arc<AddedTenants<Serving>>, AdminError> {
+        let none = || {
+            let message =
+                "the config of the server lets no tenants be added; add the table [tenants] and start it again";
+            AdminError::new(StatusCode::CONFLICT, "no_added_tenants", message)
+        };
+        self.installers.others().added.as_ref().ok_or_else(none)
+    }
+
+    /// The tenants that were added, to change the one of this name.
+    fn to_change(&self, name: &str) -> Result<&Arc<AddedTenants<Serving>>, AdminError> {
+        if self.installers.others().named.has(name) {
+            let message = format!("tenant {name:?} stands in the config of the server; change it there, and reload it");
+            return Err(AdminError::new(StatusCode::CONFLICT, "tenant_of_config", message));
+        }
+        self.added()
+    }
+}
+
+async fn list(State(admin): State<Arc<Admin>>, Query(listing): Query<Listing>) -> Result<Json<List>, AdminError> {
+    let others = admin.installers.others();
+    let after = listing.after.unwrap_or_default();
+    let named = others.named.names().into_iter().filter(|_| after.is_empty());
+    let mut tenants: Vec<Listed> = named.map(|name| of_config(&admin, name)).collect();
+    let limit = listing.limit.unwrap_or(SHOWN).clamp(1, MAX_SHOWN);
+    let mut next = None;
+    if let Some(added) = &others.added {
+        let page = added.store().tenants().list(&after, limit).await.map_err(failed)?;
+        next = page.last().filter(|_| page.len() == limit).map(|last| last.name.clone());
+        let added = page.into_iter().filter(|tenant| !others.named.has(&tenant.name));
+        tenants.extend(added.map(|tenant| of_store(&admin, tenant)));
+    }
+    Ok(Json(List { tenants, next }))
+}
+
+async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Result<Response, AdminError> {
+    let others = admin.installers.others();
+    if others.named.has(&name) {
+        return Ok(Json(Tenant { listed: of_config(&admin, name), config: None }).into_response());
+    }
+    let found = match &others.added {
+        Some(added) => added.store().tenants().find(&name).await.map_err(failed)?,
+        None => None,
+    };
+    let found = found.ok_or_else(|| unknown(&name))?;
+    Ok(tenant(&admin, StatusCode::OK, found))
+}
+
+async fn put(
+    State(admin): State<Arc<Admin>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, AdminError> {
+    let added = Arc::clone(admin.to_change(&name)?);
+    check_name(&name).map_err(|reason| AdminError::new(StatusCode::BAD_REQUEST, "invalid_name", reason))?;
+    let believed = believed(&headers)?;
+    let Change { config, state } = read_small(body, MAX_BODY_BYTES).await?;
+    let state = state.map(TenantState::from);
+    let before = match believed {
+        Believed::Absent => None,
+        Believed::Rev(rev) => {
+            let there = added.store().tenants().find(&name).await.map_err(failed)?;
+            let is_it = |there: &StoredTenant| there.rev == rev;
+            let now = there.as_ref().map(|there| there.rev);
+            Some(there.filter(is_it).ok_or_else(|| other(&name, now))?)
+        }
+    };
+    let state = state.or(before.as_ref().map(|before| before.state)).unwrap_or(TenantState::Active);
+    let config = match (config, before) {
+        (Some(config), _) => {
+            let refused = |reason| AdminError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", reason);
+            added.loader().check(config.clone()).await.map_err(refused)?;
+            config
+        }
+        (None, Some(before)) => before.config,
+        (None, None) => return Err(AdminError::invalid("`config` is missing: the text of the tenant")),
+    };
+    let store = Arc::clone(added.store());
+    let changed = change(name.clone(), Some(state), added, {
+        let (name, config) = (name.clone(), config.clone());
+        async move { store.tenants().put(&name, believed, state, &config).await }
+    });
+    let rev = changed.await?;
+    let status = if believed == Believed::Absent { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(tenant(&admin, status, StoredTenant { name, rev, state, config }))
+}
+
+async fn remove(
+    State(admin): State<Arc<Admin>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<Removed>, AdminError> {
+    let added = Arc::clone(admin.to_change(&name)?);
+    let Believed::Rev(rev) = believed(&headers)? else {
+        return Err(AdminError::invalid("`If-None-Match` is for adding a tenant; send its number in `If-Match`"));
+    };
+    let store = Arc::clone(added.store());
+    let removed = change(name.clone(), None, added, {
+        let name = name.clone();
+        async move { store.tenants().remove(&name, rev).await }
+    });
+    Ok(Json(Removed { rev: removed.await?, removed: name }))
+}
+
+/// Makes a change and has it count here at once, also if the client goes away meanwhile.
+async fn change(
+    name: String,
+    state: Option<TenantState>,
+    added: Arc<AddedTenants<Serving>>,
+    change: impl Future<Output = Result<TenantChange, StoreError>> + Send + 'static,
+) -> Result<u64, AdminError> {
+    let changing = tokio::spawn(async move {
+        match change.await.map_err(failed)? {
+            TenantChange::Stored(rev) => {
+                tracing::info!(tenant = name, rev, ?state, "the tenant was changed over the admin API");
+                added.note(&ChangedTenant { name, rev, state });
+                Ok(rev)
+            }
+            TenantChange::Other(rev) => Err(other(&name, rev)),
+        }
+    });
+    changing.await.map_err(|panicked| AdminError::internal(&panicked))?
+}
+
+/// What the header fields say that there is.
+fn believed(headers: &HeaderMap) -> Result<Believed, AdminError> {
+    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default().trim());
+    match (text(header::IF_MATCH), text(header::IF_NONE_MATCH)) {
+        (None, Some("*")) => Ok(Believed::Absent),
+        (Some(tag), None) => {
+            let rev = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).and_then(|rev| rev.parse().ok());
+            let invalid = || AdminError::invalid(format!("`If-Match: {tag}` is no `ETag` of a tenant, such as \"7\""));
+            rev.map(Believed::Rev).ok_or_else(invalid)
+        }
+        (None, None) => {
+            let message =
+                "send `If-None-Match: *` to add a tenant, or `If-Match` with the `ETag` of the one that is changed";
+            Err(AdminError::new(StatusCode::PRECONDITION_REQUIRED, "precondition_required", message))
+        }
+        _ => Err(AdminError::invalid("send one of `If-Match` with the `ETag` of the tenant, and `If-None-Match: *`")),
+    }
+}
+
+/// Something else is there than the client believes.
+fn other(name: &str, rev: Option<u64>) -> AdminError {
+    let message = match rev {
+        Some(rev) => {
+            format!("tenant {name:?} is there, and its last change is {rev}; read it, and change what is there now")
+        }
+        None => format!("there is no tenant {name:?}; add it with `If-None-Match: *`"),
+    };
+    AdminError::new(StatusCode::PRECONDITION_FAILED, "precondition_failed", message)
+}
+
+fn unknown(name: &str) -> AdminError {
+    AdminError::new(StatusCode::NOT_FOUND, "no_tenant", format!("there is no tenant {name:?}"))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is a mapping of errors")]
+fn failed(error: StoreError) -> AdminError {
+    AdminError::internal(&error)
+}
+
+fn tenant(admin: &Admin, status: StatusCode, tenant: StoredTenant) -> Response {
+    let StoredTenant { name, rev, state, config } = tenant;
+    let listed = of_store(admin, ListedTenant { name, rev, state });
+    let tag = HeaderValue::try_from(format!("\"{rev}\"")).ok();
+    let mut response = (status, Json(Tenant { listed, config: Some(config) })).into_response();
+    if let Some(tag) = tag {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response
+}
+
+fn of_config(admin: &Admin, name: String) -> Listed {
+    let (loaded, failure) = here(admin.installers.others().named.find(&name));
+    Listed { name, source: Source::Config, rev: None, state: shown::State::Active, loaded, failure }
+}
+
+fn of_store(admin: &Admin, tenant: ListedTenant) -> Listed {
+    let ListedTenant { name, rev, state } = tenant;
+    let added = admin.installers.others().added.as_ref();
+    let (loaded, failure) = here(added.and_then(|added| added.known_of(&name)));
+    Listed { name, source: Source::Added, rev: Some(rev), state: state.into(), loaded, failure }
+}
+
+/// Whether a tenant is loaded, and why it cannot be.
+fn here(found: Option<Result<Serving, TenantFailure>>) -> (bool, Option<String>) {
+    match found {
+        Some(Ok(_)) => (true, None),
+        Some(Err(failure)) => (false, Some(failure.reason)),
+        None => (false, None),
+    }
+}
+
+impl From<shown::State> for TenantState {
+    fn from(state: shown::State) -> Self {
+        match state {
+            shown::State::Active => Self::Active,
+            shown::State::Suspended => Self::Suspended,
+        }
+    }
+}
+
+impl From<TenantState> for shown::State {
+    fn from(state: TenantState) -> Self {
+        match state {
+            TenantState::Active => Self::Active,
+            TenantState::Suspended => Self::Suspended,
+        }
+    }
+}

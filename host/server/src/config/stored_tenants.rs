@@ -1,0 +1,52 @@
+//! `[tenants]`: tenants that are added while the server runs, and what their texts may name.
+
+use std::collections::BTreeMap;
+
+use annex_runtime::HostPattern;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use super::grants::SecretConfig;
+
+/// `[tenants]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoredTenantsConfig {
+    /// Components that texts may name by their digests, besides those of `[[extension]]` in this config: paths, or bare names of
+    /// components that ship. Default: none.
+    pub components: Vec<String>,
+    /// Secrets that texts may name. Whoever writes a text that names one can learn it. Default: none.
+    pub secrets: BTreeMap<String, SecretConfig>,
+    /// Hosts that agents of texts may call, with the secrets that these name. Default: none.
+    #[serde(deserialize_with = "hosts")]
+    pub hosts: Vec<HostPattern>,
+    /// Tenants that are kept loaded; the one that was idle for longest goes first. Default 1,000.
+    pub max_loaded: usize,
+    /// Seconds without a request after which a tenant is no longer kept loaded. Default 600.
+    pub idle_seconds: u64,
+}
+
+impl Default for StoredTenantsConfig {
+    fn default() -> Self {
+        Self {
+            components: Vec::new(),
+            secrets: BTreeMap::new(),
+            hosts: Vec::new(),
+            max_loaded: 1_000,
+            idle_seconds: 600,
+        }
+    }
+}
+
+impl StoredTenantsConfig {
+    /// The keys that must be at least 1 and are not.
+    pub(super) fn zero(&self) -> Option<&'static str> {
+        let bounds = [("tenants.max_loaded", self.max_loaded == 0), ("tenants.idle_seconds", self.idle_seconds == 0)];
+        bounds.into_iter().find_map(|(key, is_zero)| is_zero.then_some(key))
+    }
+}
+
+fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HostPattern>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+}

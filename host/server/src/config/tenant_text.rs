@@ -1,0 +1,153 @@
+//! The text of a tenant that comes by the admin API: TOML with the tables of a tenant's file.
+//!
+//! Whoever writes it is not who runs the server, so it names no files, environment variables, programs or paths. Its types
+//! are its own and list what may stand there: a key that the config gets is refused here until somebody adds it.
+
+use annex_operations::quota::TenantQuota;
+use serde::Deserialize;
+
+use super::{AgentConfig, BindingConfig, ExtendedCardConfig};
+use super::{CardConfig, ExtensionConfig, ProviderConfig, SigningConfig, SkillConfig, StoredTenantsConfig};
+
+mod agent;
+mod extension;
+mod lent;
+
+use agent::TextAgent;
+use extension::TextExtension;
+use lent::{Lent, Wrong};
+
+/// The most bytes of a text.
+pub(crate) const MAX_TEXT_BYTES: usize = 256 << 10;
+
+/// What is wrong with a text, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {reason}")]
+pub struct TenantTextError {
+    /// The key, or the line.
+    place: String,
+    reason: String,
+}
+
+impl TenantTextError {
+    pub(crate) fn new(place: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { place: place.into(), reason: reason.into() }
+    }
+}
+
+/// The text as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TenantText {
+    /// As in `[[tenant]]`.
+    pub(crate) callers: Option<Vec<String>>,
+    /// As in `[[tenant]]`.
+    #[serde(default)]
+    quota: TenantQuota,
+    #[serde(default)]
+    card: TextCard,
+    agent: TextAgent,
+    #[serde(default, rename = "extension")]
+    extensions: Vec<TextExtension>,
+}
+
+/// What a text says, with what it names in the place of the names. Components still stand there by their names.
+pub(crate) struct AdmittedTenant {
+    pub(crate) quota: TenantQuota,
+    pub(crate) card: CardConfig,
+    pub(crate) agent: AgentConfig,
+    pub(crate) extensions: Vec<ExtensionConfig>,
+}
+
+/// `[card]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextCard {
+    name: Option<String>,
+    description: Option<String>,
+    version: Option<String>,
+    documentation_url: Option<String>,
+    icon_url: Option<String>,
+    provider: Option<ProviderConfig>,
+    input_modes: Option<Vec<String>>,
+    bindings: Option<Vec<BindingConfig>>,
+    #[serde(default, rename = "skill")]
+    skills: Vec<SkillConfig>,
+    extended: Option<ExtendedCardConfig>,
+    signing: Option<TextSigning>,
+}
+
+/// `[card.signing]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextSigning {
+    kid: String,
+    /// The name of the lent secret that has the key.
+    secret: String,
+}
+
+impl TenantText {
+    /// # Errors
+    /// The line, and what is wrong there.
+    pub(crate) fn parse(text: &str) -> Result<Self, TenantTextError> {
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(TenantTextError::new("the text", format!("has more than {MAX_TEXT_BYTES} bytes")));
+        }
+        toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let message = error.message().trim().replace('\n', " ");
+            // The parser lists what may stand there instead.
+            let hint = if message.starts_with("unknown field") {
+                "; a tenant that is added names no files, variables, programs or paths: name components by their digests, \
+                 and secrets by the names that [tenants.secrets] of the server's config lends them under"
+            } else {
+                ""
+            };
+            TenantTextError::new(format!("line {}", before.lines().count().max(1)), format!("{message}{hint}"))
+        })
+    }
+
+    /// Puts what the operator lends in the place of its names, and refuses what is not lent.
+    ///
+    /// # Errors
+    /// The key, what is wrong with it, and what to do.
+    pub(crate) fn admit(self, allowed: &StoredTenantsConfig) -> Result<AdmittedTenant, TenantTextError> {
+        let Self { quota, card, agent, extensions, .. } = self;
+        if let Some(key) = quota.of_nothing() {
+            return Err(TenantTextError::new(format!("quota.{key}"), "must be at least 1"));
+        }
+        let lent = Lent(allowed);
+        let wrong = |(key, reason): Wrong| TenantTextError::new(key, reason);
+        Ok(AdmittedTenant {
+            quota,
+            card: card.admit(&lent).map_err(wrong)?,
+            agent: agent.admit(&lent).map_err(wrong)?,
+            extensions: extensions.into_iter().map(|one| one.admit(&lent)).collect::<Result<_, _>>().map_err(wrong)?,
+        })
+    }
+}
+
+impl TextCard {
+    fn admit(self, lent: &Lent<'_>) -> Result<CardConfig, Wrong> {
+        let signing = self.signing.map(|TextSigning { kid, secret }| {
+            let (key_env, key_file) = lent.secret("card.signing.secret", &secret)?.places();
+            Ok(SigningConfig { kid, key_file, key_env })
+        });
+        Ok(CardConfig {
+            name: self.name,
+            description: self.description,
+            version: self.version,
+            documentation_url: self.documentation_url,
+            icon_url: self.icon_url,
+            provider: self.provider,
+            input_modes: self.input_modes,
+            bindings: self.bindings,
+            skills: self.skills,
+            extended: self.extended,
+            signing: signing.transpose()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

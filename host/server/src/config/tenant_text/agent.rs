@@ -1,0 +1,184 @@
+//! `[agent]` of a text.
+
+use annex_agent::{Adapter, EventScript, GenerativeConfig, McpConfig, ScriptConfig};
+use annex_upstream::{Credentials, LostContext, StateMapping};
+use serde::{Deserialize, Serialize};
+
+use super::super::agent::{AgentKind, AgentTable};
+use super::super::{AgentConfig, BindingConfig, ModelConfig};
+use super::lent::{Lent, Wrong};
+
+/// The agent of the tenant, with the keys of all kinds.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TextAgent {
+    kind: AgentKind,
+    name: String,
+    instruction: Option<String>,
+    output_key: Option<String>,
+    artifact: Option<String>,
+    model: Option<TextModel>,
+    mcp: Option<Vec<TextMcp>>,
+    max_tool_rounds: Option<u32>,
+    rule: Option<EventScript>,
+    card: Option<String>,
+    binding: Option<BindingConfig>,
+    headers_forward: Option<Vec<String>>,
+    credentials: Option<TextCredentials>,
+    allow_hosts: Option<Vec<String>>,
+    connect_seconds: Option<u64>,
+    idle_seconds: Option<u64>,
+    start_seconds: Option<u64>,
+    refresh_seconds: Option<u64>,
+    pause_seconds: Option<u64>,
+    max_answer_bytes: Option<usize>,
+    on_lost_context: Option<LostContext>,
+    state: Option<StateMapping>,
+}
+
+/// `[agent.model.scripted]` or `[agent.model.generative]`
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum TextModel {
+    Scripted(ScriptConfig),
+    Generative(TextGenerative),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextGenerative {
+    model: String,
+    #[serde(default)]
+    adapter: Adapter,
+    endpoint: Option<String>,
+    /// The name of the lent secret that has the API key.
+    secret: Option<String>,
+}
+
+/// `[[agent.mcp]]`: a server that speaks HTTP.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextMcp {
+    name: String,
+    url: String,
+    /// The name of the lent secret that has the token.
+    secret: Option<String>,
+    tools: Option<Vec<String>>,
+    #[serde(default)]
+    long_running: Vec<String>,
+    timeout_seconds: Option<u64>,
+    #[serde(default)]
+    state: Vec<String>,
+}
+
+/// The same as the config writes it.
+#[derive(Serialize)]
+struct McpTable {
+    name: String,
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_env: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Vec<String>>,
+    long_running: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_seconds: Option<u64>,
+    state: Vec<String>,
+}
+
+/// `[agent.credentials]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextCredentials {
+    #[serde(default = "authorization")]
+    header: String,
+    /// The name of the lent secret that has the whole value.
+    secret: String,
+}
+
+fn authorization() -> String {
+    "authorization".to_owned()
+}
+
+impl TextAgent {
+    pub(super) fn admit(self, lent: &Lent<'_>) -> Result<AgentConfig, Wrong> {
+        if let Some(card) = &self.card {
+            lent.check_url("agent.card", card)?;
+        }
+        for host in self.allow_hosts.iter().flatten() {
+            lent.check_url("agent.allow_hosts", &format!("https://{host}/"))?;
+        }
+        let credentials = self.credentials.map(|TextCredentials { header, secret }| {
+            Ok(Credentials { header, env: lent.variable("agent.credentials.secret", &secret)? })
+        });
+        let mcp = self.mcp.map(|servers| servers.into_iter().map(|server| server.admit(lent)).collect());
+        let table = AgentTable {
+            kind: self.kind,
+            name: self.name,
+            instruction: self.instruction,
+            output_key: self.output_key,
+            artifact: self.artifact,
+            model: self.model.map(|model| model.admit(lent)).transpose()?,
+            mcp: mcp.transpose()?,
+            max_tool_rounds: self.max_tool_rounds,
+            rule: self.rule,
+            card: self.card,
+            binding: self.binding,
+            headers_forward: self.headers_forward,
+            credentials: credentials.transpose()?,
+            allow_hosts: self.allow_hosts,
+            connect_seconds: self.connect_seconds,
+            idle_seconds: self.idle_seconds,
+            start_seconds: self.start_seconds,
+            refresh_seconds: self.refresh_seconds,
+            pause_seconds: self.pause_seconds,
+            max_answer_bytes: self.max_answer_bytes,
+            on_lost_context: self.on_lost_context,
+            state: self.state,
+        };
+        AgentConfig::try_from(table).map_err(|error| ("agent", error.to_string()))
+    }
+}
+
+impl TextModel {
+    fn admit(self, lent: &Lent<'_>) -> Result<ModelConfig, Wrong> {
+        let TextGenerative { model, adapter, endpoint, secret } = match self {
+            Self::Scripted(script) => return Ok(ModelConfig::Scripted(script)),
+            Self::Generative(generative) => generative,
+        };
+        match &endpoint {
+            Some(endpoint) => lent.check_url("agent.model.generative.endpoint", endpoint)?,
+            None if adapter == Adapter::Ollama => {
+                let reason = "is missing; without it the model on the server's own machine would be called";
+                return Err(("agent.model.generative.endpoint", reason.to_owned()));
+            }
+            // Without one the provider's usual variable would be read, which nobody has lent.
+            None if secret.is_none() => {
+                let reason = "is missing; name the API key as [tenants.secrets] of the config lends it";
+                return Err(("agent.model.generative.secret", reason.to_owned()));
+            }
+            None => {}
+        }
+        let variable = |secret: String| lent.variable("agent.model.generative.secret", &secret);
+        let api_key_env = secret.map(variable).transpose()?;
+        Ok(ModelConfig::Generative(GenerativeConfig { model, adapter, endpoint, api_key_env }))
+    }
+}
+
+impl TextMcp {
+    fn admit(self, lent: &Lent<'_>) -> Result<McpConfig, Wrong> {
+        lent.check_url("agent.mcp.url", &self.url)?;
+        let token_env = self.secret.map(|secret| lent.variable("agent.mcp.secret", &secret)).transpose()?;
+        let table = McpTable {
+            name: self.name,
+            url: self.url,
+            token_env,
+            tools: self.tools,
+            long_running: self.long_running,
+            timeout_seconds: self.timeout_seconds,
+            state: self.state,
+        };
+        let table = toml::Value::try_from(table).map_err(|error| ("agent.mcp", error.to_string()))?;
+        table.try_into().map_err(|error: toml::de::Error| ("agent.mcp", error.message().to_owned()))
+    }
+}

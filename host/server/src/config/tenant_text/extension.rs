@@ -1,0 +1,136 @@
+//! `[[extension]]` of a text.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::super::{
+    ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig,
+    OnFailureConfig, SessionStateGrantConfig,
+};
+use super::lent::{Lent, Wrong};
+
+/// The length of a digest's text.
+const DIGEST: usize = "sha256:".len() + 64;
+
+/// An extension of the tenant.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TextExtension {
+    /// A digest, or the bare name of a component that ships.
+    component: String,
+    #[serde(default)]
+    required: bool,
+    #[serde(default)]
+    grants: TextGrants,
+    #[serde(default)]
+    limits: LimitsConfig,
+    #[serde(default)]
+    on_failure: OnFailureConfig,
+    #[serde(default)]
+    instances: InstancesConfig,
+    instance_turns: Option<u32>,
+    #[serde(default)]
+    parameters: toml::Table,
+}
+
+/// `[extension.grants]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TextGrants {
+    clock: bool,
+    random: bool,
+    http: Option<TextHttp>,
+    keyvalue: Option<KeyValueGrantConfig>,
+    /// The names of lent secrets by those that the extension asks for.
+    secrets: BTreeMap<String, String>,
+    #[serde(rename = "session-state")]
+    session_state: Option<SessionStateGrantConfig>,
+    task: bool,
+    tasks: bool,
+    #[serde(rename = "task-resumption")]
+    task_resumption: bool,
+    #[serde(rename = "agent-steps")]
+    agent_steps: bool,
+    #[serde(rename = "rewrite-message")]
+    rewrite_message: bool,
+}
+
+/// `http = { allow = […], … }`, to public addresses alone.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextHttp {
+    allow: Vec<HttpRuleConfig>,
+    max_response_bytes: Option<usize>,
+    timeout_ms: Option<u64>,
+}
+
+impl TextExtension {
+    pub(super) fn admit(self, lent: &Lent<'_>) -> Result<ExtensionConfig, Wrong> {
+        let component = self.component;
+        let is_digest = is_digest(&component);
+        if !is_digest && !is_bare_name(&component) {
+            let reason = format!(
+                "{component:?} is neither a digest nor a component that ships; name a component of tenants.components by its \
+                 digest (`sha256:` and 64 hexadecimal digits, as `annex inspect` shows it)"
+            );
+            return Err(("extension.component", reason));
+        }
+        Ok(ExtensionConfig {
+            digest: is_digest.then(|| component.clone()),
+            component,
+            required: self.required,
+            grants: self.grants.admit(lent)?,
+            limits: self.limits,
+            on_failure: self.on_failure,
+            instances: self.instances,
+            instance_turns: self.instance_turns,
+            parameters: self.parameters,
+        })
+    }
+}
+
+/// True for the text of a digest, as [`annex_runtime::Digest`] is shown.
+fn is_digest(text: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.len() == DIGEST && text.strip_prefix("sha256:").is_some_and(|digits| digits.bytes().all(is_digit))
+}
+
+/// True for a name that leads to no other folder than that of the components that ship.
+fn is_bare_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+    !text.is_empty() && text.bytes().all(is_plain)
+}
+
+impl TextGrants {
+    fn admit(self, lent: &Lent<'_>) -> Result<GrantsConfig, Wrong> {
+        let secrets = self.secrets.into_iter().map(|(name, of)| {
+            let secret = lent.secret("extension.grants.secrets", &of)?.clone();
+            Ok((name, secret))
+        });
+        Ok(GrantsConfig {
+            clock: self.clock,
+            random: self.random,
+            http: self.http.map(TextHttp::admit),
+            keyvalue: self.keyvalue,
+            secrets: secrets.collect::<Result<_, _>>()?,
+            session_state: self.session_state,
+            task: self.task,
+            tasks: self.tasks,
+            task_resumption: self.task_resumption,
+            agent_steps: self.agent_steps,
+            rewrite_message: self.rewrite_message,
+        })
+    }
+}
+
+impl TextHttp {
+    fn admit(self) -> HttpGrantConfig {
+        HttpGrantConfig {
+            allow: self.allow,
+            max_response_bytes: self.max_response_bytes.unwrap_or_else(super::super::grants::max_response_bytes),
+            timeout_ms: self.timeout_ms.unwrap_or_else(super::super::grants::timeout_ms),
+            allow_private: Vec::new(),
+        }
+    }
+}

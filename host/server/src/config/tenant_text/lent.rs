@@ -1,0 +1,62 @@
+//! What the operator lends to texts by name.
+
+use std::path::PathBuf;
+
+use axum::http::Uri;
+
+use super::super::{SecretConfig, StoredTenantsConfig};
+
+/// A key, and what is wrong with its value.
+pub(super) type Wrong = (&'static str, String);
+
+/// `[tenants]` as texts use it.
+pub(super) struct Lent<'a>(pub(super) &'a StoredTenantsConfig);
+
+impl SecretConfig {
+    /// The environment variable, or else the file.
+    pub(super) fn places(&self) -> (Option<String>, Option<PathBuf>) {
+        match self {
+            Self::Env(variable) => (Some(variable.clone()), None),
+            Self::File(path) => (None, Some(path.clone())),
+        }
+    }
+}
+
+impl Lent<'_> {
+    /// The secret of the name.
+    pub(super) fn secret(&self, key: &'static str, name: &str) -> Result<&SecretConfig, Wrong> {
+        let refused = || {
+            let reason = format!("{name:?} is lent to nobody; the operator adds it to [tenants.secrets] of the config");
+            (key, reason)
+        };
+        self.0.secrets.get(name).ok_or_else(refused)
+    }
+
+    /// The environment variable of a secret.
+    pub(super) fn variable(&self, key: &'static str, name: &str) -> Result<String, Wrong> {
+        self.secret(key, name)?.places().0.ok_or_else(|| {
+            let reason = format!("{name:?} is lent as a file, and agents take variables; lend it with `env`");
+            (key, reason)
+        })
+    }
+
+    /// Checks the URL of something that an agent calls.
+    pub(super) fn check_url(&self, key: &'static str, url: &str) -> Result<(), Wrong> {
+        let parsed = url.parse::<Uri>().ok().filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
+        let Some(authority) = parsed.as_ref().and_then(Uri::authority) else {
+            return Err((key, "is no URL; write it as in \"https://agent.example.com\"".to_owned()));
+        };
+        if authority.as_str().contains('@') {
+            let reason = "has a user or a password in it; let the operator lend it in [tenants.secrets], and name it";
+            return Err((key, reason.to_owned()));
+        }
+        if self.0.hosts.iter().any(|host| host.is_of(url)) {
+            return Ok(());
+        }
+        let host = authority.host();
+        Err((
+            key,
+            format!("{host} is no host that agents may call; the operator adds it to tenants.hosts of the config"),
+        ))
+    }
+}

@@ -1,0 +1,157 @@
+//! Texts that whoever runs the server did not write.
+
+use annex_upstream::UpstreamConfig;
+
+use super::super::{AgentConfig, ModelConfig, SecretConfig, StoredTenantsConfig};
+use super::{AdmittedTenant, MAX_TEXT_BYTES, TenantText};
+
+const DIGEST: &str = "sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+fn allowed() -> StoredTenantsConfig {
+    toml::from_str(
+        "hosts = [\"*.example.com\", \"127.0.0.1\"]\n[secrets]\nkey = { env = \"KEY\" }\npem = { file = \"card.pem\" }",
+    )
+    .expect("a table")
+}
+
+/// A script agent's card and `more`, whose first lines may go on with `[agent]`.
+fn text(more: &str) -> String {
+    let card = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"script\"\nname = \"a\"\n";
+    format!("{card}rule = []\n{more}")
+}
+
+fn upstream(more: &str) -> String {
+    format!("[agent]\nkind = \"upstream\"\nname = \"a\"\n{more}")
+}
+
+fn template(more: &str) -> String {
+    format!(
+        "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\ninstruction = \"i\"\n{more}"
+    )
+}
+
+fn generative(more: &str) -> String {
+    template(&format!("[agent.model.generative]\nmodel = \"m\"\n{more}"))
+}
+
+const SCRIPTED: &str = "[agent.model.scripted]\nfallback = \"f\"\n";
+
+fn admit(text: &str) -> Result<AdmittedTenant, String> {
+    let text = TenantText::parse(text).map_err(|error| error.to_string())?;
+    text.admit(&allowed()).map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn refused(text: &str, expected: &[&str]) {
+    let reason = admit(text).err().unwrap_or_else(|| unreachable!("not refused: {text}"));
+    for expected in expected {
+        assert!(reason.contains(expected), "{text}\n{reason}");
+    }
+}
+
+#[test]
+fn a_text_names_no_files_variables_programs_or_paths() {
+    let mcp = |more: &str| template(&format!("{SCRIPTED}[[agent.mcp]]\nname = \"m\"\n{more}"));
+    let unknown = [
+        (text("[card.signing]\nkid = \"k\"\nkey_file = \"/etc/key\""), "key_file"),
+        (text("[card.signing]\nkid = \"k\"\nkey_env = \"KEY\""), "key_env"),
+        (generative("api_key_env = \"HOME\"\n"), "api_key_env"),
+        (mcp("command = \"sh\"\n"), "command"),
+        (mcp("url = \"https://a.example.com\"\nargs = [\"-c\"]\n"), "args"),
+        (mcp("url = \"https://a.example.com\"\nenv = [\"HOME\"]\n"), "env"),
+        (mcp("url = \"https://a.example.com\"\ntoken_env = \"HOME\"\n"), "token_env"),
+        (upstream("card = \"https://a.example.com\"\n[agent.credentials]\nenv = \"HOME\"\n"), "env"),
+        (text("[server]\nlisten = \"127.0.0.1:1\""), "server"),
+        (text("[tasks]\ndata_dir = \"/tmp\""), "tasks"),
+        (text("[[tenant]]\nname = \"x\"\nconfig = \"/etc/passwd\""), "tenant"),
+        (
+            text(&format!(
+                "[[extension]]\ncomponent = \"{DIGEST}\"\n[extension.grants.http]\nallow = [{{ host = \"a.example.com\" }}]\n\
+                 allow_private = [\"127.0.0.1\"]"
+            )),
+            "allow_private",
+        ),
+    ];
+    for (text, key) in unknown {
+        refused(&text, &["line ", &format!("unknown field `{key}`"), "[tenants.secrets]"]);
+    }
+    for secret in ["{ env = \"HOME\" }", "{ file = \"/etc/passwd\" }"] {
+        let grants =
+            format!("[[extension]]\ncomponent = \"{DIGEST}\"\n[extension.grants]\nsecrets = {{ S = {secret} }}");
+        refused(&text(&grants), &["line ", "string"]);
+    }
+    for path in ["/etc/passwd", "../x.wasm", "x.wasm", "./x", "sha256:00", "sha256:/../x", ""] {
+        let extension = format!("[[extension]]\ncomponent = {path:?}");
+        refused(&text(&extension), &["extension.component", "digest"]);
+    }
+}
+
+#[test]
+fn only_what_is_lent_can_be_named() {
+    refused(&text("[card.signing]\nkid = \"k\"\nsecret = \"other\""), &["card.signing.secret", "[tenants.secrets]"]);
+    refused(&generative("secret = \"other\""), &["agent.model.generative.secret", "[tenants.secrets]"]);
+    refused(&generative("secret = \"pem\""), &["agent.model.generative.secret", "`env`"]);
+    refused(&generative(""), &["agent.model.generative.secret", "is missing"]);
+    refused(&generative("adapter = \"ollama\""), &["agent.model.generative.endpoint", "is missing"]);
+    let grants = format!("[[extension]]\ncomponent = \"{DIGEST}\"\n[extension.grants]\nsecrets = {{ S = \"other\" }}");
+    refused(&text(&grants), &["extension.grants.secrets", "[tenants.secrets]"]);
+    for url in
+        ["https://example.com", "http://169.254.169.254/latest", "http://localhost:9998", "https://a.example.com.evil"]
+    {
+        refused(&upstream(&format!("card = {url:?}\n")), &["agent.card", "tenants.hosts"]);
+        refused(&generative(&format!("endpoint = {url:?}\n")), &["agent.model.generative.endpoint", "tenants.hosts"]);
+        let mcp = template(&format!("{SCRIPTED}[[agent.mcp]]\nname = \"m\"\nurl = {url:?}\n"));
+        refused(&mcp, &["agent.mcp.url", "tenants.hosts"]);
+    }
+    for url in ["https://user:pass@a.example.com", "https://user@a.example.com/"] {
+        refused(&upstream(&format!("card = {url:?}\n")), &["agent.card", "a user or a password", "[tenants.secrets]"]);
+    }
+    for url in ["file:///etc/passwd", "a.example.com", ""] {
+        refused(&upstream(&format!("card = {url:?}\n")), &["agent.card", "is no URL"]);
+    }
+    let elsewhere = upstream("card = \"https://a.example.com\"\nallow_hosts = [\"169.254.169.254:80\"]\n");
+    refused(&elsewhere, &["agent.allow_hosts", "tenants.hosts"]);
+}
+
+#[test]
+fn what_is_lent_takes_the_place_of_its_name() {
+    let extension = format!(
+        "[card.signing]\nkid = \"k\"\nsecret = \"pem\"\n[[extension]]\ncomponent = \"{DIGEST}\"\n[extension.grants]\n\
+         clock = true\nsecrets = {{ S = \"key\" }}\n[[extension]]\ncomponent = \"timestamp\""
+    );
+    let admitted = admit(&format!("{}\n[quota]\nturns = 3", text(&extension))).expect("a tenant");
+    assert_eq!(admitted.quota.turns, Some(3));
+    let signing = admitted.card.signing.expect("a key");
+    assert_eq!(signing.key_file.as_deref(), Some(std::path::Path::new("card.pem")));
+    let [first, second] = admitted.extensions.try_into().expect("two");
+    assert_eq!((first.digest.as_deref(), second.digest.as_deref()), (Some(DIGEST), None));
+    assert_eq!(first.grants.secrets.get("S"), Some(&SecretConfig::Env("KEY".to_owned())));
+    assert!(first.grants.clock && second.component == "timestamp");
+
+    let upstream = upstream("card = \"https://a.example.com\"\n[agent.credentials]\nsecret = \"key\"\n");
+    let AgentConfig::Upstream(agent) = admit(&upstream).expect("a tenant").agent else { unreachable!() };
+    let UpstreamConfig { credentials, .. } = *agent;
+    let credentials = credentials.expect("credentials");
+    assert_eq!((credentials.header.as_str(), credentials.env.as_str()), ("authorization", "KEY"));
+
+    let AgentConfig::Template(agent) = admit(&generative("secret = \"key\"")).expect("a tenant").agent else {
+        unreachable!()
+    };
+    let ModelConfig::Generative(model) = agent.model else { unreachable!() };
+    assert_eq!(model.api_key_env.as_deref(), Some("KEY"));
+    let mcp = "[[agent.mcp]]\nname = \"m\"\nurl = \"http://127.0.0.1:1/mcp\"\nsecret = \"key\"\nstate = [\"user\"]\n";
+    let AgentConfig::Template(agent) = admit(&template(&format!("{SCRIPTED}{mcp}"))).expect("a tenant").agent else {
+        unreachable!()
+    };
+    assert_eq!(agent.mcp.len(), 1);
+}
+
+#[test]
+fn a_text_that_is_none_is_refused_with_its_line() {
+    refused("= x", &["line 1"]);
+    refused("[card]\nname = \"n\"\nnope", &["line 3"]);
+    refused("[card]\nname = \"n\"", &["agent"]);
+    refused(&text("[quota]\nturns = 0"), &["quota.turns", "at least 1"]);
+    refused(&text("[quota]\nturns_per_day = 1"), &["unknown field `turns_per_day`"]);
+    refused(&text(&"#".repeat(MAX_TEXT_BYTES)), &["bytes"]);
+}

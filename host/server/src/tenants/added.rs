@@ -1,0 +1,374 @@
+//! The tenants that were added while servers ran. Each is loaded when somebody asks for it, and let go when nobody has for a
+//! while.
+//!
+//! Nothing here grows with the number of tenants that are stored: a start reads none of them, and a request reads the one that
+//! it names, unless that is here already. What other processes change is looked for twice a second, by the number of the last
+//! change that was seen.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use annex_operations::fault;
+use annex_operations::looks::look_until;
+use annex_tasks::{ChangedTenant, StoreError, StoredTenant, TaskStore, TenantState};
+use futures::future::BoxFuture;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, interval};
+use tokio_util::sync::CancellationToken;
+
+use super::directory::{AT_ONCE, PATIENCE, TenantFailure};
+use crate::config::tenant;
+
+mod entry;
+
+use entry::{Described, Entry};
+
+/// The time between two looks at what other processes have changed. A removed tenant is refused everywhere within a second.
+const LOOK: Duration = Duration::from_millis(500);
+/// Changes that one look reads at once.
+const PAGE: usize = 1_000;
+/// The time without a look after which a change may have been missed: removals are told of for twice as long.
+const MISSED: Duration = Duration::from_secs(12 * 60 * 60);
+/// For how long a name that nobody has is remembered, and how many names.
+const UNKNOWN: Duration = Duration::from_secs(1);
+const MAX_UNKNOWN: usize = 10_000;
+/// The time after which a tenant that could not be loaded is tried again, when somebody asks.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// The time between two looks for tenants that nobody asks for.
+const SHORTEST_ROUND: Duration = Duration::from_millis(100);
+const LONGEST_ROUND: Duration = Duration::from_secs(30);
+
+/// What loads tenants. `T` is what serves one.
+pub(crate) trait TenantLoader<T>: Send + Sync {
+    /// Who may call the tenant of the text; `None` for all. An error is the reason, without secrets.
+    fn callers(&self, text: &str) -> Result<Option<HashSet<String>>, String>;
+
+    /// Checks the text as far as that can be done without loading anything. An error is the reason.
+    fn check(&self, text: String) -> BoxFuture<'static, Result<(), String>>;
+
+    /// Loads the tenant, and gives up when its agent is not there by then. An error is the reason, without secrets.
+    fn load(&self, tenant: Arc<StoredTenant>, until: Instant) -> BoxFuture<'static, Result<T, String>>;
+}
+
+/// What serves a tenant.
+pub(crate) trait Loaded: Clone + Send + Sync + 'static {
+    /// True while a request or a turn uses it.
+    fn is_in_use(&self) -> bool;
+
+    /// Nothing more is begun with it, and its turns go on or, if it was `removed`, are cancelled.
+    fn leave(self, name: &str, why: Leaving);
+}
+
+/// Why a tenant is let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// Nobody asks for it, or it is suspended.
+    Idle,
+    /// Another version of it takes its place.
+    Changed,
+    /// It is no more.
+    Removed,
+}
+
+/// How many tenants are kept loaded, and for how long.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) max_loaded: usize,
+    pub(crate) idle: Duration,
+}
+
+/// The tenants. `T` is what serves one.
+pub(crate) struct AddedTenants<T> {
+    store: Arc<dyn TaskStore>,
+    loader: Box<dyn TenantLoader<T>>,
+    bounds: Bounds,
+    known: Mutex<Known<T>>,
+    loads: Semaphore,
+}
+
+/// What is known of some of them.
+struct Known<T> {
+    entries: HashMap<String, Arc<Entry<T>>>,
+    /// Names that nobody had a moment ago.
+    unknown: HashMap<String, Instant>,
+    /// The last change that was looked at, and when.
+    seen: u64,
+    looked: Instant,
+}
+
+impl<T: Loaded> AddedTenants<T> {
+    /// The tenants of the store, none of which is read before somebody asks for it.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(crate) async fn open(
+        store: Arc<dyn TaskStore>,
+        loader: Box<dyn TenantLoader<T>>,
+        bounds: Bounds,
+    ) -> Result<Arc<Self>, StoreError> {
+        let seen = store.tenants().last_change().await?;
+        let known = Known { entries: HashMap::new(), unknown: HashMap::new(), seen, looked: Instant::now() };
+        Ok(Arc::new(Self { store, loader, bounds, known: Mutex::new(known), loads: Semaphore::new(AT_ONCE) }))
+    }
+
+    /// The store that they are in.
+    pub(crate) fn store(&self) -> &Arc<dyn TaskStore> {
+        &self.store
+    }
+
+    /// What loads them.
+    pub(crate) fn loader(&self) -> &dyn TenantLoader<T> {
+        self.loader.as_ref()
+    }
+
+    /// What serves the tenant, or why nothing does; `None` for a name that no tenant has, or none that this caller may call.
+    /// Without a caller anybody's. The first to ask loads it, and others who ask meanwhile wait for the same.
+    pub(crate) async fn find(self: &Arc<Self>, name: &str, caller: Option<&str>) -> Option<Result<T, TenantFailure>> {
+        loop {
+            let entry = self.entry(name)?;
+            let described = match entry.described.get() {
+                Some(described) => described,
+                None => match self.read(name, &entry).await {
+                    Ok(true) => entry.described.get()?,
+                    // It was changed while it was read.
+                    Ok(false) => continue,
+                    Err(failure) => return Some(Err(failure)),
+                },
+            };
+            let Described::There(there) = described else { return None };
+            if !caller.is_none_or(|caller| there.admits(caller)) {
+                return None;
+            }
+            if there.tenant.state == TenantState::Suspended {
+                return Some(Err(TenantFailure::new("it is suspended")));
+            }
+            match self.serving(&entry, &there.tenant).await {
+                Err(_) if entry.failed_before(RETRY) => self.drop_entry(name, &entry),
+                serving => return Some(serving),
+            }
+        }
+    }
+
+    /// What is known of the name; `None` where nobody had it a moment ago, or can have it.
+    fn entry(&self, name: &str) -> Option<Arc<Entry<T>>> {
+        let mut known = self.known();
+        if let Some(entry) = known.entries.get(name) {
+            entry.touch();
+            return Some(Arc::clone(entry));
+        }
+        if known.unknown.get(name).is_some_and(|since| since.elapsed() < UNKNOWN) || tenant::check_name(name).is_err() {
+            return None;
+        }
+        // There before it is read: a change that others make meanwhile finds it here and takes it away.
+        let entry = Arc::new(Entry::new());
+        known.entries.insert(name.to_owned(), Arc::clone(&entry));
+        Some(entry)
+    }
+
+    /// Reads the tenant. Returns false when it was changed meanwhile.
+    async fn read(&self, name: &str, entry: &Arc<Entry<T>>) -> Result<bool, TenantFailure> {
+        let found = match self.store.tenants().find(name).await {
+            Ok(found) => found,
+            Err(error) => {
+                self.drop_entry(name, entry);
+                drop(fault::logged(&error));
+                return Err(TenantFailure::new("the tenants cannot be read now"));
+            }
+        };
+        let described = match found {
+            Some(tenant) => Described::there(tenant, self.loader.as_ref()),
+            None => Described::Absent,
+        };
+        let is_absent = matches!(described, Described::Absent);
+        // Whoever reads beside this one finds the same.
+        let _ = entry.described.set(described);
+        let mut known = self.known();
+        if !known.has(name, entry) {
+            return Ok(false);
+        }
+        if is_absent {
+            known.entries.remove(name);
+            if known.unknown.len() >= MAX_UNKNOWN {
+                known.unknown.clear();
+            }
+            known.unknown.insert(name.to_owned(), Instant::now());
+        }
+        Ok(true)
+    }
+
+    /// What serves the tenant, once it is loaded.
+    async fn serving(self: &Arc<Self>, entry: &Arc<Entry<T>>, tenant: &Arc<StoredTenant>) -> Result<T, TenantFailure> {
+        let flight = entry.flight.get_or_init(|| {
+            let (sender, receiver) = watch::channel(None);
+            let (all, entry, tenant) = (Arc::clone(self), Arc::clone(entry), Arc::clone(tenant));
+            // A task of its own: it goes on when whoever asked first goes away, and a panic costs this tenant alone.
+            tokio::spawn(async move {
+                let loaded = all.load(&tenant).await;
+                if loaded.is_err() {
+                    entry.has_failed();
+                }
+                sender.send_replace(Some(loaded));
+                all.make_room();
+            });
+            receiver
+        });
+        if let Some(loaded) = &*flight.borrow() {
+            return loaded.clone();
+        }
+        let mut flight = flight.clone();
+        match flight.wait_for(Option::is_some).await {
+            Ok(loaded) => loaded.clone().unwrap_or_else(|| Err(TenantFailure::new("it is being loaded"))),
+            Err(_) => {
+                entry.has_failed();
+                Err(TenantFailure::new("loading it broke off; the log has the reason"))
+            }
+        }
+    }
+
+    async fn load(&self, tenant: &Arc<StoredTenant>) -> Result<T, TenantFailure> {
+        // The semaphore is never closed.
+        let _place = self.loads.acquire().await;
+        let name = &tenant.name;
+        let loaded = self.loader.load(Arc::clone(tenant), Instant::now() + PATIENCE).await;
+        match &loaded {
+            Ok(_) => tracing::debug!(tenant = name, "the tenant is loaded"),
+            Err(reason) => tracing::error!(tenant = name, "the tenant is not served, and is tried again: {reason}"),
+        }
+        loaded.map_err(TenantFailure::new)
+    }
+
+    /// What loading the tenant has come to; `None` while it is not loaded. Asks for nothing.
+    pub(crate) fn known_of(&self, name: &str) -> Option<Result<T, TenantFailure>> {
+        self.known().entries.get(name)?.loaded()
+    }
+
+    /// What is loaded now, by name.
+    pub(crate) fn loaded(&self) -> Vec<(String, T)> {
+        let known = self.known();
+        let loaded = known.entries.iter().filter_map(|(name, entry)| Some((name.clone(), entry.loaded()?.ok()?)));
+        let mut loaded: Vec<_> = loaded.collect();
+        loaded.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        loaded
+    }
+
+    /// Those that could not be loaded when somebody asked for them, by name.
+    pub(crate) fn failing(&self) -> Vec<(String, TenantFailure)> {
+        let known = self.known();
+        let failing = known.entries.iter().filter_map(|(name, entry)| Some((name.clone(), entry.loaded()?.err()?)));
+        let mut failing: Vec<_> = failing.collect();
+        failing.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        failing
+    }
+
+    /// Takes notice of a change: whoever asks from now on gets the tenant as it is now.
+    pub(crate) fn note(&self, changed: &ChangedTenant) {
+        let mut known = self.known();
+        known.unknown.remove(&changed.name);
+        let entry = known.entries.get(&changed.name).filter(|entry| entry.is_before(changed.rev)).cloned();
+        let Some(entry) = entry else { return };
+        known.entries.remove(&changed.name);
+        drop(known);
+        let why = match changed.state {
+            Some(TenantState::Active) => Leaving::Changed,
+            Some(TenantState::Suspended) => Leaving::Idle,
+            None => Leaving::Removed,
+        };
+        entry.leave(changed.name.clone(), why);
+    }
+
+    /// Looks for what others change, and lets go of what nobody asks for, until it is told to stop.
+    pub(crate) async fn keep_house(self: Arc<Self>, stop: CancellationToken) {
+        let looking = async {
+            // A process that has the store for itself knows of each change.
+            if self.store.is_shared() {
+                look_until(stop.cancelled(), LOOK, || self.look()).await;
+            }
+        };
+        let mut rounds = interval((self.bounds.idle / 10).clamp(SHORTEST_ROUND, LONGEST_ROUND));
+        let clearing = stop.run_until_cancelled(async {
+            loop {
+                rounds.tick().await;
+                self.let_idle_go();
+                self.make_room();
+            }
+        });
+        tokio::join!(looking, clearing);
+    }
+
+    async fn look(&self) -> Result<(), StoreError> {
+        loop {
+            let after = self.known().seen;
+            let changed = self.store.tenants().changed_after(after, PAGE).await?;
+            let is_whole = changed.len() < PAGE;
+            for changed in &changed {
+                self.note(changed);
+            }
+            let mut known = self.known();
+            known.seen = changed.last().map_or(known.seen, |last| last.rev);
+            let missed = known.looked.elapsed() > MISSED;
+            known.looked = Instant::now();
+            let left = if missed { std::mem::take(&mut known.entries) } else { HashMap::new() };
+            drop(known);
+            for (name, entry) in left {
+                entry.leave(name, Leaving::Changed);
+            }
+            if is_whole {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lets go of what nobody has asked for in a while.
+    fn let_idle_go(&self) {
+        let mut known = self.known();
+        known.unknown.retain(|_, since| since.elapsed() < UNKNOWN);
+        let idle = known.entries.iter().filter(|(_, entry)| entry.idle() >= self.bounds.idle && entry.can_go());
+        let idle: Vec<String> = idle.map(|(name, _)| name.clone()).collect();
+        known.let_go(idle);
+    }
+
+    /// Lets go of those that were idle for longest while more are loaded than may be.
+    fn make_room(&self) {
+        let mut known = self.known();
+        let loaded = known.entries.iter().filter(|(_, entry)| matches!(entry.loaded(), Some(Ok(_))));
+        let mut loaded: Vec<_> = loaded.map(|(name, entry)| (entry.idle(), name.clone(), Arc::clone(entry))).collect();
+        let surplus = loaded.len().saturating_sub(self.bounds.max_loaded);
+        if surplus == 0 {
+            return;
+        }
+        loaded.sort_unstable_by(|(one, ..), (other, ..)| other.cmp(one));
+        let going = loaded.into_iter().filter(|(.., entry)| entry.can_go()).take(surplus);
+        let going: Vec<String> = going.map(|(_, name, _)| name).collect();
+        known.let_go(going);
+    }
+
+    fn drop_entry(&self, name: &str, entry: &Arc<Entry<T>>) {
+        let mut known = self.known();
+        if known.has(name, entry) {
+            known.entries.remove(name);
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known<T>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Loaded> Known<T> {
+    fn has(&self, name: &str, entry: &Arc<Entry<T>>) -> bool {
+        self.entries.get(name).is_some_and(|there| Arc::ptr_eq(there, entry))
+    }
+
+    fn let_go(&mut self, names: Vec<String>) {
+        for name in names {
+            if let Some(entry) = self.entries.remove(&name) {
+                entry.leave(name, Leaving::Idle);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

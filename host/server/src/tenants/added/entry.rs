@@ -1,0 +1,121 @@
+//! One tenant as far as it is known: what is stored of it, and what serves it.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use annex_tasks::StoredTenant;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::{Leaving, Loaded, TenantLoader};
+use crate::tenants::directory::TenantFailure;
+
+/// What has become of loading it; `None` while that is under way.
+pub(super) type Flight<T> = watch::Receiver<Option<Result<T, TenantFailure>>>;
+
+pub(super) struct Entry<T> {
+    /// What is stored; empty until it is read.
+    pub(super) described: OnceLock<Described>,
+    /// What serves it; empty until somebody asks.
+    pub(super) flight: OnceLock<Flight<T>>,
+    /// When somebody asked last.
+    used: Mutex<Instant>,
+    failed: OnceLock<Instant>,
+}
+
+/// What is stored under the name.
+pub(super) enum Described {
+    Absent,
+    There(There),
+}
+
+pub(super) struct There {
+    pub(super) tenant: Arc<StoredTenant>,
+    /// Who may call it; `None` for all, also where the text cannot be read, which its load says.
+    callers: Option<HashSet<String>>,
+}
+
+impl Described {
+    pub(super) fn there<T>(tenant: StoredTenant, loader: &dyn TenantLoader<T>) -> Self {
+        let callers = loader.callers(&tenant.config).unwrap_or_default();
+        Self::There(There { tenant: Arc::new(tenant), callers })
+    }
+}
+
+impl There {
+    pub(super) fn admits(&self, caller: &str) -> bool {
+        self.callers.as_ref().is_none_or(|callers| callers.contains(caller))
+    }
+}
+
+impl<T: Loaded> Entry<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            described: OnceLock::new(),
+            flight: OnceLock::new(),
+            used: Mutex::new(Instant::now()),
+            failed: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn touch(&self) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// The time since somebody asked for it.
+    pub(super) fn idle(&self) -> Duration {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    pub(super) fn has_failed(&self) {
+        let _ = self.failed.set(Instant::now());
+    }
+
+    /// True if loading it failed so long ago.
+    pub(super) fn failed_before(&self, ago: Duration) -> bool {
+        self.failed.get().is_some_and(|failed| failed.elapsed() >= ago)
+    }
+
+    /// What loading it has come to; `None` while it is not loaded.
+    pub(super) fn loaded(&self) -> Option<Result<T, TenantFailure>> {
+        self.flight.get()?.borrow().clone()
+    }
+
+    /// True if nobody would miss it: it is not being loaded, and nothing uses what serves it.
+    pub(super) fn can_go(&self) -> bool {
+        match self.flight.get().map(watch::Receiver::borrow) {
+            Some(loaded) => match &*loaded {
+                Some(Ok(serving)) => !serving.is_in_use(),
+                Some(Err(_)) => true,
+                None => false,
+            },
+            None => true,
+        }
+    }
+
+    /// True if it was read before the change of this number, or is not read yet.
+    pub(super) fn is_before(&self, rev: u64) -> bool {
+        match self.described.get() {
+            Some(Described::There(there)) => there.tenant.rev < rev,
+            Some(Described::Absent) | None => true,
+        }
+    }
+
+    /// Lets go of what serves it: at once, or when it is loaded.
+    pub(super) fn leave(&self, name: String, why: Leaving) {
+        match self.loaded() {
+            Some(Ok(serving)) => serving.leave(&name, why),
+            Some(Err(_)) => {}
+            None => {
+                let Some(mut flight) = self.flight.get().cloned() else { return };
+                tokio::spawn(async move {
+                    let loaded = flight.wait_for(Option::is_some).await.ok().and_then(|loaded| loaded.clone());
+                    if let Some(Ok(serving)) = loaded {
+                        serving.leave(&name, why);
+                    }
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Tenants that are loaded when somebody asks, without servers.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use annex_tasks::{
+    Believed, ChangedTenant, MemoryBounds, MemoryTaskStore, StoredTenant, TaskStore, TenantChange, TenantState,
+    WaitingBounds,
+};
+use futures::future::{BoxFuture, join_all};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{AddedTenants, Bounds, Leaving, Loaded, RETRY, TenantLoader, UNKNOWN};
+
+const IDLE: Duration = Duration::from_secs(60);
+
+/// What happened, in order.
+type Told = Arc<Mutex<Vec<String>>>;
+
+/// What serves a tenant here: its text.
+#[derive(Clone)]
+struct Text {
+    text: Arc<str>,
+    told: Told,
+}
+
+impl Loaded for Text {
+    fn is_in_use(&self) -> bool {
+        Arc::strong_count(&self.text) > 1
+    }
+
+    fn leave(self, name: &str, why: Leaving) {
+        self.told.lock().unwrap().push(format!("{name} leaves: {why:?}"));
+    }
+}
+
+/// Texts that begin with `only ` name who may call, `broken` cannot be loaded, and `panic` ends the load.
+struct Loader {
+    told: Told,
+    loads: Arc<AtomicUsize>,
+}
+
+impl TenantLoader<Text> for Loader {
+    fn callers(&self, text: &str) -> Result<Option<HashSet<String>>, String> {
+        Ok(text.strip_prefix("only ").map(|caller| HashSet::from([caller.to_owned()])))
+    }
+
+    fn check(&self, _: String) -> BoxFuture<'static, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn load(&self, tenant: Arc<StoredTenant>, _: Instant) -> BoxFuture<'static, Result<Text, String>> {
+        let told = Arc::clone(&self.told);
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            sleep(Duration::from_millis(10)).await;
+            match tenant.config.as_str() {
+                "broken" => Err("its text is broken".to_owned()),
+                "panic" => panic!("a load that panics"),
+                text => Ok(Text { text: text.into(), told }),
+            }
+        })
+    }
+}
+
+struct Setting {
+    store: Arc<dyn TaskStore>,
+    tenants: Arc<AddedTenants<Text>>,
+    told: Told,
+    loads: Arc<AtomicUsize>,
+}
+
+impl Setting {
+    async fn new(max_loaded: usize) -> Self {
+        let bounds = MemoryBounds { max_tasks: 1, max_bytes: 1 << 20, waiting: WaitingBounds::UNBOUNDED };
+        let store: Arc<dyn TaskStore> = Arc::new(MemoryTaskStore::new(bounds));
+        let told = Told::default();
+        let loads = Arc::default();
+        let loader = Loader { told: Arc::clone(&told), loads: Arc::clone(&loads) };
+        let bounds = Bounds { max_loaded, idle: IDLE };
+        let tenants = AddedTenants::open(Arc::clone(&store), Box::new(loader), bounds).await.unwrap();
+        Self { store, tenants, told, loads }
+    }
+
+    /// Stores a tenant as the API of this process does, and returns its number.
+    async fn put(&self, name: &str, believed: Believed, state: TenantState, text: &str) -> u64 {
+        let TenantChange::Stored(rev) = self.store.tenants().put(name, believed, state, text).await.unwrap() else {
+            unreachable!("{name}")
+        };
+        self.tenants.note(&ChangedTenant { name: name.to_owned(), rev, state: Some(state) });
+        rev
+    }
+
+    async fn add(&self, name: &str, text: &str) -> u64 {
+        self.put(name, Believed::Absent, TenantState::Active, text).await
+    }
+
+    /// The text that serves the tenant, or why none does.
+    async fn find(&self, name: &str) -> Option<Result<String, String>> {
+        let found = self.tenants.find(name, Some("ada")).await?;
+        Some(found.map(|serving| serving.text.to_string()).map_err(|failure| failure.reason))
+    }
+
+    fn loads(&self) -> usize {
+        self.loads.load(Ordering::Relaxed)
+    }
+
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut *self.told.lock().unwrap())
+    }
+}
+
+fn served(text: &str) -> Option<Result<String, String>> {
+    Some(Ok(text.to_owned()))
+}
+
+fn failing(reason: &str) -> Option<Result<String, String>> {
+    Some(Err(reason.to_owned()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_is_loaded_once_by_the_first_who_may_call_it() {
+    let setting = Setting::new(10).await;
+    setting.add("acme", "one").await;
+    setting.add("closed", "only bob").await;
+    assert_eq!(setting.loads(), 0);
+    let found = join_all((0..100).map(|_| setting.find("acme"))).await;
+    assert!(found.iter().all(|found| *found == served("one")));
+    assert_eq!((setting.find("closed").await, setting.loads()), (None, 1), "who may not call it loads nothing");
+    assert!(setting.tenants.find("closed", Some("bob")).await.is_some_and(|found| found.is_ok()));
+    assert_eq!(setting.tenants.loaded().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_goes_away_keeps_nobody_from_being_served() {
+    let setting = Setting::new(10).await;
+    setting.add("acme", "one").await;
+    let gone = tokio::time::timeout(Duration::from_millis(1), setting.find("acme")).await;
+    assert!(gone.is_err());
+    assert_eq!((setting.find("acme").await, setting.loads()), (served("one"), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_nobody_has_is_not_read_again_for_a_moment() {
+    let setting = Setting::new(10).await;
+    for name in ["none", "No name", "tasks", "", "\0"] {
+        assert_eq!(setting.find(name).await, None);
+    }
+    // As another process does, of which this one has not heard.
+    setting.store.tenants().put("none", Believed::Absent, TenantState::Active, "one").await.unwrap();
+    assert_eq!(setting.find("none").await, None);
+    sleep(UNKNOWN).await;
+    assert_eq!(setting.find("none").await, served("one"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_cannot_be_loaded_fails_alone_and_is_tried_again_when_somebody_asks() {
+    let setting = Setting::new(10).await;
+    setting.add("bad", "broken").await;
+    setting.add("worse", "panic").await;
+    setting.add("fine", "one").await;
+    for _ in 0..3 {
+        assert_eq!(setting.find("bad").await, failing("its text is broken"));
+    }
+    assert!(setting.find("worse").await.is_some_and(|found| found.is_err()));
+    assert_eq!(setting.find("fine").await, served("one"));
+    assert_eq!(setting.loads(), 3);
+    let names: Vec<_> = setting.tenants.failing().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["bad"]);
+    sleep(RETRY).await;
+    assert_eq!((setting.find("bad").await, setting.loads()), (failing("its text is broken"), 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_counts_for_whoever_asks_from_then_on() {
+    let setting = Setting::new(10).await;
+    let first = setting.add("acme", "one").await;
+    let kept = setting.tenants.find("acme", None).await.unwrap().ok().unwrap();
+    let second = setting.put("acme", Believed::Rev(first), TenantState::Active, "two").await;
+    assert_eq!(setting.find("acme").await, served("two"));
+    assert_eq!(&*kept.text, "one", "who has begun goes on");
+    // The same change, as a look finds it later.
+    setting.tenants.look().await.unwrap();
+    assert_eq!((setting.find("acme").await, setting.loads()), (served("two"), 2));
+    let third = setting.put("acme", Believed::Rev(second), TenantState::Suspended, "two").await;
+    assert_eq!(setting.find("acme").await, failing("it is suspended"));
+    setting.put("acme", Believed::Rev(third), TenantState::Active, "two").await;
+    assert_eq!(setting.find("acme").await, served("two"));
+    assert_eq!(setting.told(), ["acme leaves: Changed", "acme leaves: Idle"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_others_are_found_by_looking() {
+    let setting = Setting::new(10).await;
+    let rev = setting.add("acme", "one").await;
+    setting.find("acme").await;
+    assert_eq!(
+        setting.store.tenants().put("acme", Believed::Rev(rev), TenantState::Active, "two").await.unwrap(),
+        TenantChange::Stored(rev + 1)
+    );
+    assert_eq!(setting.find("acme").await, served("one"));
+    setting.tenants.look().await.unwrap();
+    assert_eq!(setting.find("acme").await, served("two"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_one_is_no_more() {
+    let setting = Setting::new(10).await;
+    let rev = setting.add("acme", "one").await;
+    setting.find("acme").await;
+    assert_eq!(setting.store.tenants().remove("acme", rev).await.unwrap(), TenantChange::Stored(rev + 1));
+    setting.tenants.note(&ChangedTenant { name: "acme".to_owned(), rev: rev + 1, state: None });
+    assert_eq!(setting.find("acme").await, None);
+    assert_eq!(setting.told(), ["acme leaves: Removed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_were_idle_for_longest_make_room_and_none_that_is_used() {
+    let setting = Setting::new(2).await;
+    for name in ["a", "b", "c", "d"] {
+        setting.add(name, name).await;
+    }
+    let used = setting.tenants.find("a", None).await.unwrap().ok().unwrap();
+    for name in ["b", "c"] {
+        sleep(Duration::from_secs(1)).await;
+        setting.find(name).await;
+    }
+    let loaded = || setting.tenants.loaded().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!((loaded(), setting.told()), (vec!["a".to_owned(), "c".to_owned()], vec!["b leaves: Idle".to_owned()]));
+    drop(used);
+    sleep(Duration::from_secs(1)).await;
+    setting.find("d").await;
+    assert_eq!(loaded(), ["c", "d"]);
+    assert_eq!(setting.find("a").await, served("a"), "it is loaded again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_stays_loaded_whom_nobody_asks_for_and_whoever_is_used_does() {
+    let setting = Setting::new(10).await;
+    setting.add("idle", "one").await;
+    setting.add("used", "two").await;
+    setting.find("idle").await;
+    let used = setting.tenants.find("used", None).await.unwrap().ok().unwrap();
+    let stop = CancellationToken::new();
+    let keeping = tokio::spawn(Arc::clone(&setting.tenants).keep_house(stop.clone()));
+    sleep(IDLE / 2).await;
+    assert_eq!(setting.tenants.loaded().len(), 2);
+    sleep(IDLE).await;
+    let loaded: Vec<_> = setting.tenants.loaded().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(loaded, ["used"]);
+    drop(used);
+    sleep(IDLE).await;
+    assert!(setting.tenants.loaded().is_empty());
+    stop.cancel();
+    keeping.await.unwrap();
+}
