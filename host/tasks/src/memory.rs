@@ -22,6 +22,7 @@ use crate::{
     TaskPage, TaskQuery, TaskSnapshot, TaskStore, TenantStore, WaitingBounds, WaitingWatcher,
 };
 use table::{Entry, Notice, Table};
+use tenants::MemoryTenants;
 
 /// Bounds on what a [`MemoryTaskStore`] keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub struct MemoryBounds {
 pub struct MemoryTaskStore {
     table: Mutex<Table>,
     watcher: OnceLock<Arc<dyn WaitingWatcher>>,
-    tenants: Mutex<tenants::Tenants>,
+    tenants: MemoryTenants,
 }
 
 impl fmt::Debug for MemoryTaskStore {
@@ -58,7 +59,7 @@ impl fmt::Debug for MemoryTaskStore {
 impl MemoryTaskStore {
     /// An empty store.
     pub fn new(bounds: MemoryBounds) -> Self {
-        Self { table: Mutex::new(Table::new(bounds)), watcher: OnceLock::new(), tenants: Mutex::default() }
+        Self { table: Mutex::new(Table::new(bounds)), watcher: OnceLock::new(), tenants: MemoryTenants::default() }
     }
 
     /// Makes a change, and tells whoever watches what it has done to tasks that wait.
@@ -86,7 +87,7 @@ impl MemoryTaskStore {
 #[async_trait]
 impl TaskStore for MemoryTaskStore {
     fn tenants(&self) -> &dyn TenantStore {
-        self
+        &self.tenants
     }
 
     async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Place, StoreError> {

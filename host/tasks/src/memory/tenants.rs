@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::MemoryTaskStore;
 use crate::{
     Believed, ChangedTenant, ListedTenant, StoreError, StoredTenant, TenantChange, TenantState, TenantStore, key,
 };
 
+/// The tenants of a store in memory.
+#[derive(Debug, Default)]
+pub(super) struct MemoryTenants(Mutex<Tenants>);
+
 /// The tenants by their names.
 #[derive(Debug, Default)]
-pub(super) struct Tenants {
+struct Tenants {
     by_name: BTreeMap<String, StoredTenant>,
     /// The number of the last change.
     rev: u64,
@@ -36,20 +39,20 @@ impl Tenants {
     }
 }
 
-impl MemoryTaskStore {
-    fn table_of_tenants(&self) -> MutexGuard<'_, Tenants> {
-        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+impl MemoryTenants {
+    fn lock(&self) -> MutexGuard<'_, Tenants> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
-impl TenantStore for MemoryTaskStore {
+impl TenantStore for MemoryTenants {
     async fn find(&self, name: &str) -> Result<Option<StoredTenant>, StoreError> {
-        Ok(self.table_of_tenants().by_name.get(name).cloned())
+        Ok(self.lock().by_name.get(name).cloned())
     }
 
     async fn list(&self, after: &str, limit: usize) -> Result<Vec<ListedTenant>, StoreError> {
-        let tenants = self.table_of_tenants();
+        let tenants = self.lock();
         let behind = tenants.by_name.range::<str, _>((Bound::Excluded(after), Bound::Unbounded)).take(limit);
         let listed = behind.map(|(name, StoredTenant { rev, state, .. })| ListedTenant {
             name: name.clone(),
@@ -67,21 +70,21 @@ impl TenantStore for MemoryTaskStore {
         config: &str,
     ) -> Result<TenantChange, StoreError> {
         key::check_name("tenant", name)?;
-        Ok(self.table_of_tenants().change(name, believed, |tenants, rev| {
+        Ok(self.lock().change(name, believed, |tenants, rev| {
             let tenant = StoredTenant { name: name.to_owned(), rev, state, config: config.to_owned() };
             tenants.by_name.insert(name.to_owned(), tenant);
         }))
     }
 
     async fn remove(&self, name: &str, rev: u64) -> Result<TenantChange, StoreError> {
-        Ok(self.table_of_tenants().change(name, Believed::Rev(rev), |tenants, _| {
+        Ok(self.lock().change(name, Believed::Rev(rev), |tenants, _| {
             tenants.by_name.remove(name);
         }))
     }
 
     // Removals are not kept: nobody else has this store, and whoever removed a tenant knows.
     async fn changed_after(&self, rev: u64, limit: usize) -> Result<Vec<ChangedTenant>, StoreError> {
-        let tenants = self.table_of_tenants();
+        let tenants = self.lock();
         let changed = tenants.by_name.values().filter(|tenant| tenant.rev > rev);
         let changed = changed.map(|StoredTenant { name, rev, state, .. }| ChangedTenant {
             name: name.clone(),
@@ -95,6 +98,6 @@ impl TenantStore for MemoryTaskStore {
     }
 
     async fn last_change(&self) -> Result<u64, StoreError> {
-        Ok(self.table_of_tenants().rev)
+        Ok(self.lock().rev)
     }
 }
