@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
+from itertools import groupby
 
 from faults import Fault, LEASE, Sql
 from turns import ENDS, Report, Turn, whole
@@ -22,6 +23,7 @@ class Checker:
         # A replica that stood still takes what had come meanwhile, and finds out a moment later that its lease is over.
         self.went_on = [fault.at + fault.came_back for fault in faults if fault.kind == "stop"]
         self.taken_too_late = 0
+        self.said_again = 0
         self.tasks_of_message: dict[str, set[str]] = defaultdict(set)
         self.states: Counter[str] = Counter()
 
@@ -103,21 +105,27 @@ class Checker:
                 self.report.violation("twice", f"message {message} is remembered for {task} and became {sorted(tasks)}")
 
     def check_sessions(self) -> None:
-        """In a conversation the events of a turn stand together."""
+        """In a conversation the events of a turn stand together. A message whose process is gone before it became a task, and
+        which others have followed, is said again when it comes again."""
         rows = self.sql.rows("SELECT session_id, seq, json FROM session_event ORDER BY session_id, seq")
         sessions: dict[str, list[dict]] = defaultdict(list)
         for session, seq, text in rows:
             sessions[session].append({"seq": seq, **json.loads(text)})
         for session, events in sessions.items():
-            order = [turn_of(event) for event in events]
-            runs = [turn for before, turn in zip([None, *order], order) if turn != before]
-            for turn, count in Counter(runs).items():
-                if count > 1:
-                    self.report.violation("order", f"in session {session} the turn {turn} is in {count} places:")
-                    at = [number for number, other in enumerate(order) if other == turn]
-                    for event in events[at[0] : at[-1] + 1]:
+            places: dict[str, list[list[dict]]] = defaultdict(list)
+            for turn, run in groupby(events, key=turn_of):
+                places[turn].append(list(run))
+            if events[0]["seq"] != "1":
+                # A session keeps its latest events, and what it has of this turn is not all.
+                del places[turn_of(events[0])]
+            for turn, runs in places.items():
+                said = [event for run in runs for event in run if event.get("author") == "user"]
+                self.said_again += len(runs) - 1
+                if len(said) != len(runs) or not all(broken_off(run) for run in runs[:-1]):
+                    self.report.violation("order", f"in session {session} the turn {turn} is in {len(runs)} places:")
+                    for event in [event for run in runs for event in run]:
                         told = {key: event.get(key) for key in ("seq", "author", "parts", "error", "timestamp")}
-                        self.report.violation("order", f"  {turn_of(event)} {json.dumps(told)[:300]}")
+                        self.report.violation("order", f"  {json.dumps(told)[:300]}")
 
     def check_times(self) -> None:
         # A database that was away settles nothing: whoever ran a task goes on with it.
@@ -127,6 +135,12 @@ class Checker:
             for task, seconds in fault.settled.items():
                 if seconds > LEASE + 1:
                     self.report.violation("failover", f"task {task} of {fault.name} ({fault.kind}): {seconds:.2f} s")
+
+
+def broken_off(run: list[dict]) -> bool:
+    """A turn that got no further than the message of its user."""
+    first, last = run[0], run[-1]
+    return first.get("author") == "user" and len(run) == 2 and (last.get("error") or {}).get("code") == "BROKEN_OFF"
 
 
 def first_message(log: list[tuple[int, str, dict]]) -> str:

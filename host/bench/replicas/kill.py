@@ -126,6 +126,8 @@ def tell(report: Report, checker: Checker, faults: list[Fault]) -> None:
     tell_faults(faults)
     if checker.taken_too_late:
         print(f"  failed because a stopped replica had taken them when it went on: {checker.taken_too_late} tasks")
+    if checker.said_again:
+        print(f"  said again, because their process was gone before there was a task: {checker.said_again} messages")
     if report.errors:
         print("errors that clients were told, and repeated:")
         for text, count in report.errors.most_common(12):

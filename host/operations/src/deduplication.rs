@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
+use uuid::Builder;
 
 use crate::answer::encode;
 use crate::fault;
@@ -76,6 +77,20 @@ pub(crate) fn digest(request: &SendMessageRequest) -> Result<[u8; 32], A2aError>
     digest.update(b"\n");
     digest.update(encode(&request.metadata)?);
     Ok(digest.finalize().into())
+}
+
+/// The id of the message's event in its session: the same when the message comes again as the same task, because the process
+/// that stored the event is gone.
+pub(crate) fn event_id(task: &TaskId, message: &MessageId) -> String {
+    let mut digest = Sha256::new();
+    digest.update(task.as_str());
+    // Ids of tasks are the server's own, and have no line break.
+    digest.update(b"\n");
+    digest.update(message.as_str());
+    let digest: [u8; 32] = digest.finalize().into();
+    let mut id = [0; 16];
+    id.iter_mut().zip(digest).for_each(|(byte, from)| *byte = from);
+    Builder::from_custom_bytes(id).into_uuid().to_string()
 }
 
 impl Deduplication {

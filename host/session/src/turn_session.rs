@@ -12,7 +12,7 @@ use crate::hold::Hold;
 use crate::place::{Joined, TurnPlace};
 use crate::service::SessionService;
 use crate::session::SessionKey;
-use crate::state::{Scope, State};
+use crate::state::{Scope, State, StateDelta};
 use crate::turn::TurnGuard;
 use crate::view::{First, HISTORY_BYTES, View};
 
@@ -282,13 +282,34 @@ impl TurnSession {
     /// nothing outside of the turn can know of it: then it is staged, and stored in one step with the turn's next event
     /// or by [`store`](Self::store), whichever comes first.
     ///
+    /// A message that comes again because its process was gone has the id of the event that was stored for it. The turn goes
+    /// on from that event if it is the last one, and says the message again if it is not. The delta is applied once.
+    ///
     /// # Errors
     /// As [`append`](Self::append); what a database or another writer can refuse is refused only when it is stored.
-    pub async fn append_user(&self, event: Event, following: Following) -> Result<(), SessionError> {
+    pub async fn append_user(&self, mut event: Event, following: Following) -> Result<(), SessionError> {
+        if self.inner.view().goes_on_from(&mut event) {
+            return Ok(());
+        }
         match durability(&event, self.exists(), following) {
-            Durability::Now => self.append(event).await,
+            Durability::Now => self.append_said(event).await,
             Durability::WithNext => self.stage(event).await,
         }
+    }
+
+    async fn append_said(&self, mut event: Event) -> Result<(), SessionError> {
+        let invocation = Arc::clone(&event.invocation_id);
+        let parts = event.parts.clone();
+        let temp = event.state_delta.take_temp();
+        match self.append(event).await {
+            // The delta of the event that is there has been applied, and those of later ones on top.
+            Err(SessionError::EventConflict { .. }) => {
+                self.append(Event::of_user(invocation, parts, StateDelta::new())).await?;
+            }
+            other => other?,
+        }
+        self.inner.view().temp.extend(State::from(temp));
+        Ok(())
     }
 
     /// Keeps the first event of a session to be stored later.

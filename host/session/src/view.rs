@@ -26,6 +26,8 @@ pub(crate) struct View {
     pub(crate) is_unanswered: bool,
     /// The event that the last turn lacks: it ended with the process, or its end could not be stored.
     pub(crate) broken_off: Option<Event>,
+    /// The id of the user's event which that turn left without an answer.
+    pub(crate) unanswered: Option<String>,
     /// The only event of a session that this turn began.
     pub(crate) first: Option<First>,
     /// The latest events, as they were read with the session, and those that came since. The first who asks gets them.
@@ -82,8 +84,21 @@ impl View {
             let invocation = event.invocation_id.clone();
             Event::failed(author, invocation, EventError { code: BROKEN_OFF.to_owned(), message })
         });
+        let unanswered = unanswered.map(|event| event.id.clone());
         let history = (history > 0).then_some(History { events: session.events, asked: history });
-        Self { exists, revision: session.revision, state: session.state, broken_off, history, ..Self::default() }
+        let revision = session.revision;
+        Self { exists, revision, state: session.state, broken_off, unanswered, history, ..Self::default() }
+    }
+
+    /// True if the last turn has stored this message of the user and got no further: another turn goes on from there, and
+    /// keeps the `temp:` keys for itself.
+    pub(crate) fn goes_on_from(&mut self, event: &mut Event) -> bool {
+        if self.unanswered.as_ref() != Some(&event.id) {
+            return false;
+        }
+        (self.is_unanswered, self.broken_off, self.unanswered) = (true, None, None);
+        self.temp.extend(State::from(event.state_delta.take_temp()));
+        true
     }
 
     /// The revision to append `event` at, and what belongs before it.
@@ -110,6 +125,6 @@ impl View {
         self.state.apply(delta);
         self.first = first;
         self.is_unanswered = is_from_user;
-        self.broken_off = None;
+        (self.broken_off, self.unanswered) = (None, None);
     }
 }

@@ -13,6 +13,7 @@ mod files;
 mod foreign;
 mod help;
 mod inspect;
+mod left;
 mod push;
 mod quotas;
 #[cfg(target_os = "linux")]

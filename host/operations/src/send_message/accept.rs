@@ -156,7 +156,8 @@ impl RequestHandler {
         target.place(&mut request.message);
         // Others have sent messages meanwhile, or an extension has rewritten this one.
         target.check_size(&request.message, self.tasks.limits())?;
-        let event = Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta);
+        let id = deduplication::event_id(&target.task_id, &request.message.message_id);
+        let event = Event { id, ..Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta) };
         let user_event = Some(Box::new(UserEvent { event, following: self.following(&target, &active) }));
         let streams = operation == STREAMING;
         let resources =

@@ -1,9 +1,11 @@
 //! The view that a running turn has of its session.
 
 use annex_protocol::{Json, Parts};
-use annex_session::{Beginning, Event, TurnSession, Turns, USER_AUTHOR};
+use annex_session::{Beginning, Event, Following, TurnSession, Turns, USER_AUTHOR};
 
-use crate::support::{Backend, add, beginning, create, event, events, find, ids, key, open, refusal, state_of};
+use crate::support::{
+    Backend, add, beginning, create, delta, event, event_at, events, find, ids, key, open, refusal, state_of,
+};
 
 in_every_turn!(
     opening_creates_nothing_and_the_first_append_does,
@@ -21,6 +23,8 @@ in_every_turn!(
     a_history_that_was_read_with_the_session_has_what_the_turn_has_added,
     a_turn_that_was_broken_off_is_answered_by_an_error_before_the_next,
     a_task_that_goes_on_was_not_broken_off,
+    a_message_that_was_stored_by_a_process_that_is_gone_is_not_stored_twice,
+    a_message_that_others_have_followed_is_said_again_and_changes_the_state_once,
 );
 
 fn said(id: &str, invocation: &str) -> Event {
@@ -217,4 +221,49 @@ async fn a_task_that_goes_on_was_not_broken_off(backend: Backend) {
     open(&service, "s").await.append(said("one", "task")).await.unwrap();
     open(&service, "s").await.append(said("two", "task")).await.unwrap();
     assert_eq!(ids(&events(&service, "s").await), ["one", "two"]);
+}
+
+/// What another process makes of a message that comes again: the same event, at another time, with what the extensions make of
+/// the state as it is by now.
+fn again(id: &str, invocation: &str, state_delta: &str) -> Event {
+    let sent = event_at(id, 2_000, state_delta);
+    Event { author: USER_AUTHOR.into(), invocation_id: invocation.into(), ..sent }
+}
+
+async fn a_message_that_was_stored_by_a_process_that_is_gone_is_not_stored_twice(backend: Backend) {
+    let service = backend.service().await;
+    let begun = Event { state_delta: delta(r#"{"count":1}"#), ..said("one", "task") };
+    open(&service, "s").await.append_user(begun, Following::Effects).await.unwrap();
+
+    let session = open(&service, "s").await;
+    let sent = again("one", "task", r#"{"count":2,"temp:t":3}"#);
+    session.append_user(sent, Following::Effects).await.unwrap();
+    assert!(session.is_unanswered(), "the turn has yet to answer it");
+    assert_eq!(session.state().to_json_string(), r#"{"count":1,"temp:t":3}"#);
+    session.append_last(event("answer", "{}")).await.unwrap();
+    drop(session);
+    assert_eq!(ids(&events(&service, "s").await), ["one", "answer"]);
+    assert_eq!(state_of(&service, "s").await, r#"{"count":1}"#);
+}
+
+async fn a_message_that_others_have_followed_is_said_again_and_changes_the_state_once(backend: Backend) {
+    let service = backend.service().await;
+    let begun = Event { state_delta: delta(r#"{"count":1}"#), ..said("one", "task") };
+    open(&service, "s").await.append_user(begun, Following::Effects).await.unwrap();
+    let session = open(&service, "s").await;
+    session.append_user(said("two", "other"), Following::Effects).await.unwrap();
+    session.append_last(event("answer", r#"{"count":5}"#)).await.unwrap();
+    drop(session);
+
+    let session = open(&service, "s").await;
+    let sent = again("one", "task", r#"{"count":6,"temp:t":3}"#);
+    session.append_user(sent, Following::Effects).await.unwrap();
+    assert_eq!(session.state().to_json_string(), r#"{"count":5,"temp:t":3}"#);
+    drop(session);
+    let events = events(&service, "s").await;
+    let turns: Vec<&str> = events.iter().map(|event| &*event.invocation_id).collect();
+    assert_eq!(turns, ["task", "task", "other", "turn", "task"]);
+    assert_eq!(events[1].error.as_ref().unwrap().code, "BROKEN_OFF");
+    assert_eq!(events[4].parts, events[0].parts);
+    assert_eq!(state_of(&service, "s").await, r#"{"count":5}"#);
 }
