@@ -22,6 +22,8 @@ const LEASE: Duration = Duration::from_secs(5);
 const SELF_STOP: Duration = Duration::from_secs(4);
 /// The time between two renewals: two of them may fail.
 const RENEWAL: Duration = Duration::from_millis(1_250);
+/// The time from one that has failed to the next.
+const RENEW_AGAIN: Duration = Duration::from_millis(200);
 /// The longest wait for one, so that the next is made in time.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A second one where the first hangs.
@@ -40,6 +42,9 @@ struct Held {
     database: PostgresDatabase,
     name: Option<String>,
     standing: Mutex<LeaseStanding>,
+    /// The replica that this process is about to be, while it is not known whether the database has it: one that it has is the
+    /// same when it is tried again.
+    next: Mutex<Option<Replica>>,
     /// Told when the process has become another replica.
     began: Notify,
 }
@@ -66,7 +71,8 @@ impl Lease {
         let unbroken_since = now.checked_sub(LEASE).unwrap_or(now);
         let standing = LeaseStanding { replica: Replica::new(), renewed: now, unbroken_since };
         let own_name = name.map(ToOwned::to_owned);
-        let held = Held { database, name: own_name, standing: Mutex::new(standing), began: Notify::new() };
+        let standing = Mutex::new(standing);
+        let held = Held { database, name: own_name, standing, next: Mutex::default(), began: Notify::new() };
         if let Some(name) = name {
             held.database.change(END_NAMED_LEASE, &[Value::Text(name)]).await?;
         }
@@ -129,6 +135,9 @@ async fn renew_for_ever(held: Arc<Held>) {
                 false
             }
         };
+        if !renewed {
+            renewals.reset_after(RENEW_AGAIN);
+        }
         was_renewed = renewed;
     }
 }
@@ -179,9 +188,10 @@ impl Held {
     async fn begin_again(&self, ended: &Replica) -> sqlx::Result<()> {
         ended.end();
         self.database.change(END_LEASE, &[Value::Text(ended.id())]).await?;
+        let replica = self.next().get_or_insert_with(Replica::new).clone();
         let mut name = self.name.as_deref();
         if let Some(taken) = name
-            && !self.database.read(NAMED_LEASE, &[Value::Text(taken)]).await?.is_empty()
+            && !self.database.read(NAMED_LEASE, &[Value::Text(taken), Value::Text(replica.id())]).await?.is_empty()
         {
             name = None;
             tracing::error!(
@@ -190,9 +200,9 @@ impl Held {
                  without a name: give each process a name of its own"
             );
         }
-        let replica = Replica::new();
         let now = Instant::now();
         self.insert(&replica, name).await?;
+        *self.next() = None;
         tracing::warn!(
             ended = ended.id(),
             began = replica.id(),
@@ -209,6 +219,10 @@ impl Held {
 
     fn replica(&self) -> Replica {
         self.standing().replica.clone()
+    }
+
+    fn next(&self) -> MutexGuard<'_, Option<Replica>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn standing(&self) -> MutexGuard<'_, LeaseStanding> {

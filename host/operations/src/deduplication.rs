@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use annex_cluster::Replica;
 use annex_cluster::wake::Wake;
 use annex_protocol::{A2aError, ContextId, Message, MessageId, SendMessageRequest, TaskId};
 use annex_tasks::{MessageKey, Owner, Remembered, StoreError, TaskStore};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use uuid::Builder;
 
 use crate::answer::encode;
@@ -25,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The first pause before the store is asked again; each one after it is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The time until something that the store has refused is tried again, and how often it is at most.
+const RETRY: Duration = Duration::from_millis(500);
+const RETRIES: usize = 120;
 
 type OpenKey = (Owner, ContextId, MessageId);
 
@@ -41,7 +45,7 @@ pub struct Deduplication {
 pub(crate) enum Delivery {
     /// The message is the caller's to work on.
     New(FirstDelivery),
-    /// The same, as this task: a process that is gone has left it.
+    /// The same, as this task: a process that is gone has left it, or this one has while the database failed.
     Left(FirstDelivery, TaskId),
     /// It came before and went to this task.
     Repeated(TaskId),
@@ -159,14 +163,19 @@ impl FirstDelivery {
     }
 
     /// The message is taken, and whoever repeats it gets this answer.
-    pub(crate) async fn answer(self, answer: &Message) {
-        let Some(open) = &self.open else { return };
-        if let Err(error) = open.messages.store.answer(&open.owner, &open.key, answer).await {
-            // The client gets its answer all the same.
-            drop(fault::logged(&error));
-        }
-        open.tell();
-        self.settle();
+    pub(crate) async fn answer(mut self, answer: &Message) {
+        let Some(open) = self.open.take() else { return };
+        let Err(error) = open.messages.store.answer(&open.owner, &open.key, answer).await else {
+            open.tell();
+            return;
+        };
+        drop(fault::logged(&error));
+        let answer = answer.clone();
+        // The client gets its answer all the same. Whoever repeats the message waits until it is stored.
+        tokio::spawn(async move {
+            open.close_with(Some(&answer)).await;
+            open.tell();
+        });
     }
 }
 
@@ -184,10 +193,18 @@ impl OpenMessage {
     async fn look(mut self, task: TaskId) -> Result<Look, A2aError> {
         // In a task of its own: a client that goes away must not leave a message remembered that nobody works on.
         let looking = tokio::spawn(async move {
-            let remembered = self.messages.store.remember(&self.owner, &self.key, &task).await;
-            Ok(Look::Over(match remembered.map_err(fault::of_store)? {
+            let remembered = match self.messages.store.remember(&self.owner, &self.key, &task).await {
+                Err(error @ StoreError::Database(_)) if self.messages.store.is_shared() => {
+                    // It may be remembered all the same, and other processes would take it for being looked at here.
+                    tokio::spawn(self.forget());
+                    return Err(fault::of_store(error));
+                }
+                other => other.map_err(fault::of_store)?,
+            };
+            Ok(Look::Over(match remembered {
                 Remembered::New => Delivery::New(FirstDelivery { open: Some(self) }),
-                Remembered::Left(task) => {
+                // Nobody in this process works on it: it would be open.
+                Remembered::Left(task) | Remembered::Own(task) => {
                     self.task = task.clone();
                     Delivery::Left(FirstDelivery { open: Some(self) }, task)
                 }
@@ -203,12 +220,32 @@ impl OpenMessage {
         looking.await.map_err(|error| fault::internal(&error))?
     }
 
+    /// Takes the claim back. The same message waits until that is done.
     async fn forget(self) {
-        let forgotten: Result<(), StoreError> = self.messages.store.forget(&self.owner, &self.key).await;
-        if let Err(error) = forgotten {
-            drop(fault::logged(&error));
-        }
+        self.close_with(None).await;
         self.tell();
+    }
+
+    /// Stores the answer, or takes the claim back, and again while the store fails. That is in vain once the lease of this
+    /// process is over, because the claim is anybody's then, and stays with its task.
+    async fn close_with(&self, answer: Option<&Message>) {
+        let store = &self.messages.store;
+        let replica = store.replica();
+        for attempt in 0..RETRIES {
+            if replica.as_ref().is_some_and(Replica::is_over) {
+                return;
+            }
+            let closed = match answer {
+                Some(answer) => store.answer(&self.owner, &self.key, answer).await,
+                None => store.forget(&self.owner, &self.key).await,
+            };
+            match closed {
+                Ok(()) => return,
+                Err(error) if attempt == 0 => drop(fault::logged(&error)),
+                Err(_) => {}
+            }
+            sleep(RETRY).await;
+        }
     }
 
     /// Wakes those who wait for the message in other processes.

@@ -75,6 +75,12 @@ pub(crate) fn of_store(error: StoreError) -> A2aError {
     }
 }
 
+/// The error that the client gets when the lease of this process was over before there was a task.
+pub(crate) fn lost_place() -> A2aError {
+    let reason = "this process has lost its place in the conversation; send the message again".to_owned();
+    A2aError::Overloaded { reason }
+}
+
 /// The error that the client gets when its session refused the turn.
 pub(crate) fn of_session(error: &SessionError) -> A2aError {
     match error {
@@ -88,10 +94,7 @@ pub(crate) fn of_session(error: &SessionError) -> A2aError {
             let reason = "another process has changed the conversation; send the message again".to_owned();
             A2aError::Overloaded { reason }
         }
-        SessionError::Fenced { .. } => {
-            let reason = "this process has lost its place in the conversation; send the message again".to_owned();
-            A2aError::Overloaded { reason }
-        }
+        SessionError::Fenced { .. } => lost_place(),
         SessionError::InvalidContextId { .. } => A2aError::invalid_field("message.contextId", error.to_string()),
         SessionError::NotFound { .. }
         | SessionError::AlreadyExists { .. }

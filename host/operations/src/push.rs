@@ -12,7 +12,7 @@ use annex_protocol::{
     TaskPushNotificationConfig,
 };
 use annex_push::{Event, InvalidConfig, Notifier};
-use annex_tasks::{MAX_PUSH_CONFIGS, PushThen, StoreError, TaskStore};
+use annex_tasks::{MAX_PUSH_CONFIGS, PushCursor, PushThen, StoreError, TaskStore};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +31,9 @@ mod sending;
 const DEFAULT_PAGE_SIZE: usize = 50;
 /// The time between two looks at what processes that are gone have left unsent.
 const LOOK: Duration = Duration::from_secs(1);
-/// The most cursors that are taken at a look.
+/// The number of looks of which one looks through all cursors.
+const THOROUGH: usize = 10;
+/// The most cursors that are taken at once.
 const LEFT: usize = 16;
 /// The time until a task that could not be read is looked at again.
 const UNREADABLE: Duration = Duration::from_secs(60);
@@ -122,6 +124,23 @@ impl PushNotifications {
         Ok(())
     }
 
+    /// A task that waited has ended without a turn, which would have sent its end to whoever is registered.
+    pub(crate) fn send_end(&self, record: &Arc<TaskRecord>) {
+        let Some(senders) = self.senders.clone() else { return };
+        let store = Arc::clone(&self.store);
+        let record = Arc::clone(record);
+        // Whoever has ended it need not wait. What fails here is found by a thorough look.
+        tokio::spawn(async move {
+            let Some(cursors) = store.push_cursors() else { return };
+            let claimed = cursors.claim(record.id()).await.unwrap_or_default();
+            for cursor in claimed {
+                if let Some(reader) = record.read_behind(cursor.sent) {
+                    senders.start(cursor, reader);
+                }
+            }
+        });
+    }
+
     /// Sends what follows an event to a config that was just stored, or lets whoever goes on with the task do that.
     async fn send_behind(
         &self,
@@ -148,12 +167,29 @@ impl PushNotifications {
                 () = self.closing.cancelled() => {}
             }
         };
-        look_until(stopped, LOOK, || self.take_left(senders, tasks)).await;
+        let mut looks = 0;
+        let look = || {
+            looks += 1;
+            self.take_left(senders, tasks, looks % THOROUGH == 1)
+        };
+        look_until(stopped, LOOK, look).await;
     }
 
-    async fn take_left(&self, senders: &Arc<Senders>, tasks: &Tasks) -> Result<(), StoreError> {
+    async fn take_left(&self, senders: &Arc<Senders>, tasks: &Tasks, is_thorough: bool) -> Result<(), StoreError> {
         let Some(cursors) = self.store.push_cursors() else { return Ok(()) };
-        for cursor in cursors.claim_left(LEFT).await? {
+        loop {
+            let left = if is_thorough { cursors.claim_unsent(LEFT).await? } else { cursors.claim_left(LEFT).await? };
+            let is_all = left.len() < LEFT;
+            self.send_on(left, senders, tasks).await;
+            if is_all {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends what is behind the cursors, which this process has taken.
+    async fn send_on(&self, cursors: Vec<PushCursor>, senders: &Arc<Senders>, tasks: &Tasks) {
+        for cursor in cursors {
             let (wait, then) = match tasks.open(&cursor.owner, &cursor.task).await {
                 Ok(record) => match record.read_behind(cursor.sent) {
                     Some(reader) => {
@@ -167,7 +203,6 @@ impl PushNotifications {
             };
             senders.settle(cursor, wait, then);
         }
-        Ok(())
     }
 
     /// The same, inside the task's lock.

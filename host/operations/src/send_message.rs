@@ -12,6 +12,7 @@ use crate::tasks::record::{Subscription, TaskRecord};
 use crate::turn::{Outcome, TaskOutcome};
 
 pub(crate) mod accept;
+mod claim;
 pub mod input_modes;
 pub(crate) mod request_check;
 

@@ -89,6 +89,16 @@ struct Unsettled {
     epoch: Option<u64>,
 }
 
+/// The turn that creates a task.
+pub(crate) struct FirstTurn {
+    /// Stops it.
+    pub(crate) cancel: CancellationToken,
+    /// True if somebody reads its events as they come.
+    pub(crate) is_followed: bool,
+    /// The replica that it has begun as one of; `None` where one process has the store.
+    pub(crate) runner: Option<Replica>,
+}
+
 struct Live {
     records: HashMap<TaskId, Arc<TaskRecord>>,
     /// With so many records it is worth to look for some that nobody needs.
@@ -136,14 +146,14 @@ impl Tasks {
         &self.pins
     }
 
-    /// Stores a new task and what follows it at once; its first turn is stopped by `turn`. The subscription starts with
-    /// the task as it was made, and has a reader if the turn is followed.
+    /// Stores a new task and what follows it at once. The subscription starts with the task as it was made, and has a reader
+    /// if its first turn is followed.
     pub(crate) async fn create(
         &self,
         owner: &Owner,
         made: Task,
         events: &[TaskEvent],
-        (turn, is_followed): (CancellationToken, bool),
+        turn: FirstTurn,
     ) -> Result<(Arc<TaskRecord>, Subscription), StoreError> {
         let first = StreamResponse::Task(made.clone());
         let made = TaskSnapshot::from(made);
@@ -152,22 +162,22 @@ impl Tasks {
         task.check(&made, &self.bounds.limits).map_err(|excess| StoreError::TooLarge { excess })?;
         // Until the record is in the table nobody may make another one from the stored task.
         let _locked = self.locks.lock(task.id()).await;
-        let place = match self.store.create(owner, &events, &task).await {
+        let place = match self.store.create(owner, &events, &task, turn.runner.as_ref()).await {
             Ok(place) => place,
             Err(error) => {
                 if matches!(error, StoreError::Database(_)) {
                     // It may be stored all the same.
-                    let unsettled = Unsettled { owner: owner.clone(), runner: self.store.replica(), epoch: Some(0) };
+                    let unsettled = Unsettled { owner: owner.clone(), runner: turn.runner, epoch: Some(0) };
                     self.unsettled().insert(task.id().clone(), unsettled);
                 }
                 return Err(error);
             }
         };
         self.wake.tell(task.id().as_str(), events.len() as u64);
-        let record = Arc::new(TaskRecord::new(owner.clone(), made, (place, turn), self));
+        let record = Arc::new(TaskRecord::new(owner.clone(), made, (place, turn.cancel), self));
         // Before the events are shown, so that the client reads them all.
         let subscription = record.subscribe();
-        let subscription = Subscription { reader: subscription.reader.filter(|_| is_followed), ..subscription };
+        let subscription = Subscription { reader: subscription.reader.filter(|_| turn.is_followed), ..subscription };
         record.show_first(events.get(1..).unwrap_or_default(), task).await;
         // From an attempt that failed.
         self.unsettled().remove(record.id());

@@ -72,6 +72,8 @@ pub(crate) struct Turn {
     pub(crate) tasks: Arc<Tasks>,
     /// The owner of the task.
     pub(crate) owner: Owner,
+    /// The replica that the turn has begun as one of; `None` where one process has the store.
+    pub(crate) replica: Option<Replica>,
     /// Kept until the turn is over.
     pub(crate) _permit: TurnPermit,
     pub(crate) chain: Chain,
@@ -183,7 +185,7 @@ impl Turn {
             let event = match sent.take() {
                 Some(event) => event,
                 None => {
-                    // Known once there is a task.
+                    // The task may have been another replica's turn before.
                     let runner = self.runner();
                     tokio::select! {
                         biased;

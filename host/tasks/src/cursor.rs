@@ -74,11 +74,18 @@ pub trait PushCursors: Send + Sync {
     /// When the database fails.
     async fn claim(&self, task: &TaskId) -> Result<Vec<PushCursor>, StoreError>;
 
-    /// The same with at most `limit` of those that have events to be sent, of any task: their sender is gone.
+    /// The same with at most `limit` of those that have events to be sent, of any task: their sender is gone, or has left them.
     ///
     /// # Errors
     /// When the database fails.
     async fn claim_left(&self, limit: usize) -> Result<Vec<PushCursor>, StoreError>;
+
+    /// The same with those of a task that waited, that has gone on and whose process was gone before it claimed them. Looks
+    /// through all cursors. Configs of a version without cursors get theirs.
+    ///
+    /// # Errors
+    /// When the database fails.
+    async fn claim_unsent(&self, limit: usize) -> Result<Vec<PushCursor>, StoreError>;
 
     /// Stores how far this process has come. Returns whether it goes on: not when the config is gone or another process
     /// sends.

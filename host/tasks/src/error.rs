@@ -30,11 +30,11 @@ pub enum StoreError {
         /// The event that is the last.
         found: u64,
     },
-    /// The task is another turn's by now, or another process has taken it. Whoever wrote for the earlier one writes nothing
-    /// more.
+    /// The task is another turn's by now, or another process has taken it or may do so. Whoever wrote for the earlier one writes
+    /// nothing more.
     #[error("task {task} is another turn's or another process's by now")]
     Fenced {
-        /// The task that was to be changed.
+        /// The task that was to be created or changed.
         task: TaskId,
     },
     /// A text that things are found by cannot be stored: it is longer than [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES) or

@@ -11,6 +11,7 @@ mod tenants;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use annex_cluster::Replica;
 use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, TaskState, Timestamp};
 use async_trait::async_trait;
 
@@ -90,7 +91,13 @@ impl TaskStore for MemoryTaskStore {
         &self.tenants
     }
 
-    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Place, StoreError> {
+    async fn create(
+        &self,
+        owner: &Owner,
+        events: &[TaskEvent],
+        task: &TaskSnapshot,
+        _runner: Option<&Replica>,
+    ) -> Result<Place, StoreError> {
         owner.check()?;
         key::check_name("task id", task.id().as_str())?;
         key::check("context id", task.context_id().as_str())?;

@@ -32,7 +32,10 @@ pub enum Remembered {
     Left(TaskId),
     /// Another process looks at it, and will give it to this task if it takes the message.
     Elsewhere(TaskId),
-    /// The same message was remembered with this task. The task may not be created yet, or never be.
+    /// This process has taken it for this task, and the task does not have it. Unless the caller is working on it somewhere
+    /// else, it is the caller's to work on, as this task.
+    Own(TaskId),
+    /// The same message was remembered with this task.
     Same(TaskId),
     /// The same message was remembered, and answered with a message.
     Answered(Box<Message>),

@@ -20,6 +20,7 @@ const MIGRATIONS: Migrations = Migrations {
         (5, "replicas", include_str!("../migrations/postgres/5_replicas.sql")),
         (6, "turns", include_str!("../migrations/postgres/6_turns.sql")),
         (7, "tenants", include_str!("../migrations/postgres/7_tenants.sql")),
+        (8, "push left", include_str!("../migrations/postgres/8_push_left.sql")),
     ],
 };
 

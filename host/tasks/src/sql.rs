@@ -54,11 +54,17 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         self.lease.as_ref().map(|_| self as &dyn TurnPlaceStore)
     }
 
-    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Place, StoreError> {
+    async fn create(
+        &self,
+        owner: &Owner,
+        events: &[TaskEvent],
+        task: &TaskSnapshot,
+        runner: Option<&Replica>,
+    ) -> Result<Place, StoreError> {
         owner.check()?;
         key::check_name("task id", task.id().as_str())?;
         key::check("context id", task.context_id().as_str())?;
-        let write = Write::create(owner, events, task)?.by(self.replica());
+        let write = Write::create(owner, events, task)?.by(runner.cloned().or_else(|| self.replica()));
         self.writer.store(write).await
     }
 
@@ -126,6 +132,20 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         }
         let values = [Value::Text(id.as_str()), Value::count(seq), Value::count(limit)];
         let rows = self.database.read(statements::SELECT_EVENTS, &values).await?;
+        Ok(rows.iter().map(stored_event).collect::<Result<_, _>>()?)
+    }
+
+    async fn events_within(
+        &self,
+        id: &TaskId,
+        seq: u64,
+        (limit, bytes): (usize, usize),
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        if !is_key(id.as_str()) {
+            return Ok(Vec::new());
+        }
+        let values = [Value::Text(id.as_str()), Value::count(seq), Value::count(limit), Value::count(bytes)];
+        let rows = self.database.read(statements::SELECT_EVENTS_WITHIN, &values).await?;
         Ok(rows.iter().map(stored_event).collect::<Result<_, _>>()?)
     }
 
@@ -273,9 +293,12 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
             return Ok(());
         }
         let [tenant, principal, context, id, digest] = named(owner, message);
-        let replica = self.replica();
-        let runner = Value::Text(replica.as_ref().map(Replica::id).unwrap_or_default());
-        self.database.change(statements::FORGET, &[tenant, principal, context, id, digest, runner]).await?;
+        if let Some(replica) = self.replica() {
+            let values = [tenant, principal, context, id, digest, Value::Text(replica.id())];
+            self.database.change(statements::FORGET_AMONG_OTHERS, &values).await?;
+        } else {
+            self.database.change(statements::FORGET, &[tenant, principal, context, id, digest]).await?;
+        }
         Ok(())
     }
 
@@ -377,10 +400,13 @@ fn remembered<R: Row>(row: &R, message: &MessageKey, task: &TaskId) -> Result<Re
         (1, _) if taken_for == *task => Remembered::New,
         (1, _) => Remembered::Left(taken_for),
         (_, false) => Remembered::Different,
-        (_, true) if row.int(4)? == 1 => Remembered::Elsewhere(taken_for),
         (_, true) => {
-            let answer = row.text(3)?;
-            repeated(&taken_for, Some(answer.as_str()).filter(|answer| !answer.is_empty()))?
+            let answer = Some(row.text(3)?).filter(|answer| !answer.is_empty());
+            match row.int(4)? {
+                1 => Remembered::Elsewhere(taken_for),
+                2 if answer.is_none() => Remembered::Own(taken_for),
+                _ => repeated(&taken_for, answer.as_deref())?,
+            }
         }
     })
 }

@@ -54,11 +54,19 @@ pub trait WaitingWatcher: Send + Sync + 'static {
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
     /// Stores a new task with its first events: `task` is what it is with all of them. Event 1 is the task as it was
-    /// made, so that the events tell all of it. Its first turn goes on from the place that is returned.
+    /// made, so that the events tell all of it. Its first turn goes on from the place that is returned. The turn has begun as
+    /// one of the replica `runner`, or of the one that this process is now.
     ///
     /// # Errors
-    /// [`StoreError::AlreadyExists`], [`StoreError::InvalidKey`], and [`StoreError::Full`] from the memory store.
-    async fn create(&self, owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Place, StoreError>;
+    /// [`StoreError::AlreadyExists`], [`StoreError::Fenced`] when the lease of the replica is over, [`StoreError::InvalidKey`],
+    /// and [`StoreError::Full`] from the memory store.
+    async fn create(
+        &self,
+        owner: &Owner,
+        events: &[TaskEvent],
+        task: &TaskSnapshot,
+        runner: Option<&Replica>,
+    ) -> Result<Place, StoreError>;
 
     /// Appends `events` behind the place, stores `task` as what it is from then on, and returns where its writer goes on.
     /// All of that or nothing. Id, owner and context of a task never change. With a message of the client a turn begins, and
@@ -120,6 +128,20 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError>;
 
+    /// The same with only as many of them as take at most so many bytes of JSON, the first one in any case. A store that has them
+    /// in memory gives all.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn events_within(
+        &self,
+        id: &TaskId,
+        seq: u64,
+        (limit, _bytes): (usize, usize),
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        self.events_after(id, seq, limit).await
+    }
+
     /// Those of the tasks whose last event is another than the one named with them, each with the number of its last event,
     /// or `None` when it is gone. To be asked where the store [is shared](Self::is_shared); others know what they changed.
     ///
@@ -177,7 +199,8 @@ pub trait TaskStore: Send + Sync + 'static {
     async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError>;
 
     /// Takes back what [`remember`](Self::remember) returned [`Remembered::New`] or [`Remembered::Left`] for, because the
-    /// message was refused. A claim that is another process's by now stays.
+    /// message was refused. A claim that is another process's by now stays, and where the store [is shared](Self::is_shared)
+    /// that of a message which its task has, or which was answered.
     ///
     /// # Errors
     /// None but those of the database.

@@ -254,3 +254,37 @@ async fn a_task_that_waits_goes_on_in_another_process_when_its_own_is_stopped() 
     replicas.remove().await;
     Ok(())
 }
+
+/// A turn whose end cannot be stored, because the events cannot; returns its task.
+async fn unstored(replicas: &Replicas, server: &Server, stored: &mut Stored, id: &str) -> Result<String> {
+    let mut sent = said("short", id);
+    sent["message"]["contextId"] = json!(id);
+    let task = replicas.begin_by(server, sent).await?;
+    stored.until(&task, 2).await?;
+    sqlx::query("ALTER TABLE task_event RENAME TO lost").execute(&mut stored.0).await?;
+    let events = replicas.stream(server, "SubscribeToTask", json!({"id": task})).await;
+    sqlx::query("ALTER TABLE lost RENAME TO task_event").execute(&mut stored.0).await?;
+    let last = events?.pop().context("an event")?;
+    ensure!(last["error"].is_object(), "its end was stored: {last}");
+    Ok(task)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_could_not_store_its_end_does_not_fail_what_its_client_has_gone_on_with_elsewhere() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let server = replicas.start("")?;
+    let mut stored = Stored::of(&replicas).await?;
+    let other = "INSERT INTO replica (id, lease_until) VALUES ($1, clock_timestamp() + INTERVAL '1 hour')";
+    stored.execute(other, "other").await?;
+    let gone_on = unstored(&replicas, &server, &mut stored, "m-1").await?;
+    stored.execute("UPDATE task SET runner = 'other', epoch = epoch + 1 WHERE id = $1", &gone_on).await?;
+    let task = replicas.call(&server, "GetTask", json!({"id": gone_on})).await?;
+    assert_eq!(task["result"]["status"]["state"], "TASK_STATE_WORKING", "{task}");
+    // One that nobody has gone on with is failed by whoever looks at it.
+    let left = unstored(&replicas, &server, &mut stored, "m-2").await?;
+    let task = replicas.call(&server, "GetTask", json!({"id": left})).await?;
+    assert_eq!(task["result"]["status"]["state"], "TASK_STATE_FAILED", "{task}");
+    drop(server);
+    replicas.remove().await;
+    Ok(())
+}

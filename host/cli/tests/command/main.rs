@@ -14,6 +14,8 @@ mod foreign;
 mod help;
 mod inspect;
 mod left;
+mod links;
+mod proxy;
 mod push;
 mod quotas;
 #[cfg(target_os = "linux")]
@@ -24,6 +26,7 @@ mod send;
 mod serve;
 mod sessions;
 mod shared_stores;
+mod stopped;
 mod strangers;
 mod support;
 mod tenants;

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::replicas::Replicas;
+use crate::replicas::{Replicas, said};
 use crate::support::Server;
 use crate::wake::{follow, ids, ticks};
 
@@ -17,7 +19,7 @@ use crate::wake::{follow, ids, ticks};
 const TAKEN_OVER: Duration = Duration::from_secs(6 + 10);
 
 /// Takes notifications, unless it is told to refuse them.
-struct Receiver {
+pub(crate) struct Receiver {
     url: String,
     seen: Arc<Seen>,
 }
@@ -30,7 +32,7 @@ struct Seen {
 }
 
 impl Receiver {
-    async fn start() -> Result<Self> {
+    pub(crate) async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}/events", listener.local_addr()?);
         let seen = Arc::new(Seen::default());
@@ -52,7 +54,7 @@ impl Receiver {
     }
 
     /// The numbers of the events of a task in the order in which they came.
-    fn numbers(&self, task: &str) -> Result<Vec<u64>> {
+    pub(crate) fn numbers(&self, task: &str) -> Result<Vec<u64>> {
         let number = |(id, _): &(String, Value)| -> Result<u64> {
             let number = id.strip_prefix(task).and_then(|number| number.strip_prefix('/'));
             Ok(number.with_context(|| format!("{id} of another task"))?.parse()?)
@@ -61,12 +63,12 @@ impl Receiver {
     }
 
     /// Waits until so many events have come.
-    async fn has(&self, count: usize) -> Result<()> {
+    pub(crate) async fn has(&self, count: usize) -> Result<()> {
         self.until(|events| events.len() >= count).await
     }
 
     /// Waits for an event with this state.
-    async fn has_state(&self, state: &str) -> Result<()> {
+    pub(crate) async fn has_state(&self, state: &str) -> Result<()> {
         self.until(|events| events.last().is_some_and(|(_, event)| event["statusUpdate"]["status"]["state"] == state))
             .await
     }
@@ -111,18 +113,18 @@ async fn take(stream: TcpStream, seen: Arc<Seen>) -> Result<()> {
 }
 
 /// A server that may send to this machine, whose agent does a little again and again.
-fn start(replicas: &Replicas) -> Result<Server> {
+pub(crate) fn start(replicas: &Replicas) -> Result<Server> {
     replicas.start(&format!("{}\n[push]\nallow = [\"127.0.0.1\"]\nhttps_only = false", ticks(80, 50)))
 }
 
-async fn register(replicas: &Replicas, server: &Server, task: &str, receiver: &Receiver) -> Result<()> {
+pub(crate) async fn register(replicas: &Replicas, server: &Server, task: &str, receiver: &Receiver) -> Result<()> {
     let config = json!({"taskId": task, "id": "c", "url": receiver.url});
     let made = replicas.call(server, "CreateTaskPushNotificationConfig", config).await?;
     anyhow::ensure!(made["result"]["id"] == "c", "{made}");
     Ok(())
 }
 
-fn is_without_gap(numbers: &[u64]) -> bool {
+pub(crate) fn is_without_gap(numbers: &[u64]) -> bool {
     numbers.windows(2).all(|pair| pair[1] == pair[0] + 1)
 }
 
@@ -184,6 +186,89 @@ async fn another_process_sends_on_where_a_killed_one_has_stopped() -> Result<()>
     assert_eq!(numbers, stored);
     assert!(twice <= 1, "{twice} came again");
     drop((killed, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_cannot_be_read_keeps_no_notification_of_another_one_and_is_tried_later() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let mut killed = start(&replicas)?;
+    let receiver = Receiver::start().await?;
+    let mut tasks = Vec::new();
+    for context in ["a", "b"] {
+        let mut sent = said("ticks", "m");
+        sent["message"]["contextId"] = json!(context);
+        let task = replicas.begin_by(&killed, sent).await?;
+        register(&replicas, &killed, &task, &receiver).await?;
+        tasks.push(task);
+    }
+    receiver.has(5).await?;
+    receiver.set_down(true);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    killed.process.kill()?;
+    killed.process.wait()?;
+    let mut database = PgConnection::connect(replicas.url()).await?;
+    let broken = "UPDATE task SET json = '{', json_seq = NULL WHERE id = $1";
+    sqlx::query(broken).bind(&tasks[0]).execute(&mut database).await?;
+    receiver.set_down(false);
+    let other = start(&replicas)?;
+    receiver.has_state("TASK_STATE_FAILED").await?;
+    let (_, last) = receiver.events().pop().context("an event")?;
+    assert_eq!(last["statusUpdate"]["taskId"], tasks[1], "{last}");
+    // It is nobody's, and found again when its time has come.
+    let left = "SELECT count(*) FROM push_cursor
+        WHERE sender IS NULL AND retry_at BETWEEN clock_timestamp() + INTERVAL '30 s' AND clock_timestamp() + INTERVAL '70 s'";
+    let begin = Instant::now();
+    while replicas.number(left).await? != 1 {
+        anyhow::ensure!(begin.elapsed() < TAKEN_OVER, "the cursor is lost");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    database.close().await?;
+    drop((killed, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_that_a_killed_process_had_to_send_is_sent_on_at_once() -> Result<()> {
+    const TASKS: usize = 60;
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [mut killed, other] = [start(&replicas)?, start(&replicas)?];
+    let receiver = Receiver::start().await?;
+    for number in 0..TASKS {
+        let mut sent = said("long", "m");
+        sent["message"]["contextId"] = json!(format!("c-{number}"));
+        let task = replicas.begin_by(&killed, sent).await?;
+        register(&replicas, &killed, &task, &receiver).await?;
+    }
+    killed.process.kill()?;
+    receiver.has(1).await?;
+    let first = Instant::now();
+    receiver.has(TASKS).await?;
+    // Sixteen a second would take three seconds and more.
+    assert!(first.elapsed() < Duration::from_secs(2), "{:?}", first.elapsed());
+    drop((killed, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_hears_at_once_of_a_task_that_is_cancelled_while_it_waits() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [one, other] = [start(&replicas)?, start(&replicas)?];
+    let receiver = Receiver::start().await?;
+    let waits = replicas.call(&one, "SendMessage", said("ask", "m")).await?;
+    let task = waits["result"]["task"]["id"].as_str().context("a task")?;
+    register(&replicas, &one, task, &receiver).await?;
+    // Longer than it takes to look at everything once, at the start.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let canceled = replicas.call(&other, "CancelTask", json!({"id": task})).await?;
+    assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
+    let begin = Instant::now();
+    receiver.has_state("TASK_STATE_CANCELED").await?;
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    drop((one, other));
     replicas.remove().await;
     Ok(())
 }

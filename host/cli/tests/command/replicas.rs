@@ -74,6 +74,19 @@ impl Replicas {
         call(&self.client, &server.url, method, params).await
     }
 
+    /// Sends the message until it is taken: a process that was stopped has a lease again a moment after it goes on.
+    pub(crate) async fn repeat(&self, server: &Server, sent: &Value) -> Result<Value> {
+        let begin = Instant::now();
+        loop {
+            let answer = self.call(server, "SendMessage", sent.clone()).await?;
+            if answer["error"]["code"] != -32_000 {
+                return Ok(answer);
+            }
+            anyhow::ensure!(begin.elapsed() < Duration::from_secs(20), "{answer}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     /// The events of a stream, read to its end.
     pub(crate) async fn stream(&self, server: &Server, method: &str, params: Value) -> Result<Vec<Value>> {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});

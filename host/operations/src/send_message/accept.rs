@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use annex_agent::{Steps, TurnContext, UpstreamContext};
+use annex_cluster::Replica;
 use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId, TaskPushNotificationConfig};
 use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnView};
 use annex_session::{Beginning, Event, Following, StateDelta, TurnSession};
-use annex_tasks::{Excess, MessageKey, Owner, TaskLimits, TaskSize};
+use annex_tasks::{Excess, Owner, TaskLimits, TaskSize};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -32,13 +33,15 @@ use crate::views::turn_task::TurnTask;
 
 /// The conversation and the task that a message belongs to.
 pub(crate) struct Target {
-    context_id: ContextId,
+    pub(crate) context_id: ContextId,
     pub(crate) task_id: TaskId,
     pub(crate) record: Option<Arc<TaskRecord>>,
     /// True if this server has just named the context, so that nobody else can know it yet.
     is_new: bool,
     /// The owner of the task.
-    owner: Owner,
+    pub(crate) owner: Owner,
+    /// The replica that this process was when the message came; `None` where one process has the store.
+    pub(crate) replica: Option<Replica>,
     /// Held until it is settled that the message is taken.
     delivery: Option<FirstDelivery>,
     /// The view of the task that the extensions get.
@@ -115,7 +118,7 @@ impl RequestHandler {
         if target.is_new {
             self.check_new_session()?;
         }
-        match self.remember(&request, &target).await? {
+        match self.remember(&request, &mut target).await? {
             Some(Delivery::Repeated(task)) => return self.repeated(&call.owner, &task).await,
             Some(Delivery::Answered(message)) => {
                 return Ok((Reception::Repeated, Outcome::Message { message, active: Vec::new() }));
@@ -163,31 +166,6 @@ impl RequestHandler {
         let resources =
             TurnResources { chain, user_event, session, permit, call: call.clone(), remote, counted, streams };
         Ok((Reception::Started, self.start(request, target, resources).await?))
-    }
-
-    /// Tells whether the message came before, and remembers it. `None` for a message of an anonymous client that names
-    /// neither context nor task: ids are all that keeps such clients apart, and there is none to find it under.
-    async fn remember(&self, request: &SendMessageRequest, target: &Target) -> Result<Option<Delivery>, A2aError> {
-        let message = &request.message;
-        let context = match (&message.context_id, &message.task_id) {
-            (None, None) if target.owner.principal.is_empty() => return Ok(None),
-            (None, None) => ContextId::default(),
-            _ => target.context_id.clone(),
-        };
-        let key = MessageKey { context, message: message.message_id.clone(), digest: deduplication::digest(request)? };
-        self.deduplication.remember(&target.owner, key, &target.task_id).await.map(Some)
-    }
-
-    async fn repeated(&self, owner: &Owner, task: &TaskId) -> Result<(Reception, Outcome), A2aError> {
-        let reason = "the message came before, and neither a task nor an answer of it is kept here; send it under a new \
-                      messageId to ask again";
-        let record = self.tasks.open(owner, task).await.map_err(|error| match error {
-            A2aError::TaskNotFound { .. } => A2aError::UnsupportedOperation { reason: reason.to_owned() },
-            error => error,
-        })?;
-        let subscription = record.subscribe_to_turn();
-        let task = TaskOutcome { record, subscription, active: Vec::new(), running: None };
-        Ok((Reception::Repeated, Outcome::Task(task)))
     }
 
     /// The task that the message continues, if it names one.
@@ -251,6 +229,7 @@ impl RequestHandler {
             agent: Arc::clone(&self.agent),
             tasks: Arc::clone(&self.tasks),
             owner: target.owner,
+            replica: target.replica,
             _permit: permit,
             chain,
             requested: call.requested,
@@ -322,7 +301,8 @@ impl Target {
         let task_id = TaskId::generate();
         let owner = owner.clone();
         let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
-        Ok(Self { context_id, task_id, record: None, is_new, owner, delivery: None, turn_task, steps })
+        let replica = None;
+        Ok(Self { context_id, task_id, record: None, is_new, owner, replica, delivery: None, turn_task, steps })
     }
 
     /// A task that is there already.
@@ -333,15 +313,19 @@ impl Target {
         let turn_task = TurnTask::new(task_id.clone(), context_id.clone());
         let snapshot = record.snapshot();
         turn_task.show(snapshot.state(), snapshot.status_at());
-        Self { context_id, task_id, record: Some(record), is_new: false, owner, delivery: None, turn_task, steps }
+        let (replica, delivery) = (None, None);
+        Self { context_id, task_id, record: Some(record), is_new: false, owner, replica, delivery, turn_task, steps }
     }
 
-    /// A process that is gone has left the message, and it is worked on as the task that it was to become there.
+    /// A process has left the message, and it is worked on as the task that it was to become there.
     fn take_over(&mut self, delivery: FirstDelivery, task: TaskId) {
-        Span::current().record("task", display(&task));
-        self.turn_task = TurnTask::new(task.clone(), self.context_id.clone());
-        self.task_id = task;
         self.delivery = Some(delivery);
+        // The message may continue a task, which is the same then.
+        if task != self.task_id {
+            Span::current().record("task", display(&task));
+            self.turn_task = TurnTask::new(task.clone(), self.context_id.clone());
+            self.task_id = task;
+        }
     }
 
     /// The parts of a turn on it that extensions may see.

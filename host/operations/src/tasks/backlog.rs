@@ -10,6 +10,8 @@ use crate::tasks::log::LoggedEvent;
 
 /// Events that are read from the store at once: few, because each stream holds its own until its client has read them.
 const BATCH: u64 = 8;
+/// The most bytes of their JSON, unless one alone has more.
+const BATCH_BYTES: usize = 256 << 10;
 
 /// The stored events of a task from one number to another, read as they are wanted.
 #[derive(Clone)]
@@ -32,7 +34,7 @@ impl Backlog {
     pub(crate) async fn next(&mut self) -> Result<Option<Arc<LoggedEvent>>, StoreError> {
         while self.read.is_empty() && self.after < self.last {
             let count = usize::try_from(BATCH.min(self.last - self.after)).unwrap_or(usize::MAX);
-            let stored = self.store.events_after(&self.task, self.after, count).await?;
+            let stored = self.store.events_within(&self.task, self.after, (count, BATCH_BYTES)).await?;
             // The task was deleted meanwhile.
             let Some(newest) = stored.last() else { break };
             let newest = newest.seq;

@@ -27,7 +27,11 @@ impl RequestHandler {
         if record.is_finished() {
             return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });
         }
+        let waited = !record.is_running() && !record.runs_elsewhere();
         self.cancel(call, &record).await?;
+        if let Some(push) = self.push.as_ref().filter(|_| waited) {
+            push.send_end(&record);
+        }
         self.tasks.leave_if_finished(&record);
         if record.is_finished() { Ok(record.snapshot().into_task()) } else { Err(record::finished(&record)) }
     }

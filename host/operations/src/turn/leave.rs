@@ -7,16 +7,18 @@ use annex_protocol::ExtensionUri;
 
 use super::{Stage, Turn};
 use crate::counters::TurnEnd;
+use crate::fault;
 
 impl Turn {
-    /// The replica that the turn belongs to, where its task can be another process's.
+    /// The replica that the turn belongs to, where its task can be another process's, or its message before there is a task.
     pub(super) fn runner(&self) -> Option<Replica> {
-        self.stage.task().and_then(|task| task.runner())
+        self.stage.task().map_or_else(|| self.replica.clone(), |task| task.runner())
     }
 
-    /// True if the task may be another process's by now.
+    /// True if the task, or the message, may be another process's by now.
     pub(super) fn is_lost(&self) -> bool {
-        self.stage.task().is_some_and(|task| task.is_lost())
+        let is_over = || self.replica.as_ref().is_some_and(Replica::is_over);
+        self.stage.task().map_or_else(is_over, |task| task.is_lost())
     }
 
     /// Leaves the task to whoever has it. Nothing more is written for this turn, neither to the task nor to the session, and
@@ -33,8 +35,11 @@ impl Turn {
                 self.announce(client, &task, task.subscribe_to_turn());
             }
             Stage::Working { task } => task.leave_turn(),
-            // Nobody knows of this turn.
-            Stage::Accepted { .. } | Stage::Opening { .. } | Stage::Taskless | Stage::Ended => {}
+            // Nobody knows of this turn but its client.
+            Stage::Accepted { client, .. } | Stage::Opening { client, .. } => {
+                let _ = client.send(Err(fault::lost_place()));
+            }
+            Stage::Taskless | Stage::Ended => {}
         }
         self.active()
     }

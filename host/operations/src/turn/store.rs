@@ -9,6 +9,7 @@ use annex_tasks::{StoreError, TaskEvent};
 use super::stage::Client;
 use super::{Outcome, Stage, TaskOutcome, Turn};
 use crate::fault;
+use crate::tasks::FirstTurn;
 use crate::tasks::record::{Subscription, TaskRecord};
 
 impl Turn {
@@ -48,6 +49,11 @@ impl Turn {
         if matches!(error, StoreError::AlreadyExists { .. }) {
             return Err(self.yield_to_other());
         }
+        if matches!(error, StoreError::Fenced { .. }) {
+            let error = fault::lost_place();
+            self.refuse(error.clone());
+            return Err(error);
+        }
         let is_too_large = matches!(error, StoreError::TooLarge { .. });
         let error = fault::of_store(error);
         // One of the events may be what cannot be stored. Then there is a task that can say so.
@@ -83,7 +89,8 @@ impl Turn {
             ..Task::default()
         };
         let cancel = self.context.cancel.clone();
-        let (task, subscription) = self.tasks.create(&self.owner, task, events, (cancel, self.is_followed)).await?;
+        let turn = FirstTurn { cancel, is_followed: self.is_followed, runner: self.replica.clone() };
+        let (task, subscription) = self.tasks.create(&self.owner, task, events, turn).await?;
         if let Stage::Opening { client, delivery } =
             mem::replace(&mut self.stage, Stage::Working { task: Arc::clone(&task) })
         {

@@ -49,28 +49,58 @@ const CLAIM: &str = concat!(
     changed_cursors!()
 );
 
-/// One that another process claims at the same time is left to that one.
-const CLAIM_LEFT: &str = concat!(
-    "
+/// Cursors with events that nobody sends, of those for which more is true. One that another process claims at the same time is
+/// left to that one.
+macro_rules! claim_unsent {
+    ($more:literal) => {
+        concat!(
+            "
     WITH found AS (
         SELECT task_id, config_id FROM push_cursor
-        WHERE failures < $2 AND (retry_at IS NULL OR retry_at <= clock_timestamp())
+        WHERE ",
+            $more,
+            " failures < $2 AND (retry_at IS NULL OR retry_at <= clock_timestamp())
         AND EXISTS (SELECT 1 FROM task WHERE task.id = push_cursor.task_id AND task.seq > push_cursor.sent_seq) AND ",
-    is_left!(),
-    "
+            is_left!(),
+            "
         ORDER BY task_id, config_id LIMIT $3 FOR UPDATE SKIP LOCKED),
     changed AS (
         UPDATE push_cursor SET sender = $1 FROM found
         WHERE push_cursor.task_id = found.task_id AND push_cursor.config_id = found.config_id
         RETURNING push_cursor.task_id, push_cursor.config_id, sent_seq, failures)",
-    changed_cursors!()
+            changed_cursors!()
+        )
+    };
+}
+
+/// Those whose sender is gone, or has left them. The others are those of tasks that wait, any number of them, and of senders
+/// that live: indexes pass them over.
+const CLAIM_LEFT: &str = claim_unsent!(
+    "(task_id, config_id) IN (
+            SELECT task_id, config_id FROM push_cursor WHERE sender IS NOT NULL AND sender NOT IN (
+                SELECT id FROM replica WHERE lease_until > clock_timestamp())
+            UNION ALL
+            SELECT task_id, config_id FROM push_cursor WHERE sender IS NULL AND retry_at <= clock_timestamp()) AND"
 );
+
+const CLAIM_UNSENT: &str = claim_unsent!("");
+
+/// Cursors for configs that a process of before the cursors has stored, once it works on the task no more. It has sent what
+/// there is.
+const ADOPT: &str = "
+    INSERT INTO push_cursor (task_id, config_id, sent_seq)
+    SELECT push_config.task_id, push_config.id, task.seq FROM push_config JOIN task ON task.id = push_config.task_id
+    WHERE task.finished_at IS NULL AND NOT EXISTS (
+            SELECT 1 FROM replica WHERE replica.id = task.runner AND lease_until > clock_timestamp())
+        AND NOT EXISTS (SELECT 1 FROM push_cursor
+            WHERE push_cursor.task_id = push_config.task_id AND push_cursor.config_id = push_config.id)
+    ON CONFLICT DO NOTHING";
 
 /// The sender that it has then is returned, and nothing where that was another one. A sender that rests while there are other
 /// events goes on.
 const ADVANCE: &str = "
     UPDATE push_cursor SET sent_seq = $4, failures = $5, retry_at = CASE
-            WHEN $6 > 0 THEN clock_timestamp() + $6 * INTERVAL '1 millisecond' END,
+            WHEN $6 > 0 OR $7 = 2 THEN clock_timestamp() + $6 * INTERVAL '1 millisecond' END,
         sender = CASE WHEN $7 = 0 OR $7 = 1 AND EXISTS (SELECT 1 FROM task WHERE task.id = $2 AND task.seq > $4)
             THEN sender END
     WHERE task_id = $2 AND config_id = $3 AND sender = $1 RETURNING coalesce(sender, '')";
@@ -102,6 +132,11 @@ impl<D: Database> PushCursors for SqlTaskStore<D> {
 
     async fn claim_left(&self, limit: usize) -> Result<Vec<PushCursor>, StoreError> {
         self.changed_cursors(CLAIM_LEFT, &[Value::Int(MAX_PUSH_FAILURES.into()), Value::count(limit)]).await
+    }
+
+    async fn claim_unsent(&self, limit: usize) -> Result<Vec<PushCursor>, StoreError> {
+        self.database.change(ADOPT, &[]).await?;
+        self.changed_cursors(CLAIM_UNSENT, &[Value::Int(MAX_PUSH_FAILURES.into()), Value::count(limit)]).await
     }
 
     async fn advance(&self, cursor: &PushCursor, progress: &PushProgress) -> Result<bool, StoreError> {

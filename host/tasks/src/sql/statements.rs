@@ -16,6 +16,13 @@ pub(super) static INSERT_TASK: Rows = Rows {
     of_first: None,
 };
 
+/// The same while the replica of the turn has its lease.
+pub(super) const INSERT_TASK_AMONG_OTHERS: &str = "
+    INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json, json_seq, runner)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
+    WHERE EXISTS (SELECT 1 FROM replica WHERE replica.id = $12 AND lease_until > clock_timestamp())
+    ON CONFLICT (id) DO NOTHING";
+
 pub(super) const UPDATE_TASK: &str = "
     UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, runner = $5, json = $6, json_seq = NULL,
         epoch = $7
@@ -67,6 +74,14 @@ pub(super) static INSERT_EVENTS: Rows = Rows {
 
 pub(super) const SELECT_EVENTS: &str = "
     SELECT seq, kind, json FROM task_event WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT CAST($3 AS BIGINT)";
+
+/// Only as many of them as fit into $4 bytes, the first one in any case. Sizes are summed up before any JSON is read.
+pub(super) const SELECT_EVENTS_WITHIN: &str = "
+    SELECT seq, kind, json FROM (
+        SELECT seq, kind, json, sum(octet_length(json)) OVER (ORDER BY seq) AS up_to, row_number() OVER (ORDER BY seq) AS place
+        FROM (SELECT seq, kind, json FROM task_event
+            WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT CAST($3 AS BIGINT)) AS following) AS sized
+    WHERE up_to <= $4 OR place = 1 ORDER BY seq";
 
 /// Tasks that others have changed, of those in a JSON array of ids and numbers: in one statement, however many they are.
 pub(super) const SELECT_CHANGED: &str = "
@@ -132,7 +147,8 @@ pub(super) const REMEMBER: &str = "
     INSERT INTO message_seen (tenant, principal, context_id, message_id, digest, task_id, seen_at, times)
     VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
     ON CONFLICT (tenant, principal, context_id, message_id) DO UPDATE SET times = message_seen.times + 1
-    RETURNING times, digest, task_id, coalesce(answer, ''), 0";
+    RETURNING times, digest, task_id, coalesce(answer, ''), CASE
+        WHEN EXISTS (SELECT 1 FROM task WHERE task.id = message_seen.task_id) THEN 0 ELSE 2 END";
 
 /// True for a message that has reached its task: the task began with it, or it was appended. Looked for as text, because a
 /// JSON with a NUL character in a text is none to PostgreSQL.
@@ -148,7 +164,7 @@ macro_rules! has_joined {
 /// gone, counts as coming for the first time, and keeps its task id: should its replica create that task after all, only
 /// one of the two can. `clock_timestamp()` is the time of the look, not that of the transaction.
 ///
-/// The last column is 1 for a message that another replica looks at.
+/// The last column is 1 for a message that another replica looks at, and 2 for one of this replica without a task or an answer.
 pub(super) const REMEMBER_AMONG_OTHERS: &str = concat!(
     "
     INSERT INTO message_seen (tenant, principal, context_id, message_id, digest, task_id, seen_at, times, runner)
@@ -163,10 +179,9 @@ pub(super) const REMEMBER_AMONG_OTHERS: &str = concat!(
     has_joined!(),
     " AS is_left) AS found)
     RETURNING times, digest, task_id, coalesce(answer, ''), CAST(CASE
-        WHEN times = 1 OR answer IS NOT NULL OR runner = $8 THEN 0
-        WHEN ",
+        WHEN times = 1 OR answer IS NOT NULL OR ",
     has_joined!(),
-    " THEN 0 ELSE 1 END AS BIGINT)"
+    " THEN 0 WHEN runner = $8 THEN 2 ELSE 1 END AS BIGINT)"
 );
 
 pub(super) const ANSWER: &str = "
@@ -176,8 +191,16 @@ pub(super) const ANSWER: &str = "
 
 pub(super) const FORGET: &str = "
     DELETE FROM message_seen
-    WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5
-        AND coalesce(runner, '') = $6";
+    WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5";
+
+/// The same where nobody knows whether the message was refused, or whether the task has got it after all.
+pub(super) const FORGET_AMONG_OTHERS: &str = concat!(
+    "
+    DELETE FROM message_seen
+    WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5 AND runner = $6
+        AND answer IS NULL AND NOT ",
+    has_joined!()
+);
 
 // PostgreSQL has no `DELETE … LIMIT`, so a subquery picks the batch.
 /// Messages of which neither a task nor an answer came, remembered before a time.

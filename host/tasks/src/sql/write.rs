@@ -35,7 +35,12 @@ pub(super) struct Write {
 }
 
 enum Position {
-    New { owner: Owner, context: ContextId },
+    New {
+        owner: Owner,
+        context: ContextId,
+        /// The replica that the turn began as one of; `None` where one process has the store.
+        creator: Option<Replica>,
+    },
     After(Place),
 }
 
@@ -67,7 +72,7 @@ impl Change for Write {
 impl Write {
     /// A new task with its first events.
     pub(super) fn create(owner: &Owner, events: &[TaskEvent], task: &TaskSnapshot) -> Result<Self, StoreError> {
-        let position = Position::New { owner: owner.clone(), context: task.context_id().clone() };
+        let position = Position::New { owner: owner.clone(), context: task.context_id().clone(), creator: None };
         Self::encode(position, events, task)
     }
 
@@ -83,12 +88,12 @@ impl Write {
             return self;
         }
         let mut runner = replica;
-        if let Position::After(at) = &self.position {
-            if self.events.iter().any(|(kind, _)| *kind == Kind::Message) {
+        match &mut self.position {
+            Position::New { creator, .. } => creator.clone_from(&runner),
+            Position::After(at) if self.events.iter().any(|(kind, _)| *kind == Kind::Message) => {
                 self.epoch = at.epoch.saturating_add(1);
-            } else {
-                runner = at.runner.clone().or(runner);
             }
+            Position::After(at) => runner = at.runner.clone().or(runner),
         }
         self.runner = runner.filter(|_| self.is_worked_on);
         self
@@ -148,7 +153,7 @@ impl Write {
         let runner = Value::MaybeText(self.runner.as_ref().map(Replica::id));
         let json = self.json.as_deref().map(Value::Text);
         match &self.position {
-            Position::New { owner, context } => {
+            Position::New { owner, context, creator } => {
                 let tenant = Value::Text(&owner.tenant);
                 let principal = Value::Text(&owner.principal);
                 let context = Value::Text(context.as_str());
@@ -156,7 +161,13 @@ impl Write {
                 let json_seq = Value::MaybeInt(if json.is_some() { None } else { Some(0) });
                 let json = json.unwrap_or(Value::Text(""));
                 let row = [id, tenant, principal, context, state, status_at, finished_at, last, json, json_seq, runner];
-                Step::rows(&statements::INSERT_TASK, row)
+                match creator {
+                    None => Step::rows(&statements::INSERT_TASK, row),
+                    Some(creator) => {
+                        let values = [&row[..], &[Value::Text(creator.id())]].concat();
+                        Step::new(statements::INSERT_TASK_AMONG_OTHERS, values)
+                    }
+                }
             }
             Position::After(at) => {
                 let epoch = Value::count(self.epoch);
@@ -180,8 +191,11 @@ impl Write {
     /// The reason why no row was changed.
     async fn refusal<D: Database>(&self, transaction: &mut D::Transaction) -> sqlx::Result<StoreError> {
         let task = self.id.clone();
-        let Position::After(at) = &self.position else { return Ok(StoreError::AlreadyExists { task }) };
         let rows = D::query(transaction, statements::SELECT_PLACE, &[Value::Text(task.as_str())]).await?;
+        let Position::After(at) = &self.position else {
+            let is_there = !rows.is_empty();
+            return Ok(if is_there { StoreError::AlreadyExists { task } } else { StoreError::Fenced { task } });
+        };
         Ok(match rows.first() {
             Some(row) if from_sql::<u64>(row.int(1)?) != at.epoch => StoreError::Fenced { task },
             Some(row) => StoreError::Stale { expected: at.seq, found: from_sql(row.int(0)?) },

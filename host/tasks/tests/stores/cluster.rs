@@ -111,7 +111,8 @@ impl Cluster {
         let data = cluster.folder().join("data");
         cluster.initialise(&data)?;
         let folder = cluster.folder().display();
-        let options = format!("-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off");
+        let options =
+            format!("-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c max_connections=300");
         let log = cluster.folder().join("log");
         let mut start = cluster.command("pg_ctl");
         run(start.args(["start", "--wait", "--options", &options, "--log"]).arg(log).arg("--pgdata").arg(&data))?;

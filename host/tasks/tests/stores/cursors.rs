@@ -49,6 +49,10 @@ async fn claim_left(store: &PostgresTaskStore) -> Vec<PushCursor> {
     cursors(store).claim_left(10).await.unwrap()
 }
 
+async fn claim_unsent(store: &PostgresTaskStore) -> Vec<PushCursor> {
+    cursors(store).claim_unsent(10).await.unwrap()
+}
+
 async fn advance(store: &PostgresTaskStore, cursor: &PushCursor, sent: u64, then: PushThen) -> bool {
     let progress = PushProgress { sent, failures: 0, wait: Duration::ZERO, then };
     cursors(store).advance(cursor, &progress).await.unwrap()
@@ -95,6 +99,37 @@ async fn a_sender_that_rests_leaves_the_next_turn_to_whoever_runs_it() {
     add(&one, 2).await;
     assert!(!advance(&other, &claimed[0], 2, PushThen::Leaves).await);
     assert_eq!(claim_left(&one).await.len(), 1);
+    scratch.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_waited_and_went_on_without_a_sender_is_found_by_a_thorough_look() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let store = connect(&scratch).await;
+    with_config(&store).await;
+    open(&store, false).await;
+    assert!(claim_unsent(&store).await.is_empty(), "there is nothing to be sent");
+    add(&store, 1).await;
+    assert!(claim_left(&store).await.is_empty(), "its turn may be about to claim it");
+    assert_eq!(claim_unsent(&store).await.len(), 1);
+    assert!(claim_unsent(&store).await.is_empty(), "it sends already");
+    scratch.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_config_of_a_version_without_cursors_gets_one_when_its_process_works_on_the_task_no_more() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let [old, store] = [connect(&scratch).await, connect(&scratch).await];
+    with_config(&old).await;
+    add(&old, 1).await;
+    assert!(claim_unsent(&store).await.is_empty());
+    add(&old, 2).await;
+    assert!(claim_unsent(&store).await.is_empty(), "its own process sends");
+    kill(&scratch, old).await;
+    assert!(claim_unsent(&store).await.is_empty(), "it has sent what there is");
+    add(&store, 3).await;
+    let claimed = claim_unsent(&store).await;
+    assert_eq!((claimed.len(), claimed[0].sent), (1, 3));
     scratch.remove().await;
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use annex_protocol::{Message, StreamResponse, Task, TaskState};
 use annex_tasks::{Place, StoreError, TaskEvent};
 
-use crate::fixture::{OneByOne, Store, at, change, encoded, numbers, owner, working};
+use crate::fixture::{OneByOne, Restart, Store, at, change, encoded, numbers, owner, working};
 
 on_every_store! {
     a_new_task_is_its_own_first_event,
@@ -19,6 +19,28 @@ on_every_store! {
     nothing_is_appended_to_an_unknown_task,
     a_task_is_found_by_its_owner_only,
     a_dropped_call_is_stored_whole_or_not_at_all,
+}
+
+across_a_restart! {
+    a_page_of_events_takes_so_many_bytes_and_one_event_in_any_case,
+}
+
+async fn a_page_of_events_takes_so_many_bytes_and_one_event_in_any_case(restart: &Restart) {
+    let store = restart.open().await;
+    let mut task = working("t-1");
+    store.begin(&owner("ada"), &task).await.unwrap();
+    let mut bytes = 0;
+    for seq in 1..=9 {
+        let event = change(&mut task, TaskState::Working, at(1_000));
+        bytes = encoded(&event).len();
+        store.add(&task.id, seq, &event, &task).await.unwrap();
+    }
+    let within = async |after, bytes| numbers(&store.events_within(&task.id, after, (4, bytes)).await.unwrap());
+    assert_eq!(within(1, bytes * 3).await, [2, 3, 4]);
+    assert_eq!(within(1, bytes * 9).await, [2, 3, 4, 5]);
+    assert_eq!(within(5, 1).await, [6]);
+    assert_eq!(within(9, bytes).await, [10]);
+    assert!(within(10, bytes).await.is_empty());
 }
 
 async fn a_new_task_is_its_own_first_event(store: Store) {
@@ -81,7 +103,7 @@ async fn events_that_come_together_are_stored_together(store: Store) {
     let mut task = working("t-1");
     let mut first = vec![StreamResponse::Task(task.clone()).into()];
     first.push(change(&mut task, TaskState::Working, at(2_000)));
-    store.create(&owner("ada"), &first, &task.clone().into()).await.unwrap();
+    store.create(&owner("ada"), &first, &task.clone().into(), None).await.unwrap();
     let before = task.clone();
     let events = [TaskState::Working, TaskState::InputRequired].map(|state| change(&mut task, state, at(3_000)));
     let refused = store.append(&task.id, &Place::after(1), &events, &task.clone().into()).await.unwrap_err();

@@ -17,7 +17,7 @@ async fn connect(scratch: &Scratch) -> PostgresTaskStore {
 /// A task of this process.
 async fn begin(store: &PostgresTaskStore, id: &str) -> Place {
     let task = working(id);
-    store.create(&owner("ada"), &[StreamResponse::Task(task.clone()).into()], &task.into()).await.unwrap()
+    store.create(&owner("ada"), &[StreamResponse::Task(task.clone()).into()], &task.into(), None).await.unwrap()
 }
 
 /// The agent says something.
@@ -54,6 +54,30 @@ async fn a_process_whose_task_another_one_has_taken_writes_nothing_more() {
 
     let next = write(&other, "t-1", &taken).await.unwrap();
     assert_eq!((next.seq, next.epoch), (2, 1));
+    scratch.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_whose_lease_is_over_creates_no_task() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let [slow, other] = [connect(&scratch).await, connect(&scratch).await];
+    let replica = slow.replica().unwrap();
+    let create = async |id: &str| {
+        let task = working(id);
+        let events = [StreamResponse::Task(task.clone()).into()];
+        slow.create(&owner("ada"), &events, &task.into(), Some(&replica)).await
+    };
+    assert_eq!(create("t-1").await.unwrap().runner.unwrap().id(), replica.id());
+    let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
+    let over = sqlx::query("UPDATE replica SET lease_until = clock_timestamp() WHERE id = $1").bind(replica.id());
+    over.execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let refused = create("t-2").await.unwrap_err();
+    assert!(matches!(refused, StoreError::Fenced { .. }), "{refused}");
+    // Whoever has taken the message over creates it.
+    begin(&other, "t-2").await;
+    let late = create("t-2").await.unwrap_err();
+    assert!(matches!(late, StoreError::AlreadyExists { .. }), "{late}");
     scratch.remove().await;
 }
 

@@ -19,7 +19,7 @@ pub(crate) trait OneByOne: TaskStore {
     /// A task that is its own first event.
     fn begin(&self, owner: &Owner, task: &Task) -> impl Future<Output = Result<(), StoreError>> + Send {
         let events = [StreamResponse::Task(task.clone()).into()];
-        async move { self.create(owner, &events, &task.clone().into()).await.map(drop) }
+        async move { self.create(owner, &events, &task.clone().into(), None).await.map(drop) }
     }
 
     fn add(

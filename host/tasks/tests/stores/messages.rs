@@ -23,12 +23,20 @@ fn message(id: &str, content: u8) -> MessageKey {
     MessageKey { context: "c-1".into(), message: id.into(), digest: [content; 32] }
 }
 
+/// The task that this process has remembered the message with. Only a database tells whether the task has it.
+pub(crate) fn task_of(remembered: &Remembered) -> Option<&str> {
+    match remembered {
+        Remembered::Same(task) | Remembered::Own(task) => Some(task.as_str()),
+        _ => None,
+    }
+}
+
 async fn a_message_is_new_once(store: Store) {
     let ada = owner("ada");
     assert_eq!(store.remember(&ada, &message("m-1", 1), &"t-1".into()).await.unwrap(), Remembered::New);
     for task in ["t-2", "t-1"] {
         let again = store.remember(&ada, &message("m-1", 1), &task.into()).await.unwrap();
-        assert_eq!(again, Remembered::Same("t-1".into()));
+        assert_eq!(task_of(&again), Some("t-1"));
     }
     assert_eq!(store.remember(&ada, &message("m-2", 1), &"t-1".into()).await.unwrap(), Remembered::New);
 }
@@ -39,7 +47,7 @@ async fn another_message_under_the_same_id_is_told_apart(store: Store) {
     let other = store.remember(&ada, &message("m-1", 2), &"t-2".into()).await.unwrap();
     assert_eq!(other, Remembered::Different);
     let again = store.remember(&ada, &message("m-1", 1), &"t-3".into()).await.unwrap();
-    assert_eq!(again, Remembered::Same("t-1".into()));
+    assert_eq!(task_of(&again), Some("t-1"));
 }
 
 async fn messages_of_others_are_others(store: Store) {
@@ -66,7 +74,7 @@ async fn a_forgotten_message_is_new_again(store: Store) {
     store.forget(&owner("bob"), &message("m-1", 1)).await.unwrap();
     store.forget(&ada, &message("m-1", 2)).await.unwrap();
     let again = store.remember(&ada, &message("m-1", 1), &"t-2".into()).await.unwrap();
-    assert_eq!(again, Remembered::Same("t-1".into()));
+    assert_eq!(task_of(&again), Some("t-1"));
     store.forget(&ada, &message("m-1", 1)).await.unwrap();
     assert_eq!(store.remember(&ada, &message("m-1", 1), &"t-2".into()).await.unwrap(), Remembered::New);
 }
@@ -83,8 +91,8 @@ async fn of_concurrent_messages_exactly_one_is_new(store: Store) {
         let outcomes: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();
         let winners: Vec<_> = outcomes.iter().filter(|(outcome, _)| *outcome == Remembered::New).collect();
         assert_eq!(winners.len(), 1);
-        let same = Remembered::Same(winners[0].1.clone());
-        assert_eq!(outcomes.iter().filter(|(outcome, _)| *outcome == same).count(), 31);
+        let task = Some(winners[0].1.as_str());
+        assert_eq!(outcomes.iter().filter(|(outcome, _)| task_of(outcome) == task).count(), 31);
     }
 }
 
@@ -104,7 +112,7 @@ async fn an_answer_is_told_to_whoever_repeats_the_message(store: Store) {
     store.answer(&owner("bob"), &message("m-1", 1), &answer("no")).await.unwrap();
     store.answer(&ada, &message("m-1", 2), &answer("no")).await.unwrap();
     store.answer(&ada, &message("m-2", 1), &answer("no")).await.unwrap();
-    assert_eq!(repeat(&store, "m-1").await, Remembered::Same("t-1".into()));
+    assert_eq!(task_of(&repeat(&store, "m-1").await), Some("t-1"));
     store.answer(&ada, &message("m-1", 1), &hello).await.unwrap();
     for _ in 0..2 {
         assert_eq!(repeat(&store, "m-1").await, Remembered::Answered(Box::new(hello.clone())));
@@ -112,8 +120,6 @@ async fn an_answer_is_told_to_whoever_repeats_the_message(store: Store) {
     let other = store.remember(&ada, &message("m-1", 2), &"t-1".into()).await.unwrap();
     assert_eq!(other, Remembered::Different);
     assert_eq!(repeat(&store, "m-2").await, Remembered::New);
-    store.forget(&ada, &message("m-1", 1)).await.unwrap();
-    assert_eq!(repeat(&store, "m-1").await, Remembered::New);
 }
 
 async fn answers_survive_a_crash(store: Store) {

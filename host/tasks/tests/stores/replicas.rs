@@ -132,6 +132,32 @@ async fn a_message_that_a_killed_process_looked_at_is_worked_on_once_more_as_the
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_its_process_s_own_until_its_task_has_it() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let ada = owner("ada");
+    let [store, other] = [connect(&scratch).await, connect(&scratch).await];
+    let again = async |id: &str| store.remember(&ada, &message(id), &"t-9".into()).await.unwrap();
+    assert_eq!(store.remember(&ada, &message("m-1"), &"t-1".into()).await.unwrap(), Remembered::New);
+    assert_eq!(again("m-1").await, Remembered::Own("t-1".into()));
+    store.begin(&ada, &begun_by("m-1", "t-1")).await.unwrap();
+    assert_eq!(again("m-1").await, Remembered::Same("t-1".into()));
+    // The same with one for a task that is there.
+    assert_eq!(store.remember(&ada, &message("m-2"), &"t-1".into()).await.unwrap(), Remembered::New);
+    assert_eq!(again("m-2").await, Remembered::Own("t-1".into()));
+    assert_eq!(
+        other.remember(&ada, &message("m-2"), &"t-9".into()).await.unwrap(),
+        Remembered::Elsewhere("t-1".into())
+    );
+    // Where it is not known whether the message was taken, it is forgotten unless it was.
+    for id in ["m-1", "m-2"] {
+        store.forget(&ada, &message(id)).await.unwrap();
+    }
+    assert_eq!(again("m-1").await, Remembered::Same("t-1".into()));
+    assert_eq!(other.remember(&ada, &message("m-2"), &"t-9".into()).await.unwrap(), Remembered::New);
+    scratch.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_takes_back_and_answers_its_own_messages_only() {
     let Some(scratch) = Scratch::create().await else { return };
     let ada = owner("ada");
@@ -172,6 +198,33 @@ async fn two_processes_of_one_name_do_not_end_each_others_leases_by_turns() {
     first.begin(&owner("ada"), &working("t-2")).await.unwrap();
     let third = connect(&scratch).await;
     assert!(third.recover(REASON).await.unwrap().is_empty(), "both are alive");
+    scratch.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_keeps_its_name_when_it_did_not_hear_that_its_next_lease_has_begun() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let store = named_as(&scratch, "a").await;
+    let first = store.replica().unwrap();
+    // The first lease that begins from now on takes longer than its process waits for it.
+    sql(&scratch, "CREATE SEQUENCE begun").await;
+    let slowly = "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS
+        $$BEGIN IF nextval('begun') = 1 THEN PERFORM pg_sleep(1.5); END IF; RETURN NEW; END$$";
+    sql(&scratch, slowly).await;
+    sql(&scratch, "CREATE TRIGGER slowly BEFORE INSERT ON replica FOR EACH ROW EXECUTE FUNCTION slowly()").await;
+    sql(&scratch, "DELETE FROM replica").await;
+    let begin = std::time::Instant::now();
+    while store.replica().unwrap().id() == first.id() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "it has no lease");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
+    let named: Vec<(String, Option<String>)> =
+        sqlx::query_as("SELECT id, name FROM replica").fetch_all(&mut connection).await.unwrap();
+    assert_eq!(named, [(store.replica().unwrap().id().to_owned(), Some("a".to_owned()))]);
+    assert!(sqlx::query_scalar::<_, i64>("SELECT last_value FROM begun").fetch_one(&mut connection).await.unwrap() > 1);
+    connection.close().await.unwrap();
+    drop(store);
     scratch.remove().await;
 }
 

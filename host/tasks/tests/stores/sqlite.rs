@@ -38,6 +38,10 @@ async fn everything_survives_a_restart() {
     assert_eq!(store.configs(&task.id, "", 10).await.unwrap().configs, [config]);
     let again = store.remember(&owner("ada"), &message, &"t-2".into()).await.unwrap();
     assert_eq!(again, Remembered::Same(task.id.clone()));
+    // One whose task never came to be is nobody else's.
+    let lost = MessageKey { message: "m-2".into(), ..message };
+    assert_eq!(store.remember(&owner("ada"), &lost, &"t-3".into()).await.unwrap(), Remembered::New);
+    assert_eq!(store.remember(&owner("ada"), &lost, &"t-4".into()).await.unwrap(), Remembered::Own("t-3".into()));
 }
 
 #[tokio::test]

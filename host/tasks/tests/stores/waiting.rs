@@ -115,7 +115,7 @@ async fn a_caller_whose_running_tasks_are_large_keeps_nobody_out() {
     let mut refused = 0;
     for number in 0..30 {
         let mut snapshot = TaskSnapshot::from(working(&format!("ada-{number}")));
-        let Ok(_) = store.create(&owner("ada"), &[], &snapshot).await else { continue };
+        let Ok(_) = store.create(&owner("ada"), &[], &snapshot, None).await else { continue };
         for last in 0..3 {
             snapshot = snapshot.with(&piece);
             refused += usize::from(store.append(snapshot.id(), &Place::after(last), &piece, &snapshot).await.is_err());

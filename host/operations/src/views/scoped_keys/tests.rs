@@ -47,7 +47,7 @@ impl Bench {
     async fn create(&self, task: &str) {
         let task = Task { id: task.into(), context_id: "c".into(), ..Task::default() };
         let event = StreamResponse::Task(task.clone()).into();
-        self.tasks.create(&ada(), &[event], &task.into()).await.expect("room");
+        self.tasks.create(&ada(), &[event], &task.into(), None).await.expect("room");
     }
 
     async fn scopes(&self) -> Vec<Scope> {

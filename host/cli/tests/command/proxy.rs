@@ -1,0 +1,106 @@
+//! A way to the database that can fail: what goes over it is relayed, held back, or breaks off.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use sqlx::postgres::PgConnectOptions;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::watch;
+
+/// What becomes of bytes that come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Open,
+    /// They are held back, in both directions, until the way is open again: a black hole.
+    Closed,
+    /// What the database says is held back, and what it is asked comes through.
+    AnswersHeld,
+}
+
+/// A port in front of a database.
+pub(crate) struct Proxy {
+    url: String,
+    way: watch::Sender<Way>,
+    /// Told when all connections break.
+    reset: watch::Sender<()>,
+}
+
+impl Proxy {
+    /// In front of the database at `url`.
+    pub(crate) async fn start(url: &str) -> Result<Self> {
+        let database: PgConnectOptions = url.parse()?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let name = database.get_database().context("a database")?;
+        let port = listener.local_addr()?.port();
+        let url = format!("postgres://{}@127.0.0.1:{port}/{name}?sslmode=disable", database.get_username());
+        let way = watch::Sender::new(Way::Open);
+        let reset = watch::Sender::new(());
+        let proxy = Self { url, way: way.clone(), reset: reset.clone() };
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let mut reset = reset.subscribe();
+                let relayed = relay(client, database.clone(), way.subscribe());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = reset.changed() => {}
+                        _ = relayed => {}
+                    }
+                });
+            }
+        });
+        Ok(proxy)
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn set(&self, way: Way) {
+        self.way.send_replace(way);
+    }
+
+    /// Breaks all connections, and what was held back is lost. New ones can be made.
+    pub(crate) fn reset(&self) {
+        self.reset.send_replace(());
+    }
+}
+
+async fn relay(client: TcpStream, database: PgConnectOptions, way: watch::Receiver<Way>) -> Result<()> {
+    // Dropped in the middle of something, the connection is reset.
+    client.set_zero_linger()?;
+    match database.get_socket() {
+        Some(folder) => {
+            let socket: PathBuf = folder.join(format!(".s.PGSQL.{}", database.get_port()));
+            both(client, UnixStream::connect(socket).await?, way).await
+        }
+        None => both(client, TcpStream::connect((database.get_host(), database.get_port())).await?, way).await,
+    }
+}
+
+async fn both(client: TcpStream, server: impl AsyncRead + AsyncWrite, way: watch::Receiver<Way>) -> Result<()> {
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = tokio::io::split(server);
+    tokio::select! {
+        ended = pass(from_client, to_server, way.clone(), |way| way != Way::Closed) => ended,
+        ended = pass(from_server, to_client, way, |way| way == Way::Open) => ended,
+    }
+}
+
+/// Passes bytes on while the way is one on which they pass.
+async fn pass(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut way: watch::Receiver<Way>,
+    passes: fn(Way) -> bool,
+) -> Result<()> {
+    let mut bytes = vec![0; 16 << 10];
+    loop {
+        let count = from.read(&mut bytes).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        way.wait_for(|way| passes(*way)).await?;
+        to.write_all(&bytes[..count]).await?;
+    }
+}

@@ -1,0 +1,208 @@
+//! Processes that are stopped at the worst moment, for longer than their lease, and go on when others have their work: inside of
+//! a takeover, of the queue of a conversation, and of a push notification. What they do then changes nothing.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
+
+use crate::proxy::{Proxy, Way};
+use crate::push::{self, Receiver};
+use crate::replicas::{LEASE_AND_LOOK, Replicas, said};
+use crate::support::Server;
+
+/// A lease is five seconds. Each test stops for one of these, and so they last from 1.2 to 3 leases.
+const STOPS: [Duration; 3] = [Duration::from_secs(6), Duration::from_secs(10), Duration::from_secs(15)];
+
+const COMPLETED: &str = "TASK_STATE_COMPLETED";
+
+fn state(sent: &Value) -> &str {
+    sent["result"]["task"]["status"]["state"].as_str().unwrap_or_default()
+}
+
+fn signal(server: &Server, signal: Signal) -> Result<()> {
+    Ok(kill_process(Pid::from_child(&server.process), signal)?)
+}
+
+/// Waits until the database finds this number.
+async fn until(replicas: &Replicas, sql: &'static str, number: i64) -> Result<()> {
+    let begin = Instant::now();
+    while replicas.number(sql).await? != number {
+        ensure!(begin.elapsed() < Duration::from_secs(20), "not {number}: {sql}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+/// A lock on a row, which keeps the processes from something until it is given back.
+pub(crate) struct Lock(PgConnection);
+
+impl Lock {
+    pub(crate) async fn take(replicas: &Replicas, sql: &'static str) -> Result<Self> {
+        let mut connection = PgConnection::connect(replicas.url()).await?;
+        sqlx::query("BEGIN").execute(&mut connection).await?;
+        sqlx::query(sql).execute(&mut connection).await?;
+        Ok(Self(connection))
+    }
+
+    /// Waits until a process waits for it.
+    pub(crate) async fn is_waited_for(&mut self) -> Result<()> {
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))";
+        let begin = Instant::now();
+        while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut self.0).await? == 0 {
+            ensure!(begin.elapsed() < Duration::from_secs(20), "nobody waits for it");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn give_back(mut self) -> Result<()> {
+        sqlx::query("ROLLBACK").execute(&mut self.0).await?;
+        Ok(self.0.close().await?)
+    }
+}
+
+/// The process takes the one task, whose process is gone, and is stopped before it hears of that.
+async fn stop_with_taken(replicas: &Replicas, proxy: &Proxy, server: &Server) -> Result<()> {
+    const EPOCH: &str = "SELECT epoch FROM task";
+    let locked = async || Lock::take(replicas, "SELECT id FROM task FOR UPDATE").await;
+    // What is locked is left alone by those who look for tasks to take.
+    let mut lock = locked().await?;
+    until(replicas, "SELECT count(*) FROM replica WHERE lease_until < clock_timestamp()", 1).await?;
+    for _ in 0..20 {
+        proxy.set(Way::AnswersHeld);
+        lock.give_back().await?;
+        let looked = Instant::now();
+        // Twice a second; a look that was under way did not see it.
+        while looked.elapsed() < Duration::from_millis(1_200) {
+            if replicas.number(EPOCH).await? == 1 {
+                signal(server, Signal::STOP)?;
+                proxy.set(Way::Open);
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        lock = locked().await?;
+        proxy.set(Way::Open);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    bail!("nobody takes it")
+}
+
+/// A process has taken the task of a killed one, is stopped, and another one takes it from there.
+async fn check_takeover(time: Duration) -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let proxy = Proxy::start(replicas.url()).await?;
+    let stopped = replicas.start_with("", &[("ANNEX_TEST_TASKS", proxy.url())])?;
+    let mut killed = replicas.start("")?;
+    let task = replicas.begin(&killed, "long").await?;
+    killed.process.kill()?;
+    killed.process.wait()?;
+    stop_with_taken(&replicas, &proxy, &stopped).await?;
+    let begin = Instant::now();
+    let other = replicas.start("")?;
+    let failed = replicas.until(&other, &task, "TASK_STATE_FAILED", LEASE_AND_LOOK).await?;
+    tokio::time::sleep(time.saturating_sub(begin.elapsed())).await;
+    let written = "SELECT 1000 * epoch + seq FROM task";
+    let before = replicas.number(written).await?;
+    signal(&stopped, Signal::CONT)?;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(replicas.number(written).await?, before, "stopped for {time:?}");
+    assert_eq!(before / 1_000, 2, "each of the two has taken it once");
+    let found = replicas.call(&other, "GetTask", json!({"id": task})).await?;
+    assert_eq!(found["result"], failed);
+    drop((stopped, killed, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_stopped_inside_of_a_takeover_writes_nothing_to_what_others_have_taken_from_it() -> Result<()>
+{
+    let [one, two, three] = STOPS.map(check_takeover);
+    tokio::try_join!(one, two, three).map(drop)
+}
+
+/// A turn has joined the queue of its conversation, its process is stopped, and others go on.
+async fn check_queue(time: Duration) -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let proxy = Proxy::start(replicas.url()).await?;
+    let stopped = replicas.start_with("", &[("ANNEX_TEST_TASKS", proxy.url())])?;
+    let other = replicas.start("")?;
+    let begun = replicas.call(&other, "SendMessage", said("hello", "m-1")).await?;
+    assert_eq!(state(&begun), COMPLETED, "{begun}");
+    let sent = said("joins", "m-2");
+    let mut lock = Lock::take(&replicas, "SELECT id FROM session FOR UPDATE").await?;
+    let late = replicas.call(&stopped, "SendMessage", sent.clone());
+    let others = async {
+        lock.is_waited_for().await?;
+        proxy.set(Way::AnswersHeld);
+        lock.give_back().await?;
+        until(&replicas, "SELECT sum(cardinality(turns))::BIGINT FROM session", 1).await?;
+        signal(&stopped, Signal::STOP)?;
+        proxy.set(Way::Open);
+        let begin = Instant::now();
+        let answered = replicas.call(&other, "SendMessage", said("next", "m-3")).await?;
+        ensure!(state(&answered) == COMPLETED, "{answered}");
+        tokio::time::sleep(time.saturating_sub(begin.elapsed())).await;
+        signal(&stopped, Signal::CONT)
+    };
+    let (late, others) = tokio::join!(late, others);
+    others?;
+    let late = late?;
+    assert_eq!(late["error"]["code"], -32_000, "stopped for {time:?}: {late}");
+    assert_eq!(replicas.conversation().await?, ["hello", "-", "next", "-"], "stopped for {time:?}");
+    // It comes again, and is answered in its place.
+    let again = replicas.repeat(&stopped, &sent).await?;
+    assert_eq!(state(&again), COMPLETED, "{again}");
+    assert_eq!(replicas.conversation().await?, ["hello", "-", "next", "-", "joins", "-"]);
+    drop((stopped, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_stopped_inside_of_the_queue_adds_nothing_to_what_others_went_on_with() -> Result<()> {
+    let [one, two, three] = STOPS.map(check_queue);
+    tokio::try_join!(one, two, three).map(drop)
+}
+
+/// A process sends an event and is stopped before it hears that it has come; another one sends on.
+async fn check_push(time: Duration) -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [stopped, other] = [push::start(&replicas)?, push::start(&replicas)?];
+    let receiver = Receiver::start().await?;
+    let task = replicas.begin(&other, "ticks").await?;
+    push::register(&replicas, &stopped, &task, &receiver).await?;
+    receiver.has(5).await?;
+    signal(&stopped, Signal::STOP)?;
+    let begin = Instant::now();
+    receiver.has_state(COMPLETED).await?;
+    tokio::time::sleep(time.saturating_sub(begin.elapsed())).await;
+    let sent = receiver.numbers(&task)?;
+    let cursors = "SELECT count(*) FROM push_cursor";
+    ensure!(replicas.number(cursors).await? == 0, "all is sent");
+    signal(&stopped, Signal::CONT)?;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    // What was on its way when the process was stopped may come once more, and nothing behind it.
+    let late = receiver.numbers(&task)?.split_off(sent.len());
+    assert!(late.len() <= 1, "stopped for {time:?}: {late:?} behind {sent:?}");
+    let mut numbers = sent;
+    let twice = numbers.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    numbers.dedup();
+    assert!(push::is_without_gap(&numbers) && twice <= 1, "{numbers:?}, {twice} came again");
+    assert_eq!(replicas.number(cursors).await?, 0);
+    drop((stopped, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_stopped_inside_of_a_push_notification_sends_nothing_that_others_have_sent_on() -> Result<()>
+{
+    let [one, two, three] = STOPS.map(check_push);
+    tokio::try_join!(one, two, three).map(drop)
+}
