@@ -6,11 +6,15 @@ use std::fs;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use annex_cluster::wake::{Heard, Hint, Hints, SharedWake, Wake, WakeError};
 use tempfile::TempDir;
 use tokio::time::timeout;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 /// Far less than the second after which a process looks by itself, and enough for a machine that is busy.
 const SOON: Duration = Duration::from_millis(300);
@@ -131,4 +135,72 @@ async fn a_server_that_is_not_there_or_forbids_the_subject_is_told_of_at_the_sta
     assert!(matches!(SharedWake::over_nats(&server.url()).await, Err(WakeError::Nats(_))), "without a password");
     server.stop();
     assert!(matches!(SharedWake::over_nats(&url).await, Err(WakeError::Nats(_))));
+}
+
+/// All that is logged, on each level.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl Log {
+    fn text(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Visit for Log {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        log.push_str(&format!("{field}={value:?}\n"));
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, _metadata: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        span.record(&mut self.clone());
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &Id, values: &Record<'_>) {
+        values.record(&mut self.clone());
+    }
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _span: &Id) {}
+
+    fn exit(&self, _span: &Id) {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_with_any_characters_is_used_and_is_in_no_log() {
+    let password = r#"p@ss/w:rd %+é"#;
+    let encoded = "p%40ss%2Fw%3Ard%20%25%2B%C3%A9";
+    let Some(server) = Server::start(&format!("authorization {{ user: \"a b\", password: \"{password}\" }}")) else {
+        return;
+    };
+    let log = Log::default();
+    // The connection is driven by other threads than that of the test.
+    tracing::subscriber::set_global_default(log.clone()).unwrap();
+    let url = server.url().replace("://", &format!("://a%20b:{encoded}@"));
+    let [one, other] =
+        [SharedWake::over_nats(&url).await.unwrap(), SharedWake::over_nats(&format!("{url},{url}")).await.unwrap()];
+    let mut hints = other.hints();
+    one.tell("task", 1);
+    assert_eq!(heard(&mut hints).await, [hint("task", 1)]);
+    let wrong = server.url().replace("://", "://a%20b:wr%40ng@");
+    let refused = SharedWake::over_nats(&wrong).await.err().unwrap();
+    let said = format!("{refused} {refused:?}");
+    let logged = log.text();
+    assert!(!logged.is_empty(), "nothing is logged");
+    for secret in [password, encoded, "wr%40ng", "wr@ng"] {
+        assert!(!logged.contains(secret) && !said.contains(secret), "{secret} is in {logged}{said}");
+    }
 }

@@ -3,6 +3,7 @@
 
 mod authoring;
 mod chat;
+mod clocks;
 #[path = "../../../tasks/tests/stores/cluster.rs"]
 mod cluster;
 mod distance;
@@ -15,6 +16,7 @@ mod help;
 mod inspect;
 mod left;
 mod links;
+mod permits;
 mod proxy;
 mod push;
 mod quotas;

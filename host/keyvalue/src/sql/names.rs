@@ -108,3 +108,32 @@ pub(super) fn scope_of_row<D: KeyDatabase>(row: &D::Row) -> sqlx::Result<Option<
     let text = |column| row.text(column).map(read::<D>);
     Ok(Some(Scope { kind, tenant: text(1)?, principal: text(2)?, id: text(3)? }))
 }
+
+#[cfg(test)]
+mod tests {
+    use annex_database::PostgresDatabase;
+    use annex_protocol::ExtensionUri;
+
+    use super::{MAX_EXTENSION_BYTES, Names, digest};
+    use crate::store::{Scope, Space};
+
+    fn named(uri: &str) -> String {
+        let space = Space { extension: ExtensionUri::from(uri), scope: Scope::lasting("acme") };
+        Names::of_bucket::<PostgresDatabase>(&space).extension.into_owned()
+    }
+
+    #[test]
+    fn no_extension_has_the_name_under_which_a_long_uri_is_stored() {
+        let long = format!("https://example.com/{}", "x".repeat(MAX_EXTENSION_BYTES));
+        let name = named(&long);
+        assert!(name.len() < MAX_EXTENSION_BYTES, "{name}");
+        assert_eq!(name, digest(&long));
+        assert_ne!(name, named(&format!("{long}y")));
+        // One that is called as the other is stored, or as it was stored once.
+        for uri in [name.as_str(), &name[2..], &format!("\u{1}{name}")] {
+            assert_ne!(named(uri), name, "{uri:?}");
+        }
+        let short = "https://example.com/short";
+        assert_eq!(named(short), short);
+    }
+}
