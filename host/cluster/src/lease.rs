@@ -90,6 +90,14 @@ impl Lease {
         self.held.replica()
     }
 
+    /// True while the process is this replica and nobody can take its lease for over: at this moment, also after a time in
+    /// which the process stood still.
+    #[must_use]
+    pub fn holds(&self, replica: &Replica) -> bool {
+        let standing = self.held.standing();
+        standing.replica.id() == replica.id() && !replica.is_over() && standing.renewed.elapsed() < SELF_STOP
+    }
+
     /// True if this process may judge the leases of others. After a time without a lease of its own it waits for as long
     /// as a lease takes: the database was away, and the others have to get to it first.
     #[must_use]

@@ -1,8 +1,9 @@
-//! A process among others that work on one PostgreSQL database: its lease, the replica that it is, and the way in which they
-//! wake each other. What the processes work on is decided elsewhere.
+//! A process among others that work on one PostgreSQL database: its lease, the replica that it is, the way in which they wake
+//! each other, and the editions that they agree on. What the processes work on is decided elsewhere.
 
 #![warn(missing_docs)]
 
+pub mod editions;
 mod lease;
 mod replica;
 mod statements;

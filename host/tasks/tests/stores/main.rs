@@ -54,6 +54,7 @@ mod cluster;
 mod configs;
 mod crash;
 mod cursors;
+mod editions;
 mod events;
 mod fencing;
 mod fixture;

@@ -1,0 +1,114 @@
+//! The statements of editions. A replica is alive while its lease holds by the clock of the database.
+
+pub(super) const TOUCH: &str = "
+    UPDATE component SET kept_at = clock_timestamp()
+    WHERE digest IN (SELECT json_array_elements_text($1::json)) RETURNING digest";
+
+pub(super) const KEEP: &str = "
+    INSERT INTO component (digest, bytes) VALUES ($1, $2)
+    ON CONFLICT (digest) DO UPDATE SET kept_at = clock_timestamp()";
+
+pub(super) const SELECT_BYTES: &str = "SELECT bytes FROM component WHERE digest = $1";
+
+pub(super) const SELECT_CURRENT: &str = "
+    SELECT number, config, sources, cards FROM edition WHERE tenant = $1 AND state = 'accepted'
+    ORDER BY number DESC LIMIT 1";
+
+pub(super) const SELECT_EDITION: &str = "
+    SELECT number, config, sources, cards FROM edition WHERE tenant = $1 AND number = $2 AND state <> 'withdrawn'";
+
+pub(super) const SELECT_SEEN: &str = "
+    SELECT number FROM edition WHERE tenant = $1 AND state = 'accepted' AND config = $2 LIMIT 1";
+
+pub(super) const SELECT_OTHERS: &str = "
+    SELECT replica.id FROM edition_replica JOIN replica ON replica.id = edition_replica.replica
+    WHERE edition_replica.tenant = $1 AND replica.id <> $2 AND replica.lease_until > clock_timestamp() LIMIT 1";
+
+/// What stands in the way of others: its time is up, or nobody is left to conclude it.
+pub(super) const WITHDRAW_LEFT: &str = "
+    UPDATE edition SET state = 'withdrawn'
+    WHERE state = 'proposed' AND (until < clock_timestamp() OR NOT EXISTS (
+        SELECT 1 FROM replica WHERE id = edition.proposer AND lease_until > clock_timestamp()))
+    RETURNING number";
+
+/// Whoever proposes at the same time has the number or the one place of a proposal first.
+pub(super) const PROPOSE: &str = "
+    WITH made AS (
+        INSERT INTO edition (tenant, number, parent, state, proposer, until, config, sources, cards)
+        SELECT $1, coalesce((SELECT max(number) FROM edition WHERE tenant = $1), 0) + 1, $2, 'proposed', $3,
+            clock_timestamp() + $4::bigint * INTERVAL '1 millisecond', $5, $6, $7
+        WHERE $2 = coalesce((SELECT max(number) FROM edition WHERE tenant = $1 AND state = 'accepted'), 0)
+            AND NOT EXISTS (SELECT 1 FROM edition WHERE tenant = $1 AND state = 'proposed')
+            AND EXISTS (SELECT 1 FROM replica WHERE id = $3 AND lease_until > clock_timestamp())
+        ON CONFLICT DO NOTHING
+        RETURNING tenant, number
+    ), named AS (
+        INSERT INTO edition_component (tenant, number, digest)
+        SELECT made.tenant, made.number, digests.digest FROM made, json_array_elements_text($8::json) AS digests (digest)
+    )
+    SELECT number FROM made";
+
+/// 0 for a replica that has not tried it yet, 1 for one that can serve it, 2 for one that cannot.
+pub(super) const SELECT_REPORTS: &str = "
+    SELECT coalesce(replica.name, replica.id),
+        (CASE WHEN serving.tried IS DISTINCT FROM $2 THEN 0 WHEN serving.reason IS NULL THEN 1 ELSE 2 END)::bigint,
+        coalesce(serving.reason, '')
+    FROM edition_replica AS serving JOIN replica ON replica.id = serving.replica
+    WHERE serving.tenant = $1 AND replica.lease_until > clock_timestamp()";
+
+/// The one statement that puts an edition in force.
+pub(super) const CONCLUDE: &str = "
+    UPDATE edition SET state = 'accepted'
+    WHERE tenant = $1 AND number = $2 AND state = 'proposed' AND proposer = $3 AND until > clock_timestamp()
+        AND EXISTS (SELECT 1 FROM replica WHERE id = $3 AND lease_until > clock_timestamp())
+        AND NOT EXISTS (
+            SELECT 1 FROM edition_replica AS serving JOIN replica ON replica.id = serving.replica
+            WHERE serving.tenant = $1 AND replica.lease_until > clock_timestamp()
+                AND (serving.tried IS DISTINCT FROM $2 OR ($4::bigint = 0 AND serving.reason IS NOT NULL)))
+    RETURNING number";
+
+pub(super) const WITHDRAW: &str = "
+    UPDATE edition SET state = 'withdrawn'
+    WHERE tenant = $1 AND number = $2 AND state = 'proposed' AND proposer = $3 RETURNING number";
+
+pub(super) const SELECT_BEHIND: &str = "
+    SELECT coalesce(replica.name, replica.id)
+    FROM edition_replica AS serving JOIN replica ON replica.id = serving.replica
+    WHERE serving.tenant = $1 AND serving.serves_from < $2 AND replica.lease_until > clock_timestamp()";
+
+pub(super) const JOIN: &str = "
+    INSERT INTO edition_replica (tenant, replica, serves_from)
+    SELECT joined.tenant, $1, joined.number FROM json_to_recordset($2::json) AS joined (tenant TEXT, number BIGINT)
+    WHERE EXISTS (SELECT 1 FROM replica WHERE id = $1 AND lease_until > clock_timestamp())
+    ON CONFLICT (tenant, replica) DO UPDATE SET serves_from = excluded.serves_from, tried = NULL, reason = NULL
+    RETURNING tenant";
+
+pub(super) const LEAVE: &str = "DELETE FROM edition_replica WHERE tenant = $1 AND replica = $2";
+
+pub(super) const REPORT: &str = "
+    UPDATE edition_replica SET tried = $3, reason = $4 WHERE tenant = $1 AND replica = $2";
+
+pub(super) const SERVE_FROM: &str = "
+    UPDATE edition_replica SET serves_from = greatest(serves_from, $3) WHERE tenant = $1 AND replica = $2";
+
+/// What a replica has to take or to try, of all agents that it serves.
+pub(super) const SELECT_NEWS: &str = "
+    SELECT edition.tenant, edition.number, (CASE edition.state WHEN 'accepted' THEN 1 ELSE 0 END)::bigint
+    FROM edition_replica AS serving JOIN edition ON edition.tenant = serving.tenant
+    WHERE serving.replica = $1 AND edition.number > serving.serves_from
+        AND (edition.state = 'accepted'
+            OR (edition.state = 'proposed' AND edition.number IS DISTINCT FROM serving.tried))
+    ORDER BY edition.tenant, edition.number";
+
+/// All but the last eight of each agent, and the one in force.
+pub(super) const FORGET_EDITIONS: &str = "
+    DELETE FROM edition USING (
+        SELECT tenant, max(number) AS last, max(number) FILTER (WHERE state = 'accepted') AS current
+        FROM edition GROUP BY tenant
+    ) AS kept
+    WHERE edition.tenant = kept.tenant AND edition.number <= kept.last - 8
+        AND edition.number IS DISTINCT FROM kept.current AND edition.state <> 'proposed'";
+
+pub(super) const FORGET_COMPONENTS: &str = "
+    DELETE FROM component WHERE kept_at < clock_timestamp() - INTERVAL '1 hour'
+        AND NOT EXISTS (SELECT 1 FROM edition_component WHERE edition_component.digest = component.digest)";
