@@ -12,6 +12,13 @@ pub struct Replica {
     over: CancellationToken,
 }
 
+/// A replica whose lease is not this process's to end.
+impl From<&str> for Replica {
+    fn from(id: &str) -> Self {
+        Self { id: id.into(), over: CancellationToken::new() }
+    }
+}
+
 impl Replica {
     pub(crate) fn new() -> Self {
         Self { id: Uuid::now_v7().to_string().into(), over: CancellationToken::new() }

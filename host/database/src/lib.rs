@@ -6,6 +6,7 @@
 mod database;
 mod migrations;
 mod numbers;
+mod outage;
 mod postgres;
 mod sqlite;
 mod text;
@@ -14,6 +15,7 @@ mod writer;
 pub use database::{Begun, Database, OfFirst, Row, Rows, Sql, Step, Value};
 pub use migrations::Migrations;
 pub use numbers::{from_sql, to_sql};
+pub use outage::{may_pass, outlast, outlast_for};
 pub use postgres::{PostgresConnections, PostgresDatabase};
 pub use sqlite::{SqliteDatabase, SqliteTransaction};
 pub use writer::{Change, Writer};

@@ -1,6 +1,7 @@
 //! One PostgreSQL database.
 
 use std::slice;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions, PgRow};
@@ -8,13 +9,14 @@ use sqlx::{AssertSqlSafe, Connection, Postgres, Transaction};
 
 use crate::database::{Begun, Database, Row, Step, Value, bind};
 use crate::text::{Form, one_statement, text_of};
-use crate::{Migrations, OpenError};
+use crate::{Migrations, OpenError, may_pass, outlast_for};
 
 /// The connections to one PostgreSQL database, for all that is kept in it. Clones share them.
 #[derive(Clone, Debug)]
 pub struct PostgresConnections {
     options: PgConnectOptions,
     pool: PgPool,
+    lost: LostConnection,
 }
 
 /// One PostgreSQL database, version 12 or later.
@@ -24,7 +26,12 @@ pub struct PostgresConnections {
 #[derive(Debug)]
 pub struct PostgresDatabase {
     pool: PgPool,
+    lost: LostConnection,
 }
+
+/// The moment when a connection was found to be lost: the others that have not been used since may be lost as well.
+#[derive(Clone, Debug, Default)]
+struct LostConnection(Arc<Mutex<Option<Instant>>>);
 
 /// The longest wait for a connection, be it for others to finish or for the database to answer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,6 +39,8 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const TRIPS: u32 = 4;
 /// A connection that was used so recently is taken to be well.
 const IDLE_TRUST: Duration = Duration::from_secs(1);
+/// The longest time after which what is only read is read again over another connection.
+const READ_PATIENCE: Duration = Duration::from_secs(3);
 
 impl PostgresConnections {
     /// At most `most` of them at once. They are made when they are needed, so that this says nothing of the database.
@@ -46,16 +55,19 @@ impl PostgresConnections {
         let options = url.parse::<PgConnectOptions>()?.application_name("annex");
         let pool = PgPoolOptions::new().max_connections(most).acquire_timeout(ACQUIRE_TIMEOUT);
         // Asking each time whether a connection is well would cost as much as most statements do.
-        let pool = pool.test_before_acquire(false).before_acquire(|connection, use_of| {
+        let lost = LostConnection::default();
+        let known = lost.clone();
+        let pool = pool.test_before_acquire(false).before_acquire(move |connection, use_of| {
+            let is_doubtful = use_of.idle_for >= IDLE_TRUST || known.is_since(use_of.idle_for);
             Box::pin(async move {
-                if use_of.idle_for >= IDLE_TRUST {
+                if is_doubtful {
                     connection.ping().await?;
                 }
                 Ok(true)
             })
         });
         let pool = pool.connect_lazy_with(options.clone());
-        Ok(Self { options, pool })
+        Ok(Self { options, pool, lost })
     }
 
     /// The time that a question to the database takes which it answers at once: the least of a few.
@@ -99,7 +111,8 @@ impl PostgresConnections {
     /// them takes `timeout` at most. The tables are taken to be there.
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> PostgresDatabase {
-        PostgresDatabase { pool: lasting(connections, timeout).connect_lazy_with(self.options.clone()) }
+        let pool = lasting(connections, timeout).connect_lazy_with(self.options.clone());
+        PostgresDatabase { pool, lost: LostConnection::default() }
     }
 }
 
@@ -128,7 +141,7 @@ impl PostgresDatabase {
         let mut connection = connections.connect().await?;
         migrations.run_beside_the_next(&mut connection).await?;
         connection.close().await?;
-        Ok(Self { pool: connections.pool.clone() })
+        Ok(Self { pool: connections.pool.clone(), lost: connections.lost.clone() })
     }
 
     /// The same database over at most `connections` connections of its own, for what must not wait for the others.
@@ -136,8 +149,32 @@ impl PostgresDatabase {
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> Self {
         let options = PgConnectOptions::clone(&self.pool.connect_options());
-        Self { pool: lasting(connections, timeout).connect_lazy_with(options) }
+        Self { pool: lasting(connections, timeout).connect_lazy_with(options), lost: LostConnection::default() }
     }
+
+    async fn rows(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
+        self.lost.noted(bind::<Postgres>(sql, values).fetch_all(&self.pool).await)
+    }
+}
+
+impl LostConnection {
+    /// Takes note of an error that says that a connection is lost.
+    fn noted<T>(&self, result: sqlx::Result<T>) -> sqlx::Result<T> {
+        if result.as_ref().is_err_and(is_lost) {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        result
+    }
+
+    /// True if one was lost within this time.
+    fn is_since(&self, time: Duration) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|lost| lost.elapsed() <= time)
+    }
+}
+
+/// True if the error is that of a connection. Waiting for one took its time already.
+fn is_lost(error: &sqlx::Error) -> bool {
+    may_pass(error) && !matches!(error, sqlx::Error::PoolTimedOut)
 }
 
 impl Database for PostgresDatabase {
@@ -152,7 +189,7 @@ impl Database for PostgresDatabase {
     }
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
-        self.pool.begin().await
+        self.lost.noted(self.pool.begin().await)
     }
 
     async fn commit(transaction: Self::Transaction) -> sqlx::Result<()> {
@@ -191,15 +228,15 @@ impl Database for PostgresDatabase {
         if let [step] = steps {
             let query = bind::<Postgres>(AssertSqlSafe(text_of(steps, Form::Numbered, "")), &step.values);
             // One that changed some of several rows would have to be taken back.
-            return Ok(step.changes == 1 && query.execute(&self.pool).await?.rows_affected() == 1);
+            return Ok(step.changes == 1 && self.lost.noted(query.execute(&self.pool).await)?.rows_affected() == 1);
         }
         let Some((text, values)) = one_statement(steps) else { return Ok(false) };
-        let row = bind::<Postgres>(AssertSqlSafe(text), &values).fetch_one(&self.pool).await?;
+        let row = self.lost.noted(bind::<Postgres>(AssertSqlSafe(text), &values).fetch_one(&self.pool).await)?;
         Ok(row.int(0)? == 1)
     }
 
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
-        bind::<Postgres>(sql, values).fetch_all(&self.pool).await
+        self.rows(sql, values).await
     }
 
     async fn query(
@@ -211,7 +248,7 @@ impl Database for PostgresDatabase {
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
-        bind::<Postgres>(sql, values).fetch_all(&self.pool).await
+        outlast_for(READ_PATIENCE, is_lost, || self.rows(sql, values)).await
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::{Database, Sql, Step};
+use crate::{Database, Sql, Step, may_pass, outlast};
 
 /// A change of a store, ready to be stored.
 pub trait Change: Send + Sync + 'static {
@@ -33,8 +33,11 @@ pub trait Change: Send + Sync + 'static {
         transaction: &mut D::Transaction,
     ) -> impl Future<Output = Result<Self::Answer, Self::Error>> + Send;
 
-    /// True if the change was refused, so that the transaction can go on. After other errors it cannot.
-    fn is_refusal(error: &Self::Error) -> bool;
+    /// The failure of the database, after which a transaction cannot go on; `None` for a change that was refused.
+    fn failure(error: &Self::Error) -> Option<&sqlx::Error>;
+
+    /// An attempt has failed, and nobody knows what was stored of it. For a change that the next attempt recognises as stored.
+    fn doubt(&self) {}
 }
 
 /// Stores changes of one kind in a database.
@@ -82,6 +85,21 @@ impl<D: Database, C: Change> Writer<D, C> {
             tokio::spawn(serve(Arc::clone(&self.database), Arc::clone(&self.queue)));
         }
         answered.await.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()))
+    }
+}
+
+impl<D: Database, C: Change> Writer<D, C> {
+    /// The same with a change that may be tried again: while a database with several writers is away, until `over` resolves.
+    /// `None` then.
+    pub async fn store_until(&self, change: C, over: impl Future<Output = ()>) -> Option<Stored<C>> {
+        if D::HAS_ONE_WRITER {
+            return Some(self.store(change).await);
+        }
+        let passes = |error: &C::Error| {
+            change.doubt();
+            C::failure(error).is_some_and(may_pass)
+        };
+        outlast(over, passes, || store_alone(self.database.as_ref(), &change, Way::Trips)).await
     }
 }
 
@@ -194,7 +212,7 @@ async fn in_one_transaction<D: Database, C: Change>(
         all.push(match answer {
             Some(answer) => Ok(answer),
             None => match change.apply::<D>(&mut transaction).await {
-                Err(error) if !C::is_refusal(&error) => return Err(error),
+                Err(error) if C::failure(&error).is_some() => return Err(error),
                 result => result,
             },
         });
@@ -245,10 +263,12 @@ fn together<'a>(changes: impl Iterator<Item = Vec<Step<'a>>>) -> Vec<Step<'a>> {
 }
 
 async fn store_alone<D: Database, C: Change>(database: &D, change: &C, way: Way) -> Stored<C> {
-    if let Some((steps, answer)) = change.steps().filter(|_| way == Way::Trips)
-        && let Ok(true) = database.execute_alone(&steps).await
-    {
-        return Ok(answer);
+    if let Some((steps, answer)) = change.steps().filter(|_| way == Way::Trips) {
+        match database.execute_alone(&steps).await {
+            Ok(true) => return Ok(answer),
+            Ok(false) => {}
+            Err(_) => change.doubt(),
+        }
     }
     // Made step by step, the change says why it is refused.
     let mut transaction = database.begin().await?;

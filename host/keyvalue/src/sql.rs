@@ -5,7 +5,7 @@ pub(crate) mod statements;
 
 use std::time::Duration;
 
-use annex_database::{Database, Row, Value, from_sql, to_sql};
+use annex_database::{Database, Row, Value, from_sql, outlast_for, to_sql};
 use async_trait::async_trait;
 
 use self::names::Names;
@@ -15,6 +15,9 @@ use crate::store::{
 
 /// A database cannot subtract any time from now.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// The longest time after which a key is set again whose connection has broken.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The differences between the databases. Both forms of a statement have the same parameters.
 pub trait KeyDatabase: Database {
@@ -50,6 +53,12 @@ fn unavailable(error: sqlx::Error) -> KeyValueError {
     KeyValueError::Unavailable(error.into())
 }
 
+/// True if a database that others share is away for a moment.
+fn may_pass<D: Database>(error: &KeyValueError) -> bool {
+    let KeyValueError::Unavailable(cause) = error else { return false };
+    !D::HAS_ONE_WRITER && cause.downcast_ref().is_some_and(annex_database::may_pass)
+}
+
 impl<D: KeyDatabase> SqlKeyValueStore<D> {
     pub(crate) fn on(database: D, spared: Duration) -> Self {
         Self { database, spared: spared.min(A_YEAR) }
@@ -62,6 +71,12 @@ impl<D: KeyDatabase> SqlKeyValueStore<D> {
             D::execute(&mut transaction, lock, &[Value::Text(&names.lock())]).await.map_err(unavailable)?;
         }
         Ok(transaction)
+    }
+
+    async fn set_once(&self, space: &Space, key: &str, (value, quota): (&[u8], &Quota)) -> Result<(), KeyValueError> {
+        let mut changing = self.change(space, key).await?;
+        changing.put(value, quota).await?;
+        changing.commit().await
     }
 
     async fn change<'a>(&self, space: &'a Space, key: &'a str) -> Result<Changing<'a, D>, KeyValueError> {
@@ -82,9 +97,8 @@ impl<D: KeyDatabase> KeyValueStore for SqlKeyValueStore<D> {
 
     async fn set(&self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
         let key = names::stored::<D>(key);
-        let mut changing = self.change(space, &key).await?;
-        changing.put(&value, quota).await?;
-        changing.commit().await
+        // The same again is the same, also where it was stored and the answer was lost.
+        outlast_for(PATIENCE, may_pass::<D>, || self.set_once(space, &key, (&value, quota))).await
     }
 
     async fn delete(&self, space: &Space, key: &str) -> Result<(), KeyValueError> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use annex_cluster::Replica;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::session::Session;
@@ -16,7 +17,7 @@ pub struct TurnPlace(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    replica: Arc<str>,
+    replica: Replica,
     /// The replica and a number, which no other turn has.
     member: String,
     /// True unless it is certain that the queue does not have the member.
@@ -40,16 +41,16 @@ pub enum Joined {
 
 impl TurnPlace {
     /// A new place outside of the queue.
-    pub(crate) fn new(replica: Arc<str>) -> Self {
+    pub(crate) fn new(replica: Replica) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let member = format!("{replica}/{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let member = format!("{}/{}", replica.id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let may_be_in = AtomicBool::new(false);
         let has_left = AtomicBool::new(false);
         let is_doubtful = AtomicBool::new(false);
         Self(Arc::new(Inner { replica, member, may_be_in, has_left, is_doubtful, joining: Arc::default() }))
     }
 
-    pub(crate) fn replica(&self) -> &str {
+    pub(crate) fn replica(&self) -> &Replica {
         &self.0.replica
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use annex_cluster::Replica;
 use annex_database::{Migrations, OpenError, PostgresConnections, PostgresDatabase};
 
 use crate::limits::Limits;
@@ -43,7 +44,7 @@ impl SqlSessionService<PostgresDatabase> {
     /// of these, and what a turn appends is stored only while `replica`, which this process was when the turn came, has its
     /// lease. Leases are in the table `replica` of this database.
     #[must_use]
-    pub fn among_others(self, replica: impl Fn() -> Arc<str> + Send + Sync + 'static) -> Self {
+    pub fn among_others(self, replica: impl Fn() -> Replica + Send + Sync + 'static) -> Self {
         self.in_queues_as(Arc::new(replica))
     }
 }

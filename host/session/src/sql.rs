@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use self::encoding::{decode_event, decode_name, encoded_name};
-use self::queue::{Queue, Replica};
+use self::queue::{OwnReplica, Queue};
 use self::values::named;
 use self::write::Write;
 use crate::SessionError;
@@ -47,7 +47,7 @@ impl<D: Database> SqlSessionService<D> {
         Self { writer: Writer::new(Arc::clone(&database)), database, limits, queue: None }
     }
 
-    pub(crate) fn in_queues_as(self, replica: Replica) -> Self {
+    pub(crate) fn in_queues_as(self, replica: OwnReplica) -> Self {
         Self { queue: Some(Queue::new(Arc::clone(&self.database), replica)), ..self }
     }
 
@@ -71,7 +71,14 @@ impl<D: Database> SqlSessionService<D> {
         let Some(turn) = turn else { return self.writer.store(write).await };
         // The first append of a session takes the turn into its queue. If it fails nobody knows.
         turn.place.set_in(true);
-        let appended = self.writer.store(write.of_turn(turn)).await?;
+        let write = write.of_turn(turn);
+        let replica = turn.place.replica();
+        let appended = if replica.is_over() {
+            self.writer.store(write).await?
+        } else {
+            let fenced = Err(SessionError::Fenced { context: key.context.clone() });
+            self.writer.store_until(write, replica.over()).await.unwrap_or(fenced)?
+        };
         // One that was stored before may not have been the last one then.
         if turn.is_last && !appended.repeated {
             turn.place.leave_with_last();

@@ -13,7 +13,7 @@ mod write;
 use std::sync::Arc;
 
 use annex_cluster::{Lease, Replica};
-use annex_database::{Database, Row, Value, Writer, from_sql};
+use annex_database::{Database, Row, Value, Writer, from_sql, may_pass, outlast};
 use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
@@ -64,8 +64,8 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         owner.check()?;
         key::check_name("task id", task.id().as_str())?;
         key::check("context id", task.context_id().as_str())?;
-        let write = Write::create(owner, events, task)?.by(runner.cloned().or_else(|| self.replica()));
-        self.writer.store(write).await
+        let runner = runner.cloned().or_else(|| self.replica());
+        self.store(Write::create(owner, events, task)?.by(runner.clone()), runner).await
     }
 
     async fn append(
@@ -79,13 +79,15 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         if !is_key(id.as_str()) {
             return Err(StoreError::NotFound { task: id.clone() });
         }
-        self.writer.store(Write::append(at, events, task)?.by(self.replica())).await
+        let replica = self.replica();
+        let runner = at.runner.clone().or(replica.clone());
+        self.store(Write::append(at, events, task)?.by(replica), runner).await
     }
 
     async fn take(&self, id: &TaskId, epoch: u64) -> Result<Option<Place>, StoreError> {
         let Some(replica) = self.replica().filter(|_| is_key(id.as_str())) else { return Ok(None) };
         let values = [Value::Text(replica.id()), Value::Text(id.as_str()), Value::count(epoch)];
-        let rows = self.database.change(statements::TAKE, &values).await?;
+        let rows = self.change_again([statements::TAKE, statements::TAKE_AGAIN], &values).await?;
         let place = |row: &D::Row| {
             let seq = from_sql(row.int(0)?);
             Ok(Place { seq, epoch: from_sql(row.int(1)?), runner: Some(replica.clone()) })
@@ -282,9 +284,8 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let [tenant, principal, context, id, digest] = named(owner, message);
         let replica = self.replica();
         let runner = Value::Text(replica.as_ref().map(Replica::id).unwrap_or_default());
-        self.database
-            .change(statements::ANSWER, &[tenant, principal, context, id, digest, runner, Value::Text(&json)])
-            .await?;
+        let values = [tenant, principal, context, id, digest, runner, Value::Text(&json)];
+        self.change_again([statements::ANSWER, statements::ANSWER], &values).await?;
         Ok(())
     }
 
@@ -374,6 +375,26 @@ impl<D: Database> SqlTaskStore<D> {
     /// The store as one of several processes have it.
     pub(crate) fn among_others(self, lease: Lease) -> Self {
         Self { lease: Some(Arc::new(lease)), ..self }
+    }
+
+    /// Stores a change. Where a lease lets this process write, it is tried again as long as that holds.
+    async fn store(&self, write: Write, runner: Option<Replica>) -> Result<Place, StoreError> {
+        // One that is over stops nothing that is under way, and nothing is tried again for it.
+        let Some(runner) = runner.filter(|runner| !runner.is_over()) else { return self.writer.store(write).await };
+        let task = write.id().clone();
+        self.writer.store_until(write, runner.over()).await.unwrap_or(Err(StoreError::Fenced { task }))
+    }
+
+    /// Makes a change by the first statement, and where that has failed by the second one, which takes it for made where it was.
+    async fn change_again(
+        &self,
+        [first, again]: [&'static str; 2],
+        values: &[Value<'_>],
+    ) -> Result<Vec<D::Row>, StoreError> {
+        let first = self.database.change(first, values).await;
+        let Some(replica) = self.replica().filter(|_| first.as_ref().is_err_and(may_pass)) else { return Ok(first?) };
+        let changed = outlast(replica.over(), may_pass, || self.database.change(again, values)).await;
+        Ok(changed.unwrap_or(first)?)
     }
 
     /// The lease of this process, for all that it keeps in the same database; `None` where it has the database for itself.

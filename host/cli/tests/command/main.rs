@@ -16,6 +16,7 @@ mod help;
 mod inspect;
 mod left;
 mod links;
+mod outage;
 mod permits;
 mod proxy;
 mod push;

@@ -39,16 +39,24 @@ pub(crate) const LEASE_AND_LOOK: Duration = Duration::from_secs(6 + 4);
 
 /// A place for servers that share their tasks.
 pub(crate) struct Replicas {
-    scratch: Scratch,
+    /// `None` where the database is somebody else's.
+    scratch: Option<Scratch>,
+    url: String,
     pub(crate) client: Client,
 }
 
 impl Replicas {
     /// `None`, after saying so, where there is no PostgreSQL.
     pub(crate) async fn create() -> Option<Self> {
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let scratch = Scratch::create().await?;
-        Some(Self { scratch, client: Client::new() })
+        let url = scratch.url().to_owned();
+        Some(Self { scratch: Some(scratch), ..Self::at(url) })
+    }
+
+    /// On a database that is there.
+    pub(crate) fn at(url: String) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Self { scratch: None, url, client: Client::new() }
     }
 
     /// One more of them; `more` may begin with rules of its agent.
@@ -126,12 +134,12 @@ impl Replicas {
 
     /// Where the database is.
     pub(crate) fn url(&self) -> &str {
-        self.scratch.url()
+        &self.url
     }
 
     /// The events of the one conversation that there is: of the user by their texts, of the agent by `-`, or how a turn failed.
     pub(crate) async fn conversation(&self) -> Result<Vec<String>> {
-        let mut connection = PgConnection::connect(self.scratch.url()).await?;
+        let mut connection = PgConnection::connect(&self.url).await?;
         let events: Vec<String> =
             sqlx::query_scalar("SELECT json FROM session_event ORDER BY seq").fetch_all(&mut connection).await?;
         connection.close().await?;
@@ -145,14 +153,16 @@ impl Replicas {
 
     /// A number that the database finds.
     pub(crate) async fn number(&self, sql: &'static str) -> Result<i64> {
-        let mut connection = PgConnection::connect(self.scratch.url()).await?;
+        let mut connection = PgConnection::connect(&self.url).await?;
         let number = sqlx::query_scalar(sql).fetch_one(&mut connection).await?;
         connection.close().await?;
         Ok(number)
     }
 
     pub(crate) async fn remove(self) {
-        self.scratch.remove().await;
+        if let Some(scratch) = self.scratch {
+            scratch.remove().await;
+        }
     }
 }
 
@@ -375,7 +385,7 @@ async fn a_task_that_waits_goes_on_in_one_process() -> Result<()> {
 }
 
 /// The status of `/readyz`, and what it says.
-async fn ready(replicas: &Replicas, server: &Server) -> Result<(u16, Value)> {
+pub(crate) async fn ready(replicas: &Replicas, server: &Server) -> Result<(u16, Value)> {
     let reply = replicas.client.get(format!("{}/readyz", server.url)).send().await?;
     Ok((reply.status().as_u16(), serde_json::from_str(&reply.text().await?)?))
 }
@@ -387,7 +397,7 @@ async fn a_server_whose_store_does_not_answer_is_not_ready_until_it_does() -> Re
     let (status, body) = ready(&replicas, &server).await?;
     assert_eq!((status, &body["stores_answer"]), (200, &Value::Null), "{body}");
 
-    let mut locks = PgConnection::connect(replicas.scratch.url()).await?;
+    let mut locks = PgConnection::connect(replicas.url()).await?;
     sqlx::query("BEGIN").execute(&mut locks).await?;
     sqlx::query("LOCK TABLE task IN ACCESS EXCLUSIVE MODE").execute(&mut locks).await?;
     // An answer counts for a second.
@@ -417,7 +427,7 @@ async fn a_stream_whose_database_is_lost_in_the_turn_ends_with_an_error() -> Res
     let server = replicas.start("")?;
     let lose = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let mut connection = PgConnection::connect(replicas.scratch.url()).await?;
+        let mut connection = PgConnection::connect(replicas.url()).await?;
         // Nothing can be appended any more.
         sqlx::query("ALTER TABLE task_event RENAME TO lost").execute(&mut connection).await?;
         connection.close().await?;

@@ -50,8 +50,11 @@ impl Change for Entry {
         Ok(Added::StepByStep)
     }
 
-    fn is_refusal(error: &Refused) -> bool {
-        matches!(error, Refused::Taken(_))
+    fn failure(error: &Refused) -> Option<&sqlx::Error> {
+        match error {
+            Refused::Taken(_) => None,
+            Refused::Database(error) => Some(error),
+        }
     }
 }
 

@@ -96,7 +96,7 @@ async fn open_store(
             }
             let service = PostgresSessionService::open(&databases.at(&url)?, bounds.limits).await?;
             match others {
-                Some(Others { lease, .. }) => Arc::new(service.among_others(move || lease.replica().id().into())),
+                Some(Others { lease, .. }) => Arc::new(service.among_others(move || lease.replica())),
                 None => Arc::new(service),
             }
         }

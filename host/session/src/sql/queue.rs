@@ -7,7 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_database::{Database, Row, Value, from_sql};
+use annex_cluster::Replica;
+use annex_database::{Database, Row, Value, from_sql, may_pass};
 use annex_protocol::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -31,12 +32,12 @@ const DOUBTS: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(20), 
 const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
 
 /// Tells which replica this process is now.
-pub(super) type Replica = Arc<dyn Fn() -> Arc<str> + Send + Sync>;
+pub(super) type OwnReplica = Arc<dyn Fn() -> Replica + Send + Sync>;
 
 /// The queues of the sessions in one database.
 pub(super) struct Queue<D> {
     database: Arc<D>,
-    replica: Replica,
+    replica: OwnReplica,
 }
 
 /// Where a turn stands in the queue.
@@ -55,7 +56,7 @@ impl<D> fmt::Debug for Queue<D> {
 }
 
 impl<D: Database> Queue<D> {
-    pub(super) fn new(database: Arc<D>, replica: Replica) -> Self {
+    pub(super) fn new(database: Arc<D>, replica: OwnReplica) -> Self {
         Self { database, replica }
     }
 
@@ -90,12 +91,17 @@ impl<D: Database> Queue<D> {
         loop {
             // Nobody has to give a hint.
             let _ = timeout(next_look, hint.notified()).await;
-            match self.standing(key, place).await? {
+            let standing = match self.standing(key, place).await {
+                // The turn keeps its place while the database is away for a moment.
+                Err(SessionError::Database(error)) if may_pass(&error) && !place.replica().is_over() => continue,
+                standing => standing?,
+            };
+            match standing {
                 Standing::First => return Ok(()),
                 Standing::Behind => next_look = LAST_LOOK.min(next_look.mul_f32(1.5)),
                 Standing::BehindOneThatIsGone => {
                     let [tenant, app, user, context] = named(key);
-                    let values = [tenant, app, user, context, Value::Text(place.replica())];
+                    let values = [tenant, app, user, context, Value::Text(place.replica().id())];
                     self.database.change(queue_statements::REMOVE_GONE, &values).await?;
                     next_look = FIRST_LOOK;
                 }
@@ -128,7 +134,7 @@ impl<D: Database> Queue<D> {
         let _joined = place.lock().await;
         while let Err(error) = leave(self.database.as_ref(), key, place).await {
             let is_closed = matches!(error, sqlx::Error::PoolClosed);
-            if is_closed || *(self.replica)() != *place.replica() {
+            if is_closed || (self.replica)().id() != place.replica().id() {
                 return;
             }
             tracing::debug!(%error, "a turn cannot leave its queue yet");
@@ -158,7 +164,7 @@ async fn join<D: Database>(
 ) -> Result<Joined, SessionError> {
     let mut values = session_values(key, filter);
     let now = Value::Int(Timestamp::now().as_millis());
-    values.extend([now, Value::Text(place.member()), Value::Text(place.replica())]);
+    values.extend([now, Value::Text(place.member()), Value::Text(place.replica().id())]);
     let join = match filter.max_bytes {
         Some(_) => statements::JOIN_SESSION_WITHIN,
         None => statements::JOIN_SESSION,

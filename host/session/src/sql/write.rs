@@ -125,9 +125,9 @@ impl Change for Write {
         }
     }
 
-    fn is_refusal(error: &SessionError) -> bool {
+    fn failure(error: &SessionError) -> Option<&sqlx::Error> {
         // Refusals come before the first write, so that what else is in the transaction is stored all the same.
-        !matches!(error, SessionError::Database(_))
+        if let SessionError::Database(error) = error { Some(error) } else { None }
     }
 }
 

@@ -22,7 +22,7 @@ impl WritingTurn {
 
     /// The parameters by which a statement sees that the turn may write.
     pub(super) fn proof(&self) -> [Value<'_>; 2] {
-        [Value::Text(self.place.member()), Value::Text(self.place.replica())]
+        [Value::Text(self.place.member()), Value::Text(self.place.replica().id())]
     }
 
     /// The statement that stands for `statements::ADVANCE_SESSION`.
@@ -40,7 +40,7 @@ impl WritingTurn {
     }
 
     pub(super) async fn has_lease<D: Database>(&self, transaction: &mut D::Transaction) -> sqlx::Result<bool> {
-        let replica = [Value::Text(self.place.replica())];
+        let replica = [Value::Text(self.place.replica().id())];
         Ok(!D::query(transaction, queue_statements::SELECT_LEASE, &replica).await?.is_empty())
     }
 

@@ -33,7 +33,7 @@ impl<D: Database> PinStore for SqlTaskStore<D> {
         let replica = self.replica();
         let runner = Value::Text(replica.as_ref().map_or("", Replica::id));
         let values = [Value::Text(task.as_str()), Value::Text(&json), Value::MaybeInt(number), Value::Int(now), runner];
-        self.database.change(PUT, &values).await?;
+        self.change_again([PUT, PUT], &values).await?;
         Ok(())
     }
 

@@ -83,6 +83,12 @@ pub(super) const SELECT_EVENTS_WITHIN: &str = "
             WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT CAST($3 AS BIGINT)) AS following) AS sized
     WHERE up_to <= $4 OR place = 1 ORDER BY seq";
 
+/// Events after a number, if the task is still in the epoch.
+pub(super) const SELECT_WRITTEN: &str = "
+    SELECT task_event.kind, task_event.json FROM task_event JOIN task ON task.id = task_event.task_id
+    WHERE task_event.task_id = $1 AND task_event.seq > $2 AND task.epoch = $3
+    ORDER BY task_event.seq LIMIT CAST($4 AS BIGINT)";
+
 /// Tasks that others have changed, of those in a JSON array of ids and numbers: in one statement, however many they are.
 pub(super) const SELECT_CHANGED: &str = "
     SELECT known.id, task.seq FROM json_to_recordset(CAST($1 AS json)) AS known (id TEXT, seq BIGINT)
@@ -262,6 +268,13 @@ pub(super) const SELECT_TAKEN: &str =
 pub(super) const TAKE: &str = "
     UPDATE task SET runner = $1, epoch = epoch + 1
     WHERE id = $2 AND epoch = $3 AND finished_at IS NULL
+        AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $1 AND lease_until > clock_timestamp())
+    RETURNING seq, epoch";
+
+/// The same where this process may have taken it in an attempt that seemed to fail.
+pub(super) const TAKE_AGAIN: &str = "
+    UPDATE task SET runner = $1, epoch = $3 + 1
+    WHERE id = $2 AND (epoch = $3 OR (epoch = $3 + 1 AND runner = $1)) AND finished_at IS NULL
         AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $1 AND lease_until > clock_timestamp())
     RETURNING seq, epoch";
 

@@ -1,6 +1,7 @@
 //! Changes of tasks, encoded.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{iter, slice};
 
 use annex_cluster::Replica;
@@ -32,6 +33,8 @@ pub(super) struct Write {
     json: Option<Arc<str>>,
     /// The kind of each event and its JSON.
     events: Vec<(Kind, String)>,
+    /// True once an attempt has failed that may have stored it.
+    is_doubtful: AtomicBool,
 }
 
 enum Position {
@@ -58,14 +61,21 @@ impl Change for Write {
             if changed != [step.changes] {
                 // The first one: its row stays locked until the end, so that a second writer waits there and then finds
                 // another number.
+                if self.is_doubtful.load(Ordering::Relaxed) && self.is_stored::<D>(transaction).await? {
+                    return Ok(self.place());
+                }
                 return Err(self.refusal::<D>(transaction).await?);
             }
         }
         Ok(self.place())
     }
 
-    fn is_refusal(error: &StoreError) -> bool {
-        !matches!(error, StoreError::Database(_))
+    fn failure(error: &StoreError) -> Option<&sqlx::Error> {
+        if let StoreError::Database(error) = error { Some(error) } else { None }
+    }
+
+    fn doubt(&self) {
+        self.is_doubtful.store(true, Ordering::Relaxed);
     }
 }
 
@@ -109,7 +119,12 @@ impl Write {
         // The others would be written again with each of their events.
         let json = if task.is_small() { Some(task.stored_json()?) } else { None };
         let epoch = if let Position::After(at) = &position { at.epoch } else { 0 };
-        Ok(Self { id, position, standing, is_worked_on, runner: None, epoch, json, events })
+        let is_doubtful = AtomicBool::new(false);
+        Ok(Self { id, position, standing, is_worked_on, runner: None, epoch, json, events, is_doubtful })
+    }
+
+    pub(super) fn id(&self) -> &TaskId {
+        &self.id
     }
 
     /// The number of the last event before the change.
@@ -186,6 +201,22 @@ impl Write {
                 }
             }
         }
+    }
+
+    /// True if the log goes on with just these events, in the epoch of this change.
+    async fn is_stored<D: Database>(&self, transaction: &mut D::Transaction) -> sqlx::Result<bool> {
+        let id = Value::Text(self.id.as_str());
+        let values = [id, Value::count(self.before()), Value::count(self.epoch), Value::count(self.events.len())];
+        let rows = D::query(transaction, statements::SELECT_WRITTEN, &values).await?;
+        if rows.len() != self.events.len() {
+            return Ok(false);
+        }
+        for (row, (kind, json)) in rows.iter().zip(&self.events) {
+            if row.text(0)? != kind.name() || row.text(1)? != *json {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The reason why no row was changed.

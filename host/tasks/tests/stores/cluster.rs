@@ -61,7 +61,7 @@ impl Server {
         }
         let server = match std::env::var("ANNEX_TEST_POSTGRES_URL") {
             Ok(url) => Self::External { url },
-            Err(_) => Self::Own(Cluster::start()?),
+            Err(_) => Self::Own(Cluster::create()?),
         };
         let server = Arc::new(server);
         *shared = Arc::downgrade(&server);
@@ -71,7 +71,7 @@ impl Server {
     fn url(&self) -> String {
         match self {
             Self::External { url } => url.clone(),
-            Self::Own(cluster) => format!("postgres://annex@localhost/postgres?host={}", cluster.folder().display()),
+            Self::Own(cluster) => cluster.url(),
         }
     }
 
@@ -90,7 +90,7 @@ impl Server {
 }
 
 /// A server in a temporary folder that is reached by a socket in that folder only.
-struct Cluster {
+pub(crate) struct Cluster {
     programs: PathBuf,
     /// `None` once it is removed.
     folder: Option<TempDir>,
@@ -98,7 +98,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn start() -> Result<Self, String> {
+    pub(crate) fn create() -> Result<Self, String> {
         let programs = programs().ok_or("no initdb in /usr/lib/postgresql, and no ANNEX_TEST_POSTGRES_URL")?;
         // Not in the temporary folder of the environment: the path of a socket has at most 107 bytes.
         let folder = tempfile::Builder::new().prefix("annex-postgres-").tempdir_in("/tmp");
@@ -110,13 +110,27 @@ impl Cluster {
         let cluster = Self { programs, folder: Some(folder), user };
         let data = cluster.folder().join("data");
         cluster.initialise(&data)?;
-        let folder = cluster.folder().display();
+        cluster.start()?;
+        Ok(cluster)
+    }
+
+    pub(crate) fn start(&self) -> Result<(), String> {
+        let folder = self.folder().display();
         let options =
             format!("-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c max_connections=300");
-        let log = cluster.folder().join("log");
-        let mut start = cluster.command("pg_ctl");
-        run(start.args(["start", "--wait", "--options", &options, "--log"]).arg(log).arg("--pgdata").arg(&data))?;
-        Ok(cluster)
+        let mut start = self.command("pg_ctl");
+        start.args(["start", "--wait", "--options", &options, "--log"]).arg(self.folder().join("log"));
+        run(start.arg("--pgdata").arg(self.folder().join("data")))
+    }
+
+    /// Stops the server as if it had crashed.
+    pub(crate) fn stop(&self) -> Result<(), String> {
+        let mut stop = self.command("pg_ctl");
+        run(stop.args(["stop", "--wait", "--mode", "immediate", "--pgdata"]).arg(self.folder().join("data")))
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://annex@localhost/postgres?host={}", self.folder().display())
     }
 
     /// Texts are ordered as in English where that can be had (from version 15 on), so that ids are seen not to be.
@@ -151,9 +165,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let data = self.folder().join("data");
-        let mut stop = self.command("pg_ctl");
-        let _ = run(stop.args(["stop", "--wait", "--mode", "immediate", "--pgdata"]).arg(data));
+        let _ = self.stop();
         drop(self.folder.take());
     }
 }

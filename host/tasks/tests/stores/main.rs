@@ -64,6 +64,7 @@ mod keys;
 mod lists;
 mod memory;
 mod messages;
+mod outage;
 mod pins;
 mod postgres;
 mod recovery;
