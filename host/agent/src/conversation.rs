@@ -146,7 +146,10 @@ impl Exchange {
         let result_of = |outcome: &Outcome| ToolResult {
             id: outcome.call.id.clone(),
             name: outcome.call.name.clone(),
-            response: outcome.response.clone().unwrap_or_else(|| call_part::error("the call was broken off")),
+            response: outcome
+                .response
+                .clone()
+                .unwrap_or_else(|| call_part::error("the call was broken off, and its outcome is unknown")),
         };
         let results = self.calls.iter().map(result_of).collect();
         let calls = self.calls.into_iter().map(|outcome| outcome.call).collect();

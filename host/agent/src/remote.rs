@@ -41,6 +41,8 @@ pub struct UpstreamContext {
     pub own_keys: Vec<String>,
     /// The ids of conversations and tasks at the agent.
     pub ids: Arc<dyn UpstreamIds>,
+    /// True if a process that is gone has begun the turn: nothing is sent, and what the agent made of the message is followed.
+    pub goes_on: bool,
     active: Mutex<Vec<ExtensionUri>>,
 }
 
@@ -53,6 +55,7 @@ impl UpstreamContext {
             accepted_output_modes: Vec::new(),
             own_keys: Vec::new(),
             ids,
+            goes_on: false,
             active: Mutex::default(),
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! In the order in which a message passes them: [`service_parameters`], `send_message`, `activation`, [`deduplication`],
 //! [`permits`], [`quota`], [`views`], `turn`, [`tasks`]. Beside these are [`methods`] of extensions, the ids of an agent that lives
-//! elsewhere (`upstream_ids`), and [`push`] notifications. Nothing here knows HTTP servers, configs, files or databases: the
+//! elsewhere (`upstream_ids`), turns of processes that are gone (`lost_turn`), and [`push`] notifications. Nothing here knows
+//! HTTP servers, configs, files or databases: the
 //! crate `annex-server` brings those.
 
 pub mod answer;
@@ -12,6 +13,7 @@ pub mod extension_set;
 pub mod fault;
 pub mod looks;
 pub mod methods;
+pub mod on_lost_turn;
 pub mod permits;
 pub mod push;
 pub mod quota;
@@ -23,6 +25,7 @@ pub mod views;
 
 mod activation;
 mod keyed_locks;
+mod lost_turn;
 mod turn;
 mod upstream_ids;
 

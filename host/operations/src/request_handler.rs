@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::counters::Counters;
 use crate::deduplication::Deduplication;
 use crate::extension_set::ExtensionSets;
+use crate::on_lost_turn::OnLostTurn;
 use crate::permits::TurnLimiter;
 use crate::push::PushNotifications;
 use crate::quota::TenantUse;
@@ -33,6 +34,8 @@ pub struct RequestHandler {
     pub app: Arc<str>,
     /// True if the agent lives elsewhere.
     pub agent_is_remote: bool,
+    /// What becomes of its turns whose process is gone.
+    pub on_lost_turn: OnLostTurn,
     /// The media types that messages may have.
     pub input_modes: InputModes,
     /// `None` when nobody is notified.
@@ -57,6 +60,8 @@ pub struct RequestHandler {
     pub running: TaskTracker,
     /// Counts how messages were taken and how turns ended.
     pub counters: Arc<Counters>,
+    /// Fires when what waits for its turn is to go elsewhere.
+    pub draining: CancellationToken,
     /// Fires when running turns must end.
     pub stop: CancellationToken,
     /// Fires when streams must end, whatever their tasks do.
@@ -85,6 +90,15 @@ impl RequestHandler {
     /// The steps of a turn, whose tokens count for the tenant.
     pub(crate) fn counted(&self, steps: Steps) -> Steps {
         steps.counting_in(self.used.as_ref().map(|used| used.tokens()))
+    }
+
+    /// Takes no further turns, of any tenant. Where there may be other processes, messages that wait for their turn are refused
+    /// at once, so that they can be sent again there.
+    pub fn begin_to_drain(&self) {
+        self.running.close();
+        if self.tasks.store().is_shared() {
+            self.draining.cancel();
+        }
     }
 
     /// GetExtendedAgentCard (A2A 1.0 section 3.1.11). The caller has been authenticated: without authentication there is no

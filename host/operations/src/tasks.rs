@@ -90,13 +90,15 @@ struct Unsettled {
 }
 
 /// The turn that creates a task.
-pub(crate) struct FirstTurn {
+pub(crate) struct FirstTurn<'a> {
     /// Stops it.
     pub(crate) cancel: CancellationToken,
     /// True if somebody reads its events as they come.
     pub(crate) is_followed: bool,
     /// The replica that it has begun as one of; `None` where one process has the store.
     pub(crate) runner: Option<Replica>,
+    /// What another process needs to go on with it; `None` where it would fail.
+    pub(crate) stored: Option<&'a str>,
 }
 
 struct Live {
@@ -153,7 +155,7 @@ impl Tasks {
         owner: &Owner,
         made: Task,
         events: &[TaskEvent],
-        turn: FirstTurn,
+        turn: FirstTurn<'_>,
     ) -> Result<(Arc<TaskRecord>, Subscription), StoreError> {
         let first = StreamResponse::Task(made.clone());
         let made = TaskSnapshot::from(made);
@@ -162,7 +164,8 @@ impl Tasks {
         task.check(&made, &self.bounds.limits).map_err(|excess| StoreError::TooLarge { excess })?;
         // Until the record is in the table nobody may make another one from the stored task.
         let _locked = self.locks.lock(task.id()).await;
-        let place = match self.store.create(owner, &events, &task, turn.runner.as_ref()).await {
+        let runs = (turn.runner.as_ref(), turn.stored);
+        let place = match self.store.create_with_turn(owner, &events, &task, runs).await {
             Ok(place) => place,
             Err(error) => {
                 if matches!(error, StoreError::Database(_)) {

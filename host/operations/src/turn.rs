@@ -79,6 +79,8 @@ pub(crate) struct Turn {
     pub(crate) chain: Chain,
     /// The extensions that the client asked for.
     pub(crate) requested: Vec<ExtensionUri>,
+    /// What another process needs to go on with the turn; `None` where it would fail.
+    pub(crate) stored: Option<Arc<str>>,
     pub(crate) context: TurnContext,
     /// The view of the task that the extensions get.
     pub(crate) turn_task: TurnTask,

@@ -278,6 +278,7 @@ struct Shared {
     push: Option<Arc<PushNotifications>>,
     running: TaskTracker,
     counters: Arc<Counters>,
+    draining: CancellationToken,
     stop: CancellationToken,
     closing: CancellationToken,
 }
@@ -327,6 +328,7 @@ impl Shared {
             push,
             running: TaskTracker::new(),
             counters: Arc::new(Counters::default()),
+            draining: CancellationToken::new(),
             stop: CancellationToken::new(),
             closing,
         })
@@ -369,6 +371,7 @@ impl Shared {
             app: agent.name().into(),
             agent,
             agent_is_remote,
+            on_lost_turn: config.on_lost_turn(),
             push: self.push.clone(),
             input_modes: InputModes::new(&input_modes(&config)),
             sessions: Arc::clone(&self.sessions),
@@ -383,6 +386,7 @@ impl Shared {
             max_turn: Duration::from_secs(of_process.max_turn_seconds),
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),
+            draining: self.draining.clone(),
             stop: self.stop.clone(),
             closing: self.closing.clone(),
         });

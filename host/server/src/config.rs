@@ -305,6 +305,9 @@ impl Config {
         if let Err((key, reason)) = self.check_card(&self.card, self.agent.as_ref()) {
             return wrong(key, reason);
         }
+        if let Some(Err((key, reason))) = self.agent.as_ref().map(|agent| agent.check_lost_turn(&self.tasks)) {
+            return wrong(key, reason);
+        }
         if let Some(Err((key, reason))) = self.admin.as_ref().map(AdminConfig::check) {
             return wrong(key, reason);
         }
@@ -323,7 +326,7 @@ impl Config {
     /// Checks what an agent of this process, its own or a tenant's, says on its card. An error is the key and the reason.
     fn check_card(&self, card: &CardConfig, agent: Option<&AgentConfig>) -> Result<(), (&'static str, &'static str)> {
         match (agent, card.missing()) {
-            (Some(AgentConfig::Upstream(_)), _) | (_, None) => {}
+            (Some(AgentConfig::Upstream { .. }), _) | (_, None) => {}
             (_, Some(key)) => return Err((key, "is missing; every card has it, and only an upstream agent has one")),
         }
         card.check_bindings().map_err(|reason| ("card.bindings", reason))?;

@@ -9,6 +9,7 @@ use annex_operations::fault;
 use annex_operations::request_handler::RequestHandler;
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::{A2aError, Json, JsonObject};
+use annex_tasks::Owner;
 use axum::http::HeaderMap;
 use tokio_util::sync::CancellationToken;
 
@@ -61,7 +62,8 @@ impl OtherTenants {
     }
 }
 
-/// The handlers that serve requests: that of the config itself, and those of the tenants.
+/// The handlers that serve requests: that of the config itself, and those of the tenants. Clones are the same.
+#[derive(Clone)]
 pub(crate) struct Tenants {
     own: Arc<RequestHandler>,
     others: OtherTenants,
@@ -96,6 +98,14 @@ impl Tenants {
         let Some(tenant) = object.remove("tenant") else { return Ok((None, Cow::Borrowed(params))) };
         let tenant = tenant.to::<String>().map_err(|_| A2aError::invalid_field("tenant", "is not a string"))?;
         Ok((Some(tenant), Cow::Owned(object.to_json().map_err(|error| fault::internal(&error))?)))
+    }
+
+    /// Who serves the owner of a task; `None` where nobody does now.
+    pub(crate) async fn serving_owner(&self, owner: &Owner) -> Option<Arc<RequestHandler>> {
+        match owner.tenant.as_str() {
+            "" => Some(Arc::clone(&self.own)),
+            name => Some(self.others.find_for(name, &owner.principal).await?.ok()?.handler),
+        }
     }
 
     /// Ends what the agents have running.

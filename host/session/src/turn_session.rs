@@ -173,6 +173,12 @@ impl TurnSession {
         self.inner.view().is_unanswered
     }
 
+    /// The turn answers what the user has said in a turn of this invocation that was broken off.
+    pub fn answer_again(&self, invocation: &str) {
+        let mut view = self.inner.view();
+        view.is_unanswered = view.broken_off.as_ref().is_some_and(|event| *event.invocation_id == *invocation);
+    }
+
     /// The latest events, at most `num_recent` and at most 8 MiB of them, in order of arrival.
     ///
     /// # Errors

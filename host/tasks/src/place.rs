@@ -1,5 +1,7 @@
 //! Where a writer of a task goes on, and by which right.
 
+use std::sync::Arc;
+
 use annex_cluster::Replica;
 
 /// The place in the log of a task where a writer goes on.
@@ -13,6 +15,9 @@ pub struct Place {
     /// The replica that the turn belongs to, which stays the same to its end. `None` without a turn, and where one process
     /// has the store.
     pub runner: Option<Replica>,
+    /// What another process needs to go on with the turn that begins here with a message, should this one be gone; `None` where
+    /// such a turn fails.
+    pub turn: Option<Arc<str>>,
 }
 
 impl Place {

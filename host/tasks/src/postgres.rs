@@ -21,6 +21,7 @@ const MIGRATIONS: Migrations = Migrations {
         (6, "turns", include_str!("../migrations/postgres/6_turns.sql")),
         (7, "tenants", include_str!("../migrations/postgres/7_tenants.sql")),
         (8, "push left", include_str!("../migrations/postgres/8_push_left.sql")),
+        (9, "lost_turns", include_str!("../migrations/postgres/9_lost_turns.sql")),
     ],
 };
 

@@ -38,7 +38,7 @@ impl StoredTask {
     /// Where a writer goes on that belongs to no turn.
     #[must_use]
     pub fn place(&self) -> Place {
-        Place { seq: self.seq, epoch: self.epoch, runner: None }
+        Place { seq: self.seq, epoch: self.epoch, ..Place::default() }
     }
 
     /// About how many bytes there are to read, or to write as JSON.

@@ -17,16 +17,16 @@ use annex_database::{Database, Row, Value, Writer, from_sql, may_pass, outlast};
 use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
-use self::recovery::TakenTask;
+use self::recovery::Taken;
 use self::write::Write;
 use crate::event::{EventContent, Kind};
 use crate::key::{self, is_key};
 use crate::page::cut;
 use crate::record::repeated;
 use crate::{
-    AskedRunner, ConfigPage, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, PinStore, Place, PushCursors,
-    Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage, TaskQuery,
-    TaskSnapshot, TaskStore, TenantStore, TurnPlaceStore, WaitingBounds,
+    AskedRunner, ConfigPage, LostTasks, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, PinStore, Place,
+    PushCursors, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage,
+    TaskQuery, TaskSnapshot, TaskStore, TenantStore, TurnPlaceStore, WaitingBounds,
 };
 
 /// Tasks in a SQL database.
@@ -36,8 +36,8 @@ pub struct SqlTaskStore<D> {
     writer: Writer<D, Write>,
     /// The lease of this process; `None` where it has the database for itself.
     lease: Option<Arc<Lease>>,
-    /// Tasks that this process has taken and not ended yet.
-    taken: tokio::sync::Mutex<Vec<TakenTask>>,
+    /// Tasks that this process has taken and neither ended nor gone on with.
+    taken: tokio::sync::Mutex<Taken>,
 }
 
 #[async_trait]
@@ -61,11 +61,22 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         task: &TaskSnapshot,
         runner: Option<&Replica>,
     ) -> Result<Place, StoreError> {
+        self.create_with_turn(owner, events, task, (runner, None)).await
+    }
+
+    async fn create_with_turn(
+        &self,
+        owner: &Owner,
+        events: &[TaskEvent],
+        task: &TaskSnapshot,
+        (runner, turn): (Option<&Replica>, Option<&str>),
+    ) -> Result<Place, StoreError> {
         owner.check()?;
         key::check_name("task id", task.id().as_str())?;
         key::check("context id", task.context_id().as_str())?;
         let runner = runner.cloned().or_else(|| self.replica());
-        self.store(Write::create(owner, events, task)?.by(runner.clone()), runner).await
+        let write = Write::create(owner, events, task)?.with_turn(turn);
+        self.store(write.by(runner.clone()), runner).await
     }
 
     async fn append(
@@ -90,7 +101,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         let rows = self.change_again([statements::TAKE, statements::TAKE_AGAIN], &values).await?;
         let place = |row: &D::Row| {
             let seq = from_sql(row.int(0)?);
-            Ok(Place { seq, epoch: from_sql(row.int(1)?), runner: Some(replica.clone()) })
+            Ok(Place { seq, epoch: from_sql(row.int(1)?), runner: Some(replica.clone()), turn: None })
         };
         rows.first().map(place).transpose()
     }
@@ -308,7 +319,18 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     }
 
     async fn recover_lost(&self, reason: &str) -> Result<Vec<TaskId>, StoreError> {
-        recovery::recover_lost(self, reason).await
+        Ok(recovery::take_lost(self, reason, false).await?.ended)
+    }
+
+    async fn take_lost(&self, reason: &str) -> Result<LostTasks, StoreError> {
+        recovery::take_lost(self, reason, true).await
+    }
+
+    async fn hand_over(&self, id: &TaskId, epoch: u64, has_begun: bool) -> Result<bool, StoreError> {
+        let Some(replica) = self.replica().filter(|_| is_key(id.as_str())) else { return Ok(false) };
+        let not_begun = Value::count(usize::from(!has_begun));
+        let values = [Value::Text(id.as_str()), Value::count(epoch), Value::Text(replica.id()), not_begun];
+        Ok(!self.database.change(statements::HAND_OVER, &values).await?.is_empty())
     }
 
     fn replica(&self) -> Option<Replica> {

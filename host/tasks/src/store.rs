@@ -8,8 +8,8 @@ use annex_protocol::{Message, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
 use crate::{
-    AskedRunner, ConfigPage, MessageKey, Owner, PinStore, Place, PushCursors, Remembered, StoreError, StoredEvent,
-    StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TenantStore, TurnPlaceStore,
+    AskedRunner, ConfigPage, LostTasks, MessageKey, Owner, PinStore, Place, PushCursors, Remembered, StoreError,
+    StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TenantStore, TurnPlaceStore,
 };
 
 /// The most push notification configs that one task may have.
@@ -67,6 +67,20 @@ pub trait TaskStore: Send + Sync + 'static {
         task: &TaskSnapshot,
         runner: Option<&Replica>,
     ) -> Result<Place, StoreError>;
+
+    /// The same with what another process needs to go on with the turn, should this one be gone ([`LostTurn`](crate::LostTurn)).
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    async fn create_with_turn(
+        &self,
+        owner: &Owner,
+        events: &[TaskEvent],
+        task: &TaskSnapshot,
+        (runner, _turn): (Option<&Replica>, Option<&str>),
+    ) -> Result<Place, StoreError> {
+        self.create(owner, events, task, runner).await
+    }
 
     /// Appends `events` behind the place, stores `task` as what it is from then on, and returns where its writer goes on.
     /// All of that or nothing. Id, owner and context of a task never change. With a message of the client a turn begins, and
@@ -220,12 +234,30 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// The same with the tasks of processes whose lease is over, and with no others: each is taken first, so that what its
     /// process may still write is refused. One that was to be cancelled is CANCELED. To be called again and again where the
-    /// store [is shared](Self::is_shared).
+    /// store [is shared](Self::is_shared). Those that another process can go on with are left.
     ///
     /// # Errors
     /// None but those of the database. What was recovered until then stays recovered.
     async fn recover_lost(&self, _reason: &str) -> Result<Vec<TaskId>, StoreError> {
         Ok(Vec::new())
+    }
+
+    /// The same, and takes those that another process can go on with. Such a turn is begun twice at most: one that is lost
+    /// again is ended.
+    ///
+    /// # Errors
+    /// None but those of the database. What was taken until then is among the tasks of the next call.
+    async fn take_lost(&self, reason: &str) -> Result<LostTasks, StoreError> {
+        Ok(LostTasks { ended: self.recover_lost(reason).await?, turns: Vec::new() })
+    }
+
+    /// Leaves a task that this process works on to another one, which takes it at its next look and goes on with its turn. A
+    /// turn that has not begun here does not count as begun. Returns false where the task is not this process's to leave.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn hand_over(&self, _id: &TaskId, _epoch: u64, _has_begun: bool) -> Result<bool, StoreError> {
+        Ok(false)
     }
 
     /// The replica that this process is now; `None` where it has the store for itself.

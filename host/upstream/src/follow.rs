@@ -25,6 +25,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// Attempts in a row to get back to a task, after which it is given up.
 const ATTEMPTS: u32 = 5;
 
+/// What the client is told where nobody knows what became of its message.
+const NOT_FOLLOWED: &str = "The server stopped while the task ran, and nobody knows whether the agent behind it has the message; \
+                            send it again.";
+
 /// The answer to a message.
 enum Reply {
     Whole(Box<StreamResponse>),
@@ -59,6 +63,9 @@ impl<'a> Follower<'a> {
 
     /// Sends the message and relays the answer.
     pub(crate) async fn run(&self, events: EventSender) -> Result<(), AgentError> {
+        if self.remote.goes_on {
+            return self.go_on(events).await;
+        }
         // While the circuit is open the caller is told at once, before anything is read or noted.
         self.upstream.breaker.enter().map_err(is_closed)?;
         let noted = Link::load(self.remote, &self.turn.task_id).await.map_err(AgentError::internal)?;
@@ -71,6 +78,22 @@ impl<'a> Follower<'a> {
         let followed = self.follow(answer.value, &mut relay).await;
         if let (Err(AgentError::Broken { .. }), Some(task)) = (&followed, relay.task()) {
             // Nobody listens any more, so it need not go on.
+            cancel(self.upstream, self.remote, task).await;
+        }
+        followed
+    }
+
+    /// Follows what the upstream made of a message that a process sent which is gone.
+    async fn go_on(&self, events: EventSender) -> Result<(), AgentError> {
+        let noted = Link::of_task(self.remote, &self.turn.task_id).await.map_err(AgentError::internal)?;
+        // A task that waited when the message was sent may not have got it.
+        let noted = noted.filter(|noted| noted.task.is_some() && !noted.waits);
+        let noted = noted.ok_or_else(|| AgentError::Failed { message: NOT_FOLLOWED.to_owned() })?;
+        // The task counts as known, as one does that a message has just continued.
+        let sent = Link { waits: true, ..noted.clone() };
+        let mut relay = Relay::new((self.turn, self.remote), &self.upstream.config, events, (noted, &sent));
+        let followed = self.recover(&mut relay).await;
+        if let (Err(AgentError::Broken { .. }), Some(task)) = (&followed, relay.task()) {
             cancel(self.upstream, self.remote, task).await;
         }
         followed

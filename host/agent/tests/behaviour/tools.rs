@@ -283,7 +283,7 @@ async fn a_call_that_is_broken_off_changes_nothing_and_the_next_turn_knows() {
     bench.cancel = CancellationToken::new();
     bench.turn("again", "{}").await.1.unwrap();
     let Turn::Tools(results) = &bench.prompt(1).turns[2] else { panic!() };
-    assert_eq!(results[0].response.get(), r#"{"error":"the call was broken off"}"#);
+    assert_eq!(results[0].response.get(), r#"{"error":"the call was broken off, and its outcome is unknown"}"#);
 }
 
 /// Takes the place of one tool, and adds to what the other answers.

@@ -188,7 +188,13 @@ impl RequestHandler {
                 (false, _) => TurnSession::open(&self.sessions, key, guard, beginning).await,
             }
         };
-        opened.await.map_err(|error| fault::of_session(&error))
+        tokio::select! {
+            biased;
+            opened = opened => opened.map_err(|error| fault::of_session(&error)),
+            () = self.draining.cancelled() => {
+                Err(A2aError::Overloaded { reason: "the server is draining; send the message again".to_owned() })
+            }
+        }
     }
 
     /// Tells what may follow the user's message before the agent answers.
@@ -232,6 +238,7 @@ impl RequestHandler {
             replica: target.replica,
             _permit: permit,
             chain,
+            stored: self.stored_turn(&call.requested),
             requested: call.requested,
             context,
             turn_task: target.turn_task,

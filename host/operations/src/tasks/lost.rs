@@ -2,39 +2,93 @@
 
 use std::time::Duration;
 
-use annex_tasks::StoreError;
+use annex_protocol::TaskId;
+use annex_tasks::{LostTasks, LostTurn, StoreError};
 use tokio_util::sync::CancellationToken;
 
+use crate::fault;
 use crate::looks::look_until;
-use crate::tasks::Tasks;
 use crate::tasks::others::STOPPED;
+use crate::tasks::record::TaskRecord;
+use crate::tasks::{Tasks, failed};
 
 /// The time between two looks.
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Tasks {
     /// Takes over the tasks of processes whose lease is over, and cancels what others want to be cancelled here, until it is
-    /// told to stop; ends at once where there are no other processes.
-    pub async fn watch_lost(&self, stop: CancellationToken) {
+    /// told to stop; ends at once where there are no other processes. Turns that can go on are given to `go_on`, and left to
+    /// others while this process drains.
+    pub async fn watch_lost(
+        &self,
+        (go_on, drains): (impl Fn(LostTurn) + Sync, impl Fn() -> bool + Sync),
+        stop: CancellationToken,
+    ) {
         if !self.store.is_shared() {
             return;
         }
         let look = || async {
             self.end_asked().await?;
-            self.fail_lost().await
+            let lost = if drains() {
+                LostTasks { ended: self.store.recover_lost(STOPPED).await?, turns: Vec::new() }
+            } else {
+                self.store.take_lost(STOPPED).await?
+            };
+            self.tell_of_lost(&lost.ended);
+            lost.turns.into_iter().for_each(&go_on);
+            Ok(())
         };
         look_until(stop.cancelled(), LOOK, look).await;
     }
 
-    async fn fail_lost(&self) -> Result<(), StoreError> {
-        let lost = self.store.recover_lost(STOPPED).await?;
-        for task in &lost {
+    fn tell_of_lost(&self, ended: &[TaskId]) {
+        for task in ended {
             self.wake.tell(task.as_str(), 0);
         }
-        if !lost.is_empty() {
-            tracing::warn!(target: crate::LOG_TARGET, tasks = lost.len(), "failed tasks of a process that is gone");
+        if !ended.is_empty() {
+            tracing::warn!(target: crate::LOG_TARGET, tasks = ended.len(), "failed tasks of a process that is gone");
         }
-        Ok(())
+    }
+
+    /// Leaves the task of a running turn to another process, if there is one. Returns false where there is none.
+    pub(crate) async fn hand_over(&self, record: &TaskRecord) -> Result<bool, StoreError> {
+        let Some(places) = self.store.places() else { return Ok(false) };
+        let Some(epoch) = record.epoch() else { return Ok(false) };
+        // This one counts among them.
+        if places.processes().await? < 2 || !self.store.hand_over(record.id(), epoch, true).await? {
+            return Ok(false);
+        }
+        self.wake.tell(record.id().as_str(), 0);
+        Ok(true)
+    }
+
+    /// The same with a turn that this process has taken and not begun.
+    pub(crate) async fn hand_on(&self, lost: &LostTurn) {
+        if let Err(error) = self.store.hand_over(&lost.task, lost.epoch, false).await {
+            // It is lost with this process, and found then.
+            drop(fault::logged(&error));
+        }
+    }
+
+    /// Fails the task of a turn that this process has taken and cannot go on with.
+    pub async fn fail_lost_turn(&self, lost: &LostTurn) {
+        let failed = async {
+            let Some(record) = self.find(&lost.owner, &lost.task).await? else { return Ok(()) };
+            // It has ended, or it is another turn's by now.
+            if record.is_finished() || !record.take(lost.epoch).await? {
+                return Ok(());
+            }
+            let stored = record.append([failed(&record, STOPPED)]).await;
+            if stored.is_err() {
+                self.end_later(&record);
+            }
+            self.leave_if_finished(&record);
+            stored
+        };
+        match failed.await {
+            Ok(()) | Err(StoreError::Fenced { .. }) => {}
+            Err(error) => drop(fault::logged(&error)),
+        }
     }
 
     /// Stops the turns of a tenant that run here. Each cancels its task itself.

@@ -180,11 +180,16 @@ impl TaskRecord {
     }
 
     /// Another turn of the task starts, by a further message if there is one; `false` when the task takes none, or another
-    /// process works on it by now.
-    pub(crate) async fn resume(&self, message: Option<Message>, turn: CancellationToken) -> Result<bool, StoreError> {
+    /// process works on it by now. With a message `stored` is what another process would go on with.
+    pub(crate) async fn resume(
+        &self,
+        message: Option<Message>,
+        turn: CancellationToken,
+        stored: Option<Arc<str>>,
+    ) -> Result<bool, StoreError> {
         let mut last = self.last.lock().await;
         let is_begun = match message {
-            Some(message) => self.join(&mut last, message).await?,
+            Some(message) => self.join(&mut last, message, stored).await?,
             None => self.go_on(&mut last).await?,
         };
         if !is_begun {
@@ -248,6 +253,11 @@ impl TaskRecord {
         if let Some(turn) = &self.lock().turn {
             turn.cancel.cancel();
         }
+    }
+
+    /// The task was left to this process, in this epoch.
+    pub(crate) async fn adopt(&self, epoch: u64) {
+        self.last.lock().await.epoch = epoch;
     }
 
     /// Takes the task from the process that worked on it in this epoch. Returns false when somebody else was faster.

@@ -56,7 +56,7 @@ impl Turn {
             // An interruption ends once: from here on no extension can take the task up for it.
             self.tasks.go_on(&self.context.task_id).await.map_err(fault::of_store)?;
             let message = (!is_resumed).then(|| (*self.context.message).clone());
-            if !task.resume(message, self.context.cancel.clone()).await.map_err(fault::of_store)? {
+            if !task.resume(message, self.context.cancel.clone(), self.stored.clone()).await.map_err(fault::of_store)? {
                 return Err(finished(&task));
             }
         }

@@ -41,6 +41,9 @@ impl Turn {
         if matches!(ending, Ending::Lost) || self.is_lost() {
             return Ok(self.leave());
         }
+        if matches!(ending, Ending::Stopped) && self.is_handed_over().await {
+            return Ok(self.leave());
+        }
         self.tell_of(&ending).await;
         let ending = match ending {
             Ending::Returned(Err(AgentError::Refused(error)), settled) if self.stage.task().is_none() => {

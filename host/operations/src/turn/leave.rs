@@ -21,6 +21,26 @@ impl Turn {
         self.stage.task().map_or_else(is_over, |task| task.is_lost())
     }
 
+    /// Leaves the task of a turn that the server cannot wait for to another process, if one is there that can go on with it.
+    pub(super) async fn is_handed_over(&mut self) -> bool {
+        if self.stored.is_none() {
+            return false;
+        }
+        // Whoever goes on needs a task, and a session that has the message.
+        let is_new = matches!(self.stage, Stage::Opening { .. });
+        if is_new && (!self.context.session.is_stored() || self.try_create(&[]).await.is_err()) {
+            return false;
+        }
+        let Some(task) = self.stage.task().cloned() else { return false };
+        match self.tasks.hand_over(&task).await {
+            Ok(is_handed_over) => is_handed_over,
+            Err(error) => {
+                drop(fault::logged(&error));
+                false
+            }
+        }
+    }
+
     /// Leaves the task to whoever has it. Nothing more is written for this turn, neither to the task nor to the session, and
     /// whoever reads the task here reads what becomes of it there.
     pub(super) fn leave(&mut self) -> Vec<ExtensionUri> {

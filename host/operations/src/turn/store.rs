@@ -80,7 +80,7 @@ impl Turn {
         error
     }
 
-    async fn try_create(&mut self, events: &[TaskEvent]) -> Result<(), StoreError> {
+    pub(super) async fn try_create(&mut self, events: &[TaskEvent]) -> Result<(), StoreError> {
         let task = Task {
             id: self.context.task_id.clone(),
             context_id: self.context.context_id.clone(),
@@ -88,8 +88,12 @@ impl Turn {
             history: vec![(*self.context.message).clone()],
             ..Task::default()
         };
-        let cancel = self.context.cancel.clone();
-        let turn = FirstTurn { cancel, is_followed: self.is_followed, runner: self.replica.clone() };
+        let turn = FirstTurn {
+            cancel: self.context.cancel.clone(),
+            is_followed: self.is_followed,
+            runner: self.replica.clone(),
+            stored: self.stored.as_deref(),
+        };
         let (task, subscription) = self.tasks.create(&self.owner, task, events, turn).await?;
         if let Stage::Opening { client, delivery } =
             mem::replace(&mut self.stage, Stage::Working { task: Arc::clone(&task) })

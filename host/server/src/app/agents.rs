@@ -26,7 +26,7 @@ pub(super) async fn follow_card(mut card: watch::Receiver<Arc<AgentCard>>, insta
 
 /// The media types that messages may have. An agent that lives elsewhere checks them itself.
 pub(super) fn input_modes(config: &ServedConfig) -> Vec<String> {
-    let is_upstream = matches!(config.agent(), Ok(AgentConfig::Upstream(_)));
+    let is_upstream = matches!(config.agent(), Ok(AgentConfig::Upstream { .. }));
     let default = || if is_upstream { vec!["*/*".to_owned()] } else { card::default_input_modes() };
     config.card.input_modes.clone().unwrap_or_else(default)
 }
@@ -34,8 +34,12 @@ pub(super) fn input_modes(config: &ServedConfig) -> Vec<String> {
 pub(super) async fn agent(config: &AgentConfig, locations: &Locations) -> Result<Arc<dyn AgentExecutor>, AppError> {
     Ok(match config {
         AgentConfig::Template(template) => Arc::new(template_agent(template, locations).await?),
-        AgentConfig::Upstream(upstream) => Arc::new(UpstreamAgent::connect(UpstreamConfig::clone(upstream)).await?),
-        AgentConfig::Script { name, script } => Arc::new(ScriptAgent { name: name.clone(), script: script.clone() }),
+        AgentConfig::Upstream { upstream, .. } => {
+            Arc::new(UpstreamAgent::connect(UpstreamConfig::clone(upstream)).await?)
+        }
+        AgentConfig::Script { name, script, .. } => {
+            Arc::new(ScriptAgent { name: name.clone(), script: script.clone() })
+        }
     })
 }
 

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use annex_agent::{EventScript, GenerativeConfig, McpConfig, ScriptConfig};
 use annex_client::Binding;
+use annex_operations::on_lost_turn::OnLostTurn;
 use annex_upstream::{Credentials, LostContext, StateMapping, UpstreamConfig};
 use serde::Deserialize;
 
+use super::TasksConfig;
 use super::card::BindingConfig;
 
 /// `[agent]`
@@ -16,13 +18,20 @@ pub enum AgentConfig {
     /// An instruction template in front of a model.
     Template(TemplateConfig),
     /// Another A2A server.
-    Upstream(Box<UpstreamConfig>),
+    Upstream {
+        /// Where it is and how it is asked.
+        upstream: Box<UpstreamConfig>,
+        /// What becomes of a turn whose process is gone.
+        on_lost_turn: OnLostTurn,
+    },
     /// Events by rules, for those who test clients.
     Script {
         /// The agent's name: author of its events and app of its sessions.
         name: String,
         /// Which message gets which events.
         script: EventScript,
+        /// What becomes of a turn whose process is gone.
+        on_lost_turn: OnLostTurn,
     },
 }
 
@@ -31,9 +40,25 @@ impl AgentConfig {
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Template(template) => &template.name,
-            Self::Upstream(upstream) => &upstream.name,
+            Self::Upstream { upstream, .. } => &upstream.name,
             Self::Script { name, .. } => name,
         }
+    }
+
+    /// What becomes of a turn whose process is gone.
+    pub(crate) fn on_lost_turn(&self) -> OnLostTurn {
+        match self {
+            Self::Template(template) => template.on_lost_turn,
+            Self::Upstream { on_lost_turn, .. } | Self::Script { on_lost_turn, .. } => *on_lost_turn,
+        }
+    }
+
+    /// Checks that a turn is run again only where there is another process. An error is the key and the reason.
+    pub(super) fn check_lost_turn(&self, tasks: &TasksConfig) -> Result<(), (&'static str, &'static str)> {
+        let needs_others = self.on_lost_turn() == OnLostTurn::Rerun && tasks.postgres_env.is_none();
+        let reason = "is \"rerun\", and there is no other process that could run a turn again; set tasks.postgres_env, or leave \
+                      it out";
+        if needs_others { Err(("agent.on_lost_turn", reason)) } else { Ok(()) }
     }
 }
 
@@ -54,6 +79,8 @@ pub struct TemplateConfig {
     pub mcp: Vec<McpConfig>,
     /// The most rounds in which the model may ask for tools in one turn; the agent's own bound when not set.
     pub max_tool_rounds: Option<u32>,
+    /// What becomes of a turn whose process is gone.
+    pub on_lost_turn: OnLostTurn,
 }
 
 /// `[agent.model.scripted]` or `[agent.model.generative]`
@@ -78,6 +105,7 @@ pub(super) struct AgentTable {
     pub(super) model: Option<ModelConfig>,
     pub(super) mcp: Option<Vec<McpConfig>>,
     pub(super) max_tool_rounds: Option<u32>,
+    pub(super) on_lost_turn: Option<OnLostTurn>,
     pub(super) rule: Option<EventScript>,
     pub(super) card: Option<String>,
     pub(super) binding: Option<BindingConfig>,
@@ -156,6 +184,12 @@ pub(super) enum AgentTableError {
     Missing { key: &'static str, kind: &'static str },
     #[error("unknown field `{key}` of an agent of kind `{kind}`")]
     Unknown { key: &'static str, kind: &'static str },
+    #[error(
+        "on_lost_turn = \"follow\" is for an agent of kind `upstream`; one of kind `{kind}` takes \"fail\" or \"rerun\""
+    )]
+    Follows { kind: &'static str },
+    #[error("on_lost_turn = \"rerun\" would send a message to the upstream twice; take \"follow\" or \"fail\"")]
+    SendsTwice,
     #[error(transparent)]
     Upstream(#[from] annex_upstream::ConfigError),
 }
@@ -167,7 +201,7 @@ impl TryFrom<AgentTable> for AgentConfig {
         match table.kind {
             AgentKind::Template => template(table).map(Self::Template),
             AgentKind::Script => script(table),
-            AgentKind::Upstream => upstream(table).map(Self::Upstream),
+            AgentKind::Upstream => upstream(table),
         }
     }
 }
@@ -184,6 +218,7 @@ fn template(table: AgentTable) -> Result<TemplateConfig, AgentTableError> {
         model: table.model.ok_or(missing("model"))?,
         mcp: table.mcp.unwrap_or_default(),
         max_tool_rounds: table.max_tool_rounds,
+        on_lost_turn: of_this_process(table.on_lost_turn, KIND)?,
     })
 }
 
@@ -191,12 +226,25 @@ fn script(table: AgentTable) -> Result<AgentConfig, AgentTableError> {
     const KIND: &str = "script";
     refuse(KIND, table.of_template().into_iter().chain(table.of_upstream()))?;
     let script = table.rule.ok_or(AgentTableError::Missing { key: "rule", kind: KIND })?;
-    Ok(AgentConfig::Script { name: table.name, script })
+    let on_lost_turn = of_this_process(table.on_lost_turn, KIND)?;
+    Ok(AgentConfig::Script { name: table.name, script, on_lost_turn })
 }
 
-fn upstream(table: AgentTable) -> Result<Box<UpstreamConfig>, AgentTableError> {
+/// An agent that runs here has nothing elsewhere that could be followed.
+fn of_this_process(on_lost_turn: Option<OnLostTurn>, kind: &'static str) -> Result<OnLostTurn, AgentTableError> {
+    match on_lost_turn.unwrap_or_default() {
+        OnLostTurn::Follow => Err(AgentTableError::Follows { kind }),
+        other => Ok(other),
+    }
+}
+
+fn upstream(table: AgentTable) -> Result<AgentConfig, AgentTableError> {
     const KIND: &str = "upstream";
     refuse(KIND, table.of_template().into_iter().chain(table.of_script()))?;
+    let on_lost_turn = table.on_lost_turn.unwrap_or(OnLostTurn::Follow);
+    if on_lost_turn == OnLostTurn::Rerun {
+        return Err(AgentTableError::SendsTwice);
+    }
     let seconds = |given: Option<u64>, default| Duration::from_secs(given.unwrap_or(default));
     let config = UpstreamConfig {
         name: table.name,
@@ -217,7 +265,7 @@ fn upstream(table: AgentTable) -> Result<Box<UpstreamConfig>, AgentTableError> {
         state: table.state.unwrap_or_default(),
     };
     config.check()?;
-    Ok(Box::new(config))
+    Ok(AgentConfig::Upstream { upstream: Box::new(config), on_lost_turn })
 }
 
 impl From<BindingConfig> for Binding {

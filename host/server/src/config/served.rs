@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use annex_operations::on_lost_turn::OnLostTurn;
 use annex_operations::quota::TenantQuota;
 
 use super::tenant::{self, TenantFile};
@@ -47,7 +48,8 @@ impl ServedConfig {
         let path = folder.join(&tenant.config);
         let text = tenant::text(&path)?;
         let TenantFile { card, agent, extensions } = tenant::parse(&path, &text)?;
-        process.check_card(&card, Some(&agent)).map_err(|(key, reason)| ConfigError::Value {
+        let checked = process.check_card(&card, Some(&agent)).and_then(|()| agent.check_lost_turn(&process.tasks));
+        checked.map_err(|(key, reason)| ConfigError::Value {
             path: path.clone(),
             key: key.to_owned(),
             reason: reason.to_owned(),
@@ -73,6 +75,7 @@ impl ServedConfig {
     ) -> Result<Self, (&'static str, &'static str)> {
         let AdmittedTenant { quota, card, agent, extensions } = tenant;
         process.check_card(&card, Some(&agent))?;
+        agent.check_lost_turn(&process.tasks)?;
         Ok(Self {
             process: Arc::clone(process),
             card,
@@ -90,6 +93,11 @@ impl ServedConfig {
     /// When it names none: what the parser says to that.
     pub(crate) fn agent(&self) -> Result<&AgentConfig, ConfigError> {
         self.agent.as_ref().map_or_else(|| self.process.agent(), Ok)
+    }
+
+    /// What becomes of the agent's turns whose process is gone. Those of an agent that a program brings fail.
+    pub(crate) fn on_lost_turn(&self) -> OnLostTurn {
+        self.agent().map(AgentConfig::on_lost_turn).unwrap_or_default()
     }
 
     /// True if clients of 0.3 are served. A request of theirs has no place for a tenant.

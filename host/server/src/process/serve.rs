@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_operations::tasks::session_sweep::SessionSweep;
+use annex_tasks::LostTurn;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -87,7 +88,8 @@ impl Server {
     }
 
     /// Calls `load` with the config and the base URL while `/livez` and `/readyz` already answer, then `ready`, serves
-    /// until `shutdown` resolves, and drains: running turns get the configured time, then they end as failed.
+    /// until `shutdown` resolves, and drains: running turns get the configured time, then another process goes on with them
+    /// or they end as failed.
     ///
     /// # Errors
     /// When the app cannot be loaded or the listener fails.
@@ -141,9 +143,7 @@ fn keep_house(app: &App, config: &Config) -> DropGuard {
     let others = Arc::clone(&tasks);
     let stopped = stop.clone();
     tokio::spawn(async move { others.watch_others(stopped).await });
-    let lost = Arc::clone(&tasks);
-    let stopped = stop.clone();
-    tokio::spawn(async move { lost.watch_lost(stopped).await });
+    watch_lost(app, stop.clone());
     let places = Arc::clone(handler.turn_limiter.places());
     let stopped = stop.clone();
     tokio::spawn(async move { places.watch(stopped).await });
@@ -158,6 +158,28 @@ fn keep_house(app: &App, config: &Config) -> DropGuard {
     let stopped = stop.clone();
     tokio::spawn(async move { tasks.keep_house(retention, &sessions, &keys, stopped).await });
     stop.drop_guard()
+}
+
+/// Takes over what processes leave that are gone. Who serves the owner of a turn goes on with it.
+fn watch_lost(app: &App, stop: CancellationToken) {
+    let handler = app.tenants().own();
+    let tasks = Arc::clone(&handler.tasks);
+    let running = handler.running.clone();
+    let tenants = app.tenants().clone();
+    tokio::spawn(async move {
+        let go_on = |lost: LostTurn| {
+            let tenants = tenants.clone();
+            let tasks = Arc::clone(&tasks);
+            // A tenant may have to be loaded first.
+            tokio::spawn(async move {
+                match tenants.serving_owner(&lost.owner).await {
+                    Some(handler) => handler.go_on_with(lost),
+                    None => tasks.fail_lost_turn(&lost).await,
+                }
+            });
+        };
+        tasks.watch_lost((go_on, || running.is_closed()), stop).await;
+    });
 }
 
 /// Logs the known faults of the engine. Called after the load, so that the reason of a load that fails stands alone in
@@ -196,10 +218,10 @@ async fn drain(app: &App, drain_timeout: Duration) {
     // The handlers of all tenants share what is closed here, so one of them stands for all.
     let handler = app.tenants().own();
     // This also refuses messages that have passed the gate and have not begun a turn yet.
-    handler.running.close();
+    handler.begin_to_drain();
     tracing::info!(turns = handler.running.len(), "draining");
     if timeout(drain_timeout, handler.running.wait()).await.is_err() {
-        tracing::warn!(turns = handler.running.len(), "turns still run after the drain time; they end as failed");
+        tracing::warn!(turns = handler.running.len(), "turns still run after the drain time and are ended");
         handler.stop.cancel();
         // Hooks end with their own limits, which an operator may have raised; a store may hang.
         if timeout(STOP_TIMEOUT, handler.running.wait()).await.is_err() {

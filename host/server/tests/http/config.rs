@@ -146,6 +146,15 @@ async fn keys_of_another_kind_of_agent_are_refused() {
             "kind = \"template\"\ninstruction = \"i\"\nmodel.scripted.fallback = \"f\"\nrule = []",
             "unknown field `rule` of an agent of kind `template`",
         ),
+        (
+            "kind = \"script\"\nrule = []\non_lost_turn = \"follow\"",
+            "on_lost_turn = \"follow\" is for an agent of kind `upstream`; one of kind `script` takes \"fail\" or \"rerun\"",
+        ),
+        (
+            "kind = \"upstream\"\ncard = \"http://127.0.0.1:1\"\non_lost_turn = \"rerun\"",
+            "on_lost_turn = \"rerun\" would send a message to the upstream twice; take \"follow\" or \"fail\"",
+        ),
+        ("kind = \"script\"\nrule = []\non_lost_turn = \"retry\"", "expected one of `fail`, `rerun`, `follow`"),
         ("kind = \"none\"", "expected one of `template`, `script`, `upstream`"),
     ];
     for (agent, expected) in cases {
@@ -154,6 +163,15 @@ async fn keys_of_another_kind_of_agent_are_refused() {
         let text = format!("{error:#}");
         assert!(text.contains(expected) && text.contains("test.toml") && text.contains("line "), "{text}");
     }
+}
+
+#[tokio::test]
+async fn a_turn_is_run_again_only_where_there_is_another_process() {
+    let config = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nname = \"a\"\nkind = \"script\"\non_lost_turn = \"rerun\"\n\
+                  rule = [{ steps = [] }]";
+    let Err(error) = TestServer::start(config).await else { panic!("the server started") };
+    let text = format!("{error:#}");
+    assert!(text.contains("agent.on_lost_turn") && text.contains("tasks.postgres_env"), "{text}");
 }
 
 #[tokio::test]

@@ -1,12 +1,14 @@
 //! Recovery of the tasks that a process left behind.
 
+use std::mem;
+
 use annex_cluster::Replica;
-use annex_database::{Database, Row, Value};
+use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::{TaskId, TaskState};
 
 use super::{SqlTaskStore, count_changed, since, statements};
 use crate::record::end;
-use crate::{StoreError, StoredTask, TaskStore};
+use crate::{LostTasks, LostTurn, Owner, StoreError, StoredTask, TaskStore};
 
 /// Tasks in memory at once; each may be large.
 const BATCH: usize = 16;
@@ -17,7 +19,7 @@ const MESSAGES: usize = 1_000;
 pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) -> Result<Vec<TaskId>, StoreError> {
     let mut recovered = fail_abandoned(store, reason).await?;
     if store.is_shared() {
-        recovered.extend(recover_lost(store, reason).await?);
+        recovered.extend(take_lost(store, reason, false).await?.ended);
         // Messages of a replica that is gone are for whoever is sent them again (`REMEMBER_AMONG_OTHERS`).
         return Ok(recovered);
     }
@@ -27,41 +29,58 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
     Ok(recovered)
 }
 
+/// What this process has taken from those that are gone.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    tasks: Vec<TakenTask>,
+    turns: Vec<LostTurn>,
+}
+
 /// A task that this process has taken from one that is gone, and has to end.
 #[derive(Debug)]
-pub(super) struct TakenTask {
+struct TakenTask {
     id: TaskId,
     by: Replica,
     end: TaskState,
 }
 
-/// While this process runs among others: takes the tasks of replicas that are gone, and ends them.
-pub(super) async fn recover_lost<D: Database>(
+/// While this process runs among others: takes the tasks of replicas that are gone, and ends them. Those with a turn to go on
+/// with are taken if they are wanted.
+pub(super) async fn take_lost<D: Database>(
     store: &SqlTaskStore<D>,
     reason: &str,
-) -> Result<Vec<TaskId>, StoreError> {
-    let mut recovered = Vec::new();
-    let Some(lease) = store.lease.as_ref().filter(|lease| lease.may_judge()) else { return Ok(recovered) };
+    wants_turns: bool,
+) -> Result<LostTasks, StoreError> {
+    let mut ended = Vec::new();
+    let Some(lease) = store.lease.as_ref().filter(|lease| lease.may_judge()) else { return Ok(LostTasks::default()) };
     // Some may be left of a time when the database failed in between. Should this process be gone before it has ended them,
     // they are lost again.
     let mut taken = store.taken.lock().await;
     loop {
-        while let Some(next) = taken.last() {
+        while let Some(next) = taken.tasks.last() {
             if end_taken(store, next, reason).await? {
-                recovered.push(next.id.clone());
+                ended.push(next.id.clone());
             }
-            taken.pop();
+            taken.tasks.pop();
         }
         let by = lease.replica();
+        let values = [Value::Text(by.id()), Value::count(BATCH), Value::count(usize::from(wants_turns))];
         // What another process is taking is left to it.
-        let rows = store.database.change(statements::TAKE_OVER, &[Value::Text(by.id()), Value::count(BATCH)]).await?;
+        let rows = store.database.change(statements::TAKE_OVER, &values).await?;
         if rows.is_empty() {
-            recovered.sort_unstable();
-            return Ok(recovered);
+            ended.sort_unstable();
+            return Ok(LostTasks { ended, turns: mem::take(&mut taken.turns) });
         }
         for row in &rows {
-            let end = if row.int(1)? == 1 { TaskState::Canceled } else { TaskState::Failed };
-            taken.push(TakenTask { id: row.text(0)?.into(), by: by.clone(), end });
+            let id = TaskId::from(row.text(0)?);
+            let turn = row.text(2)?;
+            if turn.is_empty() {
+                let end = if row.int(1)? == 1 { TaskState::Canceled } else { TaskState::Failed };
+                taken.tasks.push(TakenTask { id, by: by.clone(), end });
+            } else {
+                let owner = Owner { tenant: row.text(3)?, principal: row.text(4)? };
+                taken.turns.push(LostTurn { task: id, owner, epoch: from_sql(row.int(5)?), turn });
+            }
         }
     }
 }

@@ -18,15 +18,16 @@ pub(super) static INSERT_TASK: Rows = Rows {
 
 /// The same while the replica of the turn has its lease.
 pub(super) const INSERT_TASK_AMONG_OTHERS: &str = "
-    INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json, json_seq, runner)
-    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
-    WHERE EXISTS (SELECT 1 FROM replica WHERE replica.id = $12 AND lease_until > clock_timestamp())
+    INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json, json_seq, runner,
+        turn)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12
+    WHERE EXISTS (SELECT 1 FROM replica WHERE replica.id = $13 AND lease_until > clock_timestamp())
     ON CONFLICT (id) DO NOTHING";
 
 pub(super) const UPDATE_TASK: &str = "
     UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, runner = $5, json = $6, json_seq = NULL,
-        epoch = $7
-    WHERE id = $8 AND seq = $9 AND epoch = $10";
+        epoch = $7, turn = coalesce($8, turn), attempt = coalesce($9, attempt)
+    WHERE id = $10 AND seq = $11 AND epoch = $12";
 
 /// The same without the task's JSON, which stays as it was. A long JSON would be written again with its row each time,
 /// so it is emptied, and all events together tell the task.
@@ -34,8 +35,8 @@ pub(super) const ADVANCE_TASK: &str = "
     UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, runner = $5,
         json_seq = CASE WHEN json_seq IS NOT NULL THEN json_seq WHEN octet_length(json) > 16384 THEN 0 ELSE seq END,
         json = CASE WHEN json_seq IS NULL AND octet_length(json) > 16384 THEN '' ELSE json END,
-        epoch = $6
-    WHERE id = $7 AND seq = $8 AND epoch = $9";
+        epoch = $6, turn = coalesce($7, turn), attempt = coalesce($8, attempt)
+    WHERE id = $9 AND seq = $10 AND epoch = $11";
 
 // An update that changes nothing, because SQLite has no `SELECT … FOR UPDATE`.
 /// Keeps other writers off the task until the end of the transaction.
@@ -250,16 +251,21 @@ pub(super) const SELECT_ABANDONED: &str = concat!(
 
 /// Takes tasks whose replica is gone, so that they are this one's in another epoch. A replica whose own lease is over takes
 /// none. The lease is asked for by a scalar query, which is asked anew where another process has just changed the row. The
-/// second column is 1 for a task that was to be cancelled.
+/// second column is 1 for a task that was to be cancelled, the third has the turn to go on with. Those with one are taken if
+/// the third parameter is 1.
 pub(super) const TAKE_OVER: &str = "
     WITH lost AS MATERIALIZED (
-        SELECT id FROM task
+        SELECT id, CASE WHEN attempt < 2 AND cancel_asked IS DISTINCT FROM epoch THEN coalesce(turn, '') ELSE '' END AS goes_on
+        FROM task
         WHERE runner IS NOT NULL
             AND coalesce((SELECT lease_until <= clock_timestamp() FROM replica WHERE replica.id = task.runner), TRUE)
             AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $1 AND lease_until > clock_timestamp())
+            AND (CAST($3 AS BIGINT) = 1 OR coalesce(turn, '') = '' OR attempt >= 2 OR cancel_asked = epoch)
         LIMIT CAST($2 AS BIGINT) FOR UPDATE SKIP LOCKED)
-    UPDATE task SET runner = $1, epoch = epoch + 1 FROM lost WHERE task.id = lost.id
-    RETURNING task.id, CAST(CASE WHEN cancel_asked = epoch - 1 THEN 1 ELSE 0 END AS BIGINT)";
+    UPDATE task SET runner = $1, epoch = epoch + 1, attempt = CASE WHEN lost.goes_on = '' THEN attempt ELSE attempt + 1 END
+    FROM lost WHERE task.id = lost.id
+    RETURNING task.id, CAST(CASE WHEN cancel_asked = epoch - 1 THEN 1 ELSE 0 END AS BIGINT), lost.goes_on,
+        task.tenant, task.principal, task.epoch";
 
 pub(super) const SELECT_TAKEN: &str =
     concat!("SELECT ", stored_task!(), " FROM task WHERE id = $1 AND runner = $2 AND finished_at IS NULL");
@@ -277,6 +283,11 @@ pub(super) const TAKE_AGAIN: &str = "
     WHERE id = $2 AND (epoch = $3 OR (epoch = $3 + 1 AND runner = $1)) AND finished_at IS NULL
         AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $1 AND lease_until > clock_timestamp())
     RETURNING seq, epoch";
+
+/// No replica has an empty id, so the task counts as that of one which is gone.
+pub(super) const HAND_OVER: &str = "
+    UPDATE task SET runner = '', attempt = attempt - CAST($4 AS BIGINT)
+    WHERE id = $1 AND epoch = $2 AND runner = $3 AND finished_at IS NULL RETURNING id";
 
 /// The second column is 1 if the replica that is asked is alive.
 pub(super) const ASK_TO_CANCEL: &str = "

@@ -29,6 +29,10 @@ pub(super) struct Write {
     runner: Option<Replica>,
     /// The epoch of the task with this change.
     epoch: u64,
+    /// What another process needs to go on with the turn, where one begins.
+    turn: Option<Arc<str>>,
+    /// The first attempt at a turn, where one begins.
+    attempt: Option<i64>,
     /// The task as a whole; `None` where its events tell it.
     json: Option<Arc<str>>,
     /// The kind of each event and its JSON.
@@ -91,6 +95,12 @@ impl Write {
         Self::encode(Position::After(at.clone()), events, task)
     }
 
+    /// The same with what another process needs to go on with the turn.
+    pub(super) fn with_turn(mut self, turn: Option<&str>) -> Self {
+        self.turn = turn.map(Into::into);
+        self
+    }
+
     /// The change as one of this replica, which works on the task from now on unless the task waits or is finished, or unless
     /// the turn began as one of another replica, which this process was. The message of a client begins a turn, and an epoch.
     pub(super) fn by(mut self, replica: Option<Replica>) -> Self {
@@ -102,6 +112,9 @@ impl Write {
             Position::New { creator, .. } => creator.clone_from(&runner),
             Position::After(at) if self.events.iter().any(|(kind, _)| *kind == Kind::Message) => {
                 self.epoch = at.epoch.saturating_add(1);
+                // That of the turn before is not this one's.
+                self.turn = Some(at.turn.clone().unwrap_or_default());
+                self.attempt = Some(1);
             }
             Position::After(at) => runner = at.runner.clone().or(runner),
         }
@@ -120,7 +133,8 @@ impl Write {
         let json = if task.is_small() { Some(task.stored_json()?) } else { None };
         let epoch = if let Position::After(at) = &position { at.epoch } else { 0 };
         let is_doubtful = AtomicBool::new(false);
-        Ok(Self { id, position, standing, is_worked_on, runner: None, epoch, json, events, is_doubtful })
+        let (turn, attempt) = (None, None);
+        Ok(Self { id, position, standing, is_worked_on, runner: None, epoch, turn, attempt, json, events, is_doubtful })
     }
 
     pub(super) fn id(&self) -> &TaskId {
@@ -142,7 +156,7 @@ impl Write {
 
     /// Where its writer goes on.
     fn place(&self) -> Place {
-        Place { seq: self.last(), epoch: self.epoch, runner: self.runner.clone() }
+        Place { seq: self.last(), epoch: self.epoch, runner: self.runner.clone(), turn: None }
     }
 
     /// The task's row, then its events.
@@ -166,6 +180,7 @@ impl Write {
         let status_at = Value::Int(self.standing.status_at);
         let finished_at = Value::MaybeInt(self.standing.finished_at);
         let runner = Value::MaybeText(self.runner.as_ref().map(Replica::id));
+        let turn = Value::MaybeText(self.turn.as_deref());
         let json = self.json.as_deref().map(Value::Text);
         match &self.position {
             Position::New { owner, context, creator } => {
@@ -179,7 +194,7 @@ impl Write {
                 match creator {
                     None => Step::rows(&statements::INSERT_TASK, row),
                     Some(creator) => {
-                        let values = [&row[..], &[Value::Text(creator.id())]].concat();
+                        let values = [&row[..], &[turn, Value::Text(creator.id())]].concat();
                         Step::new(statements::INSERT_TASK_AMONG_OTHERS, values)
                     }
                 }
@@ -188,17 +203,11 @@ impl Write {
                 let epoch = Value::count(self.epoch);
                 let seq_before = Value::count(at.seq);
                 let epoch_before = Value::count(at.epoch);
-                match json {
-                    Some(json) => {
-                        let change =
-                            [last, state, status_at, finished_at, runner, json, epoch, id, seq_before, epoch_before];
-                        Step::new(statements::UPDATE_TASK, change)
-                    }
-                    None => {
-                        let change = [last, state, status_at, finished_at, runner, epoch, id, seq_before, epoch_before];
-                        Step::new(statements::ADVANCE_TASK, change)
-                    }
-                }
+                let statement = if json.is_some() { statements::UPDATE_TASK } else { statements::ADVANCE_TASK };
+                let change = [last, state, status_at, finished_at, runner].into_iter().chain(json);
+                let attempt = Value::MaybeInt(self.attempt);
+                let change = change.chain([epoch, turn, attempt, id, seq_before, epoch_before]);
+                Step::new(statement, change.collect::<Vec<_>>())
             }
         }
     }

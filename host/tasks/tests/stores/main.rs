@@ -62,6 +62,7 @@ mod growth;
 mod json;
 mod keys;
 mod lists;
+mod lost;
 mod memory;
 mod messages;
 mod outage;

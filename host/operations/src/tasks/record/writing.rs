@@ -75,14 +75,21 @@ impl TaskRecord {
     }
 
     /// Stores a message of the client, unless another process works on the task since its client has answered there.
-    pub(super) async fn join(&self, last: &mut Place, message: Message) -> Result<bool, StoreError> {
+    pub(super) async fn join(
+        &self,
+        last: &mut Place,
+        message: Message,
+        turn: Option<Arc<str>>,
+    ) -> Result<bool, StoreError> {
         let events = [TaskEvent::from(message)];
+        last.turn.clone_from(&turn);
         let stored = match self.try_store(last, &events).await {
             Err(StoreError::Stale { .. } | StoreError::Fenced { .. }) => {
                 self.reload(last).await?;
                 if self.runs_elsewhere() {
                     return Ok(false);
                 }
+                last.turn = turn;
                 match self.try_store(last, &events).await {
                     Err(StoreError::Stale { .. } | StoreError::Fenced { .. }) => return Ok(false),
                     other => other?,

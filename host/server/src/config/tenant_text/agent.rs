@@ -1,6 +1,7 @@
 //! `[agent]` of a text.
 
 use annex_agent::{Adapter, EventScript, GenerativeConfig, McpConfig, ScriptConfig};
+use annex_operations::on_lost_turn::OnLostTurn;
 use annex_upstream::{Credentials, LostContext, StateMapping};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,7 @@ pub(super) struct TextAgent {
     model: Option<TextModel>,
     mcp: Option<Vec<TextMcp>>,
     max_tool_rounds: Option<u32>,
+    on_lost_turn: Option<OnLostTurn>,
     rule: Option<EventScript>,
     card: Option<String>,
     binding: Option<BindingConfig>,
@@ -121,6 +123,7 @@ impl TextAgent {
             model: self.model.map(|model| model.admit(lent)).transpose()?,
             mcp: mcp.transpose()?,
             max_tool_rounds: self.max_tool_rounds,
+            on_lost_turn: self.on_lost_turn,
             rule: self.rule,
             card: self.card,
             binding: self.binding,

@@ -129,7 +129,9 @@ fn what_is_lent_takes_the_place_of_its_name() {
     assert!(first.grants.clock && second.component == "timestamp");
 
     let upstream = upstream("card = \"https://a.example.com\"\n[agent.credentials]\nsecret = \"key\"\n");
-    let AgentConfig::Upstream(agent) = admit(&upstream).expect("a tenant").agent else { unreachable!() };
+    let AgentConfig::Upstream { upstream: agent, .. } = admit(&upstream).expect("a tenant").agent else {
+        unreachable!()
+    };
     let UpstreamConfig { credentials, .. } = *agent;
     let credentials = credentials.expect("credentials");
     assert_eq!((credentials.header.as_str(), credentials.env.as_str()), ("authorization", "KEY"));

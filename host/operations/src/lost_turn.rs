@@ -1,0 +1,119 @@
+//! Turns whose process is gone and that go on in this one.
+//!
+//! Such a turn is made again like one that an extension takes up ([`methods::resumption`](crate::methods)): by the message that
+//! began it, for its owner, with the extensions that its client had asked for, in the session as it is. Whether its agent runs
+//! again or follows what it has begun elsewhere is the operator's decision.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_agent::Steps;
+use annex_protocol::{A2aError, ExtensionUri};
+use annex_tasks::LostTurn;
+use tokio::time::sleep;
+
+use crate::fault;
+use crate::on_lost_turn::{OnLostTurn, StoredTurn};
+use crate::permits::TurnPermit;
+use crate::request_handler::RequestHandler;
+use crate::send_message::accept::{Target, TurnResources};
+use crate::service_parameters::ServiceParameters;
+
+/// The operation as the hooks see it.
+const OPERATION: &str = "SendMessage";
+/// The time between two attempts to get a permit: others may have lost a process's turns at once.
+const PERMIT_PAUSE: Duration = Duration::from_millis(500);
+/// So many of them.
+const PERMIT_ATTEMPTS: usize = 60;
+
+/// The reason why this process does not go on with a turn.
+#[derive(Debug, thiserror::Error)]
+enum NotHere {
+    #[error("the agent of this process has another on_lost_turn than the turn began with")]
+    Otherwise,
+    #[error("what is stored of the turn cannot be read")]
+    Unreadable(#[from] serde_json::Error),
+    #[error("the server is draining")]
+    Draining,
+    #[error(transparent)]
+    Failed(#[from] A2aError),
+}
+
+impl RequestHandler {
+    /// What another process needs to go on with a turn; `None` where it would fail, and where there is no other process.
+    pub(crate) fn stored_turn(&self, requested: &[ExtensionUri]) -> Option<Arc<str>> {
+        if self.on_lost_turn == OnLostTurn::Fail || !self.tasks.store().is_shared() {
+            return None;
+        }
+        let turn = StoredTurn { on_lost: self.on_lost_turn, requested: requested.to_vec() };
+        // Names and URIs can always be encoded.
+        serde_json::to_string(&turn).ok().map(Into::into)
+    }
+
+    /// Goes on with a turn that this process has taken, in a turn that nobody waits for. Where it cannot, the task fails, and the
+    /// reason is in the log.
+    pub fn go_on_with(&self, lost: LostTurn) {
+        let Some(handler) = self.me.upgrade() else { return };
+        self.running.spawn(async move {
+            tracing::info!(target: crate::LOG_TARGET, task = %lost.task, "goes on with a turn whose process is gone");
+            if let Err(error) = handler.make_again(&lost).await {
+                if handler.running.is_closed() {
+                    return handler.tasks.hand_on(&lost).await;
+                }
+                let error = fault::text(&error);
+                tracing::warn!(target: crate::LOG_TARGET, task = %lost.task, error, "a turn whose process is gone does not go on");
+                handler.tasks.fail_lost_turn(&lost).await;
+            }
+        });
+    }
+
+    async fn make_again(&self, lost: &LostTurn) -> Result<(), NotHere> {
+        let StoredTurn { on_lost, requested } = serde_json::from_str(&lost.turn)?;
+        if on_lost != self.on_lost_turn {
+            return Err(NotHere::Otherwise);
+        }
+        let owner = lost.owner.clone();
+        let record = self.tasks.open(&owner, &lost.task).await?;
+        record.adopt(lost.epoch).await;
+        let target = Target::of_task(&owner, Arc::clone(&record), self.counted(Steps::default()));
+        let permit = self.permit_of(lost).await?;
+        let session = self.begin_turn(&owner, &target).await?;
+        if self.running.is_closed() {
+            return Err(NotHere::Draining);
+        }
+        session.answer_again(lost.task.as_str());
+        let call = ServiceParameters { requested, owner, headers: None, last_event: None };
+        let extensions = self.extensions.current();
+        let (chain, request) =
+            self.wake(&call, OPERATION, (&extensions, &extensions.passed_on), &target, &session).await?;
+        let remote = self.upstream_context(&call, &extensions, (&session, &lost.task), &request).await?;
+        let remote = remote.map(|mut remote| {
+            remote.goes_on = true;
+            remote
+        });
+        let counted = self.running.token();
+        let resources = TurnResources {
+            chain,
+            user_event: None,
+            session,
+            permit,
+            call: call.clone(),
+            remote,
+            counted,
+            streams: false,
+        };
+        Ok(self.start(request, target, resources).await.map(drop)?)
+    }
+
+    async fn permit_of(&self, lost: &LostTurn) -> Result<TurnPermit, NotHere> {
+        for _ in 1..PERMIT_ATTEMPTS {
+            match self.turn_limiter.try_take(&lost.owner).await {
+                Err(A2aError::Overloaded { .. } | A2aError::QuotaExceeded { .. }) if !self.running.is_closed() => {
+                    sleep(PERMIT_PAUSE).await
+                }
+                taken => return Ok(taken?),
+            }
+        }
+        Ok(self.turn_limiter.take(&lost.owner).await?)
+    }
+}
