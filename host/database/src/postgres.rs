@@ -4,6 +4,7 @@ use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use annex_fairness::{FairPlaces, Place, current_tenant};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Postgres, Transaction};
 
@@ -15,8 +16,40 @@ use crate::{Migrations, OpenError, may_pass, outlast_for};
 #[derive(Clone, Debug)]
 pub struct PostgresConnections {
     options: PgConnectOptions,
+    pool: FairPool,
+}
+
+/// Connections that tenants which wait get in turn. The pool by itself serves those who wait in the order in which they came,
+/// so that whoever has many turns would hold up all others.
+#[derive(Clone, Debug)]
+struct FairPool {
     pool: PgPool,
+    /// One for each connection.
+    places: FairPlaces,
     lost: LostConnection,
+}
+
+/// A transaction, with the place of its connection.
+pub struct PostgresTransaction {
+    transaction: Transaction<'static, Postgres>,
+    // Dropped last, so that the connection is back in the pool when another one gets the place.
+    _place: Place,
+}
+
+impl FairPool {
+    fn new(pool: PgPool, connections: u32, lost: LostConnection) -> Self {
+        Self { pool, places: FairPlaces::new(usize::try_from(connections).unwrap_or(usize::MAX)), lost }
+    }
+
+    /// Waits for a connection to be free. It is the caller's as long as it holds the place.
+    async fn place(&self) -> sqlx::Result<Place> {
+        if let Some(place) = self.places.try_take() {
+            return Ok(place);
+        }
+        let timeout = self.pool.options().get_acquire_timeout();
+        let place = tokio::time::timeout(timeout, self.places.take(&current_tenant())).await;
+        place.map_err(|_| sqlx::Error::PoolTimedOut)
+    }
 }
 
 /// One PostgreSQL database, version 12 or later.
@@ -25,8 +58,7 @@ pub struct PostgresConnections {
 /// `synchronous_commit`; with the default nothing that was stored.
 #[derive(Debug)]
 pub struct PostgresDatabase {
-    pool: PgPool,
-    lost: LostConnection,
+    pool: FairPool,
 }
 
 /// The moment when a connection was found to be lost: the others that have not been used since may be lost as well.
@@ -66,8 +98,8 @@ impl PostgresConnections {
                 Ok(true)
             })
         });
-        let pool = pool.connect_lazy_with(options.clone());
-        Ok(Self { options, pool, lost })
+        let pool = FairPool::new(pool.connect_lazy_with(options.clone()), most, lost);
+        Ok(Self { options, pool })
     }
 
     /// The time that a question to the database takes which it answers at once: the least of a few.
@@ -112,7 +144,7 @@ impl PostgresConnections {
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> PostgresDatabase {
         let pool = lasting(connections, timeout).connect_lazy_with(self.options.clone());
-        PostgresDatabase { pool, lost: LostConnection::default() }
+        PostgresDatabase { pool: FairPool::new(pool, connections, LostConnection::default()) }
     }
 }
 
@@ -141,19 +173,21 @@ impl PostgresDatabase {
         let mut connection = connections.connect().await?;
         migrations.run_beside_the_next(&mut connection).await?;
         connection.close().await?;
-        Ok(Self { pool: connections.pool.clone(), lost: connections.lost.clone() })
+        Ok(Self { pool: connections.pool.clone() })
     }
 
     /// The same database over at most `connections` connections of its own, for what must not wait for the others.
     /// Waiting for one of them takes `timeout` at most.
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> Self {
-        let options = PgConnectOptions::clone(&self.pool.connect_options());
-        Self { pool: lasting(connections, timeout).connect_lazy_with(options), lost: LostConnection::default() }
+        let options = PgConnectOptions::clone(&self.pool.pool.connect_options());
+        let pool = lasting(connections, timeout).connect_lazy_with(options);
+        Self { pool: FairPool::new(pool, connections, LostConnection::default()) }
     }
 
     async fn rows(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
-        self.lost.noted(bind::<Postgres>(sql, values).fetch_all(&self.pool).await)
+        let _place = self.pool.place().await?;
+        self.pool.lost.noted(bind::<Postgres>(sql, values).fetch_all(&self.pool.pool).await)
     }
 }
 
@@ -179,21 +213,23 @@ fn is_lost(error: &sqlx::Error) -> bool {
 
 impl Database for PostgresDatabase {
     type Row = PgRow;
-    type Transaction = Transaction<'static, Postgres>;
+    type Transaction = PostgresTransaction;
     // The number is an arbitrary one that nothing else locks.
     const LOCK_SWEEP: Option<&'static str> = Some("SELECT pg_advisory_xact_lock(4711240513)");
     const HAS_ONE_WRITER: bool = false;
 
     async fn close(&self) {
-        self.pool.close().await;
+        self.pool.pool.close().await;
     }
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
-        self.lost.noted(self.pool.begin().await)
+        let place = self.pool.place().await?;
+        let transaction = self.pool.lost.noted(self.pool.pool.begin().await)?;
+        Ok(PostgresTransaction { transaction, _place: place })
     }
 
     async fn commit(transaction: Self::Transaction) -> sqlx::Result<()> {
-        transaction.commit().await
+        transaction.transaction.commit().await
     }
 
     async fn execute(
@@ -201,7 +237,7 @@ impl Database for PostgresDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<u64> {
-        Ok(bind::<Postgres>(sql, values).execute(&mut **transaction).await?.rows_affected())
+        Ok(bind::<Postgres>(sql, values).execute(&mut *transaction.transaction).await?.rows_affected())
     }
 
     async fn execute_all(transaction: &mut Self::Transaction, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
@@ -209,7 +245,7 @@ impl Database for PostgresDatabase {
         for step in steps {
             let query =
                 bind::<Postgres>(AssertSqlSafe(text_of(slice::from_ref(step), Form::Numbered, "")), &step.values);
-            changed.push(query.execute(&mut **transaction).await?.rows_affected());
+            changed.push(query.execute(&mut *transaction.transaction).await?.rows_affected());
             if changed.last() != Some(&step.changes) {
                 break;
             }
@@ -228,10 +264,16 @@ impl Database for PostgresDatabase {
         if let [step] = steps {
             let query = bind::<Postgres>(AssertSqlSafe(text_of(steps, Form::Numbered, "")), &step.values);
             // One that changed some of several rows would have to be taken back.
-            return Ok(step.changes == 1 && self.lost.noted(query.execute(&self.pool).await)?.rows_affected() == 1);
+            if step.changes != 1 {
+                return Ok(false);
+            }
+            let _place = self.pool.place().await?;
+            return Ok(self.pool.lost.noted(query.execute(&self.pool.pool).await)?.rows_affected() == 1);
         }
         let Some((text, values)) = one_statement(steps) else { return Ok(false) };
-        let row = self.lost.noted(bind::<Postgres>(AssertSqlSafe(text), &values).fetch_one(&self.pool).await)?;
+        let _place = self.pool.place().await?;
+        let query = bind::<Postgres>(AssertSqlSafe(text), &values);
+        let row = self.pool.lost.noted(query.fetch_one(&self.pool.pool).await)?;
         Ok(row.int(0)? == 1)
     }
 
@@ -244,7 +286,7 @@ impl Database for PostgresDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<Vec<PgRow>> {
-        bind::<Postgres>(sql, values).fetch_all(&mut **transaction).await
+        bind::<Postgres>(sql, values).fetch_all(&mut *transaction.transaction).await
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {

@@ -101,7 +101,7 @@ pub struct Stores {
 
 /// What one tenant has used of its quota.
 pub struct TenantUse {
-    tenant: String,
+    tenant: Arc<str>,
     quota: TenantQuota,
     quotas: Arc<Quotas>,
     requests: Bucket,
@@ -166,7 +166,7 @@ impl Quotas {
     pub fn of_tenant(self: &Arc<Self>, tenant: &str, quota: TenantQuota, busy: BusyTime) -> Arc<TenantUse> {
         let charged = AtomicU64::new(nanos(busy.read()));
         let used = Arc::new(TenantUse {
-            tenant: tenant.to_owned(),
+            tenant: tenant.into(),
             quota,
             quotas: Arc::clone(self),
             requests: Bucket::new(),
@@ -212,6 +212,10 @@ impl TenantUse {
     #[must_use]
     pub fn quota(&self) -> &TenantQuota {
         &self.quota
+    }
+
+    pub(crate) fn tenant(&self) -> Arc<str> {
+        Arc::clone(&self.tenant)
     }
 
     /// Counts a request, before anything is done for it.

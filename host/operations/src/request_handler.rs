@@ -77,6 +77,11 @@ impl RequestHandler {
         self.used.as_ref().map_or(Ok(()), |used| used.admit())
     }
 
+    /// The tenant for whom it takes instances and connections, in turn with others; empty for the agent of the config itself.
+    pub(crate) fn tenant(&self) -> Arc<str> {
+        self.used.as_ref().map(|used| used.tenant()).unwrap_or_default()
+    }
+
     /// [`TenantUse::check_work`]
     pub(crate) fn check_work(&self) -> Result<(), A2aError> {
         self.used.as_ref().map_or(Ok(()), |used| used.check_work())

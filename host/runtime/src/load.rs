@@ -97,18 +97,19 @@ impl Runtime {
     /// extensions keep and the numbers of their calls are the tenant's own.
     #[must_use]
     pub fn of_tenant(&self, name: &str) -> Self {
+        let tenant = Arc::from(name);
         Self {
             engine: self.engine.clone(),
-            slots: self.slots.clone(),
+            slots: self.slots.of_tenant(&tenant),
             compiler: self.compiler.clone(),
             keyvalue: Arc::clone(&self.keyvalue),
             resolver: Arc::clone(&self.resolver),
             metrics: Arc::new(self.metrics.of_tenant()),
-            validators: self.validators.of_tenant(),
+            validators: self.validators.of_tenant(&tenant),
             quarantine: self.quarantine,
             outside: self.outside.clone(),
             counts_instructions: self.counts_instructions,
-            tenant: Arc::from(name),
+            tenant,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use annex_fairness::{FairPlaces, Place};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
@@ -31,15 +32,28 @@ pub enum SchemaError {
     Busy,
 }
 
-/// Threads for the work that is not small, shared by all strangers of a process.
+/// Threads for the work that is not small, shared by all strangers of a process. Tenants that wait get them in turn.
 #[derive(Clone, Debug)]
-pub struct Workers(Arc<Semaphore>);
+pub struct Workers {
+    places: FairPlaces,
+    tenant: Arc<str>,
+}
 
 impl Workers {
     /// Room for `count` validations or compilations at once.
     #[must_use]
     pub fn new(count: usize) -> Self {
-        Self(Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS))))
+        Self { places: FairPlaces::new(count.max(1)), tenant: Arc::default() }
+    }
+
+    /// The same threads for another tenant.
+    #[must_use]
+    pub fn of_tenant(&self, tenant: &Arc<str>) -> Self {
+        Self { places: self.places.clone(), tenant: Arc::clone(tenant) }
+    }
+
+    async fn take(&self) -> Result<Place, SchemaError> {
+        timeout(WORKER_TIMEOUT, self.places.take(&self.tenant)).await.map_err(|_| SchemaError::Busy)
     }
 }
 
@@ -180,7 +194,7 @@ impl Schemas {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, SchemaError> {
         // The stranger's own place was taken first, so that work which waits for it holds no worker.
-        let worker = take(&self.workers.0).await?;
+        let worker = self.workers.take().await?;
         let (begins, has_begun) = oneshot::channel();
         let working = tokio::task::spawn_blocking(move || {
             let began = Instant::now();
@@ -241,7 +255,6 @@ async fn take(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, SchemaErr
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use super::{SchemaError, Schemas, ValidatorBudget, Workers};
@@ -251,7 +264,7 @@ mod tests {
         let workers = Workers::new(1);
         let schemas = Schemas::new(&ValidatorBudget::new(1 << 20), workers.clone());
         let (schema, allowed, mut spent) = (r#"{"type": "string"}"#, Duration::from_secs(10), Duration::ZERO);
-        let taken = Arc::clone(&workers.0).acquire_owned().await.expect("it is open");
+        let taken = workers.take().await.expect("it is free");
         let refused = schemas.validate(schema, "1", allowed, &mut spent).await;
         assert_eq!(refused.expect_err("nobody is free"), SchemaError::Busy);
         assert_eq!(spent, Duration::ZERO, "waiting is not the guest's work");

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use crate::answer::Expected;
 use crate::{echo, floor, native, official, official_native, orders};
 
-const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
+pub(crate) const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
 
 /// Without an agent: the echo is compiled in.
 const ECHO: &str = r#"

@@ -35,6 +35,7 @@ mod orders;
 mod process;
 mod request;
 mod scale;
+mod tenants;
 mod versus;
 
 use std::process::ExitCode;
@@ -69,6 +70,7 @@ fn measure() -> anyhow::Result<()> {
     let comparisons = comparison::all();
     let parts =
         memory::PARTS.into_iter().chain([neighbours::PART, many::PART]).chain(versus::PARTS).chain(scale::PARTS);
+    let parts = parts.chain(tenants::PARTS);
     if annex_bench::is_help() {
         let titles = comparisons.iter().map(|comparison| comparison.title).chain(parts.map(|(title, _)| title));
         titles.for_each(|title| println!("{title}"));

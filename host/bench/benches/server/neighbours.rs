@@ -103,7 +103,7 @@ impl Percentiles {
         Self { p50: at(50), p99: at(99) }
     }
 
-    fn print(&self, name: &str) {
+    pub(crate) fn print(&self, name: &str) {
         println!("  {name:14} {:>7.0} µs median {:>7.0} µs 99th percentile", self.p50 * 1e6, self.p99 * 1e6);
     }
 }

@@ -50,7 +50,11 @@ impl ServerProcess {
 
     /// The same with settings of its own.
     pub(crate) fn start_with(setup: &Setup<'_>) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir()?;
+        Self::start_with_files(setup, tempfile::tempdir()?)
+    }
+
+    /// The same with files of its own.
+    pub(crate) fn start_with_files(setup: &Setup<'_>, folder: TempDir) -> anyhow::Result<Self> {
         let mut server = Self::spawn(setup, folder.path())?;
         server._folder = Some(folder);
         Ok(server)

@@ -19,6 +19,8 @@ pub(crate) struct Request {
     /// The rest of the message after its parts, as JSON.
     metadata: String,
     expected: Expected,
+    /// Empty for the agent of the config itself.
+    tenant: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub(crate) enum Binding {
 impl Request {
     fn new(binding: Binding) -> Self {
         let expected = Expected::Completed;
-        Self { binding, is_streamed: false, extensions: String::new(), metadata: String::new(), expected }
+        Self { binding, is_streamed: false, extensions: String::new(), metadata: String::new(), expected, tenant: "" }
     }
 
     pub(crate) fn json_rpc() -> Self {
@@ -41,6 +43,11 @@ impl Request {
     /// The same with extensions to activate, separated by commas. The answer must name all of them.
     pub(crate) fn activating(self, extensions: String) -> Self {
         Self { extensions, expected: Expected::EchoAndHeader, ..self }
+    }
+
+    /// The same for a tenant, where the binding is JSON.
+    pub(crate) fn of_tenant(self, tenant: &'static str) -> Self {
+        Self { tenant, ..self }
     }
 
     /// The same with another answer to it.
@@ -91,7 +98,11 @@ impl Request {
     pub(crate) fn http1(&self) -> String {
         let metadata = &self.metadata;
         let message = format!(r#"{{"messageId":"b0a1","role":"ROLE_USER","parts":[{{"text":"{TEXT}"}}]{metadata}}}"#);
-        let params = format!(r#"{{"message":{message},"configuration":{{}}}}"#);
+        let tenant = match self.tenant {
+            "" => String::new(),
+            tenant => format!(r#""tenant":"{tenant}","#),
+        };
+        let params = format!(r#"{{{tenant}"message":{message},"configuration":{{}}}}"#);
         let (path, body) = match (self.binding, self.is_streamed) {
             (Binding::HttpJson, false) => ("/a2a/rest/message:send", params),
             (Binding::HttpJson, true) => ("/a2a/rest/message:stream", params),

@@ -30,6 +30,7 @@ macro_rules! on_both {
 #[path = "../../../tasks/tests/stores/cluster.rs"]
 mod cluster;
 
+mod in_turn;
 mod migrations;
 mod places;
 mod sqlite;

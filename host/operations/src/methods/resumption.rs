@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_agent::Steps;
+use annex_fairness::of_tenant;
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri, Message, Role, SendMessageRequest, TaskId};
 use annex_runtime::{Chain, RequestOutcome, TurnRequest};
 use annex_session::TurnSession;
@@ -103,7 +104,7 @@ impl RequestHandler {
             let Some(handler) = self.me.upgrade() else { return };
             self.running.spawn(async move {
                 let task = resumption.task.clone();
-                if let Err(error) = handler.resume(resumption).await {
+                if let Err(error) = of_tenant(handler.tenant(), handler.resume(resumption)).await {
                     tracing::warn!(target: crate::LOG_TARGET, %task, %error, "a task that waits was not taken up");
                 }
             });

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use annex_fairness::of_tenant;
 use annex_protocol::{
     A2aError, GetTaskRequest, ListTasksRequest, ListTasksResponse, StreamResponse, SubscribeToTaskRequest,
 };
@@ -17,10 +18,13 @@ use crate::tasks::record::{Subscription, runs_elsewhere};
 impl RequestHandler {
     pub async fn get_task(&self, call: &ServiceParameters, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
         list::check_history_length(request.history_length)?;
-        if let Some(snapshot) = self.tasks.large_snapshot(&call.owner, &request.id).await? {
-            return Ok(ShownTask::snapshot(snapshot, request.history_length).await);
-        }
-        ShownTask::stored(self.tasks.load(&call.owner, &request.id).await?, request.history_length).await
+        let read = async {
+            if let Some(snapshot) = self.tasks.large_snapshot(&call.owner, &request.id).await? {
+                return Ok(ShownTask::snapshot(snapshot, request.history_length).await);
+            }
+            ShownTask::stored(self.tasks.load(&call.owner, &request.id).await?, request.history_length).await
+        };
+        of_tenant(self.tenant(), read).await
     }
 
     pub async fn list_tasks(
@@ -28,7 +32,7 @@ impl RequestHandler {
         call: &ServiceParameters,
         request: &ListTasksRequest,
     ) -> Result<ListTasksResponse, A2aError> {
-        self.views.lister.list(&call.owner, request).await
+        of_tenant(self.tenant(), self.views.lister.list(&call.owner, request)).await
     }
 
     /// The task as it is now and all that follows, over as many turns as it takes. A reader that comes back after a stream
@@ -56,7 +60,7 @@ impl RequestHandler {
         request: &SubscribeToTaskRequest,
         until: Until,
     ) -> Result<EventStream, A2aError> {
-        let record = self.tasks.open(&call.owner, &request.id).await?;
+        let record = of_tenant(self.tenant(), self.tasks.open(&call.owner, &request.id)).await?;
         if let Some(reader) = call.last_event.and_then(|last| record.read_behind(last)) {
             return Ok(answer::events(None, Some(reader), self.closing.clone(), until));
         }

@@ -4,10 +4,10 @@ use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
 
+use annex_fairness::Place;
 use annex_protocol::{A2aError, FieldViolation, Json};
 use annex_schema::Violation;
 use annex_text::cut;
-use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::Store;
 use wasmtime::component::Instance;
 
@@ -50,7 +50,7 @@ pub(crate) struct Member {
     /// Notes what it does, where somebody wants to be told.
     tape: Option<Arc<Tape>>,
     /// One of the turns that the extension serves at once.
-    _turn: OwnedSemaphorePermit,
+    _turn: Place,
 }
 
 /// A member's instance.

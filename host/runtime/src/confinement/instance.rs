@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use annex_fairness::Place;
 use annex_protocol::Json;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 use wasmtime::Store;
 use wasmtime::component::Instance;
@@ -41,7 +41,7 @@ pub(crate) struct GuestInstance {
     /// The state that it is put back to, if it can be kept.
     kept: Option<Box<Kept>>,
     // Fields are dropped in their order, so the store has left the pool when another turn gets the slot.
-    _slot: OwnedSemaphorePermit,
+    _slot: Place,
 }
 
 impl GuestInstance {

@@ -78,11 +78,11 @@ impl Default for Validators {
 
 impl Validators {
     /// Those of another tenant.
-    pub(crate) fn of_tenant(&self) -> Self {
+    pub(crate) fn of_tenant(&self, tenant: &Arc<str>) -> Self {
         let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
         let all = Arc::clone(&self.all);
         // The process has one set of workers, by the number of its cores; tenants add none.
-        let workers = self.workers.clone();
+        let workers = self.workers.of_tenant(tenant);
         Self { tenant: self.all.part(KEPT_BY_TENANT), all, pinned, workers }
     }
 

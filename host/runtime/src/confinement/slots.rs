@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use annex_fairness::{FairPlaces, Place};
 
 use crate::confinement::kept::parking::AllParked;
 use crate::observation::metrics::Meters;
 
-/// Room for live instances, as much as the engine's pool has, or for the turns of one extension.
+/// Room for live instances, as much as the engine's pool has, or for the turns of one extension. Tenants that wait get it in
+/// turn.
 #[derive(Clone)]
 pub(crate) struct Slots {
-    free: Arc<Semaphore>,
+    places: FairPlaces,
+    /// The tenant that takes them.
+    tenant: Arc<str>,
     timeout: Duration,
     /// The slots that are left to others. Who leaves any does not wait for one.
     left_to_others: usize,
@@ -21,10 +24,14 @@ pub(crate) struct Slots {
 
 impl Slots {
     pub(crate) fn new(count: u32, timeout: Duration) -> Self {
-        // A semaphore with more permits than its maximum panics.
-        let count = usize::try_from(count).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        let free = Arc::new(Semaphore::new(count));
-        Self { free, timeout, left_to_others: 0, parked: AllParked::new(count) }
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let places = FairPlaces::new(count);
+        Self { places, tenant: Arc::default(), timeout, left_to_others: 0, parked: AllParked::new(count) }
+    }
+
+    /// The same room for another tenant.
+    pub(crate) fn of_tenant(&self, tenant: &Arc<str>) -> Self {
+        Self { tenant: Arc::clone(tenant), ..self.clone() }
     }
 
     /// The instances that wait for a turn. `None` for one who leaves slots to others: it keeps none of them for later.
@@ -41,7 +48,7 @@ impl Slots {
     /// The same room, of which half of what is free now is left to others.
     pub(crate) fn spare(&self) -> Self {
         // At least one, so that it is told from those who leave none.
-        let left_to_others = (self.free.available_permits() / 2).max(1);
+        let left_to_others = (self.places.free() / 2).max(1);
         Self { left_to_others, ..self.clone() }
     }
 
@@ -50,27 +57,27 @@ impl Slots {
         Self::new(turns, self.timeout)
     }
 
-    /// Takes a slot, waiting for one in the order of asking, but not for long: `None` means overload.
-    pub(crate) async fn take(&self, meters: &Meters) -> Option<OwnedSemaphorePermit> {
+    /// Takes a slot, waiting for one in the order of asking among those of the tenant, but not for long: `None` means
+    /// overload.
+    pub(crate) async fn take(&self, meters: &Meters) -> Option<Place> {
         if self.left_to_others > 0 {
-            let has_room = self.free.available_permits() > self.left_to_others;
-            return has_room.then(|| Arc::clone(&self.free).try_acquire_owned().ok()).flatten();
+            let has_room = self.places.free() > self.left_to_others;
+            return has_room.then(|| self.places.try_take()).flatten();
         }
         // As long as there is room, no clock is read and no timer is made.
-        if let Ok(slot) = Arc::clone(&self.free).try_acquire_owned() {
+        if let Some(slot) = self.places.try_take() {
             return Some(slot);
         }
         // No instance is kept from here on, and one that waits for a turn gives way to this one.
         let _waiting = self.parked.wait();
         if self.parked.give_up_one()
-            && let Ok(slot) = Arc::clone(&self.free).try_acquire_owned()
+            && let Some(slot) = self.places.try_take()
         {
             return Some(slot);
         }
         let began = Instant::now();
-        let waited = tokio::time::timeout(self.timeout, Arc::clone(&self.free).acquire_owned()).await;
+        let waited = tokio::time::timeout(self.timeout, self.places.take(&self.tenant)).await;
         meters.add_wait(began.elapsed());
-        // Nobody closes the semaphore, so only the timeout ends the wait without a slot.
-        waited.ok().and_then(Result::ok)
+        waited.ok()
     }
 }

@@ -1,5 +1,6 @@
 //! Instances are few, and each one is as good as new.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use annex_runtime::{Fault, Runtime, RuntimeConfig};
@@ -29,6 +30,27 @@ async fn a_turn_waits_for_the_instance_of_another_one() {
     let first = turn.chain(&extensions).await;
     // The second turn is polled first, so it has to wait.
     tokio::join!(biased; turn.chain(&extensions), async { drop(first) });
+}
+
+#[tokio::test]
+async fn an_instance_goes_to_a_tenant_that_waits_before_many_turns_of_another() {
+    let narrow = narrow(Duration::from_secs(30));
+    let loud = [test_extension(&narrow.of_tenant("loud"), installation()).await];
+    let quiet = [test_extension(&narrow.of_tenant("quiet"), installation()).await];
+    let turn = Turn::with("{}");
+    let first = turn.chain(&loud).await;
+    let order = Mutex::new(Vec::new());
+    let noted = async |name, extensions| {
+        let chain = turn.chain(extensions).await;
+        order.lock().expect("no panic").push(name);
+        drop(chain);
+    };
+    let of_loud = || noted("loud", &loud);
+    // Those of the loud one are polled first, so they wait before the quiet one comes.
+    tokio::join!(biased; of_loud(), of_loud(), of_loud(), of_loud(), noted("quiet", &quiet), async { drop(first) });
+    let order = order.into_inner().expect("no panic");
+    assert_eq!(order.iter().position(|name| *name == "quiet"), Some(1), "{order:?}");
+    assert_eq!(order.len(), 5);
 }
 
 #[tokio::test]
