@@ -43,8 +43,9 @@ enum Command {
     /// Install a component, or put it in the place of the one with its name
     #[command(after_help = "Example:\n  annex extension add ./my-extension.wasm --settings my-extension.toml\n\nThe \
                             settings have the keys of an [[extension]] without `component`, such as [grants]. Without \
-                            --settings those in force stay. With runtime.extensions_dir the component is kept there, \
-                            otherwise it is gone after a restart.\n\nA safe update:\n  annex extension add ./new.wasm --shadow \
+                            --settings those in force stay. With tasks in PostgreSQL all replicas install and keep it, or \
+                            none does. With runtime.extensions_dir the component is kept there, otherwise it is gone after a \
+                            restart.\n\nA safe update:\n  annex extension add ./new.wasm --shadow \
                             https://example.com/my-extension/v1 --share 10\n  annex extension show \
                             https://example.com/my-extension/v1\n  annex extension promote \
                             https://example.com/my-extension/v1")]
@@ -63,6 +64,9 @@ enum Command {
         /// How many of 100 turns it follows; default: all
         #[arg(long, value_name = "N", requires = "shadow", value_parser = clap::value_parser!(u8).range(1..=100))]
         share: Option<u8>,
+        /// Install it in spite of replicas that cannot, which then serve nothing until they can
+        #[arg(long, conflicts_with = "shadow")]
+        force: bool,
     },
     /// Put the shadow of an extension in force
     Promote {
@@ -78,6 +82,9 @@ enum Command {
     Remove {
         /// URI or digest
         extension: String,
+        /// Take it out in spite of replicas that cannot go without it, which then serve nothing until they can
+        #[arg(long)]
+        force: bool,
     },
     /// Put a replaced version back in force
     Rollback {
@@ -123,13 +130,14 @@ impl Extension {
                 let answer = client.call(Method::DELETE, &["extensions", extension, "shadow"], None::<&()>).await?;
                 self.admin.print(&answer, |dropped: &Shadow| shadow::dropped(dropped))
             }
-            Command::Add { file, settings, name, shadow: None, .. } => {
+            Command::Add { file, settings, name, shadow: None, force, .. } => {
                 let addition = addition(file, settings.as_deref(), name.as_deref())?;
-                let answer = client.call(Method::POST, &["extensions"], Some(&addition)).await?;
+                let answer = client.call_with(Method::POST, &["extensions"], forced(*force), Some(&addition)).await?;
                 self.admin.print(&answer, |details: &Details| shown::changed(details, "installed"))
             }
-            Command::Remove { extension } => {
-                let answer = client.call(Method::DELETE, &["extensions", extension], None::<&()>).await?;
+            Command::Remove { extension, force } => {
+                let path = ["extensions", extension];
+                let answer = client.call_with(Method::DELETE, &path, forced(*force), None::<&()>).await?;
                 self.admin.print(&answer, shown::removed)
             }
             Command::Rollback { extension, to } => {
@@ -147,6 +155,11 @@ impl Extension {
             }
         }
     }
+}
+
+/// The query of a change.
+fn forced(force: bool) -> &'static [(&'static str, &'static str)] {
+    if force { &[("force", "true")] } else { &[] }
 }
 
 fn addition(file: &Path, settings: Option<&Path>, name: Option<&str>) -> anyhow::Result<Addition> {

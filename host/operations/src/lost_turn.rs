@@ -57,7 +57,8 @@ impl RequestHandler {
         self.running.spawn(async move {
             tracing::info!(target: crate::LOG_TARGET, task = %lost.task, "goes on with a turn whose process is gone");
             if let Err(error) = handler.make_again(&lost).await {
-                if handler.running.is_closed() {
+                // Another one may go on with it, or this one once it knows which extensions are in force.
+                if handler.running.is_closed() || handler.extensions.current().is_err() {
                     return handler.tasks.hand_on(&lost).await;
                 }
                 let error = fault::text(&error);
@@ -83,7 +84,7 @@ impl RequestHandler {
         }
         session.answer_again(lost.task.as_str());
         let call = ServiceParameters { requested, owner, headers: None, last_event: None };
-        let extensions = self.extensions.current();
+        let extensions = self.extensions.current()?;
         let (chain, request) =
             self.wake(&call, OPERATION, (&extensions, &extensions.passed_on), &target, &session).await?;
         let remote = self.upstream_context(&call, &extensions, (&session, &lost.task), &request).await?;

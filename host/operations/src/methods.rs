@@ -42,7 +42,7 @@ impl RequestHandler {
         (extension, name): (Option<&str>, &str),
         params: &Json,
     ) -> Result<Answer<MethodResult>, A2aError> {
-        let extensions = self.extensions.current();
+        let extensions = self.extensions.current()?;
         let found = extensions.installed.method(name).map(|(extension, _)| Arc::clone(extension));
         let found = found.filter(|found| extension.is_none_or(|extension| found.descriptor().name == extension));
         let Some(extension) = found else {

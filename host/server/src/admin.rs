@@ -34,7 +34,7 @@ mod view;
 
 use error::AdminError;
 pub(crate) use shared::Admin;
-use shared::{OfTenant, read, read_optional, whole};
+use shared::{AgreedChange, OfTenant, read, read_optional, whole};
 pub use token::TokenError;
 
 /// Few clients talk to the API, and a body may be large.
@@ -110,27 +110,29 @@ async fn log(
 
 async fn add(
     State(admin): State<Arc<Admin>>,
-    Query(of): Query<OfTenant>,
+    Query(change): Query<AgreedChange>,
     body: Body,
 ) -> Result<(StatusCode, Json<Details>), AdminError> {
+    let (of, consent) = change.parts();
     // An unknown tenant is refused before a body is read, which may be large.
     let here = admin.changeable(&of).await?;
     let Addition { name, component, settings } = read(body).await?;
     let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
     let installer = Arc::clone(&here);
-    let added = whole(async move { installer.add(&name, component, settings.as_deref()).await }).await?;
+    let added = whole(async move { installer.add(&name, component, settings.as_deref(), consent).await }).await?;
     Ok((StatusCode::CREATED, Json(Details::of(&here, &added))))
 }
 
 async fn remove(
     State(admin): State<Arc<Admin>>,
-    Query(of): Query<OfTenant>,
+    Query(change): Query<AgreedChange>,
     Path(id): Path<String>,
 ) -> Result<Json<Removed>, AdminError> {
+    let (of, consent) = change.parts();
     let here = admin.changeable(&of).await?;
     let installer = Arc::clone(&here);
     let uri = here.find(&id)?.uri().clone();
-    let removed = whole(async move { installer.remove(&uri).await }).await?;
+    let removed = whole(async move { installer.remove(&uri, consent).await }).await?;
     Ok(Json(Removed::of(&here, &removed)))
 }
 

@@ -36,11 +36,12 @@ use crate::admin::{Admin, TokenError};
 use crate::config::served::ServedConfig;
 use crate::config::tenant_text::TenantTextError;
 use crate::config::{Config, ConfigError, PushConfig, TasksConfig};
-use crate::installation::installer::{Folder, InstallError, Installer, Parts};
+use crate::installation::installer::{Folder, InstallError, Installer, Parts, Peers};
 use crate::installation::issuer::Issuer;
 use crate::installation::signing::SigningError;
 use crate::installation::watch::FileWatcher;
 use crate::locations::Locations;
+use crate::stores::editions::{self, EditionsOpenError};
 use crate::stores::keyvalue_store::{self, KeyValueStoreError};
 use crate::stores::postgres::PostgresDatabases;
 use crate::stores::session_store::{self, SessionStoreError};
@@ -96,6 +97,9 @@ pub enum AppError {
     /// Other processes cannot be heard.
     #[error("other processes on the database of the tasks cannot be heard")]
     Wake(#[from] WakeOpenError),
+    /// Processes cannot agree on what is installed.
+    #[error("what all replicas have installed cannot be found out")]
+    Editions(#[from] EditionsOpenError),
     /// Sessions cannot be kept.
     #[error("sessions cannot be kept")]
     Sessions(#[from] SessionStoreError),
@@ -127,6 +131,8 @@ pub struct App {
     /// Says who calls; `None` lets everybody in.
     authenticator: Option<Arc<Authenticator>>,
     installers: Arc<Installers>,
+    /// The other processes on the database; `None` where there can be none.
+    pub(crate) peers: Option<Peers>,
     pub(crate) admin: Option<Arc<Admin>>,
     /// What the tenants have used.
     pub(crate) quotas: Arc<Quotas>,
@@ -195,7 +201,8 @@ impl App {
         let authenticator = shared.authenticator.clone();
         let tenants = Tenants::new(handler, others);
         let quotas = Arc::clone(&shared.quotas);
-        Ok(Self { tenants, authenticator, installers, admin, quotas, base_url: base_url.to_owned() })
+        let peers = shared.peers.clone();
+        Ok(Self { tenants, authenticator, installers, peers, admin, quotas, base_url: base_url.to_owned() })
     }
 
     /// The handlers that serve requests, by tenant.
@@ -266,6 +273,7 @@ struct Shared {
     authenticator: Option<Arc<Authenticator>>,
     runtime: Runtime,
     watcher: Option<Arc<FileWatcher>>,
+    peers: Option<Peers>,
     tasks: Arc<Tasks>,
     store: Arc<dyn TaskStore>,
     pins: Arc<Pins>,
@@ -294,6 +302,7 @@ impl Shared {
         let databases = PostgresDatabases::new(&config.postgres);
         let task_store::Opened { store, lease } = task_store::open(config, &locations.config, &databases).await?;
         let wake = wake::open(config, &databases, store.as_ref()).await?;
+        let peers = editions::open(config, &databases, lease.as_ref(), &wake).await?;
         let authenticator =
             config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
         let keyvalue = keyvalue_store::open(config, &locations.config, &databases).await?;
@@ -316,6 +325,7 @@ impl Shared {
             authenticator: authenticator.map(Arc::new),
             runtime: runtime(config, locations, &keyvalue)?,
             watcher: config.runtime.watch.then(FileWatcher::start).flatten(),
+            peers,
             tasks: Tasks::new(Arc::clone(&store), Arc::clone(&pins), task_bounds(&config.tasks), Arc::clone(&wake)),
             pins,
             deduplication: Deduplication::new(Arc::clone(&store), wake),
@@ -351,7 +361,8 @@ impl Shared {
         let tenant = name.clone();
         let pins = Arc::clone(&self.pins);
         let watcher = self.watcher.clone().filter(|_| is_watched);
-        let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher };
+        let peers = self.peers.clone();
+        let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher, peers };
         let installer = Arc::new(Installer::start(&config, parts).await?);
         let agent_is_remote = remote_card.is_some();
         if let Some(card) = remote_card {

@@ -254,6 +254,7 @@ impl Config {
             (key, "has data_dir and postgres_env, and there is one place to keep them in; leave one out".to_owned())
         });
         let shared = || {
+            self.runtime.check(&self.tasks)?;
             self.replica
                 .check(&self.tasks)
                 .and_then(|()| self.postgres.check(&self.tasks))

@@ -2,6 +2,7 @@
 
 pub(crate) mod allowed;
 pub(crate) mod card;
+pub(crate) mod editions;
 pub(crate) mod encoded_card;
 pub(crate) mod hiding;
 pub(crate) mod installer;

@@ -1,6 +1,7 @@
 //! The stores that the config names, for tasks, sessions and keys of extensions, and the way in which processes that share
 //! them wake each other.
 
+pub(crate) mod editions;
 pub(crate) mod keyvalue_store;
 mod place;
 pub(crate) mod postgres;

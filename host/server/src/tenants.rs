@@ -217,6 +217,11 @@ impl Installers {
         self.others.serving().into_iter().map(|(name, serving)| (name, serving.installer)).collect()
     }
 
+    /// All that serve an agent here.
+    pub(crate) fn serving(&self) -> Vec<Arc<Installer>> {
+        iter::once(Arc::clone(&self.own)).chain(self.tenants().into_iter().map(|(_, installer)| installer)).collect()
+    }
+
     /// The tenants that are not, and why; of those that were added the ones that somebody has asked for.
     #[must_use]
     pub fn failing(&self) -> Vec<(String, TenantFailure)> {

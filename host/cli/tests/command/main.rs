@@ -8,6 +8,7 @@ mod clocks;
 mod cluster;
 mod distance;
 mod durable;
+mod editions;
 mod extension;
 mod fencing;
 mod files;

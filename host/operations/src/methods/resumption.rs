@@ -124,13 +124,13 @@ impl RequestHandler {
         // Another process may have ended the task.
         record.refresh().await.map_err(fault::of_store)?;
         target.check_open()?;
+        let extensions = self.extensions.current()?;
         // Only now: a message of the client may have ended the interruption while this waited for its turn.
         if !self.tasks.end_interruption(&task, interruption.number).await.map_err(fault::of_store)? {
             return Err(waits_no_longer());
         }
         let requested = interruption.requested;
         let call = ServiceParameters { requested, owner, headers: None, last_event: None };
-        let extensions = self.extensions.current();
         let (chain, request) =
             self.wake(&call, OPERATION, (&extensions, &extensions.passed_on), &target, &session).await?;
         let remote = self.upstream_context(&call, &extensions, (&session, &task), &request).await?;

@@ -102,7 +102,7 @@ impl RequestHandler {
         // Before the store is asked for anything.
         self.check_work()?;
         // One set for the whole request, so that a set that replaces it is never seen in part.
-        let extensions = self.extensions.current();
+        let extensions = self.extensions.current()?;
         let record = self.record_of(&call.owner, &request.message).await;
         let pinned = match &record {
             Ok(Some(record)) => self.tasks.pinned(record).await.map_err(fault::of_store)?,

@@ -83,7 +83,8 @@ impl RequestHandler {
         let call = ServiceParameters { requested, owner: owner.clone(), headers: None, last_event: None };
         let target = Target::of_task(owner, Arc::clone(record), Steps::default());
         // No agent runs, so the extensions that an upstream agent requires are not asked for.
-        let (mut chain, _) = self.wake(&call, OPERATION, (&self.extensions.current(), &[]), &target, &session).await?;
+        let extensions = self.extensions.current()?;
+        let (mut chain, _) = self.wake(&call, OPERATION, (&extensions, &[]), &target, &session).await?;
         chain.run_transition_hooks(record.task_state(), update).await.map_err(|fault| fault::of_extension(&fault))?;
         chain.run_response_hooks(canceled).await.map_err(|fault| fault::of_extension(&fault))
     }

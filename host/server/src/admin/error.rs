@@ -57,6 +57,14 @@ impl From<InstallError> for AdminError {
             InstallError::Load { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "refused"),
             InstallError::Folder { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "extensions_dir"),
             InstallError::Cards(_) => (StatusCode::INTERNAL_SERVER_ERROR, "cards"),
+            InstallError::Busy => (StatusCode::CONFLICT, "busy"),
+            InstallError::Unable { .. } => (StatusCode::CONFLICT, "replica_unable"),
+            InstallError::NotKept { .. } => (StatusCode::CONFLICT, "not_kept"),
+            InstallError::Silent { .. } => (StatusCode::GATEWAY_TIMEOUT, "replica_silent"),
+            InstallError::Behind { .. } => (StatusCode::GATEWAY_TIMEOUT, "replica_behind"),
+            InstallError::LeaseOver => (StatusCode::SERVICE_UNAVAILABLE, "lease_over"),
+            InstallError::Editions(_) => (StatusCode::SERVICE_UNAVAILABLE, "database"),
+            InstallError::Unreadable { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "unreadable_edition"),
         };
         Self::new(status, code, error.public_text())
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_cluster::editions::Consent;
 use annex_operations::counters::Counters;
 use annex_operations::request_handler::RequestHandler;
 use annex_runtime::MAX_COMPONENT_BYTES;
@@ -117,6 +118,23 @@ impl Admin {
 #[serde(deny_unknown_fields)]
 pub(super) struct OfTenant {
     pub(super) tenant: Option<String>,
+}
+
+/// The query of a change that other processes have to agree to.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgreedChange {
+    pub(super) tenant: Option<String>,
+    /// Puts it in force in spite of processes that cannot serve it.
+    #[serde(default)]
+    pub(super) force: bool,
+}
+
+impl AgreedChange {
+    pub(super) fn parts(self) -> (OfTenant, Consent) {
+        let consent = if self.force { Consent::OfThoseWhoCan } else { Consent::OfAll };
+        (OfTenant { tenant: self.tenant }, consent)
+    }
 }
 
 /// Runs a change to its end, also if the client goes away meanwhile.

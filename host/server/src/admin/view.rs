@@ -109,7 +109,8 @@ impl Source {
             Origin::Config { .. } => ("config", installer.overrules(version)),
             Origin::Folder { .. } => ("folder", installer.overrules(version)),
             // An extension that was added is in no file that the next start would read.
-            Origin::Added { .. } => ("added", true),
+            // Where there are other processes, they keep it.
+            Origin::Added { .. } => ("added", installer.agreement().is_none()),
         };
         let until = is_temporary.then(|| "restart".to_owned());
         Self { kind: kind.to_owned(), name: version.origin.name().to_owned(), until }
@@ -258,7 +259,10 @@ impl Removed {
             version: version.number,
             digest: version.extension.digest().to_string(),
             edition: installer.publisher().current().extensions.number,
-            until: is_named.then(|| "reload or restart, because the config names it".to_owned()),
+            until: is_named.then(|| {
+                let until = if installer.agreement().is_some() { "reload" } else { "reload or restart" };
+                format!("{until}, because the config names it")
+            }),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::limits::LimitsConfig;
+use super::tasks::TasksConfig;
 
 /// `[runtime]`
 #[derive(Clone, Debug, Deserialize)]
@@ -35,6 +36,18 @@ pub struct RuntimeSection {
     pub keep_versions: usize,
     /// The bounds that no extension's limits may go beyond.
     pub ceiling: LimitsConfig,
+}
+
+impl RuntimeSection {
+    /// Checks it beside the place of the tasks. An error is the key and the reason.
+    pub(super) fn check(&self, tasks: &TasksConfig) -> Result<(), (&'static str, String)> {
+        if self.extensions_dir.is_none() || tasks.postgres_env.is_none() {
+            return Ok(());
+        }
+        let reason = "is a folder of one process, and with tasks.postgres_env all processes have the same extensions, which \
+                      are kept in the database; leave it out, and use [[extension]] or `annex extension add`";
+        Err(("runtime.extensions_dir", reason.to_owned()))
+    }
 }
 
 impl Default for RuntimeSection {

@@ -24,25 +24,23 @@ pub(crate) struct EncodedCard {
 }
 
 impl EncodedCard {
-    /// A card with interfaces of 0.3 gets the fields of 0.3 beside those of 1.0. One that says what the card before it
-    /// says is that card.
-    pub(crate) fn new(card: &AgentCard, previous: Option<&Arc<Self>>) -> Result<Arc<Self>, serde_json::Error> {
-        let body = serde_json::to_vec(&v0_3::MergedAgentCard::from(card))?;
+    /// The bytes of a card. One with interfaces of 0.3 gets the fields of 0.3 beside those of 1.0.
+    pub(crate) fn encode(card: &AgentCard) -> Result<String, serde_json::Error> {
+        serde_json::to_string(&v0_3::MergedAgentCard::from(card))
+    }
+
+    /// The card of these bytes. One that says what the card before it says is that card.
+    pub(crate) fn new(body: String, previous: Option<&Arc<Self>>) -> Arc<Self> {
         // Equal bytes keep their date too, so that a change which does not show on the card costs no client a download.
         if let Some(same) = previous.filter(|previous| previous.body == body) {
-            return Ok(Arc::clone(same));
+            return Arc::clone(same);
         }
         let value = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""));
         let modified = Timestamp::now();
         let is_dated = previous.is_none_or(|previous| previous.modified.as_second() < modified.as_second());
         let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&modified).unwrap_or_default();
-        let etag = value(&format!("\"{}\"", &Digest::of(&body).hex()));
-        Ok(Arc::new(Self { etag, modified, last_modified: is_dated.then(|| value(&date)), body: body.into() }))
-    }
-
-    /// Its size.
-    pub(crate) fn bytes(&self) -> usize {
-        self.body.len()
+        let etag = value(&format!("\"{}\"", &Digest::of(body.as_bytes()).hex()));
+        Arc::new(Self { etag, modified, last_modified: is_dated.then(|| value(&date)), body: body.into() })
     }
 
     /// The card, or 304 when the client has it.

@@ -2,12 +2,14 @@
 //!
 //! Every change is a transaction: read → inspect → check grants → compile → link → self-test → check the whole set →
 //! make and sign the cards → swap. Whatever fails, the last good edition stays. Changes come one after the other, and
-//! no request waits for one.
+//! no request waits for one. Where other processes serve the same agent, they all have to agree before anybody swaps
+//! (`agreed.rs`).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use annex_cluster::editions::Consent;
 use annex_operations::fault;
 use annex_operations::tasks::pins::Pins;
 use annex_protocol::ExtensionUri;
@@ -18,18 +20,23 @@ use tokio::sync::Notify;
 use crate::config::served::ServedConfig;
 use crate::config::{ConfigFile, ExtensionConfig, TenantConfig};
 use crate::installation::issuer::Issuer;
-use crate::installation::published::{Published, Publisher};
+use crate::installation::published::Publisher;
 use crate::installation::shadow::{Candidate, Shadow};
 use crate::installation::watch::{FileWatcher, Watch, Watched};
 use crate::locations::Locations;
 
+mod agreed;
+mod agreement;
 mod arrange;
 mod error;
 mod folder;
 mod history;
+mod kept;
 mod loader;
+mod prepared;
 mod version;
 
+pub(crate) use agreement::{Agreement, HINT, Peers};
 pub use error::InstallError;
 pub(crate) use folder::Folder;
 pub(crate) use history::{Action, Change, History};
@@ -38,6 +45,7 @@ pub use version::Origin;
 pub(crate) use version::Version;
 
 use loader::{Loader, Occasion, Overruled, Plan, Present};
+use prepared::Prepared;
 
 /// Failures that are remembered, each of another source.
 const MAX_FAILURES: usize = 100;
@@ -53,6 +61,8 @@ pub(crate) struct Parts {
     pub(crate) pins: Arc<Pins>,
     /// The watcher of the process; `None` where files are not watched.
     pub(crate) watcher: Option<Arc<FileWatcher>>,
+    /// The other processes that serve the same agent; `None` where there can be none.
+    pub(crate) peers: Option<Peers>,
 }
 
 /// Changes what is installed, while requests run.
@@ -63,6 +73,8 @@ pub struct Installer {
     config_file: Option<ConfigFile>,
     pins: Arc<Pins>,
     publisher: Publisher,
+    /// `None` where no other process serves the agent.
+    agreement: Option<Arc<Agreement>>,
     /// Held for the whole of a change.
     door: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -97,47 +109,65 @@ pub struct ReloadOutcome {
     pub failed: Vec<String>,
 }
 
-/// A change that has passed every check.
-struct Prepared {
-    versions: Vec<Version>,
-    published: Published,
-}
-
 impl Installer {
-    /// Loads what the config and the folder name.
+    /// Loads what the config and the folder name, or what is in force for all processes that serve the agent.
     pub(crate) async fn start(config: &ServedConfig, parts: Parts) -> Result<Self, InstallError> {
-        let Parts { tenant, runtime, issuer, locations, folder, pins, watcher } = parts;
+        let Parts { tenant, runtime, issuer, locations, folder, pins, watcher, peers } = parts;
         let of_process = &config.process.runtime;
         let ceiling = of_process.ceiling.clone();
         let loaded = AtomicU64::new(0);
         let refused = AtomicU64::new(0);
-        let loader = Loader { runtime, locations, folder, ceiling, loaded, refused };
+        let editions = peers.as_ref().map(|peers| Arc::clone(&peers.editions));
+        let loader = Loader { runtime, locations, folder, ceiling, loaded, refused, editions };
         // The watch begins before the files are read, so that no change falls between the two.
         let watch = watcher.map(|watcher| Watch::begin(&watcher, watched(&config.extensions, &loader)));
+        let agreement = peers.map(|peers| Arc::new(Agreement::new(peers)));
         let nothing = Present { versions: &[], overruled: &[] };
-        let plan = loader.plan(&config.extensions, &nothing, Occasion::Start).await?;
+        let plan: Plan = match &agreement {
+            None => loader.plan(&config.extensions, &nothing, Occasion::Start).await?,
+            Some(_) => loader::in_order(Vec::new())?.into(),
+        };
         let Plan { versions, installed, failures, .. } = plan;
         // Tasks can pin only what the pins know to be installed, so they hear of it before any turn runs.
         pins.thin_out(&tenant, &installed);
-        let published = issuer.issue(installed, None).map_err(|error| InstallError::Cards(error.into()))?;
+        let cards = issuer.cards(&installed).map_err(|error| InstallError::Cards(error.into()))?;
+        // The editions of several processes count from 1 in their database.
+        let published = issuer.publish(installed, u64::from(agreement.is_none()), cards, None);
         let mut history = History::new(of_process.keep_versions);
         history.record(published.extensions.number, Action::Loaded, Vec::new(), &versions);
         let config_file = config.file.clone();
         let (config_extensions, overruled) = (config.extensions.clone(), Vec::new());
         let shadows = HashMap::new();
         let state = State { config: config_extensions, versions, overruled, failures, history, shadows };
-        Ok(Self {
+        let installer = Self {
             tenant,
             loader,
             issuer,
             config_file,
             pins,
             publisher: Publisher::new(published),
+            agreement,
             door: tokio::sync::Mutex::new(()),
             state: Mutex::new(state),
             watch: Mutex::new(watch),
             moved: Notify::new(),
-        })
+        };
+        // On the heap, because the future is large and would be a part of that of a start.
+        Box::pin(installer.begin_agreed(&config.extensions)).await?;
+        Ok(installer)
+    }
+
+    /// Serves what is in force for all processes, where there are others.
+    async fn begin_agreed(&self, config: &[ExtensionConfig]) -> Result<(), InstallError> {
+        let Some(agreement) = &self.agreement else { return Ok(()) };
+        self.publisher.sets().bar(agreement.as_bar());
+        self.converge(agreement, config, Occasion::Start).await?;
+        self.join(agreement).await
+    }
+
+    /// The tenant whose extensions they are; empty for those of the config itself.
+    pub(crate) fn tenant(&self) -> &str {
+        &self.tenant
     }
 
     pub(crate) fn publisher(&self) -> &Publisher {
@@ -179,6 +209,12 @@ impl Installer {
     /// Makes the cards again, because the agent's own has changed.
     pub(crate) async fn reissue(&self) {
         let _door = self.door.lock().await;
+        if let Some(agreement) = &self.agreement {
+            if let Err(error) = self.reissue_agreed(agreement).await {
+                drop(fault::logged(&error));
+            }
+            return;
+        }
         let current = self.publisher.current();
         match self.issuer.issue(current.extensions.installed.clone(), Some(&current)) {
             Ok(published) => self.publisher.replace(published),
@@ -197,6 +233,14 @@ impl Installer {
     }
 
     async fn refresh(&self, config: Vec<ExtensionConfig>, occasion: Occasion) -> Result<bool, InstallError> {
+        if let Some(agreement) = &self.agreement {
+            let changed = self.converge(agreement, &config, occasion).await?;
+            let mut state = self.lock();
+            (state.config, state.failures) = (config, Vec::new());
+            drop(state);
+            self.moved.notify_one();
+            return Ok(changed);
+        }
         // The versions are copied out, because the lock on the state must not be held while components are loaded.
         let (versions, mut overruled) = {
             let state = self.lock();
@@ -230,17 +274,25 @@ impl Installer {
         name: &str,
         component: Vec<u8>,
         settings: Option<&str>,
+        consent: Consent,
     ) -> Result<Version, InstallError> {
         if !folder::is_name(name) {
             return Err(InstallError::Name { name: name.to_owned() });
         }
         let _door = self.door.lock().await;
-        let added = self.try_add(name, component, settings).await;
+        let added = self.try_add(name, component, settings, consent).await;
         // Whoever asked hears why, and no source is worse than it was.
         added.inspect_err(|error| drop(loader::failed(error)))
     }
 
-    async fn try_add(&self, name: &str, component: Vec<u8>, settings: Option<&str>) -> Result<Version, InstallError> {
+    async fn try_add(
+        &self,
+        name: &str,
+        component: Vec<u8>,
+        settings: Option<&str>,
+        consent: Consent,
+    ) -> Result<Version, InstallError> {
+        let basis = self.basis(consent);
         let folder = self.loader.folder.as_ref();
         let origin = match folder {
             Some(_) => Origin::Folder { name: name.to_owned() },
@@ -270,14 +322,15 @@ impl Installer {
         self.forgive(&origin);
         // What was decided about the place before counts no more.
         self.lock().overruled.retain(|decision| decision.origin != origin);
-        self.put(prepared, Action::Loaded);
+        self.put_in_force(prepared, Action::Loaded, basis).await?;
         Ok(version)
     }
 
     /// Takes an extension out, and out of the managed folder if it lies there. What the config names comes back when
     /// it is reloaded.
-    pub(crate) async fn remove(&self, uri: &ExtensionUri) -> Result<Version, InstallError> {
+    pub(crate) async fn remove(&self, uri: &ExtensionUri, consent: Consent) -> Result<Version, InstallError> {
         let _door = self.door.lock().await;
+        let basis = self.basis(consent);
         let mut versions = self.lock().versions.clone();
         let place = versions.iter().position(|version| version.uri() == uri);
         let place = place.ok_or_else(|| InstallError::NotInstalled { id: uri.to_string() })?;
@@ -292,12 +345,12 @@ impl Installer {
                 deleted.map_err(|source| InstallError::Folder { path, source })?;
             }
             // The config still names it, so that the removal has to be remembered against the config.
-            (Origin::Config { .. }, _) => self.overrule(&removed, None),
+            (Origin::Config { .. }, _) if self.agreement.is_none() => self.overrule(&removed, None),
             // An added component is named by no source, so nothing would bring it back.
             _ => {}
         }
         self.forgive(&removed.origin);
-        self.put(prepared, Action::Removed);
+        self.put_in_force(prepared, Action::Removed, basis).await?;
         Ok(removed)
     }
 
@@ -305,6 +358,7 @@ impl Installer {
     /// its source changes, or the restart.
     pub(crate) async fn roll_back(&self, uri: &ExtensionUri, to: Option<u64>) -> Result<Version, InstallError> {
         let _door = self.door.lock().await;
+        let basis = self.basis(Consent::OfAll);
         let (mut versions, kept) = {
             let state = self.lock();
             (state.versions.clone(), state.history.kept(uri, to))
@@ -317,8 +371,11 @@ impl Installer {
         back.origin = replaced.origin.clone();
         let bad = std::mem::replace(replaced, back.clone());
         let prepared = self.prepare_in_order(versions)?;
-        self.overrule(&bad, Some(back.clone()));
-        self.put(prepared, Action::RolledBack);
+        // An edition of several processes says by itself what is in force.
+        if self.agreement.is_none() {
+            self.overrule(&bad, Some(back.clone()));
+        }
+        self.put_in_force(prepared, Action::RolledBack, basis).await?;
         Ok(back)
     }
 
@@ -370,6 +427,7 @@ impl Installer {
     /// folder, and otherwise until its source changes, or the restart.
     pub(crate) async fn promote(&self, uri: &ExtensionUri) -> Result<Version, InstallError> {
         let _door = self.door.lock().await;
+        let basis = self.basis(Consent::OfAll);
         let shadow = self.shadow_of(uri).ok_or_else(|| InstallError::NoShadow { uri: uri.to_string() })?;
         let mut versions = self.lock().versions.clone();
         let replaced = versions.iter_mut().find(|version| version.uri() == uri);
@@ -389,11 +447,11 @@ impl Installer {
                 self.write(name, shadow.component.clone(), shadow.settings_text.clone()).await?;
                 self.lock().overruled.retain(|decision| decision.origin != origin);
             }
-            Origin::Config { .. } => self.overrule(&before, Some(version.clone())),
-            Origin::Added { .. } => {}
+            Origin::Config { .. } if self.agreement.is_none() => self.overrule(&before, Some(version.clone())),
+            Origin::Config { .. } | Origin::Added { .. } => {}
         }
         self.forgive(&origin);
-        self.put(prepared, Action::Promoted);
+        self.put_in_force(prepared, Action::Promoted, basis).await?;
         Ok(version)
     }
 
@@ -434,7 +492,8 @@ impl Installer {
         let numbers = |versions: &[Version]| versions.iter().map(|version| version.number).collect::<Vec<_>>();
         let mut state = self.lock();
         // A version has its number from when it was loaded, so equal numbers are equal versions.
-        if numbers(&state.versions) == numbers(&versions) {
+        let is_same = numbers(&state.versions) == numbers(&versions);
+        if is_same && self.agreement.is_none() {
             return false;
         }
         let old = std::mem::replace(&mut state.versions, versions);
@@ -449,7 +508,7 @@ impl Installer {
         self.publisher.replace(published);
         // A pin stands only while its URI is installed: removing an extension ends it for tasks that wait, too.
         self.pins.thin_out(&self.tenant, &installed);
-        true
+        !is_same
     }
 
     /// Notes that the version from this source is not in force, and what is `instead`, until the source says something

@@ -6,7 +6,8 @@ use annex_auth::Authenticator;
 use annex_auth::signature::Signer;
 use annex_operations::extension_set::ExtensionSet;
 use annex_protocol::{AgentCard, AgentExtension, v0_3};
-use annex_runtime::Installed;
+use annex_runtime::{Digest, Installed};
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::config::served::ServedConfig;
@@ -44,6 +45,24 @@ pub(crate) enum IssueError {
     TooLarge { which: &'static str, size: usize, largest: String },
 }
 
+/// The cards of a set, signed. Each signature is another one, so processes that show the same cards hand these on.
+#[derive(Clone, Deserialize, Serialize)]
+pub(crate) struct IssuedCards {
+    /// The digest of what they say, without the signatures.
+    pub(crate) says: String,
+    /// The bytes of the public card.
+    public: String,
+    /// The card as 0.3 has it; empty when 0.3 is not spoken.
+    v0_3: String,
+    extended: Option<AgentCard>,
+}
+
+/// The cards of a set, not signed yet.
+struct UnsignedCards {
+    public: AgentCard,
+    extended: Option<AgentCard>,
+}
+
 /// Bytes of a card with its signatures and both its versions. Clients read twice as many at most.
 const MAX_CARD_BYTES: usize = 512 << 10;
 
@@ -72,22 +91,68 @@ impl Issuer {
         Self { remote, ..self }
     }
 
+    /// The digest of what the config alone decides of the cards.
+    pub(crate) fn identity(&self) -> String {
+        let own = serde_json::to_string(&self.card).unwrap_or_default();
+        Digest::of(format!("{own}{:?}{}", self.config, self.speaks_v0_3).as_bytes()).hex()
+    }
+
     /// The set after `previous`, with its cards.
     pub(crate) fn issue(&self, installed: Installed, previous: Option<&Published>) -> Result<Published, IssueError> {
+        let number = previous.map_or(1, |previous| previous.extensions.number.saturating_add(1));
+        let cards = self.sign(self.unsigned(&installed))?;
+        Ok(self.publish(installed, number, cards, previous))
+    }
+
+    /// The cards of a set, signed anew.
+    pub(crate) fn cards(&self, installed: &Installed) -> Result<IssuedCards, IssueError> {
+        self.sign(self.unsigned(installed))
+    }
+
+    /// The digest of what the cards of a set say.
+    pub(crate) fn says(&self, installed: &Installed) -> Result<String, IssueError> {
+        Ok(self.unsigned(installed).says()?)
+    }
+
+    /// The set of this number with its cards.
+    pub(crate) fn publish(
+        &self,
+        installed: Installed,
+        number: u64,
+        cards: IssuedCards,
+        previous: Option<&Published>,
+    ) -> Published {
+        let passed_on = self.passed_on(&installed);
+        let IssuedCards { public, v0_3, extended, .. } = cards;
+        let card = EncodedCard::new(public, previous.map(|previous| &previous.card));
+        let extensions = ExtensionSet { number, installed, passed_on, extended_card: extended.map(Arc::new) };
+        Published { extensions: Arc::new(extensions), card, card_v0_3: v0_3 }
+    }
+
+    /// The extensions of an agent elsewhere that it handles itself. One that is installed here is declared by this server.
+    fn passed_on(&self, installed: &Installed) -> Vec<AgentExtension> {
+        let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
+        let of_remote = remote.iter().flat_map(|remote| &remote.capabilities.extensions);
+        let is_shadowed = |other: &&AgentExtension| installed.iter().any(|extension| *extension.uri() == other.uri);
+        of_remote.filter(|other| !is_shadowed(other)).cloned().collect()
+    }
+
+    fn unsigned(&self, installed: &Installed) -> UnsignedCards {
         let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
         let mut public = match &remote {
             Some(remote) => card::decorate(&self.card, &self.config, remote),
             None => self.card.clone(),
         };
-        let of_remote = remote.iter().flat_map(|remote| &remote.capabilities.extensions);
-        // An extension that is installed here is declared by this server. The entry of the agent elsewhere would
-        // declare it twice.
-        let is_shadowed = |other: &&AgentExtension| installed.iter().any(|extension| *extension.uri() == other.uri);
-        let passed_on: Vec<_> = of_remote.filter(|other| !is_shadowed(other)).cloned().collect();
         let own = installed.iter().map(|extension| extension.card().clone());
-        public.capabilities.extensions = own.chain(passed_on.iter().cloned()).collect();
+        public.capabilities.extensions = own.chain(self.passed_on(installed)).collect();
         // It begins as the public card, so it is made when the extensions are on that.
-        let mut extended = self.extended.as_ref().map(|extended| card::extend(&public, extended));
+        let extended = self.extended.as_ref().map(|extended| card::extend(&public, extended));
+        UnsignedCards { public, extended }
+    }
+
+    fn sign(&self, cards: UnsignedCards) -> Result<IssuedCards, IssueError> {
+        let says = cards.says()?;
+        let UnsignedCards { mut public, mut extended } = cards;
         // Signing comes last, because whatever is added to a signed card breaks its signatures (A2A 1.0 section 8.4).
         if let Some(signer) = &self.signer {
             if let Some(extended) = &mut extended {
@@ -99,21 +164,22 @@ impl Issuer {
                 signing::sign(&mut public, signer)?
             }
         }
-        let card_v0_3 = v0_3::AgentCard::of(&public).map(|card| serde_json::to_string(&card)).transpose()?;
-        let card = EncodedCard::new(&public, previous.map(|previous| &previous.card))?;
+        let v0_3 = v0_3::AgentCard::of(&public).map(|card| serde_json::to_string(&card)).transpose()?;
+        let v0_3 = v0_3.unwrap_or_default();
+        let body = EncodedCard::encode(&public)?;
         // The sizes count with signatures, as clients read them.
-        check_size("public", card.bytes(), &public)?;
-        check_size("0.3", card_v0_3.as_ref().map_or(0, String::len), &public)?;
+        check_size("public", body.len(), &public)?;
+        check_size("0.3", v0_3.len(), &public)?;
         if let Some(extended) = &extended {
             check_size("extended", serde_json::to_vec(extended)?.len(), extended)?;
         }
-        let extensions = ExtensionSet {
-            number: previous.map_or(1, |previous| previous.extensions.number.saturating_add(1)),
-            installed,
-            passed_on,
-            extended_card: extended.map(Arc::new),
-        };
-        Ok(Published { extensions: Arc::new(extensions), card, card_v0_3: card_v0_3.unwrap_or_default() })
+        Ok(IssuedCards { says, public: body, v0_3, extended })
+    }
+}
+
+impl UnsignedCards {
+    fn says(&self) -> Result<String, serde_json::Error> {
+        Ok(Digest::of(&serde_json::to_vec(&(&self.public, &self.extended))?).hex())
     }
 }
 

@@ -47,6 +47,9 @@ pub(crate) struct Readiness {
     /// False when tasks or sessions cannot be read; absent otherwise.
     #[serde(skip_serializing_if = "is_true")]
     stores_answer: bool,
+    /// Why the agent of the config itself is not served, although the server is ready otherwise; absent where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    barred: Option<&'static str>,
     /// The edition in force; absent while starting.
     #[serde(skip_serializing_if = "Option::is_none")]
     edition: Option<u64>,
@@ -149,14 +152,15 @@ impl ReadinessGate {
         Ok((app, app.identify(headers).await?))
     }
 
-    /// True if requests are served: the phase allows them, and the stores answer.
+    /// True if requests are served: the phase allows them, the stores answer, and what is in force can be served.
     pub(crate) async fn readiness(&self) -> (bool, Readiness) {
         let is_ready = self.phase() == Phase::Ready;
         let stores_answer = match self.app.get().filter(|_| is_ready) {
             Some(app) => self.stores.answers(app.tenants().own()).await,
             None => true,
         };
-        (is_ready && stores_answer, self.shown(stores_answer))
+        let readiness = self.shown(stores_answer);
+        (is_ready && stores_answer && readiness.barred.is_none(), readiness)
     }
 
     /// The phase, and what is wrong although requests are taken. Anybody may read it, so it gives no reasons.
@@ -166,13 +170,16 @@ impl ReadinessGate {
         let installed = app.map(App::installed);
         let quarantined = installed.iter().flat_map(Installed::quarantined);
         let is_impaired = |installer: &Arc<Installer>| {
-            !installer.failures().is_empty() || installer.installed().quarantined().next().is_some()
+            installer.bar().is_some()
+                || !installer.failures().is_empty()
+                || installer.installed().quarantined().next().is_some()
         };
         let served = app.iter().flat_map(|app| app.installers().tenants());
         let failing = app.iter().flat_map(|app| app.installers().failing());
         Readiness {
             phase: self.phase().to_string(),
             stores_answer,
+            barred: app.and_then(|app| app.installer().bar()),
             edition: app.map(|app| app.installer().publisher().current().extensions.number),
             failed: failures.into_iter().map(|failure| failure.source).collect(),
             quarantined: quarantined.map(ToString::to_string).collect(),
@@ -185,6 +192,10 @@ impl ReadinessGate {
         // The card is public and asks for no phase: it can also be read while the server drains.
         let app = self.app.get().ok_or(NoCard::Starting)?;
         let installer = app.installers().of(tenant).await.ok_or(NoCard::NoTenant)?.map_err(|_| NoCard::NotServed)?;
+        // It would declare what other processes do not serve any more.
+        if installer.bar().is_some() {
+            return Err(NoCard::NotServed);
+        }
         Ok(Arc::clone(&installer.publisher().current().card))
     }
 }

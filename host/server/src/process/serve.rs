@@ -16,6 +16,7 @@ use crate::admin;
 use crate::app::{App, AppError};
 use crate::config::Config;
 use crate::connections::listener;
+use crate::installation::editions;
 use crate::process::descriptors;
 use crate::process::readiness_gate::ReadinessGate;
 use crate::process::routes::Routes;
@@ -139,6 +140,9 @@ fn keep_house(app: &App, config: &Config) -> DropGuard {
     let retention = task_store::retention(&config.tasks);
     let keys = Arc::clone(&handler.views.keys);
     app.installers().keep_house(&stop);
+    if let Some(peers) = app.peers.clone() {
+        tokio::spawn(editions::follow(Arc::clone(app.installers()), peers, stop.clone()));
+    }
     let sessions = SessionSweep::new(&handler.sessions, session_store::retention(&config.sessions));
     let others = Arc::clone(&tasks);
     let stopped = stop.clone();

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use annex_cluster::editions::EditionsError;
 use annex_operations::fault;
 use annex_runtime::{LoadError, Source};
 
@@ -10,6 +11,8 @@ use crate::config::ConfigError;
 
 /// The source name of failures of the config itself.
 pub(super) const OF_CONFIG: &str = "config";
+/// That of failures of the set as a whole.
+pub(super) const OF_ALL: &str = "all extensions together";
 
 /// The reasons for which a change of what is installed is refused. Nothing has changed then.
 #[derive(Debug, thiserror::Error)]
@@ -122,6 +125,53 @@ pub enum InstallError {
         /// The thing that it asks for.
         what: String,
     },
+    /// The processes cannot agree, because the database that they share fails.
+    #[error("what all replicas have installed cannot be read or changed")]
+    Editions(#[from] EditionsError),
+    /// What is kept for all processes is not understood here.
+    #[error("the edition that all replicas share cannot be read: {reason}")]
+    Unreadable {
+        /// The fault.
+        reason: String,
+    },
+    /// A component is not kept any more.
+    #[error("the component {digest} is no longer kept for all replicas; add it again")]
+    NotKept {
+        /// Its digest.
+        digest: String,
+    },
+    /// Another change is under way, or came in force while this one was made.
+    #[error(
+        "another replica changes the same extensions, or has just changed them; nothing has changed here: try again"
+    )]
+    Busy,
+    /// A process cannot serve what is proposed.
+    #[error("replica {replica} cannot serve it, so nothing has changed: {reason}")]
+    Unable {
+        /// Its name or id.
+        replica: String,
+        /// The reason.
+        reason: String,
+    },
+    /// A process has not said whether it can serve what is proposed.
+    #[error("no word of {replicas} within {seconds} seconds, so nothing has changed")]
+    Silent {
+        /// Their names or ids.
+        replicas: String,
+        /// The time that they had.
+        seconds: u64,
+    },
+    /// The lease of this process was over in between.
+    #[error("the lease of this replica was over meanwhile; look whether anything has changed, and try again")]
+    LeaseOver,
+    /// It is in force, and a process has not said that it serves it.
+    #[error("edition {number} is in force, and there is no word yet that {replicas} serves it")]
+    Behind {
+        /// The edition.
+        number: u64,
+        /// Their names or ids.
+        replicas: String,
+    },
 }
 
 impl InstallError {
@@ -140,7 +190,16 @@ impl InstallError {
             Self::Folder { .. } => "runtime.extensions_dir".to_owned(),
             Self::Name { name } => name.clone(),
             Self::NoFile | Self::Config(_) => OF_CONFIG.to_owned(),
-            Self::Set(_) | Self::Cards(_) => "all extensions together".to_owned(),
+            Self::Set(_)
+            | Self::Cards(_)
+            | Self::Editions(_)
+            | Self::Unreadable { .. }
+            | Self::NotKept { .. }
+            | Self::Busy
+            | Self::Unable { .. }
+            | Self::Silent { .. }
+            | Self::LeaseOver
+            | Self::Behind { .. } => OF_ALL.to_owned(),
             Self::NotInstalled { id } | Self::Ambiguous { id } => id.clone(),
             Self::NoVersion { uri, .. }
             | Self::NoShadow { uri }

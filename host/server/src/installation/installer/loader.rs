@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use annex_cluster::editions::Editions;
 use annex_files::Purpose;
 use annex_protocol::Timestamp;
-use annex_runtime::{Digest, Extension, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
+use annex_runtime::{Digest, Extension, Installation, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
 
 use super::arrange::{self, Arranged, Candidate};
 use super::error::InstallError;
 use super::folder::{Folder, Found};
+use super::kept::KeptVersion;
 use super::version::{Origin, Version};
 use crate::config::{ExtensionConfig, LimitsConfig};
 use crate::locations::Locations;
@@ -55,6 +57,12 @@ pub(super) struct Plan {
     pub(super) overruled: Vec<Overruled>,
 }
 
+impl From<Arranged> for Plan {
+    fn from(Arranged { versions, installed, .. }: Arranged) -> Self {
+        Self { versions, installed, failures: Vec::new(), overruled: Vec::new() }
+    }
+}
+
 /// Something named by a source.
 struct Wanted {
     origin: Origin,
@@ -77,6 +85,8 @@ pub(super) struct Loader {
     pub(super) ceiling: LimitsConfig,
     pub(super) loaded: AtomicU64,
     pub(super) refused: AtomicU64,
+    /// Where components are kept for other processes that install the same; `None` where there are none.
+    pub(super) editions: Option<Arc<Editions>>,
 }
 
 impl Loader {
@@ -171,25 +181,11 @@ impl Loader {
         present: &Present<'_>,
         overruled: &mut Vec<Overruled>,
     ) -> Result<Option<Candidate>, InstallError> {
-        let Wanted { origin, component, settings } = wanted;
+        let Wanted { origin, settings, .. } = wanted;
         let wrong =
             |reason: &String| InstallError::Setting { origin: origin.clone(), key: "settings", reason: reason.clone() };
         let settings = settings.as_ref().map_err(wrong)?;
-        let file = component.clone();
-        let purpose = purpose(origin);
-        let read = move || {
-            // The digest is taken from the bytes that are loaded, because the file may change meanwhile. Reading and
-            // digesting up to 32 MiB is done off the threads that serve requests.
-            let bytes = annex_files::read(&file, purpose, MAX_COMPONENT_BYTES)?;
-            Ok((Digest::of(&bytes), bytes))
-        };
-        let read = blocking(read).await;
-        let unreadable = |source| InstallError::Read {
-            origin: origin.clone(),
-            path: component.clone(),
-            source: hint(origin, source),
-        };
-        let (digest, bytes) = read.map_err(unreadable)?;
+        let (digest, bytes) = self.read(wanted).await?;
         if settings.digest.as_ref().is_some_and(|named| *named != digest.to_string()) {
             let reason = format!("is another file by now, {digest}; put back the one that is named");
             return Err(InstallError::Setting { origin: origin.clone(), key: "component", reason });
@@ -217,24 +213,103 @@ impl Loader {
         component: Vec<u8>,
         there: &[Version],
     ) -> Result<Version, InstallError> {
-        let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
-        let installation = settings.installation(&self.locations.config, &self.ceiling).map_err(wrong)?;
-        let is_same = |version: &&Version| {
-            // Secrets may be others under the same settings.
-            version.is_of(&origin, &settings, digest) && version.extension.has_grants(&installation.grants)
-        };
-        if let Some(same) = there.iter().find(is_same) {
-            return Ok(same.clone());
+        let installation = self.installation(&origin, &settings)?;
+        if let Some(same) = same(&origin, &settings, digest, &installation, there) {
+            return Ok(same);
         }
+        let kept = self.editions.as_ref().map(|editions| (editions, component.clone()));
+        let version = self.compile((origin, settings), component, installation).await?;
+        if let Some((editions, component)) = kept {
+            editions.keep(&digest.to_string(), &component).await?;
+        }
+        Ok(version)
+    }
+
+    /// Loads a component that other processes have kept, where it is not one of the versions that are `there`.
+    pub(super) async fn load_kept(
+        &self,
+        editions: &Editions,
+        kept: KeptVersion,
+        there: &[Version],
+    ) -> Result<Version, InstallError> {
+        let KeptVersion { origin, settings, digest } = kept;
+        let installation = self.installation(&origin, &settings)?;
+        let is_same = |version: &&Version| version.extension.digest().to_string() == digest;
+        let there: Vec<Version> = there.iter().filter(is_same).cloned().collect();
+        if let Some(first) = there.first()
+            && let Some(same) = same(&origin, &settings, first.extension.digest(), &installation, &there)
+        {
+            return Ok(same);
+        }
+        let component = editions.component(&digest).await?;
+        // One that is not what it was is as good as none.
+        let component = component.filter(|component| Digest::of(component).to_string() == digest);
+        let component = component.ok_or(InstallError::NotKept { digest })?;
+        self.compile((origin, settings), component, installation).await
+    }
+
+    fn installation(&self, origin: &Origin, settings: &ExtensionConfig) -> Result<Installation, InstallError> {
+        let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
+        settings.installation(&self.locations.config, &self.ceiling).map_err(wrong)
+    }
+
+    async fn compile(
+        &self,
+        (origin, settings): (Origin, ExtensionConfig),
+        component: Vec<u8>,
+        installation: Installation,
+    ) -> Result<Version, InstallError> {
         let refuse = |source: LoadError| {
             self.refused.fetch_add(1, Ordering::Relaxed);
             InstallError::Load { origin: origin.clone(), source }
         };
         let extension = Arc::new(self.runtime.load(component, installation).await.map_err(refuse)?);
-        // Changes come one at a time (`Installer::door`), so a relaxed counter is enough.
         let number = self.loaded.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
     }
+
+    /// The digests of the components that the config names, in its order.
+    pub(super) async fn digests(&self, config: &[ExtensionConfig]) -> Result<Vec<Digest>, InstallError> {
+        let mut digests = Vec::new();
+        for extension in config {
+            let (digest, _) = self.read(&self.named(extension)).await?;
+            digests.push(digest);
+        }
+        Ok(digests)
+    }
+
+    /// The digest is taken from the bytes that are loaded, because the file may change meanwhile. Reading and digesting up to
+    /// 32 MiB is done off the threads that serve requests.
+    async fn read(&self, wanted: &Wanted) -> Result<(Digest, Vec<u8>), InstallError> {
+        let Wanted { origin, component, .. } = wanted;
+        let file = component.clone();
+        let purpose = purpose(origin);
+        let read = move || {
+            let bytes = annex_files::read(&file, purpose, MAX_COMPONENT_BYTES)?;
+            Ok((Digest::of(&bytes), bytes))
+        };
+        let unreadable = |source| InstallError::Read {
+            origin: origin.clone(),
+            path: component.clone(),
+            source: hint(origin, source),
+        };
+        blocking(read).await.map_err(unreadable)
+    }
+}
+
+/// The version of `there` that loading would give again.
+fn same(
+    origin: &Origin,
+    settings: &ExtensionConfig,
+    digest: Digest,
+    installation: &Installation,
+    there: &[Version],
+) -> Option<Version> {
+    let is_same = |version: &&Version| {
+        // Secrets may be others under the same settings.
+        version.is_of(origin, settings, digest) && version.extension.has_grants(&installation.grants)
+    };
+    there.iter().find(is_same).cloned()
 }
 
 impl Loader {

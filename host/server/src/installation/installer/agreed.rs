@@ -1,0 +1,408 @@
+//! Changes of what several processes have installed: proposed here and tried by all, or heard of and followed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_cluster::Replica;
+use annex_cluster::editions::{Consent, Edition, Editions, EditionsError, Found, Proposal, Report};
+use annex_runtime::Installed;
+use tokio::time::{Instant, sleep};
+
+use super::agreement::Agreement;
+use super::history::Action;
+use super::loader::{self, Occasion, Plan, Present};
+use super::prepared::Prepared;
+use super::version::{Origin, Version};
+use super::{InstallError, Installer, kept};
+use crate::config::ExtensionConfig;
+use crate::installation::issuer::{IssueError, IssuedCards};
+
+/// The pause between two looks at what others say.
+const LOOK: Duration = Duration::from_millis(50);
+/// The pause before a config is proposed again that came too late.
+const RETRY: Duration = Duration::from_millis(250);
+/// The longest wait for others to serve what is in force: one that is not heard of has lost its lease by then.
+const SWAP: Duration = Duration::from_secs(15);
+/// Somewhat more than a lease: a process that is gone counts for so long.
+const LEASE: Duration = Duration::from_secs(6);
+/// The longest reason that is told to others, in characters.
+const MAX_REASON: usize = 2_000;
+
+/// What a change was made of, and who has to agree.
+#[derive(Clone, Copy)]
+pub(super) struct Basis {
+    /// The edition that was served when the change began.
+    pub(super) edition: u64,
+    pub(super) consent: Consent,
+}
+
+/// What is to be in force.
+struct Wanted {
+    versions: Vec<Version>,
+    installed: Installed,
+    /// The digest of what the config names.
+    config: String,
+    basis: Basis,
+    action: Action,
+}
+
+impl Installer {
+    /// What the next change begins with. Read before the versions: a change that overtakes it makes it come too late.
+    pub(super) fn basis(&self, consent: Consent) -> Basis {
+        Basis { edition: self.agreement.as_deref().map_or(0, Agreement::number), consent }
+    }
+
+    /// Puts a prepared change in force, here or in all processes that serve the agent.
+    pub(super) async fn put_in_force(
+        &self,
+        prepared: Prepared,
+        action: Action,
+        basis: Basis,
+    ) -> Result<bool, InstallError> {
+        let Some(agreement) = &self.agreement else { return Ok(self.put(prepared, action)) };
+        let Prepared { versions, published } = prepared;
+        let installed = published.extensions.installed.clone();
+        let config = agreement.served().config;
+        self.agree(agreement, Wanted { versions, installed, config, basis, action }).await
+    }
+
+    /// Brings this process to what is in force, or what its config names in force.
+    pub(super) async fn converge(
+        &self,
+        agreement: &Agreement,
+        config: &[ExtensionConfig],
+        occasion: Occasion,
+    ) -> Result<bool, InstallError> {
+        let until = Instant::now() + agreement.limit();
+        loop {
+            match self.try_to_converge(agreement, config, occasion).await {
+                // Most often a process that has read the same config was first.
+                Err(InstallError::Busy) if Instant::now() < until => sleep(RETRY).await,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn try_to_converge(
+        &self,
+        agreement: &Agreement,
+        config: &[ExtensionConfig],
+        occasion: Occasion,
+    ) -> Result<bool, InstallError> {
+        let editions = &agreement.peers.editions;
+        let current = editions.current(&self.tenant).await?.unwrap_or_default();
+        let digests = self.loader.digests(config).await?;
+        let own_cards = agreement.peers.share_cards.then(|| self.issuer.identity());
+        let digest = kept::config_digest(config, &digests, own_cards.as_deref()).map_err(unreadable)?;
+        if occasion != Occasion::Reload && self.is_settled(editions, &current, &digest).await? {
+            return self.take(agreement, current).await;
+        }
+        // What was added stays, whatever the config names.
+        let present = if agreement.number() == current.number {
+            self.versions()
+        } else {
+            self.load_edition(editions, &current, |origin| matches!(origin, Origin::Added { .. })).await?
+        };
+        let present = Present { versions: &present, overruled: &[] };
+        // The config's list is all or nothing, also where nobody has asked for it: all processes would lack the same.
+        let occasion = if occasion == Occasion::Start { occasion } else { Occasion::Reload };
+        let Plan { versions, installed, .. } = self.loader.plan(config, &present, occasion).await?;
+        let is_same = kept::write(&versions).map_err(unreadable)? == current.sources;
+        if is_same && digest == current.config {
+            return self.take(agreement, current).await;
+        }
+        let basis = Basis { edition: current.number, consent: Consent::OfAll };
+        self.agree(agreement, Wanted { versions, installed, config: digest, basis, action: Action::Loaded }).await
+    }
+
+    /// True if the config has nothing to say: it is the one in force, or an earlier one, that some process still has while
+    /// the others go on to a later one.
+    async fn is_settled(&self, editions: &Editions, current: &Edition, config: &str) -> Result<bool, InstallError> {
+        if current.number == 0 || current.config == config {
+            return Ok(current.number > 0);
+        }
+        if !editions.has_seen(&self.tenant, config).await? {
+            return Ok(false);
+        }
+        // Whoever is alone decides. A process that is gone counts until its lease is over.
+        let until = Instant::now() + LEASE;
+        while editions.has_others(&self.tenant).await? {
+            if Instant::now() > until {
+                tracing::warn!(
+                    tenant = self.tenant,
+                    edition = current.number,
+                    "the extensions in force are those of a later config than this one, which has been in force before; \
+                     reload the config to put it in force again"
+                );
+                return Ok(true);
+            }
+            sleep(RETRY).await;
+        }
+        Ok(false)
+    }
+
+    /// Proposes what is wanted, puts it in force when the others agree, and waits until nobody serves what was before.
+    async fn agree(&self, agreement: &Agreement, wanted: Wanted) -> Result<bool, InstallError> {
+        let _door = agreement.door.lock().await;
+        let Wanted { versions, installed, config, basis, action } = wanted;
+        let editions = &agreement.peers.editions;
+        let sources = kept::write(&versions).map_err(unreadable)?;
+        let cards = self.issuer.cards(&installed).map_err(|error| InstallError::Cards(error.into()))?;
+        let written = if agreement.peers.share_cards { written(&cards)? } else { String::new() };
+        let digests: BTreeSet<String> = versions.iter().map(|version| version.extension.digest().to_string()).collect();
+        let digests: Vec<String> = digests.into_iter().collect();
+        if !editions.touch(&digests).await? {
+            return Err(InstallError::NotKept { digest: digests.join(" or ") });
+        }
+        let proposal = Proposal {
+            tenant: &self.tenant,
+            parent: basis.edition,
+            config: &config,
+            sources: &sources,
+            cards: &written,
+            digests: &digests,
+            limit: agreement.limit(),
+        };
+        let replica = editions.lease().replica();
+        let number = editions.propose(&replica, &proposal).await?.ok_or(InstallError::Busy)?;
+        self.obtain(agreement, (&replica, number), basis.consent).await?;
+        let published = self.issuer.publish(installed, number, cards, Some(&self.publisher.current()));
+        let edition = Edition { number, config, sources, cards: written };
+        let changed = self.put(Prepared { versions, published }, action);
+        agreement.serve(edition);
+        editions.serve_from(&replica, &self.tenant, number).await?;
+        agreement.tell(number);
+        self.await_others(editions, number).await?;
+        Ok(changed)
+    }
+
+    /// Waits for the consent of the others. Without it the proposal is withdrawn.
+    async fn obtain(
+        &self,
+        agreement: &Agreement,
+        (replica, number): (&Replica, u64),
+        consent: Consent,
+    ) -> Result<(), InstallError> {
+        let editions = &agreement.peers.editions;
+        let Err(refusal) = self.ask(agreement, (replica, number), consent).await else { return Ok(()) };
+        // The answer of the database may have been lost, and not what it was asked.
+        let withdrawn = editions.withdraw(replica, &self.tenant, number).await;
+        if matches!(withdrawn, Ok(false))
+            && editions.current(&self.tenant).await?.is_some_and(|current| current.number == number)
+        {
+            return Ok(());
+        }
+        Err(refusal)
+    }
+
+    async fn ask(
+        &self,
+        agreement: &Agreement,
+        (replica, number): (&Replica, u64),
+        consent: Consent,
+    ) -> Result<(), InstallError> {
+        let editions = &agreement.peers.editions;
+        // This process has tried it before it was proposed.
+        editions.report(replica, (&self.tenant, number), None).await?;
+        agreement.tell(number);
+        let until = Instant::now() + agreement.limit();
+        loop {
+            let reports = editions.reports(&self.tenant, number).await?;
+            let unable = reports.iter().find_map(|report| match &report.found {
+                Found::Unable(reason) => Some((report.replica.clone(), reason.clone())),
+                Found::Nothing | Found::Ready => None,
+            });
+            if let Some((replica, reason)) = unable.filter(|_| consent == Consent::OfAll) {
+                return Err(InstallError::Unable { replica, reason });
+            }
+            let silent = reports.iter().filter(|report| report.found == Found::Nothing);
+            let silent: Vec<&str> = silent.map(|Report { replica, .. }| replica.as_str()).collect();
+            if silent.is_empty() && editions.conclude(replica, (&self.tenant, number), consent).await? {
+                return Ok(());
+            }
+            if !editions.lease().holds(replica) {
+                return Err(InstallError::LeaseOver);
+            }
+            if Instant::now() > until {
+                let seconds = agreement.limit().as_secs();
+                return Err(InstallError::Silent { replicas: silent.join(", "), seconds });
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until no process whose lease holds serves what was before.
+    async fn await_others(&self, editions: &Editions, number: u64) -> Result<(), InstallError> {
+        let until = Instant::now() + SWAP;
+        loop {
+            let behind = editions.behind(&self.tenant, number).await?;
+            if behind.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err(InstallError::Behind { number, replicas: behind.join(", ") });
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// The agent is served here from now on with what is in force, and this process is asked about what comes next.
+    pub(super) async fn join(&self, agreement: &Agreement) -> Result<(), InstallError> {
+        let editions = &agreement.peers.editions;
+        loop {
+            let replica = editions.lease().replica();
+            let number = agreement.number();
+            let has_joined = editions.join(&replica, &[(&self.tenant, number)]).await?;
+            // Whatever came in force before this process was asked about it.
+            let current = editions.current(&self.tenant).await?.unwrap_or_default();
+            if has_joined && current.number <= number {
+                agreement.join(&replica);
+                return Ok(());
+            }
+            if !self.take(agreement, current).await? {
+                // The lease is over, and another is about to begin.
+                sleep(RETRY).await;
+            }
+        }
+    }
+
+    /// Serves the edition, unless what is served is as new.
+    async fn take(&self, agreement: &Agreement, edition: Edition) -> Result<bool, InstallError> {
+        let _door = agreement.door.lock().await;
+        if edition.number <= agreement.number() {
+            return Ok(false);
+        }
+        let prepared = match agreement.take_tried(edition.number) {
+            Some(prepared) => prepared,
+            None => self.prepare_edition(agreement, &edition).await?,
+        };
+        let changed = self.put(prepared, Action::Loaded);
+        agreement.serve(edition);
+        Ok(changed)
+    }
+
+    async fn prepare_edition(&self, agreement: &Agreement, edition: &Edition) -> Result<Prepared, InstallError> {
+        let versions = self.load_edition(&agreement.peers.editions, edition, |_| true).await?;
+        let plan = loader::in_order(versions)?;
+        let cards = if edition.cards.is_empty() || !agreement.peers.share_cards {
+            self.issuer.cards(&plan.installed).map_err(|error| InstallError::Cards(error.into()))?
+        } else {
+            serde_json::from_str(&edition.cards).map_err(|error| unreadable(error.to_string()))?
+        };
+        let current = self.publisher.current();
+        let published = self.issuer.publish(plan.installed, edition.number, cards, Some(&current));
+        Ok(Prepared { versions: plan.versions, published })
+    }
+
+    /// The versions of an edition, of the origins that are `wanted`.
+    async fn load_edition(
+        &self,
+        editions: &Editions,
+        edition: &Edition,
+        wanted: impl Fn(&Origin) -> bool,
+    ) -> Result<Vec<Version>, InstallError> {
+        let there = self.versions();
+        let mut versions = Vec::new();
+        for kept in kept::read(&edition.sources).map_err(unreadable)? {
+            if wanted(&kept.origin) {
+                versions.push(self.loader.load_kept(editions, kept, &there).await?);
+            }
+        }
+        Ok(versions)
+    }
+
+    /// Takes what is in force. Where that cannot be served, nothing is until it can.
+    pub(crate) async fn follow(&self, agreement: &Agreement, replica: &Replica) -> Result<(), EditionsError> {
+        let editions = &agreement.peers.editions;
+        let Some(current) = editions.current(&self.tenant).await? else { return Ok(()) };
+        let number = current.number;
+        match self.take(agreement, current).await {
+            Ok(_) => {
+                editions.serve_from(replica, &self.tenant, number).await?;
+                agreement.join(replica);
+            }
+            Err(InstallError::Editions(error)) => return Err(error),
+            Err(error) => {
+                agreement.give_up();
+                agreement.join(replica);
+                self.note(&error);
+                editions.serve_from(replica, &self.tenant, number).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries what another process proposes, and reports.
+    pub(crate) async fn try_proposed(
+        &self,
+        agreement: &Agreement,
+        (replica, number): (&Replica, u64),
+    ) -> Result<(), EditionsError> {
+        let editions = &agreement.peers.editions;
+        let prepared = {
+            let _door = agreement.door.lock().await;
+            let Some(edition) = editions.edition(&self.tenant, number).await? else { return Ok(()) };
+            let prepared = self.prepare_edition(agreement, &edition).await;
+            prepared.map(|prepared| agreement.keep_tried(number, prepared))
+        };
+        match prepared {
+            Ok(()) => editions.report(replica, (&self.tenant, number), None).await,
+            // Nothing is said of the proposal.
+            Err(InstallError::Editions(error)) => Err(error),
+            Err(error) => {
+                let reason: String = error.public_text().replace('\0', "").chars().take(MAX_REASON).collect();
+                let edition = number;
+                tracing::warn!(tenant = self.tenant, edition, "what another replica proposes is refused: {reason}");
+                editions.report(replica, (&self.tenant, number), Some(&reason)).await
+            }
+        }
+    }
+
+    /// Makes the cards again, because the agent's own has changed. Where all processes show the same ones, they are proposed.
+    pub(super) async fn reissue_agreed(&self, agreement: &Agreement) -> Result<(), InstallError> {
+        let until = Instant::now() + agreement.limit();
+        loop {
+            let basis = self.basis(Consent::OfAll);
+            let current = self.publisher.current();
+            let installed = current.extensions.installed.clone();
+            let of_issuer = |error: IssueError| InstallError::Cards(error.into());
+            if !agreement.peers.share_cards {
+                let cards = self.issuer.cards(&installed).map_err(of_issuer)?;
+                let number = current.extensions.number;
+                self.publisher.replace(self.issuer.publish(installed, number, cards, Some(&current)));
+                return Ok(());
+            }
+            let edition = agreement.served();
+            let shown: Option<IssuedCards> = serde_json::from_str(&edition.cards).ok();
+            let says = self.issuer.says(&installed).map_err(of_issuer)?;
+            if shown.is_some_and(|shown| shown.says == says) {
+                return Ok(());
+            }
+            let versions = self.versions();
+            let wanted = Wanted { versions, installed, config: edition.config, basis, action: Action::Loaded };
+            match self.agree(agreement, wanted).await {
+                Err(InstallError::Busy) if Instant::now() < until => sleep(RETRY).await,
+                outcome => return outcome.map(drop),
+            }
+        }
+    }
+
+    /// The agreement with other processes; `None` where there are none.
+    pub(crate) fn agreement(&self) -> Option<&Arc<Agreement>> {
+        self.agreement.as_ref()
+    }
+
+    /// Why requests are not served; `None` where they are.
+    pub(crate) fn bar(&self) -> Option<&'static str> {
+        self.agreement.as_ref().and_then(|agreement| agreement.bar())
+    }
+}
+
+fn unreadable(reason: String) -> InstallError {
+    InstallError::Unreadable { reason }
+}
+
+fn written(cards: &IssuedCards) -> Result<String, InstallError> {
+    serde_json::to_string(cards).map_err(|error| unreadable(error.to_string()))
+}

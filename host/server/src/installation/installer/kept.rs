@@ -1,0 +1,151 @@
+//! The extensions of an edition as they are kept for other processes: where each comes from, its settings as TOML, and the
+//! digest of its component. Secrets are named, and each process reads its own.
+
+use annex_runtime::Digest;
+use serde::{Deserialize, Serialize};
+
+use super::version::{Origin, Version};
+use crate::config::ExtensionConfig;
+
+/// What becomes a version when it is loaded.
+pub(super) struct KeptVersion {
+    pub(super) origin: Origin,
+    pub(super) settings: ExtensionConfig,
+    /// With its algorithm.
+    pub(super) digest: String,
+}
+
+/// The same as it is written.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    origin: WrittenOrigin,
+    name: String,
+    component: String,
+    settings: String,
+    digest: String,
+    /// True if the settings name the digest.
+    #[serde(default)]
+    is_named: bool,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenOrigin {
+    Config,
+    Added,
+}
+
+/// Versions as they are kept, in their order.
+pub(super) fn write(versions: &[Version]) -> Result<String, String> {
+    let written = versions.iter().map(|version| {
+        let origin = match version.origin {
+            Origin::Config { .. } => WrittenOrigin::Config,
+            // There is no managed folder where there are other processes.
+            Origin::Folder { .. } | Origin::Added { .. } => WrittenOrigin::Added,
+        };
+        Ok(Written {
+            origin,
+            name: version.origin.name().to_owned(),
+            component: version.settings.component.clone(),
+            settings: settings_text(&version.settings)?,
+            digest: version.extension.digest().to_string(),
+            is_named: version.settings.digest.is_some(),
+        })
+    });
+    let written = written.collect::<Result<Vec<_>, String>>()?;
+    serde_json::to_string(&written).map_err(|error| error.to_string())
+}
+
+/// What was written. A process of an earlier version may not know a setting.
+pub(super) fn read(text: &str) -> Result<Vec<KeptVersion>, String> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let written: Vec<Written> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    written.into_iter().map(kept).collect()
+}
+
+/// The digest of what a config names. `others` is what else of the config the edition depends on.
+pub(super) fn config_digest(
+    config: &[ExtensionConfig],
+    digests: &[Digest],
+    others: Option<&str>,
+) -> Result<String, String> {
+    let mut text = others.unwrap_or_default().to_owned();
+    for (extension, digest) in config.iter().zip(digests) {
+        text.push_str(&format!("\n{:?} {digest}\n{}", extension.component, settings_text(extension)?));
+    }
+    Ok(Digest::of(text.as_bytes()).hex())
+}
+
+fn kept(written: Written) -> Result<KeptVersion, String> {
+    let Written { origin, name, component, settings, digest, is_named } = written;
+    let wrong = |error: toml::de::Error| format!("the settings of {name}: {}", error.message());
+    let mut table: toml::Table = toml::from_str(&settings).map_err(wrong)?;
+    table.insert("component".to_owned(), component.into());
+    let mut settings: ExtensionConfig = table.try_into().map_err(wrong)?;
+    settings.digest = is_named.then(|| digest.clone());
+    let origin = match origin {
+        WrittenOrigin::Config => Origin::Config { component: name },
+        WrittenOrigin::Added => Origin::Added { name },
+    };
+    Ok(KeptVersion { origin, settings, digest })
+}
+
+/// The settings without the component. A table first: its keys are in order.
+fn settings_text(settings: &ExtensionConfig) -> Result<String, String> {
+    let table = toml::Table::try_from(settings).map_err(|error| error.to_string())?;
+    toml::to_string(&table).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Written, WrittenOrigin, config_digest, kept, settings_text};
+    use crate::config::ExtensionConfig;
+
+    const SETTINGS: &str = "
+        required = true
+        instances = \"kept\"
+        instance_turns = 7
+        [grants]
+        clock = true
+        keyvalue = {}
+        http = { allow = [{ host = \"api.example.com\" }, { host = \"*.example.org\", methods = [\"POST\"] }] }
+        session-state = { read = true }
+        secrets = { KEY = { env = \"SECRET\" }, OTHER = { file = \"secret.txt\" } }
+        [limits]
+        cpu_ms = 20
+        [parameters]
+        when = 2026-01-01T00:00:00Z
+        deep = { list = [1, 2.5, { x = \"y\" }], flag = false }";
+
+    #[test]
+    fn settings_are_the_same_when_they_are_read_again() {
+        for text in ["", SETTINGS] {
+            let settings = ExtensionConfig::from_settings("x", text).expect("settings");
+            let written = Written {
+                origin: WrittenOrigin::Added,
+                name: "x".to_owned(),
+                component: settings.component.clone(),
+                settings: settings_text(&settings).expect("a text"),
+                digest: "sha256:1".to_owned(),
+                is_named: false,
+            };
+            assert_eq!(kept(written).expect("what was written").settings, settings, "{text}");
+        }
+    }
+
+    #[test]
+    fn configs_that_differ_in_anything_have_different_digests() {
+        let digest = |text: &str, component: &[u8], others| {
+            let settings = ExtensionConfig::from_settings("x", text).expect("settings");
+            config_digest(&[settings], &[annex_runtime::Digest::of(component)], others).expect("a digest")
+        };
+        let first = digest("", b"1", None);
+        assert_eq!(first, digest("required = false", b"1", None));
+        for other in [digest("required = true", b"1", None), digest("", b"2", None), digest("", b"1", Some("card"))] {
+            assert_ne!(first, other);
+        }
+    }
+}

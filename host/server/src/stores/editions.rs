@@ -1,0 +1,49 @@
+//! What all processes on the database of the tasks have installed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_cluster::Lease;
+use annex_cluster::editions::Editions;
+use annex_cluster::wake::Wake;
+use annex_database::OpenError;
+
+use crate::config::Config;
+use crate::installation::installer::Peers;
+use crate::stores;
+use crate::stores::place::{self, NoVariable};
+use crate::stores::postgres::PostgresDatabases;
+
+/// The reasons for which the processes cannot agree.
+#[derive(Debug, thiserror::Error)]
+pub enum EditionsOpenError {
+    /// The environment has no URL.
+    #[error(transparent)]
+    Variable(#[from] NoVariable),
+    /// The database cannot be used.
+    #[error("tasks.postgres_env")]
+    Open(#[from] OpenError),
+    /// They were being opened when the process ended.
+    #[error("opening them broke off")]
+    Aborted,
+}
+
+/// What it takes to agree with other processes; `None` where there can be none.
+pub(crate) async fn open(
+    config: &Config,
+    databases: &PostgresDatabases,
+    lease: Option<&Arc<Lease>>,
+    wake: &Arc<dyn Wake>,
+) -> Result<Option<Peers>, EditionsOpenError> {
+    let (Some(name), Some(lease)) = (&config.tasks.postgres_env, lease) else { return Ok(None) };
+    let connections = databases.at(&place::url("tasks.postgres_env", name.clone())?)?;
+    let lease = Arc::clone(lease);
+    let opening = stores::on_own_thread(move || async move { Editions::open(&connections, lease).await });
+    let editions = opening.await.map_err(|_| EditionsOpenError::Aborted)??;
+    Ok(Some(Peers {
+        editions: Arc::new(editions),
+        wake: Arc::clone(wake),
+        compiling: Duration::from_secs(config.runtime.compile_seconds),
+        share_cards: config.server.public_url.is_some(),
+    }))
+}
