@@ -19,9 +19,7 @@ const MIGRATIONS: Migrations = Migrations {
         (4, "retention", include_str!("../migrations/postgres/4_retention.sql")),
         (5, "replicas", include_str!("../migrations/postgres/5_replicas.sql")),
         (6, "turns", include_str!("../migrations/postgres/6_turns.sql")),
-        (7, "tenants", include_str!("../migrations/postgres/7_tenants.sql")),
-        (8, "push left", include_str!("../migrations/postgres/8_push_left.sql")),
-        (9, "lost_turns", include_str!("../migrations/postgres/9_lost_turns.sql")),
+        (7, "tenants and turns", include_str!("../migrations/postgres/7_tenants_and_turns.sql")),
     ],
 };
 
