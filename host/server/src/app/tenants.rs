@@ -82,7 +82,7 @@ impl Loader {
     async fn serve(&self, served: Served, until: Instant) -> Result<Serving, AppError> {
         let agent = timeout_at(until, agent(served.config.agent()?, &served.locations)).await;
         let agent = agent.map_err(|_| AppError::AgentLate)??;
-        self.shared.serve(served, agent).await
+        Box::pin(self.shared.serve(served, agent)).await
     }
 
     /// The config of the text, whose components are files.

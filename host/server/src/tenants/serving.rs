@@ -31,7 +31,7 @@ impl Serving {
     pub(super) fn watch(&self, stop: &CancellationToken) {
         if let Some(watch) = self.installer.take_watch() {
             let ended = self.ended.clone();
-            let watching = watch.run(Arc::clone(&self.installer), stop.clone());
+            let watching = Box::pin(watch.run(Arc::clone(&self.installer), stop.clone()));
             tokio::spawn(async move { ended.run_until_cancelled(watching).await });
         }
     }
