@@ -15,7 +15,9 @@ use crate::neighbours::Percentiles;
 use crate::process::{ServerProcess, Setup};
 use crate::request::Request;
 
-pub(crate) const PARTS: [(&str, fn() -> anyhow::Result<()>); 2] = [
+type Part = fn() -> anyhow::Result<()>;
+
+pub(crate) const PARTS: [(&str, Part); 2] = [
     ("a quiet tenant beside one that loops at its quota of CPU time, state of 1 KiB injected", cpu),
     ("a quiet tenant beside one that loops at its quota of turns, four connections to PostgreSQL", turns),
 ];
