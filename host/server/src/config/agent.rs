@@ -8,8 +8,8 @@ use annex_operations::on_lost_turn::OnLostTurn;
 use annex_upstream::{Credentials, LostContext, StateMapping, UpstreamConfig};
 use serde::Deserialize;
 
-use super::TasksConfig;
 use super::card::BindingConfig;
+use super::tasks::TasksConfig;
 
 /// `[agent]`
 #[derive(Clone, Debug, Deserialize)]
