@@ -1,7 +1,6 @@
 //! `annex serve` where it cannot write: from the start, and from some moment on.
 
 use std::fs::{self, Permissions};
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -135,9 +134,7 @@ async fn a_disk_that_becomes_read_only_fails_messages_until_it_is_writable_again
         assert_eq!(second["status"]["state"], "TASK_STATE_COMPLETED", "{section}: {answer}");
         assert_eq!(list(&client, &server.url, "c").await?.len(), 2, "{section}");
 
-        server.process.kill()?;
-        let mut log = String::new();
-        server.process.stderr.take().context("a log")?.read_to_string(&mut log)?;
+        let log = server.kill_for_log()?;
         for id in failed {
             let line = log.lines().find(|line| line.contains(&id)).with_context(|| format!("{id} is not in: {log}"))?;
             assert!(line.contains("the database failed"), "{line}");

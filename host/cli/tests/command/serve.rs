@@ -1,6 +1,6 @@
 //! `annex serve`: what stops it at once, and how it stops when told to.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
@@ -90,10 +90,7 @@ fn limited(ulimit: &str) -> Result<(String, String)> {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.process.id()))?;
     let files = limits.lines().find(|line| line.starts_with("Max open files")).context("no limit")?;
     let soft = files.split_whitespace().nth(3).context("no number")?.to_owned();
-    server.process.kill()?;
-    let mut said = String::new();
-    server.process.stderr.take().context("no standard error")?.read_to_string(&mut said)?;
-    Ok((said, soft))
+    Ok((server.kill_for_log()?, soft))
 }
 
 #[test]

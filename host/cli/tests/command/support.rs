@@ -2,12 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 pub(crate) const STATE_URI: &str = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
 pub(crate) const STATE: &str = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
@@ -88,6 +88,8 @@ pub(crate) struct Server {
     pub(crate) process: Child,
     pub(crate) config: ConfigFile,
     pub(crate) stdout: BufReader<ChildStdout>,
+    /// All that it writes to standard error.
+    log: NamedTempFile,
 }
 
 impl Server {
@@ -122,17 +124,25 @@ impl Server {
     }
 
     fn start_by(mut command: Command, config: ConfigFile) -> Result<Self> {
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        // A pipe that nobody reads would be full at some time, and then each line of the log waits.
+        let log = NamedTempFile::new()?;
+        let mut process = command.stdout(Stdio::piped()).stderr(log.reopen()?).spawn()?;
         let mut stdout = BufReader::new(process.stdout.take().context("no standard output")?);
         let mut line = String::new();
         stdout.read_line(&mut line)?;
         let Some(card) = line.strip_prefix("Agent card  ") else {
-            let mut reason = String::new();
-            process.stderr.take().context("no standard error")?.read_to_string(&mut reason)?;
-            bail!("exit code {:?}: {reason}", process.wait()?.code());
+            let code = process.wait()?.code();
+            bail!("exit code {code:?}: {}", fs::read_to_string(log.path())?);
         };
         let url = card.trim().trim_end_matches("/.well-known/agent-card.json").to_owned();
-        Ok(Self { url, process, config, stdout })
+        Ok(Self { url, process, config, stdout, log })
+    }
+
+    /// Kills it, and returns all that it wrote to standard error.
+    pub(crate) fn kill_for_log(&mut self) -> Result<String> {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(fs::read_to_string(self.log.path())?)
     }
 }
 

@@ -1,8 +1,6 @@
 //! The log of requests and hooks, with a filter that asks for it.
 
-use std::io::{BufRead, BufReader};
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 
 use crate::support::{STATE, STATE_URI, Server, run, specialist};
@@ -13,9 +11,7 @@ fn log(filter: &str) -> Result<Vec<Value>> {
     run(["send", &server.url, "hi", "--state", STATE])?;
     // In a conversation the command leaves it to the agent to check the state.
     run(["send", &server.url, "hi", "--context", "c", "--state", r#"{"user_info":1}"#])?;
-    server.process.kill()?;
-    let log = BufReader::new(server.process.stderr.take().context("a log")?);
-    log.lines().map(|line| Ok(serde_json::from_str(&line?)?)).collect()
+    server.kill_for_log()?.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
 /// The spans around a line with this name.
