@@ -43,7 +43,7 @@ pub struct Edition {
     pub cards: String,
 }
 
-/// What is proposed.
+/// A set of extensions that is proposed.
 #[derive(Clone, Copy, Debug)]
 pub struct Proposal<'a> {
     /// The agent.
@@ -71,12 +71,12 @@ pub enum Consent {
     OfThoseWhoCan,
 }
 
-/// What a process whose lease holds has found of a proposal.
+/// The finding of a process whose lease holds on a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The name of the process, or its id where it has none.
     pub replica: String,
-    /// What it has found.
+    /// Its finding.
     pub found: Found,
 }
 
@@ -185,7 +185,7 @@ impl Editions {
         Ok(!self.database.read(statements::SELECT_OTHERS, &values).await?.is_empty())
     }
 
-    /// Proposes an edition as `proposer`. Returns its number; `None` while there is another proposal, where the parent is not
+    /// Proposes an edition as `proposer`, which can serve it. Returns its number; `None` while there is another proposal, where the parent is not
     /// in force, or where the lease of the proposer is over.
     ///
     /// # Errors
@@ -207,12 +207,16 @@ impl Editions {
         Ok(rows.first().map(|row| row.int(0).map(from_sql)).transpose()?)
     }
 
-    /// What the processes whose lease holds have found of a proposal.
+    /// The findings on a proposal of the processes whose lease holds, but for the proposer.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn reports(&self, tenant: &str, number: u64) -> Result<Vec<Report>, EditionsError> {
-        let values = [Value::Text(tenant), Value::count(number)];
+    pub async fn reports(
+        &self,
+        proposer: &Replica,
+        (tenant, number): (&str, u64),
+    ) -> Result<Vec<Report>, EditionsError> {
+        let values = [Value::Text(tenant), Value::count(number), Value::Text(proposer.id())];
         let rows = self.database.read(statements::SELECT_REPORTS, &values).await?;
         Ok(rows.iter().map(report).collect::<sqlx::Result<_>>()?)
     }
@@ -299,7 +303,7 @@ impl Editions {
         Ok(())
     }
 
-    /// What the process has to take or to try, of all agents that it serves.
+    /// The editions that the process has to take or to try, of all agents that it serves.
     ///
     /// # Errors
     /// When the database fails.

@@ -24,7 +24,7 @@ pub(super) const SELECT_OTHERS: &str = "
     SELECT replica.id FROM edition_replica JOIN replica ON replica.id = edition_replica.replica
     WHERE edition_replica.tenant = $1 AND replica.id <> $2 AND replica.lease_until > clock_timestamp() LIMIT 1";
 
-/// What stands in the way of others: its time is up, or nobody is left to conclude it.
+/// A proposal in the way of others: its time is up, or nobody is left to conclude it.
 pub(super) const WITHDRAW_LEFT: &str = "
     UPDATE edition SET state = 'withdrawn'
     WHERE state = 'proposed' AND (until < clock_timestamp() OR NOT EXISTS (
@@ -48,13 +48,14 @@ pub(super) const PROPOSE: &str = "
     )
     SELECT number FROM made";
 
-/// 0 for a replica that has not tried it yet, 1 for one that can serve it, 2 for one that cannot.
+/// 0 for a replica that has not tried it yet, 1 for one that can serve it, 2 for one that cannot. The proposer has tried it
+/// before.
 pub(super) const SELECT_REPORTS: &str = "
     SELECT coalesce(replica.name, replica.id),
         (CASE WHEN serving.tried IS DISTINCT FROM $2 THEN 0 WHEN serving.reason IS NULL THEN 1 ELSE 2 END)::bigint,
         coalesce(serving.reason, '')
     FROM edition_replica AS serving JOIN replica ON replica.id = serving.replica
-    WHERE serving.tenant = $1 AND replica.lease_until > clock_timestamp()";
+    WHERE serving.tenant = $1 AND replica.id <> $3 AND replica.lease_until > clock_timestamp()";
 
 /// The one statement that puts an edition in force.
 pub(super) const CONCLUDE: &str = "
@@ -63,7 +64,7 @@ pub(super) const CONCLUDE: &str = "
         AND EXISTS (SELECT 1 FROM replica WHERE id = $3 AND lease_until > clock_timestamp())
         AND NOT EXISTS (
             SELECT 1 FROM edition_replica AS serving JOIN replica ON replica.id = serving.replica
-            WHERE serving.tenant = $1 AND replica.lease_until > clock_timestamp()
+            WHERE serving.tenant = $1 AND replica.id <> $3 AND replica.lease_until > clock_timestamp()
                 AND (serving.tried IS DISTINCT FROM $2 OR ($4::bigint = 0 AND serving.reason IS NOT NULL)))
     RETURNING number";
 
@@ -91,13 +92,14 @@ pub(super) const REPORT: &str = "
 pub(super) const SERVE_FROM: &str = "
     UPDATE edition_replica SET serves_from = greatest(serves_from, $3) WHERE tenant = $1 AND replica = $2";
 
-/// What a replica has to take or to try, of all agents that it serves.
+/// The editions that a replica has to take or to try, of all agents that it serves.
 pub(super) const SELECT_NEWS: &str = "
     SELECT edition.tenant, edition.number, (CASE edition.state WHEN 'accepted' THEN 1 ELSE 0 END)::bigint
     FROM edition_replica AS serving JOIN edition ON edition.tenant = serving.tenant
     WHERE serving.replica = $1 AND edition.number > serving.serves_from
         AND (edition.state = 'accepted'
-            OR (edition.state = 'proposed' AND edition.number IS DISTINCT FROM serving.tried))
+            OR (edition.state = 'proposed' AND edition.proposer <> $1
+                AND edition.number IS DISTINCT FROM serving.tried))
     ORDER BY edition.tenant, edition.number";
 
 /// All but the last eight of each agent, and the one in force.

@@ -65,7 +65,6 @@ impl Process {
     /// Brings an edition in force that nobody else is asked about.
     async fn accept(&self, parent: u64) -> u64 {
         let number = self.propose(parent).await.unwrap();
-        self.report(number, None).await;
         assert!(self.conclude(number, Consent::OfAll).await);
         number
     }
@@ -99,13 +98,15 @@ async fn an_edition_is_in_force_once_all_whose_lease_holds_can_serve_it() {
     let Some(scratch) = Scratch::create().await else { return };
     let [one, other] = [Process::serving(&scratch, 0).await, Process::serving(&scratch, 0).await];
     let number = one.propose(0).await.unwrap();
-    one.report(number, None).await;
     assert!(!one.conclude(number, Consent::OfAll).await, "the other has not tried it");
     assert!(!one.conclude(number, Consent::OfThoseWhoCan).await, "nor said that it cannot");
     assert_eq!(other.editions.news(&other.replica()).await.unwrap(), [told(number, false)]);
     other.report(number, None).await;
     assert_eq!(other.editions.news(&other.replica()).await.unwrap(), []);
     assert!(!other.conclude(number, Consent::OfAll).await, "it is not its own");
+    // The proposer is not asked, also where it joins as the replica that it is now.
+    assert!(one.editions.join(&one.replica(), &[("a", 0)]).await.unwrap());
+    assert_eq!(one.editions.news(&one.replica()).await.unwrap(), []);
     assert!(one.conclude(number, Consent::OfAll).await);
     assert_eq!((one.current().await, other.current().await), (number, number));
     assert_eq!(other.editions.news(&other.replica()).await.unwrap(), [told(number, true)]);
@@ -124,19 +125,17 @@ async fn one_that_cannot_serve_an_edition_keeps_it_out_of_force_unless_it_is_ove
     let Some(scratch) = Scratch::create().await else { return };
     let [one, other] = [Process::serving(&scratch, 0).await, Process::serving(&scratch, 0).await];
     let number = one.propose(0).await.unwrap();
-    one.report(number, None).await;
     other.report(number, Some("the ceiling")).await;
     assert!(!one.conclude(number, Consent::OfAll).await);
-    let reports = one.editions.reports("a", number).await.unwrap();
+    let reports = one.editions.reports(&one.replica(), ("a", number)).await.unwrap();
     let unable = Report { replica: other.replica().id().to_owned(), found: Found::Unable("the ceiling".to_owned()) };
-    assert!(reports.contains(&unable), "{reports:?}");
+    assert_eq!(reports, [unable]);
     assert!(one.editions.withdraw(&one.replica(), "a", number).await.unwrap());
     assert!(!one.conclude(number, Consent::OfThoseWhoCan).await, "it is withdrawn");
     assert_eq!(one.current().await, 0);
     assert!(one.editions.edition("a", number).await.unwrap().is_none());
 
     let number = one.propose(0).await.unwrap();
-    one.report(number, None).await;
     other.report(number, Some("the ceiling")).await;
     assert!(one.conclude(number, Consent::OfThoseWhoCan).await);
     assert!(!one.editions.withdraw(&one.replica(), "a", number).await.unwrap(), "it is in force");
@@ -170,7 +169,6 @@ async fn a_proposal_of_a_killed_process_is_in_nobodys_way() {
     assert!(!other.editions.conclude(&replica, ("a", number), Consent::OfAll).await.unwrap(), "its lease is over");
     let next = other.propose(0).await.unwrap();
     assert_eq!(next, number + 1);
-    other.report(next, None).await;
     assert!(other.conclude(next, Consent::OfAll).await);
     scratch.remove().await;
 }
@@ -182,7 +180,6 @@ async fn a_process_whose_lease_is_over_is_not_waited_for_and_neither_joins_nor_p
     assert!(one.editions.has_others("a").await.unwrap());
     let replica = gone.replica();
     let number = one.propose(0).await.unwrap();
-    one.report(number, None).await;
     assert!(!one.conclude(number, Consent::OfAll).await);
     gone.kill(&scratch).await;
     assert!(one.conclude(number, Consent::OfAll).await);
@@ -218,7 +215,6 @@ async fn old_editions_are_forgotten_and_components_that_none_names() {
     assert!(one.editions.touch(&digests).await.unwrap());
     assert_eq!(one.editions.component("x").await.unwrap(), Some(vec![1]), "the first bytes of a digest stay");
     let number = one.propose_with(0, &digests[..1], LIMIT).await.unwrap();
-    one.report(number, None).await;
     assert!(one.conclude(number, Consent::OfAll).await);
     execute(&scratch, "UPDATE component SET kept_at = kept_at - INTERVAL '2 hours'").await;
     one.editions.sweep().await.unwrap();

@@ -29,7 +29,7 @@ const LEASE: Duration = Duration::from_secs(6);
 /// The longest reason that is told to others, in characters.
 const MAX_REASON: usize = 2_000;
 
-/// What a change was made of, and who has to agree.
+/// The edition that a change began with, and who has to agree.
 #[derive(Clone, Copy)]
 pub(super) struct Basis {
     /// The edition that was served when the change began.
@@ -37,7 +37,7 @@ pub(super) struct Basis {
     pub(super) consent: Consent,
 }
 
-/// What is to be in force.
+/// The set that is to be in force.
 struct Wanted {
     versions: Vec<Version>,
     installed: Installed,
@@ -48,7 +48,7 @@ struct Wanted {
 }
 
 impl Installer {
-    /// What the next change begins with. Read before the versions: a change that overtakes it makes it come too late.
+    /// The basis of the next change. Read before the versions: a change that overtakes it makes it come too late.
     pub(super) fn basis(&self, consent: Consent) -> Basis {
         Basis { edition: self.agreement.as_deref().map_or(0, Agreement::number), consent }
     }
@@ -98,7 +98,7 @@ impl Installer {
         if occasion != Occasion::Reload && self.is_settled(editions, &current, &digest).await? {
             return self.take(agreement, current).await;
         }
-        // What was added stays, whatever the config names.
+        // An added extension stays, whatever the config names.
         let present = if agreement.number() == current.number {
             self.versions()
         } else {
@@ -144,7 +144,7 @@ impl Installer {
 
     /// Proposes what is wanted, puts it in force when the others agree, and waits until nobody serves what was before.
     async fn agree(&self, agreement: &Agreement, wanted: Wanted) -> Result<bool, InstallError> {
-        let _door = agreement.door.lock().await;
+        let door = agreement.door.lock().await;
         let Wanted { versions, installed, config, basis, action } = wanted;
         let editions = &agreement.peers.editions;
         let sources = kept::write(&versions).map_err(unreadable)?;
@@ -171,6 +171,8 @@ impl Installer {
         let edition = Edition { number, config, sources, cards: written };
         let changed = self.put(Prepared { versions, published }, action);
         agreement.serve(edition);
+        // Whoever follows the others may have to say for a new replica of this process what it serves.
+        drop(door);
         editions.serve_from(&replica, &self.tenant, number).await?;
         agreement.tell(number);
         self.await_others(editions, number).await?;
@@ -203,12 +205,10 @@ impl Installer {
         consent: Consent,
     ) -> Result<(), InstallError> {
         let editions = &agreement.peers.editions;
-        // This process has tried it before it was proposed.
-        editions.report(replica, (&self.tenant, number), None).await?;
         agreement.tell(number);
         let until = Instant::now() + agreement.limit();
         loop {
-            let reports = editions.reports(&self.tenant, number).await?;
+            let reports = editions.reports(replica, (&self.tenant, number)).await?;
             let unable = reports.iter().find_map(|report| match &report.found {
                 Found::Unable(reason) => Some((report.replica.clone(), reason.clone())),
                 Found::Nothing | Found::Ready => None,
