@@ -8,8 +8,8 @@ tokio::task_local! {
 }
 
 /// Does something for a tenant. What it begins in tasks of their own is for nobody, unless that is said there too.
-pub async fn of_tenant<F: Future>(tenant: Arc<str>, done: F) -> F::Output {
-    TENANT.scope(tenant, done).await
+pub fn of_tenant<F: Future>(tenant: Arc<str>, done: F) -> impl Future<Output = F::Output> {
+    TENANT.scope(tenant, done)
 }
 
 /// The tenant for whom this is done; empty for the process itself, and where there are no tenants.

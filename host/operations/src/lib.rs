@@ -1,10 +1,9 @@
 //! The operations of A2A, whichever binding they come by (A2A 1.0 section 3).
 //!
 //! In the order in which a message passes them: [`service_parameters`], `send_message`, `activation`, [`deduplication`],
-//! [`permits`], [`quota`], [`views`], `turn`, [`tasks`]. Beside these are [`methods`] of extensions, the ids of an agent that lives
-//! elsewhere (`upstream_ids`), turns of processes that are gone (`lost_turn`), and [`push`] notifications. Nothing here knows
-//! HTTP servers, configs, files or databases: the
-//! crate `annex-server` brings those.
+//! [`permits`], [`quota`], [`views`], `turn`, [`tasks`]. Beside these are [`methods`] of extensions, the ids of an agent that
+//! lives elsewhere (`upstream_ids`), turns of processes that are gone (`lost_turn`), and [`push`] notifications. Nothing here
+//! knows HTTP servers, configs, files or databases: the crate `annex-server` brings those.
 
 pub mod answer;
 pub mod counters;

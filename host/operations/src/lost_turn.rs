@@ -16,11 +16,9 @@ use crate::fault;
 use crate::on_lost_turn::{OnLostTurn, StoredTurn};
 use crate::permits::TurnPermit;
 use crate::request_handler::RequestHandler;
-use crate::send_message::accept::{Target, TurnResources};
+use crate::send_message::accept::Target;
 use crate::service_parameters::ServiceParameters;
 
-/// The operation as the hooks see it.
-const OPERATION: &str = "SendMessage";
 /// The time between two attempts to get a permit: others may have lost a process's turns at once.
 const PERMIT_PAUSE: Duration = Duration::from_millis(500);
 /// So many of them.
@@ -40,7 +38,8 @@ enum NotHere {
 }
 
 impl RequestHandler {
-    /// What another process needs to go on with a turn; `None` where it would fail, and where there is no other process.
+    /// The text with which another process goes on with a turn; `None` where it would fail, and where there is no other
+    /// process.
     pub(crate) fn stored_turn(&self, requested: &[ExtensionUri]) -> Option<Arc<str>> {
         if self.on_lost_turn == OnLostTurn::Fail || !self.tasks.store().is_shared() {
             return None;
@@ -50,13 +49,13 @@ impl RequestHandler {
         serde_json::to_string(&turn).ok().map(Into::into)
     }
 
-    /// Goes on with a turn that this process has taken, in a turn that nobody waits for. Where it cannot, the task fails, and the
-    /// reason is in the log.
+    /// Goes on with a turn that this process has taken, in a turn that nobody waits for. Where it cannot, the task fails, and
+    /// the reason is in the log.
     pub fn go_on_with(&self, lost: LostTurn) {
         let Some(handler) = self.me.upgrade() else { return };
         self.running.spawn(async move {
             tracing::info!(target: crate::LOG_TARGET, task = %lost.task, "goes on with a turn whose process is gone");
-            if let Err(error) = handler.make_again(&lost).await {
+            if let Err(error) = handler.for_tenant(handler.make_again(&lost)).await {
                 // Another one may go on with it, or this one once it knows which extensions are in force.
                 if handler.running.is_closed() || handler.extensions.current().is_err() {
                     return handler.tasks.hand_on(&lost).await;
@@ -85,25 +84,7 @@ impl RequestHandler {
         session.answer_again(lost.task.as_str());
         let call = ServiceParameters { requested, owner, headers: None, last_event: None };
         let extensions = self.extensions.current()?;
-        let (chain, request) =
-            self.wake(&call, OPERATION, (&extensions, &extensions.passed_on), &target, &session).await?;
-        let remote = self.upstream_context(&call, &extensions, (&session, &lost.task), &request).await?;
-        let remote = remote.map(|mut remote| {
-            remote.goes_on = true;
-            remote
-        });
-        let counted = self.running.token();
-        let resources = TurnResources {
-            chain,
-            user_event: None,
-            session,
-            permit,
-            call: call.clone(),
-            remote,
-            counted,
-            streams: false,
-        };
-        Ok(self.start(request, target, resources).await.map(drop)?)
+        Ok(self.begin_again(call, (&extensions, true), target, (session, permit)).await?)
     }
 
     async fn permit_of(&self, lost: &LostTurn) -> Result<TurnPermit, NotHere> {

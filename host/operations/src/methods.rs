@@ -42,6 +42,15 @@ impl RequestHandler {
         (extension, name): (Option<&str>, &str),
         params: &Json,
     ) -> Result<Answer<MethodResult>, A2aError> {
+        self.for_tenant(self.call(call, (extension, name), params)).await
+    }
+
+    async fn call(
+        &self,
+        call: &ServiceParameters,
+        (extension, name): (Option<&str>, &str),
+        params: &Json,
+    ) -> Result<Answer<MethodResult>, A2aError> {
         let extensions = self.extensions.current()?;
         let found = extensions.installed.method(name).map(|(extension, _)| Arc::clone(extension));
         let found = found.filter(|found| extension.is_none_or(|extension| found.descriptor().name == extension));

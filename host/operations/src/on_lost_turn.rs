@@ -1,9 +1,9 @@
-//! What becomes of a turn whose process is gone, as it is decided and as it is stored with the task.
+//! The fate of a turn whose process is gone, as it is decided and as it is stored with the task.
 
 use annex_protocol::ExtensionUri;
 use serde::{Deserialize, Serialize};
 
-/// What becomes of a turn whose process is gone.
+/// The fate of a turn whose process is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnLostTurn {
@@ -12,11 +12,11 @@ pub enum OnLostTurn {
     Fail,
     /// The agent runs again, in another process and once more at most.
     Rerun,
-    /// What it has begun at an agent elsewhere is followed, and nothing is sent again.
+    /// The task that it has begun at an agent elsewhere is followed, and nothing is sent again.
     Follow,
 }
 
-/// What is stored with a task to go on with its turn.
+/// The text that is stored with a task to go on with its turn.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StoredTurn {
     pub(crate) on_lost: OnLostTurn,

@@ -25,7 +25,7 @@ mod held;
 mod rates;
 mod tokens;
 
-use bucket::Bucket;
+use bucket::{Bucket, nanos};
 use held::Held;
 use rates::Rates;
 use tokens::Tokens;
@@ -83,7 +83,7 @@ impl TenantQuota {
     }
 }
 
-/// What all tenants of a process have used.
+/// The use of all tenants of a process.
 pub struct Quotas {
     stores: Stores,
     places: Arc<SharedPlaces>,
@@ -99,7 +99,7 @@ pub struct Stores {
     pub keep_tasks: u64,
 }
 
-/// What one tenant has used of its quota.
+/// The use that one tenant has made of its quota.
 pub struct TenantUse {
     tenant: Arc<str>,
     quota: TenantQuota,
@@ -130,7 +130,7 @@ pub enum CountError {
     Keys(#[from] KeyValueError),
 }
 
-/// What a tenant uses now.
+/// The present use of a tenant.
 #[derive(Clone, Copy, Debug)]
 pub struct Amounts {
     /// Requests in the last second, in this process.
@@ -176,7 +176,7 @@ impl Quotas {
             busy,
             held: Held::default(),
             tokens: Tokens::new(),
-            // What it has from before is counted at once.
+            // Things that it has from before are counted at once.
             was_asked: AtomicBool::new(true),
         });
         let mut tenants = self.tenants();
@@ -193,7 +193,7 @@ impl Quotas {
             Ok(())
         };
         look_until(stop.cancelled(), LOOK, look).await;
-        // What was used since the last look.
+        // For what was used since the last look.
         self.look().await;
     }
 
@@ -275,7 +275,7 @@ impl TenantUse {
         self.tokens.count().clone()
     }
 
-    /// What it uses now. What is stored is counted for this, so this is for an operator and for no request.
+    /// Its present use. Stored things are counted for this, so this is for an operator and for no request.
     ///
     /// # Errors
     /// When a store fails.
@@ -360,10 +360,6 @@ impl TenantUse {
         self.held.counted(began.elapsed());
         Ok(())
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The time, so many times over, divided by a limit that is not zero.

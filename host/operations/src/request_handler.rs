@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use annex_agent::{AgentExecutor, Steps};
+use annex_fairness::of_tenant;
 use annex_protocol::{A2aError, AgentCard};
 use annex_session::{SessionService, Turns};
 use tokio_util::sync::CancellationToken;
@@ -34,7 +35,7 @@ pub struct RequestHandler {
     pub app: Arc<str>,
     /// True if the agent lives elsewhere.
     pub agent_is_remote: bool,
-    /// What becomes of its turns whose process is gone.
+    /// The fate of its turns whose process is gone.
     pub on_lost_turn: OnLostTurn,
     /// The media types that messages may have.
     pub input_modes: InputModes,
@@ -52,7 +53,7 @@ pub struct RequestHandler {
     pub deduplication: Arc<Deduplication>,
     /// Bounds the number of turns.
     pub turn_limiter: Arc<TurnLimiter>,
-    /// What the tenant has used of its quota; `None` for the agent of the config itself, which has none.
+    /// The use that the tenant has made of its quota; `None` for the agent of the config itself, which has none.
     pub used: Option<Arc<TenantUse>>,
     /// The longest that one turn may take.
     pub max_turn: Duration,
@@ -77,9 +78,10 @@ impl RequestHandler {
         self.used.as_ref().map_or(Ok(()), |used| used.admit())
     }
 
-    /// The tenant for whom it takes instances and connections, in turn with others; empty for the agent of the config itself.
-    pub(crate) fn tenant(&self) -> Arc<str> {
-        self.used.as_ref().map(|used| used.tenant()).unwrap_or_default()
+    /// Does something for the tenant, which gets instances and connections in turn with others; its name is empty for the
+    /// agent of the config itself.
+    pub(crate) fn for_tenant<F: Future>(&self, done: F) -> impl Future<Output = F::Output> {
+        of_tenant(self.used.as_ref().map(|used| used.tenant()).unwrap_or_default(), done)
     }
 
     /// [`TenantUse::check_work`]

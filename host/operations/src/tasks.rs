@@ -9,7 +9,7 @@ use annex_cluster::Replica;
 use annex_cluster::wake::Wake;
 use annex_protocol::{A2aError, Message, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
 use annex_tasks::{
-    Owner, Retention, StoreError, StoredTask, TaskEvent, TaskLimits, TaskSnapshot, TaskStore, WaitingBounds,
+    Creator, Owner, Retention, StoreError, StoredTask, TaskEvent, TaskLimits, TaskSnapshot, TaskStore, WaitingBounds,
     WaitingWatcher,
 };
 use tokio::runtime::Handle;
@@ -97,7 +97,7 @@ pub(crate) struct FirstTurn<'a> {
     pub(crate) is_followed: bool,
     /// The replica that it has begun as one of; `None` where one process has the store.
     pub(crate) runner: Option<Replica>,
-    /// What another process needs to go on with it; `None` where it would fail.
+    /// The text with which another process goes on with it; `None` where it would fail.
     pub(crate) stored: Option<&'a str>,
 }
 
@@ -164,8 +164,8 @@ impl Tasks {
         task.check(&made, &self.bounds.limits).map_err(|excess| StoreError::TooLarge { excess })?;
         // Until the record is in the table nobody may make another one from the stored task.
         let _locked = self.locks.lock(task.id()).await;
-        let runs = (turn.runner.as_ref(), turn.stored);
-        let place = match self.store.create_with_turn(owner, &events, &task, runs).await {
+        let begun = Creator { runner: turn.runner.as_ref(), turn: turn.stored };
+        let place = match self.store.create(owner, &events, &task, begun).await {
             Ok(place) => place,
             Err(error) => {
                 if matches!(error, StoreError::Database(_)) {

@@ -79,7 +79,7 @@ pub(crate) struct Turn {
     pub(crate) chain: Chain,
     /// The extensions that the client asked for.
     pub(crate) requested: Vec<ExtensionUri>,
-    /// What another process needs to go on with the turn; `None` where it would fail.
+    /// The text with which another process goes on with the turn; `None` where it would fail.
     pub(crate) stored: Option<Arc<str>>,
     pub(crate) context: TurnContext,
     /// The view of the task that the extensions get.

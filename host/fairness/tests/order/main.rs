@@ -1,4 +1,4 @@
-//! Who gets a place, and when.
+//! The order in which places are given.
 #![cfg(test)]
 
 use std::sync::{Arc, Mutex};

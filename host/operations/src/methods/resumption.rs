@@ -7,7 +7,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_agent::Steps;
-use annex_fairness::of_tenant;
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri, Message, Role, SendMessageRequest, TaskId};
 use annex_runtime::{Chain, RequestOutcome, TurnRequest};
 use annex_session::TurnSession;
@@ -104,7 +103,7 @@ impl RequestHandler {
             let Some(handler) = self.me.upgrade() else { return };
             self.running.spawn(async move {
                 let task = resumption.task.clone();
-                if let Err(error) = of_tenant(handler.tenant(), handler.resume(resumption)).await {
+                if let Err(error) = handler.for_tenant(handler.resume(resumption)).await {
                     tracing::warn!(target: crate::LOG_TARGET, %task, %error, "a task that waits was not taken up");
                 }
             });
@@ -131,20 +130,27 @@ impl RequestHandler {
         }
         let requested = interruption.requested;
         let call = ServiceParameters { requested, owner, headers: None, last_event: None };
+        self.begin_again(call, (&extensions, false), target, (session, permit)).await
+    }
+
+    /// Begins a turn of a task that is there already, by the last message that its user sent to it. Nobody waits for the turn.
+    /// An agent elsewhere is sent nothing if the turn `goes_on` with what it has begun there.
+    pub(crate) async fn begin_again(
+        &self,
+        call: ServiceParameters,
+        (extensions, goes_on): (&ExtensionSet, bool),
+        target: Target,
+        (session, permit): (TurnSession, TurnPermit),
+    ) -> Result<(), A2aError> {
         let (chain, request) =
-            self.wake(&call, OPERATION, (&extensions, &extensions.passed_on), &target, &session).await?;
-        let remote = self.upstream_context(&call, &extensions, (&session, &task), &request).await?;
+            self.wake(&call, OPERATION, (extensions, &extensions.passed_on), &target, &session).await?;
+        let mut remote = self.upstream_context(&call, extensions, (&session, &target.task_id), &request).await?;
+        if let Some(remote) = &mut remote {
+            remote.goes_on = goes_on;
+        }
         let counted = self.running.token();
-        let resources = TurnResources {
-            chain,
-            user_event: None,
-            session,
-            permit,
-            call: call.clone(),
-            remote,
-            counted,
-            streams: false,
-        };
+        let resources =
+            TurnResources { chain, user_event: None, session, permit, call, remote, counted, streams: false };
         self.start(request, target, resources).await.map(drop)
     }
 

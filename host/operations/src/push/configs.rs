@@ -43,10 +43,13 @@ impl RequestHandler {
         request.validate()?;
         let task_id = request.task_id.clone().filter(|id| !id.as_str().is_empty());
         let task_id = task_id.ok_or_else(|| A2aError::invalid_field("taskId", "is required"))?;
-        let record = self.tasks.open(&call.owner, &task_id).await?;
-        push.check(&request, "").await?;
-        let subscription = record.subscribe();
-        push.put(&record, subscription, request).await
+        let put = async {
+            let record = self.tasks.open(&call.owner, &task_id).await?;
+            push.check(&request, "").await?;
+            let subscription = record.subscribe();
+            push.put(&record, subscription, request).await
+        };
+        self.for_tenant(put).await
     }
 
     pub async fn get_push_config(
@@ -55,8 +58,11 @@ impl RequestHandler {
         request: &GetTaskPushNotificationConfigRequest,
     ) -> Result<TaskPushNotificationConfig, A2aError> {
         let push = self.push()?;
-        self.tasks.check_exists(&call.owner, &request.task_id).await?;
-        push.get(&request.task_id, &request.id).await
+        let get = async {
+            self.tasks.check_exists(&call.owner, &request.task_id).await?;
+            push.get(&request.task_id, &request.id).await
+        };
+        self.for_tenant(get).await
     }
 
     pub async fn list_push_configs(
@@ -65,8 +71,11 @@ impl RequestHandler {
         request: &ListTaskPushNotificationConfigsRequest,
     ) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
         let push = self.push()?;
-        self.tasks.check_exists(&call.owner, &request.task_id).await?;
-        push.list(request).await
+        let list = async {
+            self.tasks.check_exists(&call.owner, &request.task_id).await?;
+            push.list(request).await
+        };
+        self.for_tenant(list).await
     }
 
     pub async fn delete_push_config(
@@ -75,7 +84,10 @@ impl RequestHandler {
         request: &DeleteTaskPushNotificationConfigRequest,
     ) -> Result<(), A2aError> {
         let push = self.push()?;
-        self.tasks.check_exists(&call.owner, &request.task_id).await?;
-        push.delete(&request.task_id, &request.id).await
+        let delete = async {
+            self.tasks.check_exists(&call.owner, &request.task_id).await?;
+            push.delete(&request.task_id, &request.id).await
+        };
+        self.for_tenant(delete).await
     }
 }

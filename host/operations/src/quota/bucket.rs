@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What may be taken at once: what a second brings.
+/// The most that may be taken at once: as much as a second brings.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Takes no lock: one number changes with one exchange.
@@ -58,7 +58,7 @@ impl Bucket {
     }
 }
 
-fn nanos(time: Duration) -> u64 {
+pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

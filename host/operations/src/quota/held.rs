@@ -1,4 +1,4 @@
-//! What a tenant keeps in the stores, as it was counted last.
+//! Numbers of the things that a tenant keeps in the stores, as they were counted last.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What a tenant has used in the last second of this process, for whoever wants to see it.
+//! The use of a tenant in the last second of this process, for whoever wants to see it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use annex_agent::{Steps, TurnContext, UpstreamContext};
 use annex_cluster::Replica;
-use annex_fairness::of_tenant;
 use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId, TaskPushNotificationConfig};
 use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnView};
 use annex_session::{Beginning, Event, Following, StateDelta, TurnSession};
@@ -77,7 +76,7 @@ impl RequestHandler {
     ) -> Result<Outcome, A2aError> {
         let span = tracing::debug_span!(target: crate::LOG_TARGET, "request", operation, context = Empty, task = Empty, verdict = Empty);
         let (reception, outcome) =
-            match of_tenant(self.tenant(), self.take(call, operation, request)).instrument(span.clone()).await {
+            match self.for_tenant(self.take(call, operation, request)).instrument(span.clone()).await {
                 Ok((reception, outcome)) => (reception, Ok(outcome)),
                 Err(error) => (Reception::from(&error), Err(error)),
             };

@@ -23,6 +23,10 @@ const OPERATION: &str = "CancelTask";
 impl RequestHandler {
     /// Cancels the task and returns it in its final state.
     pub async fn cancel_task(&self, call: &ServiceParameters, request: &CancelTaskRequest) -> Result<Task, A2aError> {
+        self.for_tenant(self.try_cancel(call, request)).await
+    }
+
+    async fn try_cancel(&self, call: &ServiceParameters, request: &CancelTaskRequest) -> Result<Task, A2aError> {
         let record = self.tasks.open(&call.owner, &request.id).await?;
         if record.is_finished() {
             return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });

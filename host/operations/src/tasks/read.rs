@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use annex_fairness::of_tenant;
 use annex_protocol::{
     A2aError, GetTaskRequest, ListTasksRequest, ListTasksResponse, StreamResponse, SubscribeToTaskRequest,
 };
@@ -24,7 +23,7 @@ impl RequestHandler {
             }
             ShownTask::stored(self.tasks.load(&call.owner, &request.id).await?, request.history_length).await
         };
-        of_tenant(self.tenant(), read).await
+        self.for_tenant(read).await
     }
 
     pub async fn list_tasks(
@@ -32,7 +31,7 @@ impl RequestHandler {
         call: &ServiceParameters,
         request: &ListTasksRequest,
     ) -> Result<ListTasksResponse, A2aError> {
-        of_tenant(self.tenant(), self.views.lister.list(&call.owner, request)).await
+        self.for_tenant(self.views.lister.list(&call.owner, request)).await
     }
 
     /// The task as it is now and all that follows, over as many turns as it takes. A reader that comes back after a stream
@@ -60,7 +59,7 @@ impl RequestHandler {
         request: &SubscribeToTaskRequest,
         until: Until,
     ) -> Result<EventStream, A2aError> {
-        let record = of_tenant(self.tenant(), self.tasks.open(&call.owner, &request.id)).await?;
+        let record = self.for_tenant(self.tasks.open(&call.owner, &request.id)).await?;
         if let Some(reader) = call.last_event.and_then(|last| record.read_behind(last)) {
             return Ok(answer::events(None, Some(reader), self.closing.clone(), until));
         }

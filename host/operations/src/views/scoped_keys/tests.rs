@@ -7,7 +7,7 @@ use annex_runtime::{KeyValueStore, MemoryKeyValueStore, Quota, Scope, ScopeKind,
 use annex_session::{
     Beginning, Bounds, Event, InMemorySessionService, SessionService, StateDelta, TurnSession, Turns, USER_AUTHOR,
 };
-use annex_tasks::{MemoryBounds, MemoryTaskStore, Owner, TaskStore, WaitingBounds};
+use annex_tasks::{Creator, MemoryBounds, MemoryTaskStore, Owner, TaskStore, WaitingBounds};
 
 use super::{AgentNames, ScopedKeys, TurnKeys, session_key};
 
@@ -47,7 +47,7 @@ impl Bench {
     async fn create(&self, task: &str) {
         let task = Task { id: task.into(), context_id: "c".into(), ..Task::default() };
         let event = StreamResponse::Task(task.clone()).into();
-        self.tasks.create(&ada(), &[event], &task.into(), None).await.expect("room");
+        self.tasks.create(&ada(), &[event], &task.into(), Creator::default()).await.expect("room");
     }
 
     async fn scopes(&self) -> Vec<Scope> {
