@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
-/// What PostgreSQL says while it starts, stops, has no connection left or is no primary yet, and of two transactions that were
-/// in each other's way.
+/// The codes of PostgreSQL while it starts, stops, has no connection left or is no primary yet, and of two transactions that
+/// were in each other's way.
 const PASSING: [&str; 7] = ["57P01", "57P02", "57P03", "53300", "25006", "40001", "40P01"];
 /// The class of what it says of a connection.
 const CONNECTION: &str = "08";
@@ -32,22 +32,11 @@ pub fn may_pass(error: &sqlx::Error) -> bool {
 pub async fn outlast<T, E, F: Future<Output = Result<T, E>>>(
     over: impl Future<Output = ()>,
     passes: impl Fn(&E) -> bool,
-    mut attempt: impl FnMut() -> F,
+    attempt: impl FnMut() -> F,
 ) -> Option<Result<T, E>> {
-    let attempts = async {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            match attempt().await {
-                Err(error) if passes(&error) => {}
-                result => return result,
-            }
-            sleep(pause).await;
-            pause = LONGEST_PAUSE.min(pause * 2);
-        }
-    };
     tokio::select! {
         biased;
-        result = attempts => Some(result),
+        result = attempts(passes, attempt) => Some(result),
         () = over => None,
     }
 }
@@ -56,13 +45,20 @@ pub async fn outlast<T, E, F: Future<Output = Result<T, E>>>(
 pub async fn outlast_for<T, E, F: Future<Output = Result<T, E>>>(
     patience: Duration,
     passes: impl Fn(&E) -> bool,
-    mut attempt: impl FnMut() -> F,
+    attempt: impl FnMut() -> F,
 ) -> Result<T, E> {
     let begin = Instant::now();
+    attempts(|error| passes(error) && begin.elapsed() < patience, attempt).await
+}
+
+async fn attempts<T, E, F: Future<Output = Result<T, E>>>(
+    passes: impl Fn(&E) -> bool,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, E> {
     let mut pause = FIRST_PAUSE;
     loop {
         match attempt().await {
-            Err(error) if passes(&error) && begin.elapsed() < patience => {}
+            Err(error) if passes(&error) => {}
             result => return result,
         }
         sleep(pause).await;

@@ -36,7 +36,7 @@ pub use error::StoreError;
 pub use event::{StoredEvent, TaskEvent};
 pub use key::MAX_KEY_BYTES;
 pub use limits::{Excess, TaskLimits, TaskSize};
-pub use lost::{LostTasks, LostTurn};
+pub use lost::{Creator, LostTasks, LostTurn};
 pub use memory::{MemoryBounds, MemoryTaskStore};
 pub use owner::{MessageKey, Owner, Remembered};
 pub use page::{ConfigPage, InvalidCursor, MAX_PAGE_BYTES, TaskCursor, TaskPage, TaskQuery};

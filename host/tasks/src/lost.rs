@@ -1,10 +1,20 @@
 //! Tasks whose process is gone.
 
+use annex_cluster::Replica;
 use annex_protocol::TaskId;
 
 use crate::Owner;
 
-/// What became of tasks whose process is gone.
+/// The turn that creates a task.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Creator<'a> {
+    /// The replica that it has begun as one of; `None` for the one that this process is now.
+    pub runner: Option<&'a Replica>,
+    /// The text with which another process goes on with it ([`LostTurn`]); `None` where it fails then.
+    pub turn: Option<&'a str>,
+}
+
+/// The fate of tasks whose process is gone.
 #[derive(Debug, Default)]
 pub struct LostTasks {
     /// Those that were ended.
@@ -22,6 +32,6 @@ pub struct LostTurn {
     pub owner: Owner,
     /// The epoch in which this process has the task.
     pub epoch: u64,
-    /// What was stored to go on with it.
+    /// The text that was stored to go on with it.
     pub turn: String,
 }

@@ -11,7 +11,6 @@ mod tenants;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use annex_cluster::Replica;
 use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, TaskState, Timestamp};
 use async_trait::async_trait;
 
@@ -19,8 +18,8 @@ use crate::key;
 use crate::page::{cut, fitting};
 use crate::record::{end, is_abandoned_by_crash};
 use crate::{
-    ConfigPage, MessageKey, Owner, Place, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskEvent,
-    TaskPage, TaskQuery, TaskSnapshot, TaskStore, TenantStore, WaitingBounds, WaitingWatcher,
+    ConfigPage, Creator, MessageKey, Owner, Place, Remembered, Retention, StoreError, StoredEvent, StoredTask,
+    TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore, TenantStore, WaitingBounds, WaitingWatcher,
 };
 use table::{Entry, Notice, Table};
 use tenants::MemoryTenants;
@@ -96,7 +95,7 @@ impl TaskStore for MemoryTaskStore {
         owner: &Owner,
         events: &[TaskEvent],
         task: &TaskSnapshot,
-        _runner: Option<&Replica>,
+        _turn: Creator<'_>,
     ) -> Result<Place, StoreError> {
         owner.check()?;
         key::check_name("task id", task.id().as_str())?;

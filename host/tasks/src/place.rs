@@ -15,8 +15,8 @@ pub struct Place {
     /// The replica that the turn belongs to, which stays the same to its end. `None` without a turn, and where one process
     /// has the store.
     pub runner: Option<Replica>,
-    /// What another process needs to go on with the turn that begins here with a message, should this one be gone; `None` where
-    /// such a turn fails.
+    /// The text with which another process goes on with the turn that begins here with a message, should this one be gone;
+    /// `None` where such a turn fails.
     pub turn: Option<Arc<str>>,
 }
 

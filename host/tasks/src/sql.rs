@@ -24,7 +24,7 @@ use crate::key::{self, is_key};
 use crate::page::cut;
 use crate::record::repeated;
 use crate::{
-    AskedRunner, ConfigPage, LostTasks, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, PinStore, Place,
+    AskedRunner, ConfigPage, Creator, LostTasks, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, PinStore, Place,
     PushCursors, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage,
     TaskQuery, TaskSnapshot, TaskStore, TenantStore, TurnPlaceStore, WaitingBounds,
 };
@@ -59,17 +59,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         owner: &Owner,
         events: &[TaskEvent],
         task: &TaskSnapshot,
-        runner: Option<&Replica>,
-    ) -> Result<Place, StoreError> {
-        self.create_with_turn(owner, events, task, (runner, None)).await
-    }
-
-    async fn create_with_turn(
-        &self,
-        owner: &Owner,
-        events: &[TaskEvent],
-        task: &TaskSnapshot,
-        (runner, turn): (Option<&Replica>, Option<&str>),
+        Creator { runner, turn }: Creator<'_>,
     ) -> Result<Place, StoreError> {
         owner.check()?;
         key::check_name("task id", task.id().as_str())?;
@@ -407,7 +397,8 @@ impl<D: Database> SqlTaskStore<D> {
         self.writer.store_until(write, runner.over()).await.unwrap_or(Err(StoreError::Fenced { task }))
     }
 
-    /// Makes a change by the first statement, and where that has failed by the second one, which takes it for made where it was.
+    /// Makes a change by the first statement, and where that has failed by the second one, which takes it for made where it
+    /// was.
     async fn change_again(
         &self,
         [first, again]: [&'static str; 2],

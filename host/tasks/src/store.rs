@@ -8,8 +8,8 @@ use annex_protocol::{Message, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
 use crate::{
-    AskedRunner, ConfigPage, LostTasks, MessageKey, Owner, PinStore, Place, PushCursors, Remembered, StoreError,
-    StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TenantStore, TurnPlaceStore,
+    AskedRunner, ConfigPage, Creator, LostTasks, MessageKey, Owner, PinStore, Place, PushCursors, Remembered,
+    StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TenantStore, TurnPlaceStore,
 };
 
 /// The most push notification configs that one task may have.
@@ -54,8 +54,7 @@ pub trait WaitingWatcher: Send + Sync + 'static {
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
     /// Stores a new task with its first events: `task` is what it is with all of them. Event 1 is the task as it was
-    /// made, so that the events tell all of it. Its first turn goes on from the place that is returned. The turn has begun as
-    /// one of the replica `runner`, or of the one that this process is now.
+    /// made, so that the events tell all of it. Its first turn goes on from the place that is returned.
     ///
     /// # Errors
     /// [`StoreError::AlreadyExists`], [`StoreError::Fenced`] when the lease of the replica is over, [`StoreError::InvalidKey`],
@@ -65,22 +64,8 @@ pub trait TaskStore: Send + Sync + 'static {
         owner: &Owner,
         events: &[TaskEvent],
         task: &TaskSnapshot,
-        runner: Option<&Replica>,
+        turn: Creator<'_>,
     ) -> Result<Place, StoreError>;
-
-    /// The same with what another process needs to go on with the turn, should this one be gone ([`LostTurn`](crate::LostTurn)).
-    ///
-    /// # Errors
-    /// As [`create`](Self::create).
-    async fn create_with_turn(
-        &self,
-        owner: &Owner,
-        events: &[TaskEvent],
-        task: &TaskSnapshot,
-        (runner, _turn): (Option<&Replica>, Option<&str>),
-    ) -> Result<Place, StoreError> {
-        self.create(owner, events, task, runner).await
-    }
 
     /// Appends `events` behind the place, stores `task` as what it is from then on, and returns where its writer goes on.
     /// All of that or nothing. Id, owner and context of a task never change. With a message of the client a turn begins, and
@@ -142,8 +127,8 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// The same with only as many of them as take at most so many bytes of JSON, the first one in any case. A store that has them
-    /// in memory gives all.
+    /// The same with only as many of them as take at most so many bytes of JSON, the first one in any case. A store that has
+    /// them in memory gives all.
     ///
     /// # Errors
     /// None but those of the database.

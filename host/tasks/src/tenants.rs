@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::StoreError;
 
-/// Whether a tenant is to be served.
+/// The state of a tenant: to be served, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantState {
     /// It is.
@@ -21,9 +21,9 @@ pub struct StoredTenant {
     /// The number of its last change. Numbers count the changes of all tenants, so that none is ever another change's, not even
     /// of a tenant that was removed and added again.
     pub rev: u64,
-    /// Whether it is to be served.
+    /// Its state.
     pub state: TenantState,
-    /// What its operator wrote.
+    /// The text that its operator wrote.
     pub config: String,
 }
 
@@ -34,7 +34,7 @@ pub struct ListedTenant {
     pub name: String,
     /// As in [`StoredTenant`].
     pub rev: u64,
-    /// Whether it is to be served.
+    /// Its state.
     pub state: TenantState,
 }
 
@@ -45,7 +45,7 @@ pub struct ChangedTenant {
     pub name: String,
     /// As in [`StoredTenant`].
     pub rev: u64,
-    /// Whether it is to be served; `None` when it is removed.
+    /// Its state; `None` when it is removed.
     pub state: Option<TenantState>,
 }
 
@@ -58,7 +58,7 @@ pub enum Believed {
     Rev(u64),
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantChange {
     /// It is stored under this number.
@@ -100,8 +100,8 @@ pub trait TenantStore: Send + Sync {
     /// [`StoreError::Database`].
     async fn remove(&self, name: &str, rev: u64) -> Result<TenantChange, StoreError>;
 
-    /// At most `limit` tenants that were changed or removed after the change of this number, in the order of their last changes.
-    /// A removal is told of for a day.
+    /// At most `limit` tenants that were changed or removed after the change of this number, in the order of their last
+    /// changes. A removal is told of for a day.
     ///
     /// # Errors
     /// [`StoreError::Database`].

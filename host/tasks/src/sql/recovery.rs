@@ -29,7 +29,7 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
     Ok(recovered)
 }
 
-/// What this process has taken from those that are gone.
+/// The tasks that this process has taken from those that are gone.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     tasks: Vec<TakenTask>,

@@ -29,7 +29,7 @@ pub(super) struct Write {
     runner: Option<Replica>,
     /// The epoch of the task with this change.
     epoch: u64,
-    /// What another process needs to go on with the turn, where one begins.
+    /// The text with which another process goes on with the turn, where one begins.
     turn: Option<Arc<str>>,
     /// The first attempt at a turn, where one begins.
     attempt: Option<i64>,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use annex_protocol::{Message, StreamResponse, Task, TaskState};
-use annex_tasks::{Place, StoreError, TaskEvent};
+use annex_tasks::{Creator, Place, StoreError, TaskEvent};
 
 use crate::fixture::{OneByOne, Restart, Store, at, change, encoded, numbers, owner, working};
 
@@ -103,7 +103,7 @@ async fn events_that_come_together_are_stored_together(store: Store) {
     let mut task = working("t-1");
     let mut first = vec![StreamResponse::Task(task.clone()).into()];
     first.push(change(&mut task, TaskState::Working, at(2_000)));
-    store.create(&owner("ada"), &first, &task.clone().into(), None).await.unwrap();
+    store.create(&owner("ada"), &first, &task.clone().into(), Creator::default()).await.unwrap();
     let before = task.clone();
     let events = [TaskState::Working, TaskState::InputRequired].map(|state| change(&mut task, state, at(3_000)));
     let refused = store.append(&task.id, &Place::after(1), &events, &task.clone().into()).await.unwrap_err();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use annex_protocol::{Message, StreamResponse, TaskId, TaskState};
-use annex_tasks::{AskedRunner, Place, PostgresTaskStore, StoreError, TaskEvent, TaskStore};
+use annex_tasks::{AskedRunner, Creator, Place, PostgresTaskStore, StoreError, TaskEvent, TaskStore};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
@@ -17,7 +17,10 @@ async fn connect(scratch: &Scratch) -> PostgresTaskStore {
 /// A task of this process.
 async fn begin(store: &PostgresTaskStore, id: &str) -> Place {
     let task = working(id);
-    store.create(&owner("ada"), &[StreamResponse::Task(task.clone()).into()], &task.into(), None).await.unwrap()
+    store
+        .create(&owner("ada"), &[StreamResponse::Task(task.clone()).into()], &task.into(), Creator::default())
+        .await
+        .unwrap()
 }
 
 /// The agent says something.
@@ -65,7 +68,7 @@ async fn a_turn_whose_lease_is_over_creates_no_task() {
     let create = async |id: &str| {
         let task = working(id);
         let events = [StreamResponse::Task(task.clone()).into()];
-        slow.create(&owner("ada"), &events, &task.into(), Some(&replica)).await
+        slow.create(&owner("ada"), &events, &task.into(), Creator { runner: Some(&replica), turn: None }).await
     };
     assert_eq!(create("t-1").await.unwrap().runner.unwrap().id(), replica.id());
     let mut connection = PgConnection::connect(scratch.url()).await.unwrap();

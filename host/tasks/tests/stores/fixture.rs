@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annex_protocol::{StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
 use annex_tasks::{
-    MemoryBounds, MemoryTaskStore, Owner, Place, PostgresTaskStore, SqliteTaskStore, StoreError, StoredEvent,
+    Creator, MemoryBounds, MemoryTaskStore, Owner, Place, PostgresTaskStore, SqliteTaskStore, StoreError, StoredEvent,
     TaskEvent, TaskStore, WaitingBounds,
 };
 use tempfile::TempDir;
@@ -19,7 +19,7 @@ pub(crate) trait OneByOne: TaskStore {
     /// A task that is its own first event.
     fn begin(&self, owner: &Owner, task: &Task) -> impl Future<Output = Result<(), StoreError>> + Send {
         let events = [StreamResponse::Task(task.clone()).into()];
-        async move { self.create(owner, &events, &task.clone().into(), None).await.map(drop) }
+        async move { self.create(owner, &events, &task.clone().into(), Creator::default()).await.map(drop) }
     }
 
     fn add(

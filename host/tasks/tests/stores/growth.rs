@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use annex_protocol::{Artifact, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState};
-use annex_tasks::{Place, SqliteTaskStore, TaskEvent, TaskQuery, TaskSnapshot, TaskStore};
+use annex_tasks::{Creator, Place, SqliteTaskStore, TaskEvent, TaskQuery, TaskSnapshot, TaskStore};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
@@ -76,7 +76,8 @@ async fn whatever_is_appended_is_what_is_read(store: Store) {
         made.history = vec![Message::user_text(&dice.text())];
         let mut snapshot = TaskSnapshot::from(made.clone());
         let mut expected = made.clone();
-        let mut last = store.create(&ada, &[StreamResponse::Task(made).into()], &snapshot, None).await.unwrap();
+        let mut last =
+            store.create(&ada, &[StreamResponse::Task(made).into()], &snapshot, Creator::default()).await.unwrap();
         for step in 0..30 {
             let events: Vec<TaskEvent> = (0..=dice.below(3)).map(|_| dice.event(2_000 + step)).collect();
             events.iter().for_each(|event| applied(&mut expected, event));
@@ -104,7 +105,8 @@ async fn grow(store: &dyn TaskStore, id: &str, pieces: usize, bytes: usize) -> (
     let mut task = working(id);
     task.history = vec![Message::user_text("begin")];
     let mut snapshot = TaskSnapshot::from(task.clone());
-    let mut last = store.create(&owner("ada"), &[StreamResponse::Task(task).into()], &snapshot, None).await.unwrap();
+    let mut last =
+        store.create(&owner("ada"), &[StreamResponse::Task(task).into()], &snapshot, Creator::default()).await.unwrap();
     for _ in 0..pieces {
         let events = [TaskEvent::from(Message::user_text(&"x".repeat(bytes)))];
         snapshot = snapshot.with(&events);

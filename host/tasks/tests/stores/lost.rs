@@ -1,7 +1,7 @@
 //! Turns whose process is gone, or has left them, and that another one goes on with.
 
 use annex_protocol::{Message, StreamResponse, TaskId, TaskState};
-use annex_tasks::{LostTurn, Place, PostgresTaskStore, TaskEvent, TaskStore};
+use annex_tasks::{Creator, LostTurn, Place, PostgresTaskStore, TaskEvent, TaskStore};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
@@ -17,7 +17,7 @@ async fn connect(scratch: &Scratch) -> PostgresTaskStore {
 async fn begin(store: &PostgresTaskStore, id: &str, turn: &str) -> Place {
     let task = working(id);
     let events = [StreamResponse::Task(task.clone()).into()];
-    store.create_with_turn(&owner("ada"), &events, &task.into(), (None, Some(turn))).await.unwrap()
+    store.create(&owner("ada"), &events, &task.into(), Creator { runner: None, turn: Some(turn) }).await.unwrap()
 }
 
 /// Ends the lease of the process as if it had been killed.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use annex_protocol::{Message, StreamResponse, TaskId, TaskState};
-use annex_tasks::{Place, PostgresTaskStore, StoreError, TaskEvent, TaskStore};
+use annex_tasks::{Creator, Place, PostgresTaskStore, StoreError, TaskEvent, TaskStore};
 use sqlx::Connection;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tempfile::TempDir;
@@ -175,8 +175,9 @@ async fn a_change_whose_answer_is_lost_is_made_once_and_counts_as_made() {
     let mut task = working("t-1");
     let begun = [StreamResponse::Task(task.clone()).into()];
     let snapshot = task.clone().into();
-    let place =
-        wired.losing((EVENTS, 1), async |store| store.create(&owner("ada"), &begun, &snapshot, None).await).await;
+    let place = wired
+        .losing((EVENTS, 1), async |store| store.create(&owner("ada"), &begun, &snapshot, Creator::default()).await)
+        .await;
     let place = place.unwrap();
     assert_eq!((place.seq, place.epoch), (1, 0));
 
@@ -206,7 +207,8 @@ async fn a_change_whose_answer_is_lost_is_refused_where_another_process_has_take
     let id = TaskId::from("t-1");
     let mut task = working("t-1");
     let begun = [StreamResponse::Task(task.clone()).into()];
-    let place: Place = wired.store.create(&owner("ada"), &begun, &task.clone().into(), None).await.unwrap();
+    let place: Place =
+        wired.store.create(&owner("ada"), &begun, &task.clone().into(), Creator::default()).await.unwrap();
     let event = [change(&mut task, TaskState::Working, at(2_000))];
     let snapshot = task.clone().into();
     let taking = "UPDATE task SET epoch = epoch + 1, runner = 'other' WHERE id = 't-1'";

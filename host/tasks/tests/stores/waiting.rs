@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use annex_protocol::{Message, TaskId, TaskState, Timestamp};
 use annex_tasks::{
-    MemoryBounds, MemoryTaskStore, Owner, Place, StoreError, TaskEvent, TaskSnapshot, TaskStore, WaitingBounds,
-    WaitingWatcher,
+    Creator, MemoryBounds, MemoryTaskStore, Owner, Place, StoreError, TaskEvent, TaskSnapshot, TaskStore,
+    WaitingBounds, WaitingWatcher,
 };
 
 use crate::fixture::{OneByOne, Store, at, change, owner, task, working};
@@ -115,7 +115,7 @@ async fn a_caller_whose_running_tasks_are_large_keeps_nobody_out() {
     let mut refused = 0;
     for number in 0..30 {
         let mut snapshot = TaskSnapshot::from(working(&format!("ada-{number}")));
-        let Ok(_) = store.create(&owner("ada"), &[], &snapshot, None).await else { continue };
+        let Ok(_) = store.create(&owner("ada"), &[], &snapshot, Creator::default()).await else { continue };
         for last in 0..3 {
             snapshot = snapshot.with(&piece);
             refused += usize::from(store.append(snapshot.id(), &Place::after(last), &piece, &snapshot).await.is_err());
