@@ -134,7 +134,7 @@ pub struct App {
     /// The other processes on the database; `None` where there can be none.
     pub(crate) peers: Option<Peers>,
     pub(crate) admin: Option<Arc<Admin>>,
-    /// What the tenants have used.
+    /// The use of the tenants.
     pub(crate) quotas: Arc<Quotas>,
     base_url: String,
 }

@@ -38,7 +38,8 @@ impl OtherTenants {
         self.added.is_none() && self.named.is_empty()
     }
 
-    /// What serves the tenant, or why nothing does; `None` for a name that no tenant has. The config comes before what was added.
+    /// The parts that serve the tenant, or why there are none; `None` for a name that no tenant has. The config comes before
+    /// what was added.
     async fn find(&self, name: &str) -> Option<Result<Serving, TenantFailure>> {
         if let Some(named) = self.named.find(name) {
             return Some(named);
@@ -55,7 +56,7 @@ impl OtherTenants {
         added.find(name, Some(principal)).await
     }
 
-    /// What serves, by name.
+    /// The parts that serve, by name.
     fn serving(&self) -> Vec<(String, Serving)> {
         let added = self.added.iter().flat_map(|added| added.loaded());
         self.named.serving().into_iter().chain(added).collect()
@@ -100,7 +101,7 @@ impl Tenants {
         Ok((Some(tenant), Cow::Owned(object.to_json().map_err(|error| fault::internal(&error))?)))
     }
 
-    /// Who serves the owner of a task; `None` where nobody does now.
+    /// The handler that serves the owner of a task; `None` where there is none now.
     pub(crate) async fn serving_owner(&self, owner: &Owner) -> Option<Arc<RequestHandler>> {
         match owner.tenant.as_str() {
             "" => Some(Arc::clone(&self.own)),
@@ -199,7 +200,7 @@ impl Installers {
         Some(self.others.find(name).await?.map(|serving| serving.installer))
     }
 
-    /// What answers for a tenant, or why the tenant is not served; `None` where there is no such tenant.
+    /// The handler of a tenant, or why the tenant is not served; `None` where there is no such tenant.
     pub(crate) async fn handler(&self, tenant: &str) -> Option<Result<Arc<RequestHandler>, TenantFailure>> {
         Some(self.others.find(tenant).await?.map(|serving| serving.handler))
     }

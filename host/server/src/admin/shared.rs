@@ -73,24 +73,13 @@ impl Admin {
         served(of.tenant.as_deref().unwrap_or_default(), found)
     }
 
-    /// What answers for a tenant.
+    /// The handler of a tenant.
     pub(super) async fn handler(&self, tenant: &str) -> Result<Arc<RequestHandler>, AdminError> {
         served(tenant, self.installers.handler(tenant).await)
     }
-}
 
-/// What was found of a tenant, or why there is nothing.
-fn served<T>(tenant: &str, found: Option<Result<T, TenantFailure>>) -> Result<T, AdminError> {
-    let unknown = || AdminError::new(StatusCode::NOT_FOUND, "no_tenant", format!("there is no tenant {tenant:?}"));
-    found.ok_or_else(unknown)?.map_err(|failure| {
-        let message = format!("tenant {tenant:?} is not served, and is tried again: {}", failure.reason);
-        AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "tenant_not_served", message)
-    })
-}
-
-impl Admin {
-    /// Learns the name of the tenant's agent, under which its sessions are: that of a tenant which was added is known once it is
-    /// loaded.
+    /// Learns the name of the tenant's agent, under which its sessions are: that of a tenant which was added is known once it
+    /// is loaded.
     pub(super) async fn know(&self, tenant: Option<&str>) {
         drop(self.installers.of(tenant).await);
     }
@@ -111,6 +100,18 @@ impl Admin {
         }
         self.installer(of).await
     }
+}
+
+/// The part of a tenant that was found, or why there is none.
+fn served<T>(tenant: &str, found: Option<Result<T, TenantFailure>>) -> Result<T, AdminError> {
+    found.ok_or_else(|| no_tenant(tenant))?.map_err(|failure| {
+        let message = format!("tenant {tenant:?} is not served, and is tried again: {}", failure.reason);
+        AdminError::new(StatusCode::SERVICE_UNAVAILABLE, "tenant_not_served", message)
+    })
+}
+
+pub(super) fn no_tenant(name: &str) -> AdminError {
+    AdminError::new(StatusCode::NOT_FOUND, "no_tenant", format!("there is no tenant {name:?}"))
 }
 
 /// The query of a request: whose extensions it is about. Without a tenant those of the config itself.
@@ -150,22 +151,15 @@ pub(super) async fn whole<T: Send + 'static>(
 
 /// A JSON body of at most `most` bytes.
 pub(super) async fn read_small<T: DeserializeOwned>(body: Body, most: usize) -> Result<T, AdminError> {
-    let too_large =
-        || AdminError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("a body may have {most} bytes"));
-    match timeout(BODY_TIMEOUT, Limited::new(body, most).collect()).await {
-        Ok(Ok(body)) => decode(&body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(AdminError::invalid("the body broke off")),
-        Err(_) => Err(AdminError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body took too long")),
-    }
+    decode(&read_bytes(body, (most, || format!("a body may have {most} bytes"))).await?)
 }
 
 pub(super) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, AdminError> {
-    decode(&read_bytes(body).await?)
+    decode(&read_with_component(body).await?)
 }
 
 pub(super) async fn read_optional<T: DeserializeOwned + Default>(body: Body) -> Result<T, AdminError> {
-    let bytes = read_bytes(body).await?;
+    let bytes = read_with_component(body).await?;
     if bytes.is_empty() { Ok(T::default()) } else { decode(&bytes) }
 }
 
@@ -173,12 +167,16 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AdminError> {
     serde_json::from_slice(bytes).map_err(|error| AdminError::invalid(format!("the body: {error}")))
 }
 
-async fn read_bytes(body: Body) -> Result<Bytes, AdminError> {
-    match timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
+async fn read_with_component(body: Body) -> Result<Bytes, AdminError> {
+    let too_large = || format!("a component may have {} MiB", MAX_COMPONENT_BYTES >> 20);
+    read_bytes(body, (MAX_BODY_BYTES, too_large)).await
+}
+
+async fn read_bytes(body: Body, (most, too_large): (usize, impl FnOnce() -> String)) -> Result<Bytes, AdminError> {
+    match timeout(BODY_TIMEOUT, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let message = format!("a component may have {} MiB", MAX_COMPONENT_BYTES >> 20);
-            Err(AdminError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
+            Err(AdminError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", too_large()))
         }
         Ok(Err(_)) => Err(AdminError::invalid("the body broke off")),
         Err(_) => Err(AdminError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body took too long")),

@@ -13,7 +13,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::error::AdminError;
-use super::shared::{Admin, read_small};
+use super::shared::{Admin, no_tenant, read_small};
 use crate::admin_api::tenants::{self as shown, Change, List, Listed, Removed, Source, Tenant};
 use crate::config::tenant::check_name;
 use crate::config::tenant_text::MAX_TEXT_BYTES;
@@ -82,7 +82,7 @@ async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Resu
         Some(added) => added.store().tenants().find(&name).await.map_err(failed)?,
         None => None,
     };
-    let found = found.ok_or_else(|| unknown(&name))?;
+    let found = found.ok_or_else(|| no_tenant(&name))?;
     Ok(tenant(&admin, StatusCode::OK, found))
 }
 
@@ -163,7 +163,7 @@ async fn change(
     changing.await.map_err(|panicked| AdminError::internal(&panicked))?
 }
 
-/// What the header fields say that there is.
+/// The state that the header fields say there is.
 fn believed(headers: &HeaderMap) -> Result<Believed, AdminError> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default().trim());
     match (text(header::IF_MATCH), text(header::IF_NONE_MATCH)) {
@@ -191,10 +191,6 @@ fn other(name: &str, rev: Option<u64>) -> AdminError {
         None => format!("there is no tenant {name:?}; add it with `If-None-Match: *`"),
     };
     AdminError::new(StatusCode::PRECONDITION_FAILED, "precondition_failed", message)
-}
-
-fn unknown(name: &str) -> AdminError {
-    AdminError::new(StatusCode::NOT_FOUND, "no_tenant", format!("there is no tenant {name:?}"))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is a mapping of errors")]
@@ -225,7 +221,7 @@ fn of_store(admin: &Admin, tenant: ListedTenant) -> Listed {
     Listed { name, source: Source::Added, rev: Some(rev), state: state.into(), loaded, failure }
 }
 
-/// Whether a tenant is loaded, and why it cannot be.
+/// True if a tenant is loaded, and why it cannot be.
 fn here(found: Option<Result<Serving, TenantFailure>>) -> (bool, Option<String>) {
     match found {
         Some(Ok(_)) => (true, None),

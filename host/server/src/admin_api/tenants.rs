@@ -9,12 +9,12 @@ pub struct Change {
     /// Its text, TOML: `callers`, and `[quota]`, `[card]`, `[agent]` and `[[extension]]`. Absent: as before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
-    /// Whether it is served. Absent: as before, or active.
+    /// The state that it is to have. Absent: as before, or active.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
 }
 
-/// Whether a tenant is to be served.
+/// The state of a tenant: to be served, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -44,7 +44,7 @@ pub struct Listed<Text = String> {
     /// The number of its last change; absent for one of the config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rev: Option<u64>,
-    /// Whether it is to be served.
+    /// Its state.
     pub state: State,
     /// True if it is loaded here.
     pub loaded: bool,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a tenant uses now.
+/// The present use of a tenant.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct TenantUsage<Text = String> {
     /// The tenant.

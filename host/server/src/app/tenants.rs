@@ -1,4 +1,4 @@
-//! How a tenant is loaded: its file or its text, its agent, its extensions.
+//! Loading a tenant: its file or its text, its agent, its extensions.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ pub enum AgentConfig {
     Upstream {
         /// Where it is and how it is asked.
         upstream: Box<UpstreamConfig>,
-        /// What becomes of a turn whose process is gone.
+        /// The fate of a turn whose process is gone.
         on_lost_turn: OnLostTurn,
     },
     /// Events by rules, for those who test clients.
@@ -30,7 +30,7 @@ pub enum AgentConfig {
         name: String,
         /// Which message gets which events.
         script: EventScript,
-        /// What becomes of a turn whose process is gone.
+        /// The fate of a turn whose process is gone.
         on_lost_turn: OnLostTurn,
     },
 }
@@ -45,7 +45,7 @@ impl AgentConfig {
         }
     }
 
-    /// What becomes of a turn whose process is gone.
+    /// The fate of a turn whose process is gone.
     pub(crate) fn on_lost_turn(&self) -> OnLostTurn {
         match self {
             Self::Template(template) => template.on_lost_turn,
@@ -79,7 +79,7 @@ pub struct TemplateConfig {
     pub mcp: Vec<McpConfig>,
     /// The most rounds in which the model may ask for tools in one turn; the agent's own bound when not set.
     pub max_tool_rounds: Option<u32>,
-    /// What becomes of a turn whose process is gone.
+    /// The fate of a turn whose process is gone.
     pub on_lost_turn: OnLostTurn,
 }
 

@@ -95,7 +95,7 @@ impl ServedConfig {
         self.agent.as_ref().map_or_else(|| self.process.agent(), Ok)
     }
 
-    /// What becomes of the agent's turns whose process is gone. Those of an agent that a program brings fail.
+    /// The fate of the agent's turns whose process is gone. Those of an agent that a program brings fail.
     pub(crate) fn on_lost_turn(&self) -> OnLostTurn {
         self.agent().map(AgentConfig::on_lost_turn).unwrap_or_default()
     }

@@ -20,7 +20,7 @@ use lent::{Lent, Wrong};
 /// The most bytes of a text.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 10;
 
-/// What is wrong with a text, and where.
+/// A fault of a text, and its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {reason}")]
 pub struct TenantTextError {
@@ -51,7 +51,7 @@ pub(crate) struct TenantText {
     extensions: Vec<TextExtension>,
 }
 
-/// What a text says, with what it names in the place of the names. Components still stand there by their names.
+/// The content of a text, with what it names in the place of the names. Components still stand there by their names.
 pub(crate) struct AdmittedTenant {
     pub(crate) quota: TenantQuota,
     pub(crate) card: CardConfig,

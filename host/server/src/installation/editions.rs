@@ -94,7 +94,7 @@ async fn look(
     Ok(())
 }
 
-/// What a process has to do for one agent.
+/// The work of a process for one agent.
 #[derive(Clone, Copy, Default)]
 struct Told {
     /// True if a later edition than the one that is served is in force.

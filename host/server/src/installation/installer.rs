@@ -6,22 +6,21 @@
 //! (`agreed.rs`).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_cluster::editions::Consent;
 use annex_operations::fault;
 use annex_operations::tasks::pins::Pins;
 use annex_protocol::ExtensionUri;
-use annex_runtime::{Digest, HookTotals, Installed, LoadError, Runtime};
-use annex_session::Redaction;
+use annex_runtime::{Digest, Installed, Runtime};
 use tokio::sync::Notify;
 
 use crate::config::served::ServedConfig;
 use crate::config::{ConfigFile, ExtensionConfig, TenantConfig};
 use crate::installation::issuer::Issuer;
 use crate::installation::published::Publisher;
-use crate::installation::shadow::{Candidate, Shadow};
+use crate::installation::shadow::Shadow;
 use crate::installation::watch::{FileWatcher, Watch, Watched};
 use crate::locations::Locations;
 
@@ -34,6 +33,8 @@ mod history;
 mod kept;
 mod loader;
 mod prepared;
+mod shadows;
+mod standing;
 mod version;
 
 pub(crate) use agreement::{Agreement, HINT, Peers};
@@ -379,95 +380,6 @@ impl Installer {
         Ok(back)
     }
 
-    /// Runs a component beside the version of `uri` in force, on `share` of 100 of its turns and with no effect on
-    /// anything. Without `settings` those in force count.
-    pub(crate) async fn shadow(
-        &self,
-        uri: &ExtensionUri,
-        component: Vec<u8>,
-        settings: Option<String>,
-        share: u8,
-        redaction: Redaction,
-    ) -> Result<Arc<Shadow>, InstallError> {
-        let _door = self.door.lock().await;
-        let of = self.find(uri.as_str())?;
-        let read = settings.as_deref().map(|text| ExtensionConfig::from_settings(of.origin.name(), text));
-        let wrong = |reason| InstallError::Setting { origin: of.origin.clone(), key: "settings", reason };
-        let read = read.transpose().map_err(wrong)?.unwrap_or_else(|| of.settings.clone());
-        let asks_for_more = |what: String| InstallError::AsksForMore { uri: uri.to_string(), what };
-        if read.grants != of.settings.grants {
-            return Err(asks_for_more("the settings have other grants".to_owned()));
-        }
-        let extension = match self.loader.load_aside(&of.origin, &read, component.clone()).await {
-            Err(InstallError::Load { source: source @ LoadError::NotGranted { .. }, .. }) => {
-                return Err(asks_for_more(source.to_string()));
-            }
-            loaded => loaded?,
-        };
-        if extension.uri() != uri {
-            let (uri, found) = (uri.to_string(), extension.uri().to_string());
-            return Err(InstallError::OtherExtension { uri, found });
-        }
-        // Whatever `promote` would refuse is refused now, a metadata key of somebody else above all.
-        let mut versions = self.lock().versions.clone();
-        if let Some(version) = versions.iter_mut().find(|version| version.uri() == uri) {
-            version.extension = Arc::clone(&extension);
-            version.settings.clone_from(&read);
-        }
-        loader::in_order(versions)?;
-        let candidate = Candidate { extension, settings: read, component, settings_text: settings };
-        let shadow = Shadow::begin(&of.extension, candidate, share, redaction);
-        let shadow = Arc::new(shadow.ok_or_else(|| InstallError::Observed { uri: uri.to_string() })?);
-        tracing::info!(extension = %uri, digest = %shadow.candidate.digest(), share, "a shadow runs beside it");
-        self.lock().shadows.insert(uri.clone(), Arc::clone(&shadow));
-        Ok(shadow)
-    }
-
-    /// Puts the shadow in force, in the place of the version that it followed: for good where that lies in the managed
-    /// folder, and otherwise until its source changes, or the restart.
-    pub(crate) async fn promote(&self, uri: &ExtensionUri) -> Result<Version, InstallError> {
-        let _door = self.door.lock().await;
-        let basis = self.basis(Consent::OfAll);
-        let shadow = self.shadow_of(uri).ok_or_else(|| InstallError::NoShadow { uri: uri.to_string() })?;
-        let mut versions = self.lock().versions.clone();
-        let replaced = versions.iter_mut().find(|version| version.uri() == uri);
-        let replaced = replaced.ok_or_else(|| InstallError::NotInstalled { id: uri.to_string() })?;
-        let (origin, settings) = (replaced.origin.clone(), shadow.settings.clone());
-        // Loaded anew, from the cache: the numbers of its calls are those of the URI from here on.
-        let digest = shadow.candidate.digest();
-        let version = self.loader.load(origin.clone(), settings, digest, shadow.component.clone(), &[]).await?;
-        if version.uri() != uri {
-            let (uri, found) = (uri.to_string(), version.uri().to_string());
-            return Err(InstallError::OtherExtension { uri, found });
-        }
-        let before = std::mem::replace(replaced, version.clone());
-        let prepared = self.prepare_in_order(versions)?;
-        match &origin {
-            Origin::Folder { name } => {
-                self.write(name, shadow.component.clone(), shadow.settings_text.clone()).await?;
-                self.lock().overruled.retain(|decision| decision.origin != origin);
-            }
-            Origin::Config { .. } if self.agreement.is_none() => self.overrule(&before, Some(version.clone())),
-            Origin::Config { .. } | Origin::Added { .. } => {}
-        }
-        self.forgive(&origin);
-        self.put_in_force(prepared, Action::Promoted, basis).await?;
-        Ok(version)
-    }
-
-    /// Ends the shadow of an extension. Returns it with what came of it.
-    pub(crate) async fn end_shadow(&self, uri: &ExtensionUri) -> Result<Arc<Shadow>, InstallError> {
-        let _door = self.door.lock().await;
-        let ended = self.lock().shadows.remove(uri).ok_or_else(|| InstallError::NoShadow { uri: uri.to_string() })?;
-        tracing::info!(extension = %uri, digest = %ended.candidate.digest(), "its shadow was dropped");
-        Ok(ended)
-    }
-
-    /// The version that runs beside the one in force.
-    pub(crate) fn shadow_of(&self, uri: &ExtensionUri) -> Option<Arc<Shadow>> {
-        self.lock().shadows.get(uri).cloned()
-    }
-
     /// Puts a component into the managed folder, if there is one.
     async fn write(&self, name: &str, component: Vec<u8>, settings: Option<String>) -> Result<(), InstallError> {
         let Some(folder) = self.loader.folder.clone() else { return Ok(()) };
@@ -536,60 +448,6 @@ impl Installer {
         &self.pins
     }
 
-    /// The extensions that are installed now.
-    #[must_use]
-    pub fn installed(&self) -> Installed {
-        self.publisher.current().extensions.installed.clone()
-    }
-
-    /// The number of components that this installer has loaded, and of those that it has refused to load.
-    pub(crate) fn loads(&self) -> (u64, u64) {
-        (self.loader.loaded.load(Ordering::Relaxed), self.loader.refused.load(Ordering::Relaxed))
-    }
-
-    /// The calls of all extensions of the process.
-    pub(crate) fn totals(&self) -> Vec<HookTotals> {
-        self.loader.runtime.totals()
-    }
-
-    /// The versions in force, in order.
-    pub(crate) fn versions(&self) -> Vec<Version> {
-        self.lock().versions.clone()
-    }
-
-    /// The installed extension with this URI, or with the component of this digest, with or without `sha256:`.
-    pub(crate) fn find(&self, id: &str) -> Result<Version, InstallError> {
-        let hex = id.strip_prefix("sha256:").unwrap_or(id);
-        let matches = |version: &&Version| version.uri().as_str() == id || version.extension.digest().hex() == hex;
-        let state = self.lock();
-        let mut found = state.versions.iter().filter(matches);
-        match (found.next(), found.next()) {
-            (Some(version), None) => Ok(version.clone()),
-            (Some(_), Some(_)) => Err(InstallError::Ambiguous { id: id.to_owned() }),
-            (None, _) => Err(InstallError::NotInstalled { id: id.to_owned() }),
-        }
-    }
-
-    /// Replaced versions that can be put back, the last one first.
-    pub(crate) fn kept(&self, uri: &ExtensionUri) -> Vec<Version> {
-        self.lock().history.replaced(uri).cloned().collect()
-    }
-
-    /// The last changes of the extension, the oldest first.
-    pub(crate) fn changes(&self, uri: &ExtensionUri) -> Vec<Change> {
-        self.lock().history.changes(uri).cloned().collect()
-    }
-
-    /// True if the version is in force although its source says another.
-    pub(crate) fn overrules(&self, version: &Version) -> bool {
-        let digest = version.extension.digest();
-        self.lock().overruled.iter().any(|decision| {
-            let is_instead = decision.instead.as_ref().is_some_and(|instead| instead.number == version.number);
-            // A rollback to exactly what the source says overrules nothing.
-            is_instead && !version.is_of(&decision.origin, &decision.settings, digest)
-        })
-    }
-
     /// The files that matter.
     pub(crate) fn watched(&self) -> Watched {
         watched(&self.lock().config, &self.loader)
@@ -598,11 +456,6 @@ impl Installer {
     /// The watch on the files, once; `None` where they are not watched.
     pub(crate) fn take_watch(&self) -> Option<Watch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// The sources that could not be installed, with the reasons.
-    pub(crate) fn failures(&self) -> Vec<Failure> {
-        self.lock().failures.clone()
     }
 
     fn note(&self, error: &InstallError) {

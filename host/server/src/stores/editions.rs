@@ -1,4 +1,4 @@
-//! What all processes on the database of the tasks have installed.
+//! The extensions that all processes on the database of the tasks have installed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub enum EditionsOpenError {
     Aborted,
 }
 
-/// What it takes to agree with other processes; `None` where there can be none.
+/// The parts that it takes to agree with other processes; `None` where there can be none.
 pub(crate) async fn open(
     config: &Config,
     databases: &PostgresDatabases,

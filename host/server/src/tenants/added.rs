@@ -40,9 +40,9 @@ const RETRY: Duration = Duration::from_secs(5);
 const SHORTEST_ROUND: Duration = Duration::from_millis(100);
 const LONGEST_ROUND: Duration = Duration::from_secs(30);
 
-/// What loads tenants. `T` is what serves one.
+/// Loads tenants. `T` is what serves one.
 pub(crate) trait TenantLoader<T>: Send + Sync {
-    /// Who may call the tenant of the text; `None` for all. An error is the reason, without secrets.
+    /// The principals that may call the tenant of the text; `None` for all. An error is the reason, without secrets.
     fn callers(&self, text: &str) -> Result<Option<HashSet<String>>, String>;
 
     /// Checks the text as far as that can be done without loading anything. An error is the reason.
@@ -52,7 +52,7 @@ pub(crate) trait TenantLoader<T>: Send + Sync {
     fn load(&self, tenant: Arc<StoredTenant>, until: Instant) -> BoxFuture<'static, Result<T, String>>;
 }
 
-/// What serves a tenant.
+/// The parts that serve a tenant.
 pub(crate) trait Loaded: Clone + Send + Sync + 'static {
     /// True while a request or a turn uses it.
     fn is_in_use(&self) -> bool;
@@ -72,7 +72,7 @@ pub(crate) enum Leaving {
     Removed,
 }
 
-/// How many tenants are kept loaded, and for how long.
+/// The number of tenants that are kept loaded, and the time for which they are.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) max_loaded: usize,
@@ -88,7 +88,7 @@ pub(crate) struct AddedTenants<T> {
     loads: Semaphore,
 }
 
-/// What is known of some of them.
+/// The tenants that are known.
 struct Known<T> {
     entries: HashMap<String, Arc<Entry<T>>>,
     /// Names that nobody had a moment ago.
@@ -118,13 +118,13 @@ impl<T: Loaded> AddedTenants<T> {
         &self.store
     }
 
-    /// What loads them.
+    /// Loads them.
     pub(crate) fn loader(&self) -> &dyn TenantLoader<T> {
         self.loader.as_ref()
     }
 
-    /// What serves the tenant, or why nothing does; `None` for a name that no tenant has, or none that this caller may call.
-    /// Without a caller anybody's. The first to ask loads it, and others who ask meanwhile wait for the same.
+    /// The parts that serve the tenant, or why there are none; `None` for a name that no tenant has, or none that this caller
+    /// may call. Without a caller anybody's. The first to ask loads it, and others who ask meanwhile wait for the same.
     pub(crate) async fn find(self: &Arc<Self>, name: &str, caller: Option<&str>) -> Option<Result<T, TenantFailure>> {
         loop {
             let entry = self.entry(name)?;
@@ -151,7 +151,7 @@ impl<T: Loaded> AddedTenants<T> {
         }
     }
 
-    /// What is known of the name; `None` where nobody had it a moment ago, or can have it.
+    /// The entry of the name; `None` where nobody had it a moment ago, or can have it.
     fn entry(&self, name: &str) -> Option<Arc<Entry<T>>> {
         let mut known = self.known();
         if let Some(entry) = known.entries.get(name) {
@@ -198,7 +198,7 @@ impl<T: Loaded> AddedTenants<T> {
         Ok(true)
     }
 
-    /// What serves the tenant, once it is loaded.
+    /// The parts that serve the tenant, once it is loaded.
     async fn serving(self: &Arc<Self>, entry: &Arc<Entry<T>>, tenant: &Arc<StoredTenant>) -> Result<T, TenantFailure> {
         let flight = entry.flight.get_or_init(|| {
             let (sender, receiver) = watch::channel(None);
@@ -239,12 +239,12 @@ impl<T: Loaded> AddedTenants<T> {
         loaded.map_err(TenantFailure::new)
     }
 
-    /// What loading the tenant has come to; `None` while it is not loaded. Asks for nothing.
+    /// The outcome of loading the tenant; `None` while it is not loaded. Asks for nothing.
     pub(crate) fn known_of(&self, name: &str) -> Option<Result<T, TenantFailure>> {
         self.known().entries.get(name)?.loaded()
     }
 
-    /// What is loaded now, by name.
+    /// The tenants that are loaded now, by name.
     pub(crate) fn loaded(&self) -> Vec<(String, T)> {
         let known = self.known();
         let loaded = known.entries.iter().filter_map(|(name, entry)| Some((name.clone(), entry.loaded()?.ok()?)));

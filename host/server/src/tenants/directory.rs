@@ -64,9 +64,9 @@ impl TenantFailure {
     }
 }
 
-/// What has to be done when the config has other tenants.
+/// The work that is to be done when the config has other tenants.
 pub(crate) struct Changes<T> {
-    /// What served tenants that are no longer there.
+    /// The parts that served tenants which are no longer there.
     pub(crate) removed: Vec<(String, T)>,
     /// Those that are served as before and have to be loaded again.
     pub(crate) changed: Vec<String>,
@@ -121,7 +121,7 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         self.tenants().contains_key(name)
     }
 
-    /// What serves the tenant, or why nothing does; `None` for a name that no tenant has.
+    /// The parts that serve the tenant, or why there are none; `None` for a name that no tenant has.
     pub(crate) fn find(&self, name: &str) -> Option<Result<T, TenantFailure>> {
         Some(self.tenants().get(name)?.state().clone())
     }
@@ -134,7 +134,7 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         admits.then(|| tenant.state().clone())
     }
 
-    /// What serves, by name.
+    /// The parts that serve, by name.
     pub(crate) fn serving(&self) -> Vec<(String, T)> {
         let tenants = self.tenants();
         let serving =

@@ -1,4 +1,4 @@
-//! What serves one agent, and how it is let go while its last turns run.
+//! The parts that serve one agent, and letting them go while its last turns run.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the operator lends to texts by name.
+//! Secrets and hosts that the operator lends to texts by name.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! What an installer shares with those of other processes that serve the same agent: the edition that it serves, whether it
-//! may, and the proposals that it has tried.
+//! The standing that an installer shares with those of other processes that serve the same agent: the edition that it serves,
+//! whether it may, and the proposals that it has tried.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -104,7 +104,7 @@ impl Agreement {
         self.lock().joined.as_ref().is_some_and(|joined| joined.id() == replica.id())
     }
 
-    /// What is served is what is in force, as long as the lease of this replica holds.
+    /// The edition that is served is the one in force, as long as the lease of this replica holds.
     pub(crate) fn join(&self, replica: &Replica) {
         self.lock().joined = Some(replica.clone());
     }
@@ -130,7 +130,7 @@ impl Agreement {
         self.lock().tried = Some(Tried { number, prepared, until });
     }
 
-    /// What was prepared when the edition was proposed.
+    /// The change that was prepared when the edition was proposed.
     pub(super) fn take_tried(&self, number: u64) -> Option<Prepared> {
         self.lock().tried.take_if(|tried| tried.number == number).map(|tried| tried.prepared)
     }

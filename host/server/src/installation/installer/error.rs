@@ -128,7 +128,7 @@ pub enum InstallError {
     /// The processes cannot agree, because the database that they share fails.
     #[error("what all replicas have installed cannot be read or changed")]
     Editions(#[from] EditionsError),
-    /// What is kept for all processes is not understood here.
+    /// An edition that is kept for all processes is not understood here.
     #[error("the edition that all replicas share cannot be read: {reason}")]
     Unreadable {
         /// The fault.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::version::{Origin, Version};
 use crate::config::ExtensionConfig;
 
-/// What becomes a version when it is loaded.
+/// A component with its settings, which becomes a version when it is loaded.
 pub(super) struct KeptVersion {
     pub(super) origin: Origin,
     pub(super) settings: ExtensionConfig,
@@ -57,7 +57,7 @@ pub(super) fn write(versions: &[Version]) -> Result<String, String> {
     serde_json::to_string(&written).map_err(|error| error.to_string())
 }
 
-/// What was written. A process of an earlier version may not know a setting.
+/// The versions that were written. A process of an earlier version may not know a setting.
 pub(super) fn read(text: &str) -> Result<Vec<KeptVersion>, String> {
     if text.is_empty() {
         return Ok(Vec::new());

@@ -3,7 +3,7 @@
 use super::version::Version;
 use crate::installation::published::Published;
 
-/// What is put in force. Nothing can fail any more.
+/// A change that is put in force. Nothing can fail any more.
 pub(super) struct Prepared {
     pub(super) versions: Vec<Version>,
     pub(super) published: Published,

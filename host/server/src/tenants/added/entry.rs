@@ -11,20 +11,20 @@ use tokio::time::Instant;
 use super::{Leaving, Loaded, TenantLoader};
 use crate::tenants::directory::TenantFailure;
 
-/// What has become of loading it; `None` while that is under way.
+/// The outcome of loading it; `None` while that is under way.
 pub(super) type Flight<T> = watch::Receiver<Option<Result<T, TenantFailure>>>;
 
 pub(super) struct Entry<T> {
-    /// What is stored; empty until it is read.
+    /// The stored tenant; empty until it is read.
     pub(super) described: OnceLock<Described>,
-    /// What serves it; empty until somebody asks.
+    /// The load of it; empty until somebody asks.
     pub(super) flight: OnceLock<Flight<T>>,
     /// When somebody asked last.
     used: Mutex<Instant>,
     failed: OnceLock<Instant>,
 }
 
-/// What is stored under the name.
+/// The tenant that is stored under the name.
 pub(super) enum Described {
     Absent,
     There(There),
@@ -32,7 +32,7 @@ pub(super) enum Described {
 
 pub(super) struct There {
     pub(super) tenant: Arc<StoredTenant>,
-    /// Who may call it; `None` for all, also where the text cannot be read, which its load says.
+    /// The principals that may call it; `None` for all, also where the text cannot be read, which its load says.
     callers: Option<HashSet<String>>,
 }
 
@@ -77,7 +77,7 @@ impl<T: Loaded> Entry<T> {
         self.failed.get().is_some_and(|failed| failed.elapsed() >= ago)
     }
 
-    /// What loading it has come to; `None` while it is not loaded.
+    /// The outcome of loading it; `None` while it is not loaded.
     pub(super) fn loaded(&self) -> Option<Result<T, TenantFailure>> {
         self.flight.get()?.borrow().clone()
     }

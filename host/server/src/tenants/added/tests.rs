@@ -17,10 +17,10 @@ use super::{AddedTenants, Bounds, Leaving, Loaded, RETRY, TenantLoader, UNKNOWN}
 
 const IDLE: Duration = Duration::from_secs(60);
 
-/// What happened, in order.
+/// The events so far, in order.
 type Told = Arc<Mutex<Vec<String>>>;
 
-/// What serves a tenant here: its text.
+/// The stand-in that serves a tenant here: its text.
 #[derive(Clone)]
 struct Text {
     text: Arc<str>,

@@ -1,0 +1,106 @@
+//! Versions that run beside those in force, and what becomes of them.
+
+use std::sync::Arc;
+
+use annex_cluster::editions::Consent;
+use annex_protocol::ExtensionUri;
+use annex_runtime::LoadError;
+use annex_session::Redaction;
+
+use super::history::Action;
+use super::loader;
+use super::version::{Origin, Version};
+use super::{InstallError, Installer};
+use crate::config::ExtensionConfig;
+use crate::installation::shadow::{Candidate, Shadow};
+
+impl Installer {
+    /// Runs a component beside the version of `uri` in force, on `share` of 100 of its turns and with no effect on
+    /// anything. Without `settings` those in force count.
+    pub(crate) async fn shadow(
+        &self,
+        uri: &ExtensionUri,
+        component: Vec<u8>,
+        settings: Option<String>,
+        share: u8,
+        redaction: Redaction,
+    ) -> Result<Arc<Shadow>, InstallError> {
+        let _door = self.door.lock().await;
+        let of = self.find(uri.as_str())?;
+        let read = settings.as_deref().map(|text| ExtensionConfig::from_settings(of.origin.name(), text));
+        let wrong = |reason| InstallError::Setting { origin: of.origin.clone(), key: "settings", reason };
+        let read = read.transpose().map_err(wrong)?.unwrap_or_else(|| of.settings.clone());
+        let asks_for_more = |what: String| InstallError::AsksForMore { uri: uri.to_string(), what };
+        if read.grants != of.settings.grants {
+            return Err(asks_for_more("the settings have other grants".to_owned()));
+        }
+        let extension = match self.loader.load_aside(&of.origin, &read, component.clone()).await {
+            Err(InstallError::Load { source: source @ LoadError::NotGranted { .. }, .. }) => {
+                return Err(asks_for_more(source.to_string()));
+            }
+            loaded => loaded?,
+        };
+        if extension.uri() != uri {
+            let (uri, found) = (uri.to_string(), extension.uri().to_string());
+            return Err(InstallError::OtherExtension { uri, found });
+        }
+        // Whatever `promote` would refuse is refused now, a metadata key of somebody else above all.
+        let mut versions = self.lock().versions.clone();
+        if let Some(version) = versions.iter_mut().find(|version| version.uri() == uri) {
+            version.extension = Arc::clone(&extension);
+            version.settings.clone_from(&read);
+        }
+        loader::in_order(versions)?;
+        let candidate = Candidate { extension, settings: read, component, settings_text: settings };
+        let shadow = Shadow::begin(&of.extension, candidate, share, redaction);
+        let shadow = Arc::new(shadow.ok_or_else(|| InstallError::Observed { uri: uri.to_string() })?);
+        tracing::info!(extension = %uri, digest = %shadow.candidate.digest(), share, "a shadow runs beside it");
+        self.lock().shadows.insert(uri.clone(), Arc::clone(&shadow));
+        Ok(shadow)
+    }
+
+    /// Puts the shadow in force, in the place of the version that it followed: for good where that lies in the managed
+    /// folder, and otherwise until its source changes, or the restart.
+    pub(crate) async fn promote(&self, uri: &ExtensionUri) -> Result<Version, InstallError> {
+        let _door = self.door.lock().await;
+        let basis = self.basis(Consent::OfAll);
+        let shadow = self.shadow_of(uri).ok_or_else(|| InstallError::NoShadow { uri: uri.to_string() })?;
+        let mut versions = self.lock().versions.clone();
+        let replaced = versions.iter_mut().find(|version| version.uri() == uri);
+        let replaced = replaced.ok_or_else(|| InstallError::NotInstalled { id: uri.to_string() })?;
+        let (origin, settings) = (replaced.origin.clone(), shadow.settings.clone());
+        // Loaded anew, from the cache: the numbers of its calls are those of the URI from here on.
+        let digest = shadow.candidate.digest();
+        let version = self.loader.load(origin.clone(), settings, digest, shadow.component.clone(), &[]).await?;
+        if version.uri() != uri {
+            let (uri, found) = (uri.to_string(), version.uri().to_string());
+            return Err(InstallError::OtherExtension { uri, found });
+        }
+        let before = std::mem::replace(replaced, version.clone());
+        let prepared = self.prepare_in_order(versions)?;
+        match &origin {
+            Origin::Folder { name } => {
+                self.write(name, shadow.component.clone(), shadow.settings_text.clone()).await?;
+                self.lock().overruled.retain(|decision| decision.origin != origin);
+            }
+            Origin::Config { .. } if self.agreement.is_none() => self.overrule(&before, Some(version.clone())),
+            Origin::Config { .. } | Origin::Added { .. } => {}
+        }
+        self.forgive(&origin);
+        self.put_in_force(prepared, Action::Promoted, basis).await?;
+        Ok(version)
+    }
+
+    /// Ends the shadow of an extension. Returns it with what came of it.
+    pub(crate) async fn end_shadow(&self, uri: &ExtensionUri) -> Result<Arc<Shadow>, InstallError> {
+        let _door = self.door.lock().await;
+        let ended = self.lock().shadows.remove(uri).ok_or_else(|| InstallError::NoShadow { uri: uri.to_string() })?;
+        tracing::info!(extension = %uri, digest = %ended.candidate.digest(), "its shadow was dropped");
+        Ok(ended)
+    }
+
+    /// The version that runs beside the one in force.
+    pub(crate) fn shadow_of(&self, uri: &ExtensionUri) -> Option<Arc<Shadow>> {
+        self.lock().shadows.get(uri).cloned()
+    }
+}
