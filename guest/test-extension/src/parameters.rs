@@ -13,7 +13,7 @@ pub(crate) struct Parameters {
     pub(crate) depends_on: Vec<String>,
     pub(crate) grants: Vec<String>,
     pub(crate) payload: bool,
-    /// Whether it owns its metadata keys. Of several in one server at most one may.
+    /// True if it owns its metadata keys. Of several in one server at most one may.
     pub(crate) owns_keys: bool,
     /// The methods that it has; one whose name ends with `stream` streams.
     pub(crate) methods: Vec<String>,

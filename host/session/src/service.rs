@@ -205,7 +205,7 @@ pub struct SessionQuery {
     pub limit: usize,
 }
 
-/// What the sessions of a tenant hold.
+/// The holdings of all sessions of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// Sessions.

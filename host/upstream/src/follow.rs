@@ -25,7 +25,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// Attempts in a row to get back to a task, after which it is given up.
 const ATTEMPTS: u32 = 5;
 
-/// What the client is told where nobody knows what became of its message.
+/// The text for the client where nobody knows what became of its message.
 const NOT_FOLLOWED: &str = "The server stopped while the task ran, and nobody knows whether the agent behind it has the message; \
                             send it again.";
 

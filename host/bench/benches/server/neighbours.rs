@@ -27,11 +27,11 @@ fn measure() -> anyhow::Result<()> {
 async fn measure_at(address: &str) -> anyhow::Result<()> {
     let noise = looping(address).await?;
     let quiet = Request::injecting(1 << 10).http1();
-    latencies(address, &quiet).await?;
+    latencies(address, &quiet, REQUESTS).await?;
     let mut alone = Vec::new();
     let mut beside = Vec::new();
     for _ in 0..ROUNDS {
-        alone.extend(latencies(address, &quiet).await?);
+        alone.extend(latencies(address, &quiet, REQUESTS).await?);
         let stop = CancellationToken::new();
         let noisy = async {
             let mut calls = 0;
@@ -42,7 +42,7 @@ async fn measure_at(address: &str) -> anyhow::Result<()> {
             anyhow::Ok(calls)
         };
         let quiet = async {
-            let latencies = latencies(address, &quiet).await;
+            let latencies = latencies(address, &quiet, REQUESTS).await;
             stop.cancel();
             latencies
         };
@@ -76,12 +76,12 @@ async fn looping(address: &str) -> anyhow::Result<String> {
     }
 }
 
-/// Seconds from request to answer, one request at a time.
-async fn latencies(address: &str, request: &str) -> anyhow::Result<Vec<f64>> {
+/// Seconds from request to answer of so many requests, one at a time.
+pub(crate) async fn latencies(address: &str, request: &str, requests: usize) -> anyhow::Result<Vec<f64>> {
     let mut stream = http1::connect(address).await?;
     let mut buffer = Vec::new();
-    let mut latencies = Vec::with_capacity(REQUESTS);
-    for _ in 0..REQUESTS {
+    let mut latencies = Vec::with_capacity(requests);
+    for _ in 0..requests {
         let started = Instant::now();
         let answer = http1::ask(&mut stream, request, false, &mut buffer).await?;
         latencies.push(started.elapsed().as_secs_f64());

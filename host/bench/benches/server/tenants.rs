@@ -1,9 +1,9 @@
 //! A quiet tenant beside one that asks in a loop for as much as its quota lets through.
 //!
-//! The loop has many connections. Whoever is refused asks again after a moment, sooner than it was told. The figures are waiting
-//! times, so what counts is their ratio: with and without the loop, in turn, on the same server.
+//! The loop has many connections. Whoever is refused asks again after a moment, sooner than it was told. The figures are
+//! waiting times, so what counts is their ratio: with and without the loop, in turn, on the same server.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, fs};
 
 use tokio_util::sync::CancellationToken;
@@ -11,7 +11,7 @@ use toml::{Table, Value};
 
 use crate::http1;
 use crate::kind::{Kind, SPECIALIST};
-use crate::neighbours::Percentiles;
+use crate::neighbours::{Percentiles, latencies};
 use crate::process::{ServerProcess, Setup};
 use crate::request::Request;
 
@@ -78,16 +78,16 @@ fn tenant(component: &str) -> anyhow::Result<String> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn compare(address: &str, noise: &str, quiet: &str) -> anyhow::Result<()> {
-    latencies(address, quiet).await?;
+    latencies(address, quiet, REQUESTS).await?;
     let mut alone = Vec::new();
     let mut beside = Vec::new();
     let mut counts = [0, 0];
     for _ in 0..ROUNDS {
-        alone.extend(latencies(address, quiet).await?);
+        alone.extend(latencies(address, quiet, REQUESTS).await?);
         let stop = CancellationToken::new();
         let loops = futures::future::try_join_all((0..LOOP).map(|_| ask_on(address, noise, &stop)));
         let quiet = async {
-            let measured = latencies(address, quiet).await;
+            let measured = latencies(address, quiet, REQUESTS).await;
             stop.cancel();
             measured
         };
@@ -128,18 +128,4 @@ async fn ask_on(address: &str, request: &str, stop: &CancellationToken) -> anyho
         }
     }
     Ok(counts)
-}
-
-/// Seconds from request to answer, one request at a time.
-async fn latencies(address: &str, request: &str) -> anyhow::Result<Vec<f64>> {
-    let mut stream = http1::connect(address).await?;
-    let mut buffer = Vec::new();
-    let mut latencies = Vec::with_capacity(REQUESTS);
-    for _ in 0..REQUESTS {
-        let started = Instant::now();
-        let answer = http1::ask(&mut stream, request, false, &mut buffer).await?;
-        latencies.push(started.elapsed().as_secs_f64());
-        http1::ensure_completed(answer)?;
-    }
-    Ok(latencies)
 }

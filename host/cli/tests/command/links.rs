@@ -96,7 +96,7 @@ async fn a_turn_goes_on_when_the_answers_of_its_database_did_not_come_for_less_t
     check_goes_on(Way::AnswersHeld).await
 }
 
-/// What a process had sent comes to the database after another one has ended its task.
+/// Statements that a process had sent come to the database after another one has ended its task.
 async fn check_writes_nothing_late(way: Way) -> Result<()> {
     let Some(link) = Link::create(&ticks(200, 100)).await? else { return Ok(()) };
     let task = link.replicas.begin(&link.through, "ticks").await?;

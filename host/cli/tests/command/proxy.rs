@@ -8,13 +8,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 
-/// What becomes of bytes that come.
+/// The fate of bytes that come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Open,
     /// They are held back, in both directions, until the way is open again: a black hole.
     Closed,
-    /// What the database says is held back, and what it is asked comes through.
+    /// Answers of the database are held back, and questions come through.
     AnswersHeld,
 }
 

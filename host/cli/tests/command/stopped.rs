@@ -1,5 +1,5 @@
-//! Processes that are stopped at the worst moment, for longer than their lease, and go on when others have their work: inside of
-//! a takeover, of the queue of a conversation, and of a push notification. What they do then changes nothing.
+//! Processes that are stopped at the worst moment, for longer than their lease, and go on when others have their work: inside
+//! of a takeover, of the queue of a conversation, and of a push notification. What they do then changes nothing.
 
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ impl Lock {
 async fn stop_with_taken(replicas: &Replicas, proxy: &Proxy, server: &Server) -> Result<()> {
     const EPOCH: &str = "SELECT epoch FROM task";
     let locked = async || Lock::take(replicas, "SELECT id FROM task FOR UPDATE").await;
-    // What is locked is left alone by those who look for tasks to take.
+    // A locked task is left alone by those who look for tasks to take.
     let mut lock = locked().await?;
     until(replicas, "SELECT count(*) FROM replica WHERE lease_until < clock_timestamp()", 1).await?;
     for _ in 0..20 {
@@ -187,7 +187,7 @@ async fn check_push(time: Duration) -> Result<()> {
     ensure!(replicas.number(cursors).await? == 0, "all is sent");
     signal(&stopped, Signal::CONT)?;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    // What was on its way when the process was stopped may come once more, and nothing behind it.
+    // An event that was on its way when the process was stopped may come once more, and nothing behind it.
     let late = receiver.numbers(&task)?.split_off(sent.len());
     assert!(late.len() <= 1, "stopped for {time:?}: {late:?} behind {sent:?}");
     let mut numbers = sent;

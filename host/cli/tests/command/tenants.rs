@@ -60,7 +60,7 @@ impl Open {
         Self::start("[tasks]\npostgres_env = \"ANNEX_TEST_TASKS\"", &[("ANNEX_TEST_TASKS", scratch.url())])
     }
 
-    /// What a change is answered with; `condition` is a header field.
+    /// The answer to a change; `condition` is a header field.
     async fn put(&self, name: &str, condition: (&str, &str), body: Value) -> Result<(u16, Value)> {
         self.ask("PUT", name, condition, &body).await
     }

@@ -52,7 +52,7 @@ impl Counter {
         for time in 0..5 {
             let before = self.trips.load(Ordering::SeqCst);
             doing(time).await?;
-            // What is still under way after the answer is of this time and not of the next.
+            // Statements that are still under way after the answer are of this time and not of the next.
             tokio::time::sleep(SETTLED).await;
             least = least.min(self.trips.load(Ordering::SeqCst) - before);
         }
