@@ -38,9 +38,13 @@ pub fn keep(task_id: &str, decision: &str) -> Result<String, String> {
 /// The host's store does not work now.
 pub fn of_task(task_id: &str) -> Result<Option<String>, String> {
     let keys = Keys::open()?;
-    // Keys are in the order of decisions, so the last one is the latest.
-    let Some(key) = keys_of(task_id, &keys)?.pop() else { return Ok(None) };
-    Ok(keys.get(&key)?.map(|decision| String::from_utf8_lossy(&decision).into_owned()))
+    // Keys are in the order of decisions. The latest may be taken back at this moment, by a call that came too late.
+    for key in keys_of(task_id, &keys)?.iter().rev() {
+        if let Some(decision) = keys.get(key)? {
+            return Ok(Some(String::from_utf8_lossy(&decision).into_owned()));
+        }
+    }
+    Ok(None)
 }
 
 /// Forgets all decisions on a task.

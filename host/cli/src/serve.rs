@@ -128,23 +128,26 @@ async fn reload_at(mut hangup: Signal, installers: Arc<Installers>) {
     }
 }
 
-/// Resolves at the first SIGTERM or Ctrl-C; the second one ends the process.
-pub(crate) async fn shutdown() {
+/// Resolves at the first SIGTERM or Ctrl-C from now on; the second one ends the process.
+pub(crate) fn shutdown() -> impl Future<Output = ()> {
     // One pair for both signals: the second one may come before anybody waits for it.
-    let mut signals = match Signals::new() {
-        Ok(signals) => signals,
-        Err(error) => {
-            tracing::error!(%error, "signals cannot be watched; the server will not drain");
-            // Returning would end the server at once.
-            return std::future::pending().await;
-        }
-    };
-    signals.next().await;
-    tokio::spawn(async move {
+    let signals = Signals::new();
+    async {
+        let mut signals = match signals {
+            Ok(signals) => signals,
+            Err(error) => {
+                tracing::error!(%error, "signals cannot be watched; the server will not drain");
+                // Returning would end the server at once.
+                return std::future::pending().await;
+            }
+        };
         signals.next().await;
-        // This is what shells report for a process that SIGINT ended: 128 and the number of the signal.
-        std::process::exit(130);
-    });
+        tokio::spawn(async move {
+            signals.next().await;
+            // This is what shells report for a process that SIGINT ended: 128 and the number of the signal.
+            std::process::exit(130);
+        });
+    }
 }
 
 struct Signals {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use reqwest::{Client, Response};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
@@ -166,13 +166,9 @@ impl Member {
         Ok((list["edition"].as_u64().context("a number")?, extensions))
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
-        Ok(kill_process(Pid::from_child(&self.server.process), signal)?)
-    }
-
     /// Stops it as an operator does.
     fn stop(mut self) -> Result<()> {
-        self.signal(Signal::TERM)?;
+        self.server.signal(Signal::TERM)?;
         ensure!(self.server.process.wait()?.success(), "it did not end well");
         Ok(())
     }
@@ -257,12 +253,12 @@ async fn a_proposer_that_is_killed_before_the_end_has_changed_nothing_and_is_in_
     let [mut killed, other] = [fleet.start("")?, fleet.start("")?];
     let before = other.installed()?;
     // The other one is asked, and says nothing yet.
-    other.signal(Signal::STOP)?;
+    other.server.signal(Signal::STOP)?;
     let mut adding = killed.command(&["add", HELLO]).stderr(Stdio::null()).spawn()?;
     fleet.proposed().await?;
     killed.server.process.kill()?;
     killed.server.process.wait()?;
-    other.signal(Signal::CONT)?;
+    other.server.signal(Signal::CONT)?;
     assert!(!adding.wait()?.success());
     fleet.readiness(&other, 200).await?;
     assert_eq!(other.installed()?, before);
@@ -285,11 +281,11 @@ async fn a_proposer_that_is_killed_before_the_end_has_changed_nothing_and_is_in_
 async fn a_process_that_stood_still_keeps_nobody_waiting_and_never_serves_what_it_had() -> Result<()> {
     let Some(fleet) = Fleet::create().await else { return Ok(()) };
     let [one, stopped] = [fleet.start("")?, fleet.start("")?];
-    stopped.signal(Signal::STOP)?;
+    stopped.server.signal(Signal::STOP)?;
     let begin = Instant::now();
     let hello = uri(&one.changed(&["add", HELLO])?)?;
     assert!(begin.elapsed() < LEASE_AND_LOOK, "its lease is waited for, and no longer: {:?}", begin.elapsed());
-    stopped.signal(Signal::CONT)?;
+    stopped.server.signal(Signal::CONT)?;
     // From the first moment on.
     let mut number = 0;
     loop {

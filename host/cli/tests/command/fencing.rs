@@ -4,22 +4,19 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
 use crate::replicas::{Replicas, said};
+use crate::stopped::is_waited_for;
 use crate::support::Server;
 
 /// An agent that says something five times a second, for a minute.
 fn talkative() -> String {
     let step = "{ wait_ms = 200 }, { status = { state = \"working\", text = \"still\" } }, ";
     format!("[[agent.rule]]\ntext = \"talk\"\nsteps = [{}]", step.repeat(300))
-}
-
-fn signal(server: &Server, signal: Signal) -> Result<()> {
-    Ok(kill_process(Pid::from_child(&server.process), signal)?)
 }
 
 /// The database of the servers, without them.
@@ -55,13 +52,8 @@ impl Stored {
     async fn stop_inside_append(&mut self, server: &Server, task: &str) -> Result<()> {
         let mut transaction = self.0.begin().await?;
         sqlx::query("SELECT id FROM task WHERE id = $1 FOR UPDATE").bind(task).execute(&mut *transaction).await?;
-        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))";
-        let begin = Instant::now();
-        while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut *transaction).await? == 0 {
-            ensure!(begin.elapsed() < Duration::from_secs(20), "nothing is appended");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        signal(server, Signal::STOP)?;
+        is_waited_for(&mut transaction).await?;
+        server.signal(Signal::STOP)?;
         // The append goes on in the database, and its process hears of that when it does itself.
         Ok(transaction.commit().await?)
     }
@@ -127,7 +119,7 @@ async fn stopped_for(replicas: &Replicas, other: &Server, time: Duration) -> Res
     let ended = begin.elapsed();
     tokio::time::sleep(time.saturating_sub(ended)).await;
     let events = stored.events(&task).await?;
-    signal(&stopped, Signal::CONT)?;
+    stopped.signal(Signal::CONT)?;
     let failed = failed?;
     // It would have said something several times.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
@@ -191,10 +183,10 @@ async fn the_task_of_a_process_that_does_not_answer_is_taken_to_be_cancelled() -
     let mut stored = Stored::of(&replicas).await?;
     let task = replicas.begin(&stopped, "talk").await?;
     stored.until(&task, 3).await?;
-    signal(&stopped, Signal::STOP)?;
+    stopped.signal(Signal::STOP)?;
     let canceled = cancel(&replicas, &other, &task).await;
     let events = stored.events(&task).await?;
-    signal(&stopped, Signal::CONT)?;
+    stopped.signal(Signal::CONT)?;
     let (canceled, took) = canceled?;
     assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
     assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(5), "{took:?}");
@@ -244,7 +236,7 @@ async fn a_task_that_waits_goes_on_in_another_process_when_its_own_is_stopped() 
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let [mut stopped, other] = [replicas.start("")?, replicas.start("")?];
     let waits = replicas.call(&stopped, "SendMessage", said("ask", "m-1")).await?;
-    signal(&stopped, Signal::TERM)?;
+    stopped.signal(Signal::TERM)?;
     assert_eq!(stopped.process.wait()?.code(), Some(0));
     let mut answer = said("go on", "m-2");
     answer["message"]["taskId"] = waits["result"]["task"]["id"].clone();

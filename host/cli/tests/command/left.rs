@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::durable::call;
@@ -67,11 +67,10 @@ async fn a_process_that_was_stopped_before_there_was_a_task_makes_none_of_what_o
     let refused = replicas.call(&stopped, "SendMessage", sent.clone());
     let stop = async {
         until(&replicas, EVENTS, 1).await?;
-        let process = Pid::from_child(&stopped.process);
-        kill_process(process, Signal::STOP)?;
+        stopped.signal(Signal::STOP)?;
         // Longer than a lease.
         tokio::time::sleep(Duration::from_secs(7)).await;
-        anyhow::Ok(kill_process(process, Signal::CONT)?)
+        stopped.signal(Signal::CONT)
     };
     let (refused, stop) = tokio::join!(refused, stop);
     stop?;

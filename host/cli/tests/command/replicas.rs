@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use reqwest::Client;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
@@ -456,9 +456,9 @@ async fn a_process_that_was_stopped_for_longer_than_its_lease_finds_its_task_fai
     };
     let stop = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        kill_process(Pid::from_child(&stopped.process), Signal::STOP)?;
+        stopped.signal(Signal::STOP)?;
         let failed = replicas.until(&other, &task, "TASK_STATE_FAILED", LEASE_AND_LOOK).await;
-        kill_process(Pid::from_child(&stopped.process), Signal::CONT)?;
+        stopped.signal(Signal::CONT)?;
         failed
     };
     let (followed, failed) = tokio::join!(follows, stop);

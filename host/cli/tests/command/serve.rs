@@ -1,7 +1,10 @@
 //! `annex serve`: what stops it at once, and how it stops when told to.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -73,13 +76,34 @@ fn sigterm_lets_a_stream_reach_its_end() -> Result<()> {
     let first_piece = lines.by_ref().find(|line| line.as_ref().is_ok_and(|line| line.contains("artifactUpdate")));
     ensure!(first_piece.is_some(), "the stream has no artifact");
 
-    kill_process(Pid::from_child(&server.process), Signal::TERM)?;
+    server.signal(Signal::TERM)?;
 
     let last = lines.last().context("nothing came after the signal")??;
     let event: Value = serde_json::from_str(&last)?;
     assert_eq!(event["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
     assert_eq!(sending.wait()?.code(), Some(0));
     assert_eq!(server.process.wait()?.code(), Some(0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn sigterm_ends_a_server_that_is_still_loading() -> Result<()> {
+    // A database that takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let database = format!("postgres://annex@{}/annex", silent.local_addr()?);
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let config = specialist().replace("127.0.0.1:0", &address.to_string());
+    let config = ConfigFile::new(&format!("{config}\n[tasks]\npostgres_env = \"ANNEX_TEST_TASKS\"\n"))?;
+    let mut command = annex([OsStr::new("serve"), config.path.as_os_str()]);
+    let mut process = command.env("ANNEX_TEST_TASKS", database).stderr(Stdio::piped()).spawn()?;
+    let begin = Instant::now();
+    while reqwest::get(format!("http://{address}/livez")).await.is_err() {
+        ensure!(begin.elapsed() < Duration::from_secs(30), "it does not listen");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    kill_process(Pid::from_child(&process), Signal::TERM)?;
+    assert_eq!(process.wait()?.code(), Some(0));
+    ensure!(begin.elapsed() < Duration::from_secs(20), "it has waited for the database");
     Ok(())
 }
 

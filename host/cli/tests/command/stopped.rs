@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
@@ -23,15 +23,23 @@ fn state(sent: &Value) -> &str {
     sent["result"]["task"]["status"]["state"].as_str().unwrap_or_default()
 }
 
-fn signal(server: &Server, signal: Signal) -> Result<()> {
-    Ok(kill_process(Pid::from_child(&server.process), signal)?)
-}
-
 /// Waits until the database finds this number.
 async fn until(replicas: &Replicas, sql: &'static str, number: i64) -> Result<()> {
     let begin = Instant::now();
     while replicas.number(sql).await? != number {
         ensure!(begin.elapsed() < Duration::from_secs(20), "not {number}: {sql}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+/// Waits until somebody waits for a lock of this connection.
+pub(crate) async fn is_waited_for(connection: &mut PgConnection) -> Result<()> {
+    // Not by `pg_stat_activity`, which shows the same backends to the end of a transaction.
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))";
+    let begin = Instant::now();
+    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut *connection).await? == 0 {
+        ensure!(begin.elapsed() < Duration::from_secs(20), "nobody waits for it");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())
@@ -50,13 +58,7 @@ impl Lock {
 
     /// Waits until a process waits for it.
     pub(crate) async fn is_waited_for(&mut self) -> Result<()> {
-        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))";
-        let begin = Instant::now();
-        while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut self.0).await? == 0 {
-            ensure!(begin.elapsed() < Duration::from_secs(20), "nobody waits for it");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        Ok(())
+        is_waited_for(&mut self.0).await
     }
 
     pub(crate) async fn give_back(mut self) -> Result<()> {
@@ -79,7 +81,7 @@ async fn stop_with_taken(replicas: &Replicas, proxy: &Proxy, server: &Server) ->
         // Twice a second; a look that was under way did not see it.
         while looked.elapsed() < Duration::from_millis(1_200) {
             if replicas.number(EPOCH).await? == 1 {
-                signal(server, Signal::STOP)?;
+                server.signal(Signal::STOP)?;
                 proxy.set(Way::Open);
                 return Ok(());
             }
@@ -108,7 +110,7 @@ async fn check_takeover(time: Duration) -> Result<()> {
     tokio::time::sleep(time.saturating_sub(begin.elapsed())).await;
     let written = "SELECT 1000 * epoch + seq FROM task";
     let before = replicas.number(written).await?;
-    signal(&stopped, Signal::CONT)?;
+    stopped.signal(Signal::CONT)?;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(replicas.number(written).await?, before, "stopped for {time:?}");
     assert_eq!(before / 1_000, 2, "each of the two has taken it once");
@@ -142,16 +144,16 @@ async fn check_queue(time: Duration) -> Result<()> {
         proxy.set(Way::AnswersHeld);
         lock.give_back().await?;
         until(&replicas, "SELECT sum(cardinality(turns))::BIGINT FROM session", 1).await?;
-        signal(&stopped, Signal::STOP)?;
+        stopped.signal(Signal::STOP)?;
         proxy.set(Way::Open);
         let begin = Instant::now();
         let answered = replicas.call(&other, "SendMessage", said("next", "m-3")).await?;
         ensure!(state(&answered) == COMPLETED, "{answered}");
         tokio::time::sleep(time.saturating_sub(begin.elapsed())).await;
-        signal(&stopped, Signal::CONT)
+        stopped.signal(Signal::CONT)
     };
     let (late, others) = tokio::join!(late, others);
-    others?;
+    others.with_context(|| format!("stopped for {time:?}, and the late message: {late:?}"))?;
     let late = late?;
     assert_eq!(late["error"]["code"], -32_000, "stopped for {time:?}: {late}");
     assert_eq!(replicas.conversation().await?, ["hello", "-", "next", "-"], "stopped for {time:?}");
@@ -178,14 +180,14 @@ async fn check_push(time: Duration) -> Result<()> {
     let task = replicas.begin(&other, "ticks").await?;
     push::register(&replicas, &stopped, &task, &receiver).await?;
     receiver.has(5).await?;
-    signal(&stopped, Signal::STOP)?;
+    stopped.signal(Signal::STOP)?;
     let begin = Instant::now();
     receiver.has_state(COMPLETED).await?;
     tokio::time::sleep(time.saturating_sub(begin.elapsed())).await;
     let sent = receiver.numbers(&task)?;
     let cursors = "SELECT count(*) FROM push_cursor";
     ensure!(replicas.number(cursors).await? == 0, "all is sent");
-    signal(&stopped, Signal::CONT)?;
+    stopped.signal(Signal::CONT)?;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     // An event that was on its way when the process was stopped may come once more, and nothing behind it.
     let late = receiver.numbers(&task)?.split_off(sent.len());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use futures::future::try_join_all;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::durable::{call, message};
@@ -14,7 +14,7 @@ use crate::replicas::{Replicas, said};
 use crate::support::Server;
 
 fn term(server: &Server) -> Result<()> {
-    Ok(kill_process(Pid::from_child(&server.process), Signal::TERM)?)
+    server.signal(Signal::TERM)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,14 +5,20 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::{NamedTempFile, TempDir};
 
 pub(crate) const STATE_URI: &str = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
 pub(crate) const STATE: &str = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
 
 const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
+
+/// So much of the log of a server is shown with a test that fails.
+const MAX_LOG_BYTES: usize = 4 << 10;
 
 /// The outcome of a run.
 pub(crate) struct Run {
@@ -138,6 +144,29 @@ impl Server {
         Ok(Self { url, process, config, stdout, log })
     }
 
+    /// Sends it a signal. One that was told to stop stands still when this returns.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(Pid::from_child(&self.process), signal)?;
+        let begin = Instant::now();
+        while signal == Signal::STOP && !self.stands_still()? {
+            ensure!(begin.elapsed() < Duration::from_secs(10), "it does not stop");
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// True if each of its threads is stopped: on a busy machine some go on for a moment.
+    fn stands_still(&self) -> Result<bool> {
+        for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
+            let stat = fs::read_to_string(thread?.path().join("stat"))?;
+            // The state comes after the name, which is in brackets.
+            if !stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('T')) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Kills it, and returns all that it wrote to standard error.
     pub(crate) fn kill_for_log(&mut self) -> Result<String> {
         self.process.kill()?;
@@ -150,5 +179,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        let log = fs::read(self.log.path()).unwrap_or_default();
+        let last = log.len().saturating_sub(MAX_LOG_BYTES);
+        eprintln!("log of {}: {}", self.url, String::from_utf8_lossy(&log[last..]));
     }
 }

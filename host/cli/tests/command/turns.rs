@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use futures::future::join_all;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::replicas::{LEASE_AND_LOOK, Replicas, said};
@@ -121,10 +121,9 @@ async fn a_message_behind_the_turn_of_a_killed_process_is_answered_when_its_leas
 
 /// Stops the process with SIGSTOP from the beginning of its turn, for as long as `until` takes, and lets it end that turn.
 async fn stop(server: &Server, until: impl Future<Output = Result<()>>) -> Result<()> {
-    let process = Pid::from_child(&server.process);
-    kill_process(process, Signal::STOP)?;
+    server.signal(Signal::STOP)?;
     let waited = until.await;
-    kill_process(process, Signal::CONT)?;
+    server.signal(Signal::CONT)?;
     waited?;
     // Its turn was over while it was stopped, so by now it has tried to store the end.
     tokio::time::sleep(Duration::from_secs(1)).await;

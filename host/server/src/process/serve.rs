@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,7 +91,7 @@ impl Server {
 
     /// Calls `load` with the config and the base URL while `/livez` and `/readyz` already answer, then `ready`, serves
     /// until `shutdown` resolves, and drains: running turns get the configured time, then another process goes on with them
-    /// or they end as failed.
+    /// or they end as failed. A load is given up when `shutdown` resolves.
     ///
     /// # Errors
     /// When the app cannot be loaded or the listener fails.
@@ -106,7 +107,13 @@ impl Server {
         let limits = self.config.server.connections();
         let mut serving = listener::spawn(self.listener, routes, limits, closed.clone());
         let base_url = self.config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address));
-        let app = gate.open(load(&self.config, &base_url).await?);
+        let mut shutdown = pin!(shutdown);
+        let loaded = tokio::select! {
+            loaded = load(&self.config, &base_url) => loaded?,
+            // Nothing runs yet that would have to end.
+            () = &mut shutdown => return Ok(()),
+        };
+        let app = gate.open(loaded);
         let housekeeping = keep_house(app, &self.config);
         // The admin API opens after the load, because the installers that it shows do not exist before.
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
@@ -117,7 +124,7 @@ impl Server {
         ready(app);
         tokio::select! {
             ended = &mut serving => return finished(ended),
-            () = shutdown => {}
+            () = &mut shutdown => {}
         }
         // Requests are refused first, then turns end, and only then connections close: clients hear how their turns
         // ended.

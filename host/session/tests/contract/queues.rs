@@ -329,7 +329,7 @@ async fn a_turn_that_joins_while_the_last_one_ends_sees_what_that_one_stored() {
         \"invocationId\":\"t\",\"timestamp\":0}')) AS event (json)";
     place.execute(sql).await;
     let joining = tokio::spawn(async move { (one.begin().await.unwrap(), one) });
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))";
     let joined = async { while place.number(waits).await == 0 {} };
     timeout(SOON, joined).await.expect("it waits for the row");
     place.execute("COMMIT").await;
