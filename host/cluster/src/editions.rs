@@ -185,8 +185,8 @@ impl Editions {
         Ok(!self.database.read(statements::SELECT_OTHERS, &values).await?.is_empty())
     }
 
-    /// Proposes an edition as `proposer`, which can serve it. Returns its number; `None` while there is another proposal, where the parent is not
-    /// in force, or where the lease of the proposer is over.
+    /// Proposes an edition as `proposer`, which can serve it. Returns its number; `None` while there is another proposal,
+    /// where the parent is not in force, or where the lease of the proposer is over.
     ///
     /// # Errors
     /// When the database fails.

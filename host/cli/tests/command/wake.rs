@@ -13,10 +13,14 @@ use sqlx::Connection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener};
 use tempfile::TempDir;
 
+use crate::proxy::{Proxy, Way};
 use crate::replicas::{Replicas, said};
 use crate::support::Server;
 
-/// Far less than the second after which a process looks by itself, and enough for a machine that is busy.
+/// The time after which a process looks by itself.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Far less than that, and enough for a machine that is busy.
 const SOON: Duration = Duration::from_millis(300);
 
 /// An event of a stream.
@@ -187,6 +191,40 @@ async fn a_connection_that_is_lost_while_it_listens_loses_no_event_and_is_made_a
     let lags = lags(&here[here.len() - 10..], &there);
     assert!(lags[lags.len() / 2] < SOON, "{lags:?}");
     own.close().await?;
+    drop((one, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn notifications_that_are_lost_cost_a_second_at_most_and_no_event() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let proxy = Proxy::start(replicas.url()).await?;
+    let ticks = ticks(20, 400);
+    let one = replicas.start(&ticks)?;
+    let other = replicas.start_with(&ticks, &[("ANNEX_TEST_TASKS", proxy.url())])?;
+    // Only now: at its start a process checks that it hears itself.
+    proxy.set(Way::HintsLost);
+    let task = replicas.begin(&one, "ticks").await?;
+    let of_task = (task.as_str(), None);
+    let (here, there) =
+        tokio::try_join!(follow(&replicas, &one, of_task, usize::MAX), follow(&replicas, &other, of_task, usize::MAX))?;
+    let first = there[0].id;
+    assert_eq!(ids(&there), (first..=there[there.len() - 1].id).collect::<Vec<_>>());
+    assert_eq!(last_state(&there), "TASK_STATE_COMPLETED");
+    let lags = lags(&here, &there);
+    let longest = lags[lags.len() - 1];
+    let _ = writeln!(std::io::stderr(), "lag of an event whose notification is lost: at most {longest:?}");
+    assert!(longest > SOON, "no notification was lost");
+    // One look, and as much again for a machine that is busy.
+    assert!(longest < 2 * LOOK, "{lags:?}");
+    // A message whose turn another process has, and one that waits for that turn.
+    for (text, id) in [("silent", "m-1"), ("hello", "m-2")] {
+        let [first, repeated] = [&one, &other].map(|server| replicas.call(server, "SendMessage", said(text, id)));
+        let (first, repeated) = tokio::try_join!(first, repeated)?;
+        assert_eq!(first["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{first}");
+        assert_eq!(repeated["result"]["task"], first["result"]["task"]);
+    }
     drop((one, other));
     replicas.remove().await;
     Ok(())
