@@ -11,6 +11,7 @@ use genai::adapter::AdapterKind;
 use genai::chat::{self, ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, ContentPart, StreamEnd, Usage};
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ModelIden};
+use reqwest::redirect::Policy;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -249,7 +250,9 @@ fn client(
 ) -> Result<Client, Box<dyn std::error::Error + Send + Sync>> {
     // The whole process uses one provider; somebody else may have installed it already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).build()?;
+    // A redirect would lead the key to a host that nobody has named.
+    let http = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(Policy::none());
+    let http = http.build()?;
     // Without a key an empty one is sent: otherwise the library would look for one in the environment by itself.
     let auth = AuthData::from_single(key.unwrap_or_default());
     let mut builder = Client::builder().with_reqwest(http).append_provider_config(kind, auth);

@@ -27,7 +27,16 @@ pub enum TemplateError {
         /// The name after `artifact.`.
         name: String,
     },
+    /// The text is too long with its values.
+    #[error("The instruction has more than {limit} bytes with its variables.")]
+    TooLong {
+        /// The most bytes.
+        limit: usize,
+    },
 }
+
+/// The most bytes of a rendered template.
+const MAX_BYTES: usize = 4 << 20;
 
 /// The names of state keys that may stand between braces. Identifiers are Unicode's, as in Python.
 static STATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
@@ -76,6 +85,9 @@ pub fn render(template: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> R
                 output.push_str(before);
                 // The value is not searched for placeholders: a client may have set it, and could read other keys by
                 // it.
+                if output.len() + value.len() > MAX_BYTES {
+                    return Err(TemplateError::TooLong { limit: MAX_BYTES });
+                }
                 output.push_str(&value);
                 output.extend(std::iter::repeat_n('}', closing.saturating_sub(opening)));
             }

@@ -15,6 +15,7 @@ use annex_session::{SessionError, SessionService};
 use annex_tasks::{StoreError, TaskStore};
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::looks::look_until;
@@ -34,6 +35,8 @@ use tokens::Tokens;
 const LOOK: Duration = Duration::from_secs(1);
 /// Tenants that are looked at together.
 const AT_ONCE: usize = 4;
+/// The longest that counting one of them may take.
+const LONGEST_COUNT: Duration = Duration::from_secs(5);
 /// The time after which a turn may have ended, or a place may have been made.
 const SOON: Duration = Duration::from_secs(1);
 /// The time after which stored things may have been deleted.
@@ -199,7 +202,13 @@ impl Quotas {
 
     async fn look(&self) {
         let tenants: Vec<Arc<TenantUse>> = self.tenants().iter().filter_map(Weak::upgrade).collect();
-        stream::iter(tenants).for_each_concurrent(AT_ONCE, |used| async move { used.look().await }).await;
+        let look = |used: Arc<TenantUse>| async move {
+            // One that takes long keeps nobody else waiting, and is counted again.
+            if timeout(LONGEST_COUNT, used.look()).await.is_err() {
+                used.note_asked();
+            }
+        };
+        stream::iter(tenants).for_each_concurrent(AT_ONCE, look).await;
     }
 
     fn tenants(&self) -> MutexGuard<'_, Vec<Weak<TenantUse>>> {

@@ -5,10 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use annex_protocol::{Json, JsonObject};
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use super::{CallConfig, RuleConfig, ScriptError};
 use crate::model::{Prompt, Turn};
+
+/// The most memory that a compiled pattern may take.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+/// The most bytes that the answer and the calls of a rule may have together.
+const MAX_FILLED_BYTES: usize = 4 << 20;
 
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
@@ -67,7 +72,8 @@ impl Rule {
         for CallConfig { tool, arguments } in config.call {
             let arguments = text("call.arguments", &arguments)?;
             // `0` is valid JSON inside a string and outside of one.
-            let sample = fill(&arguments, |_| Some(Cow::Borrowed("0"))).unwrap_or_default();
+            let mut room = MAX_FILLED_BYTES;
+            let sample = fill(&arguments, &mut room, |_| Some(Cow::Borrowed("0"))).unwrap_or_default();
             if JsonObject::parse(&sample).is_err() {
                 return Err(ScriptError::Arguments { rule: number, tool });
             }
@@ -78,7 +84,7 @@ impl Rule {
         Ok(Self { when, after: config.after, extract, extract_result, answer, calls, chunks, delay })
     }
 
-    /// The answer and the calls of the rule, if it applies.
+    /// The answer and the calls of the rule, if it applies. One whose texts would be too long does not.
     pub(super) fn apply(&self, prompt: &Prompt) -> Option<Applied> {
         let result = self.result(prompt)?;
         let mut pieces = Pieces::new();
@@ -99,13 +105,15 @@ impl Rule {
         for (name, pattern) in &self.extract_result {
             pieces.insert(name, pattern.captures(result)?.get(1)?.as_str());
         }
+        let mut room = MAX_FILLED_BYTES;
         let answer = match &self.answer {
-            Some(answer) => Some(fill(answer, |name| pieces.get(name).map(|&piece| Cow::Borrowed(piece)))?),
+            Some(answer) => Some(fill(answer, &mut room, |name| pieces.get(name).map(|&piece| Cow::Borrowed(piece)))?),
             None => None,
         };
         // Pieces are what users and tools wrote: a quote in one must not end the string that it stands in.
         let escaped = |name: &str| pieces.get(name).map(|piece| Cow::Owned(inside_string(piece)));
-        let call = |(tool, arguments): &(String, Vec<Segment>)| Some((tool.clone(), fill(arguments, escaped)?));
+        let call =
+            |(tool, arguments): &(String, Vec<Segment>)| Some((tool.clone(), fill(arguments, &mut room, escaped)?));
         let calls = self.calls.iter().map(call).collect::<Option<_>>()?;
         Some(Applied { answer, chunks: self.chunks, delay: self.delay, calls })
     }
@@ -124,7 +132,8 @@ impl Rule {
 }
 
 fn compile(rule: usize, field: String, pattern: &str) -> Result<Regex, ScriptError> {
-    Regex::new(pattern).map_err(|source| ScriptError::Pattern { rule, field, source })
+    let compiled = RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build();
+    compiled.map_err(|source| ScriptError::Pattern { rule, field, source })
 }
 
 fn compile_pieces(
@@ -162,13 +171,16 @@ fn known_segments(
     }
 }
 
-fn fill<'a>(segments: &[Segment], piece: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<String> {
+/// The text with its pieces; `None` where one is missing, or there is no room for it.
+fn fill<'a>(segments: &[Segment], room: &mut usize, piece: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<String> {
     let mut text = String::new();
     for segment in segments {
-        match segment {
-            Segment::Literal(literal) => text.push_str(literal),
-            Segment::Piece(name) => text.push_str(&piece(name)?),
-        }
+        let next = match segment {
+            Segment::Literal(literal) => Cow::Borrowed(literal.as_str()),
+            Segment::Piece(name) => piece(name)?,
+        };
+        *room = room.checked_sub(next.len())?;
+        text.push_str(&next);
     }
     Some(text)
 }

@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::post;
 use futures::TryStreamExt;
 use serde_json::Value;
@@ -191,6 +191,18 @@ async fn a_refusal_of_the_provider_is_an_error_without_the_key() {
     let cause = format!("{:?} {}", error, error.source().unwrap());
     assert!(cause.contains("429"), "{cause}");
     assert!(!cause.contains("annex-agent"), "{cause}");
+}
+
+#[tokio::test]
+async fn a_redirect_does_not_lead_the_key_to_another_host() {
+    let (elsewhere, url) = Provider::start(StatusCode::OK, ANSWER).await;
+    let redirect = move || async move { Redirect::temporary(&format!("{url}/chat/completions")) };
+    let router = Router::new().route("/v1/chat/completions", post(redirect));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let redirecting = format!("http://{}/v1", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    ask(config(redirecting)).await.unwrap_err();
+    assert!(elsewhere.requests.lock().unwrap().is_empty());
 }
 
 #[tokio::test]

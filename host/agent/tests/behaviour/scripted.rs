@@ -89,6 +89,17 @@ async fn an_answer_is_cut_between_characters() {
     assert_eq!(answer(&self::model(many), "", "x").await, ["a", "b"]);
 }
 
+#[tokio::test]
+async fn a_rule_whose_answer_would_be_too_long_does_not_apply() {
+    let answer_of = |times: usize| {
+        let script = serde_json::json!({"rules": [{"when": "^(?<said>.*)$", "answer": "{said}".repeat(times)}], "fallback": "no"});
+        model(&script.to_string())
+    };
+    let long = "x".repeat(1 << 20);
+    assert_eq!(answer(&answer_of(4), "", &long).await.concat().len(), 4 << 20);
+    assert_eq!(answer(&answer_of(5), "", &long).await, ["no"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_piece_is_delayed() {
     let model = model(r#"{"rules": [{"when": "", "answer": "abc", "chunks": 3, "delay_ms": 50}], "fallback": ""}"#);

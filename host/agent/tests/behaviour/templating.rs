@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use annex_agent::render;
+use annex_agent::{TemplateError, render};
 use annex_protocol::{Json, JsonObject};
 use serde::Deserialize;
 
@@ -152,4 +152,11 @@ fn a_template_of_many_braces_takes_linear_time() {
     assert!(render(&literal, |_| None).is_ok_and(|text| text == literal));
     let variables = "{a}".repeat(200_000);
     assert!(render(&variables, |_| Some(Json::string("b"))).is_ok_and(|text| text == "b".repeat(200_000)));
+}
+
+#[test]
+fn a_template_that_would_be_too_long_with_its_values_is_refused() {
+    let lookup = |_: &str| Some(Json::string(&"x".repeat(1 << 20)));
+    assert_eq!(render(&"{name}".repeat(4), lookup).unwrap().len(), 4 << 20);
+    assert_eq!(render(&"{name}".repeat(5), lookup), Err(TemplateError::TooLong { limit: 4 << 20 }));
 }

@@ -64,23 +64,36 @@ impl Tokens {
         let (day, _) = today();
         let space = Space { extension: ExtensionUri::from(NAME), scope: Scope::lasting(tenant) };
         let key = day.to_string();
-        let new = self.new.take();
-        let settled = if new == 0 {
+        let mut taken = Taken { from: &self.new, tokens: self.new.take() };
+        let settled = if taken.tokens == 0 {
             read(store, &space, &key).await
         } else {
-            store.increment(&space, &key, new, &Quota::default()).await
+            store.increment(&space, &key, taken.tokens, &Quota::default()).await
         };
-        let tokens = settled.inspect_err(|_| self.new.add(new))?;
+        let tokens = settled?;
+        taken.tokens = 0;
         let is_new_day = self.known().day != day;
         *self.known() = Known { day, tokens };
         if is_new_day {
-            forget_others(store, &space, &key).await?;
+            forget_others(store, &space, day).await?;
         }
         Ok(())
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tokens that are being stored. They are new again if that fails, or is given up.
+struct Taken<'a> {
+    from: &'a TokenCount,
+    tokens: u64,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.from.add(self.tokens);
     }
 }
 
@@ -102,10 +115,10 @@ async fn read(store: &dyn KeyValueStore, space: &Space, key: &str) -> Result<u64
     Ok(number.unwrap_or(0))
 }
 
-/// Removes the days before.
-async fn forget_others(store: &dyn KeyValueStore, space: &Space, key: &str) -> Result<(), KeyValueError> {
+/// Removes the days before yesterday: the clock of another process may be behind.
+async fn forget_others(store: &dyn KeyValueStore, space: &Space, day: u64) -> Result<(), KeyValueError> {
     for other in store.keys(space, 0).await? {
-        if other != key {
+        if other.parse().is_ok_and(|other: u64| other + 1 < day) {
             store.delete(space, &other).await?;
         }
     }

@@ -131,6 +131,10 @@ impl TenantLoader<Serving> for Loader {
         Box::pin(async move { Self::check(&loader, text).await.map_err(|error| error.to_string()) })
     }
 
+    fn stop_turns(&self, name: &str) {
+        self.shared.tasks.stop_turns_of(name);
+    }
+
     fn load(&self, tenant: Arc<StoredTenant>, until: Instant) -> BoxFuture<'static, Result<Serving, String>> {
         let loader = self.clone();
         Box::pin(async move { loader.load_added(&tenant, until).await.map_err(|error| error.public_text()) })

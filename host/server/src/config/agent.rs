@@ -11,6 +11,9 @@ use serde::Deserialize;
 use super::card::BindingConfig;
 use super::tasks::TasksConfig;
 
+/// The most bytes of one answer of an upstream, unless the config says otherwise.
+pub(super) const DEFAULT_MAX_ANSWER_BYTES: usize = 4 << 20;
+
 /// `[agent]`
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "AgentTable")]
@@ -260,7 +263,7 @@ fn upstream(table: AgentTable) -> Result<AgentConfig, AgentTableError> {
         start: seconds(table.start_seconds, 30),
         refresh: seconds(table.refresh_seconds, 60),
         pause: seconds(table.pause_seconds, 10),
-        max_answer_bytes: table.max_answer_bytes.unwrap_or(4 << 20),
+        max_answer_bytes: table.max_answer_bytes.unwrap_or(DEFAULT_MAX_ANSWER_BYTES),
         on_lost_context: table.on_lost_context.unwrap_or_default(),
         state: table.state.unwrap_or_default(),
     };

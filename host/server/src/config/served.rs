@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use annex_auth::AuthConfig;
 use annex_operations::on_lost_turn::OnLostTurn;
 use annex_operations::quota::TenantQuota;
 
@@ -76,6 +77,7 @@ impl ServedConfig {
         let AdmittedTenant { quota, card, agent, extensions } = tenant;
         process.check_card(&card, Some(&agent))?;
         agent.check_lost_turn(&process.tasks)?;
+        check_forwarded(&agent, process.auth.as_ref())?;
         Ok(Self {
             process: Arc::clone(process),
             card,
@@ -109,6 +111,24 @@ impl ServedConfig {
     pub(crate) fn extensions_dir(&self) -> Option<&Path> {
         self.process.runtime.extensions_dir.as_deref().filter(|_| !self.is_tenant)
     }
+}
+
+/// The fields by which callers show who they are, beside that of API keys.
+const CREDENTIALS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+
+/// Checks that an agent elsewhere, which a tenant has chosen, is not sent what callers show to this server: it could call any
+/// tenant as they do.
+fn check_forwarded(agent: &AgentConfig, auth: Option<&AuthConfig>) -> Result<(), (&'static str, &'static str)> {
+    let AgentConfig::Upstream { upstream, .. } = agent else { return Ok(()) };
+    let key = auth.map(|auth| auth.api_key_header.name.as_str()).unwrap_or("x-api-key");
+    let is_credential = |name: &String| CREDENTIALS.iter().chain([&key]).any(|one| one.eq_ignore_ascii_case(name));
+    if upstream.headers_forward.iter().any(is_credential) {
+        return Err((
+            "agent.headers_forward",
+            "has a field with the credentials of callers for this server; leave it out",
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -48,6 +48,9 @@ pub(crate) trait TenantLoader<T>: Send + Sync {
     /// Checks the text as far as that can be done without loading anything. An error is the reason.
     fn check(&self, text: String) -> BoxFuture<'static, Result<(), String>>;
 
+    /// Cancels the turns of a tenant that is no more.
+    fn stop_turns(&self, name: &str);
+
     /// Loads the tenant, and gives up when its agent is not there by then. An error is the reason, without secrets.
     fn load(&self, tenant: Arc<StoredTenant>, until: Instant) -> BoxFuture<'static, Result<T, String>>;
 }
@@ -169,10 +172,11 @@ impl<T: Loaded> AddedTenants<T> {
 
     /// Reads the tenant. Returns false when it was changed meanwhile.
     async fn read(&self, name: &str, entry: &Arc<Entry<T>>) -> Result<bool, TenantFailure> {
+        // Whoever asks may go away meanwhile.
+        let _unread = Unread { all: self, name, entry };
         let found = match self.store.tenants().find(name).await {
             Ok(found) => found,
             Err(error) => {
-                self.drop_entry(name, entry);
                 drop(fault::logged(&error));
                 return Err(TenantFailure::new("the tenants cannot be read now"));
             }
@@ -264,6 +268,10 @@ impl<T: Loaded> AddedTenants<T> {
 
     /// Takes notice of a change: whoever asks from now on gets the tenant as it is now.
     pub(crate) fn note(&self, changed: &ChangedTenant) {
+        // Also where it is not loaded any more: turns of a tenant that was suspended, or changed, go on.
+        if changed.state.is_none() {
+            self.loader.stop_turns(&changed.name);
+        }
         let mut known = self.known();
         known.unknown.remove(&changed.name);
         let entry = known.entries.get(&changed.name).filter(|entry| entry.is_before(changed.rev)).cloned();
@@ -353,6 +361,21 @@ impl<T: Loaded> AddedTenants<T> {
 
     fn known(&self) -> MutexGuard<'_, Known<T>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes away an entry of which nothing was read.
+struct Unread<'a, T: Loaded> {
+    all: &'a AddedTenants<T>,
+    name: &'a str,
+    entry: &'a Arc<Entry<T>>,
+}
+
+impl<T: Loaded> Drop for Unread<'_, T> {
+    fn drop(&mut self) {
+        if self.entry.described.get().is_none() {
+            self.all.drop_entry(self.name, self.entry);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use annex_operations::on_lost_turn::OnLostTurn;
 use annex_upstream::{Credentials, LostContext, StateMapping};
 use serde::{Deserialize, Serialize};
 
-use super::super::agent::{AgentKind, AgentTable};
+use super::super::agent::{AgentKind, AgentTable, DEFAULT_MAX_ANSWER_BYTES};
 use super::super::{AgentConfig, BindingConfig, ModelConfig};
 use super::lent::{Lent, Wrong};
 
@@ -102,8 +102,12 @@ fn authorization() -> String {
     "authorization".to_owned()
 }
 
+/// The most patterns in all rules of a script: each is compiled when the tenant is loaded.
+const MAX_PATTERNS: usize = 100;
+
 impl TextAgent {
     pub(super) fn admit(self, lent: &Lent<'_>) -> Result<AgentConfig, Wrong> {
+        lent.check_most("agent.max_answer_bytes", (self.max_answer_bytes, DEFAULT_MAX_ANSWER_BYTES))?;
         if let Some(card) = &self.card {
             lent.check_url("agent.card", card)?;
         }
@@ -146,7 +150,11 @@ impl TextAgent {
 impl TextModel {
     fn admit(self, lent: &Lent<'_>) -> Result<ModelConfig, Wrong> {
         let TextGenerative { model, adapter, endpoint, secret } = match self {
-            Self::Scripted(script) => return Ok(ModelConfig::Scripted(script)),
+            Self::Scripted(script) => {
+                let patterns = script.rules.iter().map(|rule| 1 + rule.extract.len() + rule.extract_result.len());
+                lent.check_most("agent.model.scripted.rules", (Some(patterns.sum()), MAX_PATTERNS))?;
+                return Ok(ModelConfig::Scripted(script));
+            }
             Self::Generative(generative) => generative,
         };
         match &endpoint {

@@ -108,10 +108,22 @@ impl TextGrants {
             let secret = lent.secret("extension.grants.secrets", &of)?.clone();
             Ok((name, secret))
         });
+        if let Some(keyvalue) = &self.keyvalue {
+            let most = KeyValueGrantConfig::default();
+            for (key, given, most) in [
+                ("extension.grants.keyvalue.max_keys", keyvalue.max_keys, most.max_keys),
+                ("extension.grants.keyvalue.max_value_bytes", keyvalue.max_value_bytes, most.max_value_bytes),
+                ("extension.grants.keyvalue.max_total_bytes", keyvalue.max_total_bytes, most.max_total_bytes),
+                ("extension.grants.keyvalue.max_scoped_keys", keyvalue.max_scoped_keys, most.max_scoped_keys),
+                ("extension.grants.keyvalue.max_scoped_bytes", keyvalue.max_scoped_bytes, most.max_scoped_bytes),
+            ] {
+                lent.check_most(key, (Some(given), most))?;
+            }
+        }
         Ok(GrantsConfig {
             clock: self.clock,
             random: self.random,
-            http: self.http.map(TextHttp::admit),
+            http: self.http.map(|http| http.admit(lent)).transpose()?,
             keyvalue: self.keyvalue,
             secrets: secrets.collect::<Result<_, _>>()?,
             session_state: self.session_state,
@@ -125,12 +137,14 @@ impl TextGrants {
 }
 
 impl TextHttp {
-    fn admit(self) -> HttpGrantConfig {
-        HttpGrantConfig {
+    fn admit(self, lent: &Lent<'_>) -> Result<HttpGrantConfig, Wrong> {
+        let most = super::super::grants::max_response_bytes();
+        lent.check_most("extension.grants.http.max_response_bytes", (self.max_response_bytes, most))?;
+        Ok(HttpGrantConfig {
             allow: self.allow,
-            max_response_bytes: self.max_response_bytes.unwrap_or_else(super::super::grants::max_response_bytes),
+            max_response_bytes: self.max_response_bytes.unwrap_or(most),
             timeout_ms: self.timeout_ms.unwrap_or_else(super::super::grants::timeout_ms),
             allow_private: Vec::new(),
-        }
+        })
     }
 }

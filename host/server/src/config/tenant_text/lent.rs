@@ -40,6 +40,16 @@ impl Lent<'_> {
         })
     }
 
+    /// Checks a number that nothing else bounds, and what the host holds or compiles grows with.
+    pub(super) fn check_most(&self, key: &'static str, (given, most): (Option<usize>, usize)) -> Result<(), Wrong> {
+        match given {
+            Some(given) if given > most => {
+                Err((key, format!("{given} is more than a tenant may have: at most {most}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks the URL of something that an agent calls.
     pub(super) fn check_url(&self, key: &'static str, url: &str) -> Result<(), Wrong> {
         let parsed = url.parse::<Uri>().ok().filter(|url| matches!(url.scheme_str(), Some("http" | "https")));

@@ -1,8 +1,11 @@
 //! Texts that whoever runs the server did not write.
 
+use std::sync::Arc;
+
 use annex_upstream::UpstreamConfig;
 
-use super::super::{AgentConfig, ModelConfig, SecretConfig, StoredTenantsConfig};
+use super::super::served::ServedConfig;
+use super::super::{AgentConfig, Config, ModelConfig, SecretConfig, StoredTenantsConfig};
 use super::{AdmittedTenant, MAX_TEXT_BYTES, TenantText};
 
 const DIGEST: &str = "sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
@@ -146,6 +149,39 @@ fn what_is_lent_takes_the_place_of_its_name() {
         unreachable!()
     };
     assert_eq!(agent.mcp.len(), 1);
+}
+
+#[test]
+fn a_text_asks_for_no_more_than_the_host_holds_for_strangers() {
+    let answers = "card = \"https://a.example.com\"\nmax_answer_bytes = 4194305\n";
+    refused(&upstream(answers), &["agent.max_answer_bytes", "at most 4194304"]);
+    let extension =
+        |grants: &str| text(&format!("[[extension]]\ncomponent = \"{DIGEST}\"\n[extension.grants]\n{grants}"));
+    for key in ["max_keys", "max_value_bytes", "max_total_bytes", "max_scoped_keys", "max_scoped_bytes"] {
+        let grant = extension(&format!("keyvalue = {{ {key} = 1000000000 }}"));
+        refused(&grant, &[&format!("extension.grants.keyvalue.{key}"), "at most"]);
+    }
+    let http = extension("http = { allow = [], max_response_bytes = 1000000000 }");
+    refused(&http, &["extension.grants.http.max_response_bytes", "at most 1048576"]);
+    let rule = "[[agent.model.scripted.rules]]\nwhen = \"x\"\nanswer = \"y\"\n";
+    assert!(admit(&template(&format!("{SCRIPTED}{}", rule.repeat(100)))).is_ok());
+    refused(&template(&format!("{SCRIPTED}{}", rule.repeat(101))), &["agent.model.scripted.rules", "at most 100"]);
+}
+
+#[test]
+fn credentials_of_callers_are_not_passed_on_to_an_agent_of_a_tenant() {
+    let served = |auth: &str, field: &str| {
+        let process = format!("[card]\nname = \"n\"\ndescription = \"d\"\n{auth}");
+        let process = Arc::new(toml::from_str::<Config>(&process).expect("a config"));
+        let forward = format!("card = \"https://a.example.com\"\nheaders_forward = [{field:?}]\n");
+        ServedConfig::of_added(admit(&upstream(&forward)).expect("a tenant"), &process).map(drop)
+    };
+    assert_eq!(served("", "traceparent"), Ok(()));
+    let key = "[auth.api_key_header]\nname = \"x-key\"\n[[auth.api_key]]\nprincipal = \"ada\"\nkey_env = \"K\"\n";
+    assert_eq!(served(key, "x-api-key"), Ok(()));
+    for (auth, field) in [("", "Authorization"), ("", "cookie"), ("", "X-Api-Key"), (key, "X-Key")] {
+        assert_eq!(served(auth, field).expect_err("a refusal").0, "agent.headers_forward");
+    }
 }
 
 #[test]

@@ -32,13 +32,13 @@ pub(super) enum Described {
 
 pub(super) struct There {
     pub(super) tenant: Arc<StoredTenant>,
-    /// The principals that may call it; `None` for all, also where the text cannot be read, which its load says.
+    /// The principals that may call it; `None` for all. Nobody may where the text cannot be read.
     callers: Option<HashSet<String>>,
 }
 
 impl Described {
     pub(super) fn there<T>(tenant: StoredTenant, loader: &dyn TenantLoader<T>) -> Self {
-        let callers = loader.callers(&tenant.config).unwrap_or_default();
+        let callers = loader.callers(&tenant.config).unwrap_or_else(|_| Some(HashSet::new()));
         Self::There(There { tenant: Arc::new(tenant), callers })
     }
 }

@@ -52,6 +52,10 @@ impl TenantLoader<Text> for Loader {
         Box::pin(async { Ok(()) })
     }
 
+    fn stop_turns(&self, name: &str) {
+        self.told.lock().unwrap().push(format!("turns of {name} stop"));
+    }
+
     fn load(&self, tenant: Arc<StoredTenant>, _: Instant) -> BoxFuture<'static, Result<Text, String>> {
         let told = Arc::clone(&self.told);
         self.loads.fetch_add(1, Ordering::Relaxed);
@@ -214,7 +218,20 @@ async fn a_removed_one_is_no_more() {
     assert_eq!(setting.store.tenants().remove("acme", rev).await.unwrap(), TenantChange::Stored(rev + 1));
     setting.tenants.note(&ChangedTenant { name: "acme".to_owned(), rev: rev + 1, state: None });
     assert_eq!(setting.find("acme").await, None);
-    assert_eq!(setting.told(), ["acme leaves: Removed"]);
+    assert_eq!(setting.told(), ["turns of acme stop", "acme leaves: Removed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_turns_of_one_that_is_suspended_or_changed_stop_when_it_is_removed() {
+    for state in [TenantState::Suspended, TenantState::Active] {
+        let setting = Setting::new(10).await;
+        let rev = setting.add("acme", "one").await;
+        setting.find("acme").await;
+        let rev = setting.put("acme", Believed::Rev(rev), state, "two").await;
+        setting.told();
+        setting.tenants.note(&ChangedTenant { name: "acme".to_owned(), rev: rev + 1, state: None });
+        assert_eq!(setting.told(), ["turns of acme stop"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
