@@ -24,3 +24,8 @@ pub(crate) struct StoredTurn {
     #[serde(default)]
     pub(crate) requested: Vec<ExtensionUri>,
 }
+
+/// True if the agent of the stored turn runs again when another process goes on with it.
+pub(crate) fn runs_again(stored: &str) -> bool {
+    serde_json::from_str(stored).is_ok_and(|turn: StoredTurn| turn.on_lost == OnLostTurn::Rerun)
+}

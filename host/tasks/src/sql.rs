@@ -105,9 +105,13 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         rows.first().map(asked).transpose()
     }
 
-    async fn asked_to_cancel(&self) -> Result<Vec<TaskId>, StoreError> {
-        let Some(replica) = self.replica() else { return Ok(Vec::new()) };
-        let rows = self.database.read(statements::SELECT_ASKED_TO_CANCEL, &[Value::Text(replica.id())]).await?;
+    async fn turns_to_stop(&self, running: &[(TaskId, u64)]) -> Result<Vec<TaskId>, StoreError> {
+        if self.lease.is_none() {
+            return Ok(Vec::new());
+        }
+        let running = running.iter().map(|(id, epoch)| serde_json::json!({"id": id.as_str(), "epoch": epoch}));
+        let running = serde_json::Value::from_iter(running).to_string();
+        let rows = self.database.read(statements::SELECT_TO_STOP, &[Value::Text(&running)]).await?;
         Ok(rows.iter().map(|row| Ok(row.text(0)?.into())).collect::<Result<_, sqlx::Error>>()?)
     }
 

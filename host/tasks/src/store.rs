@@ -101,11 +101,12 @@ pub trait TaskStore: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The tasks that this process works on and others have asked it to cancel.
+    /// Those of the tasks, each with the epoch in which a turn of this process writes to it, that others have asked this process
+    /// to cancel, or have taken.
     ///
     /// # Errors
     /// None but those of the database.
-    async fn asked_to_cancel(&self) -> Result<Vec<TaskId>, StoreError> {
+    async fn turns_to_stop(&self, _running: &[(TaskId, u64)]) -> Result<Vec<TaskId>, StoreError> {
         Ok(Vec::new())
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
-use crate::replicas::{Replicas, said};
+use crate::replicas::{Replicas, last_state, said};
 use crate::stopped::is_waited_for;
 use crate::support::Server;
 
@@ -193,6 +193,33 @@ async fn the_task_of_a_process_that_does_not_answer_is_taken_to_be_cancelled() -
     assert_eq!(stored.epoch(&task).await?, 1);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(stored.events(&task).await?, events);
+    drop((stopped, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_turn_whose_task_another_process_has_cancelled_ends_where_it_runs() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let [stopped, other] = [replicas.start("")?, replicas.start("")?];
+    let task = replicas.begin(&stopped, "long").await?;
+    let followed = replicas.stream(&stopped, "SubscribeToTask", json!({"id": task}));
+    let canceled = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        // For less than its lease.
+        stopped.signal(Signal::STOP)?;
+        let canceled = cancel(&replicas, &other, &task).await;
+        stopped.signal(Signal::CONT)?;
+        canceled
+    };
+    let (followed, canceled) =
+        tokio::time::timeout(Duration::from_secs(20), async { tokio::join!(followed, canceled) })
+            .await
+            .context("the turn goes on, and its reader hears nothing")?;
+    let (canceled, _) = canceled?;
+    assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
+    let followed = followed?;
+    assert_eq!(last_state(&followed), "TASK_STATE_CANCELED", "{followed:?}");
     drop((stopped, other));
     replicas.remove().await;
     Ok(())

@@ -223,7 +223,7 @@ async fn a_process_that_starts_again_under_its_name_fails_what_it_worked_on_at_o
 }
 
 /// The state that a stream ends in.
-fn last_state(events: &[Value]) -> &str {
+pub(crate) fn last_state(events: &[Value]) -> &str {
     let last = &events[events.len() - 1]["result"];
     let status = if last["task"].is_object() { &last["task"]["status"] } else { &last["statusUpdate"]["status"] };
     status["state"].as_str().unwrap_or_default()

@@ -10,7 +10,7 @@ use crate::fault;
 use crate::looks::look_until;
 use crate::tasks::others::STOPPED;
 use crate::tasks::record::TaskRecord;
-use crate::tasks::{Tasks, failed};
+use crate::tasks::{Tasks, Unsettled, failed};
 
 /// The time between two looks.
 const LOOK: Duration = Duration::from_millis(500);
@@ -50,12 +50,13 @@ impl Tasks {
         }
     }
 
-    /// Leaves the task of a running turn to another process, if there is one. Returns false where there is none.
-    pub(crate) async fn hand_over(&self, record: &TaskRecord) -> Result<bool, StoreError> {
+    /// Leaves the task of a running turn to another process, if there is one. Returns false where there is none. A turn that
+    /// `has_begun` was one of its attempts.
+    pub(crate) async fn hand_over(&self, record: &TaskRecord, has_begun: bool) -> Result<bool, StoreError> {
         let Some(places) = self.store.places() else { return Ok(false) };
         let Some(epoch) = record.epoch() else { return Ok(false) };
         // This one counts among them.
-        if places.processes().await? < 2 || !self.store.hand_over(record.id(), epoch, true).await? {
+        if places.processes().await? < 2 || !self.store.hand_over(record.id(), epoch, has_begun).await? {
             return Ok(false);
         }
         self.wake.tell(record.id().as_str(), 0);
@@ -73,9 +74,13 @@ impl Tasks {
     /// Fails the task of a turn that this process has taken and cannot go on with.
     pub async fn fail_lost_turn(&self, lost: &LostTurn) {
         let failed = async {
-            let Some(record) = self.find(&lost.owner, &lost.task).await? else { return Ok(()) };
-            // It has ended, or it is another turn's by now.
-            if record.is_finished() || !record.take(lost.epoch).await? {
+            let found = self.find(&lost.owner, &lost.task).await;
+            let Some(record) = found.inspect_err(|_| self.fail_later(lost))? else { return Ok(()) };
+            // It has ended, its turn has begun although that was not heard, or it is another's by now.
+            if record.is_finished() || record.is_running() {
+                return Ok(());
+            }
+            if !record.take(lost.epoch).await.inspect_err(|_| self.end_later(&record))? {
                 return Ok(());
             }
             let stored = record.append([failed(&record, STOPPED)]).await;
@@ -91,18 +96,29 @@ impl Tasks {
         }
     }
 
+    fn fail_later(&self, lost: &LostTurn) {
+        let (owner, runner) = (lost.owner.clone(), self.store.replica());
+        self.unsettled().insert(lost.task.clone(), Unsettled { owner, runner, epoch: Some(lost.epoch) });
+    }
+
     /// Stops the turns of a tenant that run here. Each cancels its task itself.
     pub fn stop_turns_of(&self, tenant: &str) {
         let live = self.live();
         live.records.values().filter(|record| record.owner().tenant == tenant).for_each(|record| record.stop_turn());
     }
 
-    /// Stops the turns that other processes were asked to cancel. Each cancels its task itself.
+    /// Stops the turns that others want to be cancelled, and those whose tasks others have taken. Each cancels its task itself,
+    /// or finds out that it is not its own.
     pub(crate) async fn end_asked(&self) -> Result<(), StoreError> {
-        if !self.live().records.values().any(|record| record.is_running()) {
+        let running: Vec<(TaskId, u64)> = {
+            let live = self.live();
+            let running = live.records.values().filter(|record| record.is_running());
+            running.filter_map(|record| Some((record.id().clone(), record.epoch()?))).collect()
+        };
+        if running.is_empty() {
             return Ok(());
         }
-        for id in self.store.asked_to_cancel().await? {
+        for id in self.store.turns_to_stop(&running).await? {
             let record = self.live().records.get(&id).cloned();
             if let Some(record) = record {
                 record.stop_turn();

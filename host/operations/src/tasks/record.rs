@@ -263,8 +263,13 @@ impl TaskRecord {
     /// Takes the task from the process that worked on it in this epoch. Returns false when somebody else was faster.
     pub(crate) async fn take(&self, epoch: u64) -> Result<bool, StoreError> {
         let mut last = self.last.lock().await;
-        last.epoch = epoch;
-        self.take_at(&mut last).await
+        let before = std::mem::replace(&mut last.epoch, epoch);
+        let taken = self.take_at(&mut last).await;
+        // A turn that runs here goes on in its own.
+        if last.epoch == epoch {
+            last.epoch = before;
+        }
+        taken
     }
 
     /// Resolves when no turn runs.

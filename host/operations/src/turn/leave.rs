@@ -8,6 +8,7 @@ use annex_protocol::ExtensionUri;
 use super::{Stage, Turn};
 use crate::counters::TurnEnd;
 use crate::fault;
+use crate::on_lost_turn::runs_again;
 
 impl Turn {
     /// The replica that the turn belongs to, where its task can be another process's, or its message before there is a task.
@@ -32,13 +33,13 @@ impl Turn {
             return false;
         }
         let Some(task) = self.stage.task().cloned() else { return false };
-        match self.tasks.hand_over(&task).await {
-            Ok(is_handed_over) => is_handed_over,
-            Err(error) => {
-                drop(fault::logged(&error));
-                false
-            }
-        }
+        // Whoever follows a task elsewhere does nothing twice, so that each process of an upgrade may hand it over.
+        let counts = self.stored.as_deref().is_some_and(runs_again);
+        self.tasks.hand_over(&task, counts).await.unwrap_or_else(|error| {
+            drop(fault::logged(&error));
+            // It may have been stored. Where it was not, the task is found once the lease of this process is over.
+            true
+        })
     }
 
     /// Leaves the task to whoever has it. Nothing more is written for this turn, neither to the task nor to the session, and

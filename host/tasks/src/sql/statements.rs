@@ -297,7 +297,10 @@ pub(super) const ASK_TO_CANCEL: &str = "
 
 pub(super) const COUNT_TASKS: &str = "SELECT count(*) FROM task WHERE tenant = $1";
 
-pub(super) const SELECT_ASKED_TO_CANCEL: &str = "SELECT id FROM task WHERE runner = $1 AND cancel_asked = epoch";
+pub(super) const SELECT_TO_STOP: &str = "
+    SELECT running.id FROM json_to_recordset(CAST($1 AS json)) AS running (id TEXT, epoch BIGINT)
+    JOIN task ON task.id = running.id
+    WHERE task.epoch > running.epoch OR (task.epoch = running.epoch AND task.cancel_asked = task.epoch)";
 
 /// A task that cannot be read is not looked at again and again.
 pub(super) const RELEASE: &str = "UPDATE task SET runner = NULL WHERE id = $1 AND seq = $2";

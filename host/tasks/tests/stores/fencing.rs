@@ -107,12 +107,15 @@ async fn a_process_hears_which_of_its_turns_are_to_be_cancelled() {
     let id = TaskId::from("t-1");
     let place = begin(&one, "t-1").await;
     begin(&one, "t-2").await;
+    let running = [(id.clone(), place.epoch), (TaskId::from("t-2"), 0)];
     assert_eq!(other.ask_to_cancel(&id).await.unwrap(), Some(AskedRunner { epoch: 0, is_alive: true }));
-    assert_eq!(one.asked_to_cancel().await.unwrap(), std::slice::from_ref(&id));
-    assert!(other.asked_to_cancel().await.unwrap().is_empty());
+    assert_eq!(one.turns_to_stop(&running).await.unwrap(), std::slice::from_ref(&id));
+    assert!(one.turns_to_stop(&running[1..]).await.unwrap().is_empty());
     // That was for this turn. The next one is not to be cancelled.
-    answer(&one, "t-1", &place).await.unwrap();
-    assert!(one.asked_to_cancel().await.unwrap().is_empty());
+    let next = answer(&one, "t-1", &place).await.unwrap();
+    assert!(one.turns_to_stop(&[(id.clone(), next.epoch)]).await.unwrap().is_empty());
+    // The turn before it has lost the task.
+    assert_eq!(one.turns_to_stop(&running).await.unwrap(), [id]);
     scratch.remove().await;
 }
 

@@ -163,9 +163,9 @@ impl TaskRecord {
     /// Takes the task in the epoch of this place.
     pub(super) async fn take_at(&self, last: &mut Place) -> Result<bool, StoreError> {
         let Some(place) = self.store.take(&self.id, last.epoch).await? else { return Ok(false) };
-        // What was stored until then.
-        self.catch_up(last).await?;
+        // First of all: the task is this process's, also where what was stored until then cannot be read.
         *last = Place { seq: last.seq, ..place };
+        self.catch_up(last).await?;
         Ok(true)
     }
 

@@ -363,16 +363,19 @@ impl Installer {
     pub(super) async fn reissue_agreed(&self, agreement: &Agreement) -> Result<(), InstallError> {
         let until = Instant::now() + agreement.limit();
         loop {
-            let basis = self.basis(Consent::OfAll);
-            let current = self.publisher.current();
-            let installed = current.extensions.installed.clone();
             let of_issuer = |error: IssueError| InstallError::Cards(error.into());
             if !agreement.peers.share_cards {
+                // Whoever follows the others puts no later edition in force meanwhile.
+                let _door = agreement.door.lock().await;
+                let current = self.publisher.current();
+                let installed = current.extensions.installed.clone();
                 let cards = self.issuer.cards(&installed).map_err(of_issuer)?;
                 let number = current.extensions.number;
                 self.publisher.replace(self.issuer.publish(installed, number, cards, Some(&current)));
                 return Ok(());
             }
+            let basis = self.basis(Consent::OfAll);
+            let installed = self.publisher.current().extensions.installed.clone();
             let edition = agreement.served();
             let shown: Option<IssuedCards> = serde_json::from_str(&edition.cards).ok();
             let says = self.issuer.says(&installed).map_err(of_issuer)?;
