@@ -69,6 +69,10 @@ fn tenant(component: &str) -> anyhow::Result<String> {
     if let Some(Value::Array(extensions)) = tables.get_mut("extension") {
         extensions.truncate(1);
         for extension in extensions.iter_mut().filter_map(Value::as_table_mut) {
+            // Its settings are those of state injection.
+            if component != annex_components::STATE_INJECTION {
+                extension.clear();
+            }
             extension.insert("component".to_owned(), component.into());
             extension.insert("required".to_owned(), false.into());
         }

@@ -2,15 +2,15 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::TempDir;
 
 pub(crate) const STATE_URI: &str = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
 pub(crate) const STATE: &str = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;
@@ -94,8 +94,8 @@ pub(crate) struct Server {
     pub(crate) process: Child,
     pub(crate) config: ConfigFile,
     pub(crate) stdout: BufReader<ChildStdout>,
-    /// All that it writes to standard error.
-    log: NamedTempFile,
+    /// Reads all that it writes to standard error, once.
+    log: Option<JoinHandle<String>>,
 }
 
 impl Server {
@@ -130,18 +130,24 @@ impl Server {
     }
 
     fn start_by(mut command: Command, config: ConfigFile) -> Result<Self> {
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         // A pipe that nobody reads would be full at some time, and then each line of the log waits.
-        let log = NamedTempFile::new()?;
-        let mut process = command.stdout(Stdio::piped()).stderr(log.reopen()?).spawn()?;
+        let mut written = process.stderr.take().context("no standard error")?;
+        let log = thread::spawn(move || {
+            let mut log = Vec::new();
+            // What was read until an error is all there is.
+            let _ = written.read_to_end(&mut log);
+            String::from_utf8_lossy(&log).into_owned()
+        });
         let mut stdout = BufReader::new(process.stdout.take().context("no standard output")?);
         let mut line = String::new();
         stdout.read_line(&mut line)?;
         let Some(card) = line.strip_prefix("Agent card  ") else {
             let code = process.wait()?.code();
-            bail!("exit code {code:?}: {}", fs::read_to_string(log.path())?);
+            bail!("exit code {code:?}: {}", log.join().unwrap_or_default());
         };
         let url = card.trim().trim_end_matches("/.well-known/agent-card.json").to_owned();
-        Ok(Self { url, process, config, stdout, log })
+        Ok(Self { url, process, config, stdout, log: Some(log) })
     }
 
     /// Sends it a signal. One that was told to stop stands still when this returns.
@@ -171,7 +177,8 @@ impl Server {
     pub(crate) fn kill_for_log(&mut self) -> Result<String> {
         self.process.kill()?;
         self.process.wait()?;
-        Ok(fs::read_to_string(self.log.path())?)
+        let log = self.log.take().context("it was read already")?;
+        log.join().ok().context("no log")
     }
 }
 
@@ -179,8 +186,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        let log = fs::read(self.log.path()).unwrap_or_default();
-        let last = log.len().saturating_sub(MAX_LOG_BYTES);
-        eprintln!("log of {}: {}", self.url, String::from_utf8_lossy(&log[last..]));
+        let Some(Ok(log)) = self.log.take().map(JoinHandle::join) else { return };
+        let last = log.ceil_char_boundary(log.len().saturating_sub(MAX_LOG_BYTES));
+        eprintln!("log of {}: {}", self.url, &log[last..]);
     }
 }
