@@ -50,6 +50,8 @@ impl Proxy {
                 let relayed = relay(client, database.clone(), way.subscribe());
                 tokio::spawn(async move {
                     tokio::select! {
+                        // First: what was held back is lost, also where the way is open again by now.
+                        biased;
                         _ = reset.changed() => {}
                         _ = relayed => {}
                     }
