@@ -109,9 +109,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         if self.lease.is_none() {
             return Ok(Vec::new());
         }
-        let running = running.iter().map(|(id, epoch)| serde_json::json!({"id": id.as_str(), "epoch": epoch}));
-        let running = serde_json::Value::from_iter(running).to_string();
-        let rows = self.database.read(statements::SELECT_TO_STOP, &[Value::Text(&running)]).await?;
+        let rows = self.database.read(statements::SELECT_TO_STOP, &[Value::Text(&numbered(running)?)]).await?;
         Ok(rows.iter().map(|row| Ok(row.text(0)?.into())).collect::<Result<_, sqlx::Error>>()?)
     }
 
@@ -161,9 +159,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         if self.lease.is_none() {
             return Ok(Vec::new());
         }
-        let known: Vec<_> = known.iter().map(|(id, seq)| serde_json::json!({"id": id.as_str(), "seq": seq})).collect();
-        let known = serde_json::to_string(&known)?;
-        let rows = self.database.read(statements::SELECT_CHANGED, &[Value::Text(&known)]).await?;
+        let rows = self.database.read(statements::SELECT_CHANGED, &[Value::Text(&numbered(known)?)]).await?;
         let changed = rows.iter().map(|row| Ok((row.text(0)?.into(), row.maybe_int(1)?.map(from_sql))));
         changed.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
     }
@@ -420,6 +416,13 @@ impl<D: Database> SqlTaskStore<D> {
     pub fn lease(&self) -> Option<Arc<Lease>> {
         self.lease.clone()
     }
+}
+
+/// Tasks with a number each, as the statements read them that are about many.
+fn numbered(tasks: &[(TaskId, u64)]) -> Result<String, StoreError> {
+    let tasks: Vec<_> =
+        tasks.iter().map(|(id, number)| serde_json::json!({"id": id.as_str(), "number": number})).collect();
+    Ok(serde_json::to_string(&tasks)?)
 }
 
 /// One statement as a transaction; returns how many rows it changed.

@@ -31,15 +31,20 @@ async fn complete(State(provider): State<Provider>, headers: HeaderMap, body: By
 }
 
 impl Provider {
-    /// Serves on a free port and gives the base URL of the interface.
+    /// A provider with this answer, and the base URL of its interface.
     async fn start(status: StatusCode, body: &'static str) -> (Self, String) {
         let provider = Self { status, body, requests: Arc::default() };
         let router = Router::new().route("/v1/chat/completions", post(complete)).with_state(provider.clone());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        (provider, url)
+        (provider, serve(router).await)
     }
+}
+
+/// Serves on a free port and gives the base URL of the interface.
+async fn serve(router: Router) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    url
 }
 
 fn config(endpoint: String) -> GenerativeConfig {
@@ -197,10 +202,7 @@ async fn a_refusal_of_the_provider_is_an_error_without_the_key() {
 async fn a_redirect_does_not_lead_the_key_to_another_host() {
     let (elsewhere, url) = Provider::start(StatusCode::OK, ANSWER).await;
     let redirect = move || async move { Redirect::temporary(&format!("{url}/chat/completions")) };
-    let router = Router::new().route("/v1/chat/completions", post(redirect));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let redirecting = format!("http://{}/v1", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let redirecting = serve(Router::new().route("/v1/chat/completions", post(redirect))).await;
     ask(config(redirecting)).await.unwrap_err();
     assert!(elsewhere.requests.lock().unwrap().is_empty());
 }

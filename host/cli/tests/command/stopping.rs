@@ -11,11 +11,6 @@ use serde_json::{Value, json};
 use crate::durable::{call, message};
 use crate::lost::{ATTEMPT, COMPLETED, EVENTS, FAILED, LIMIT, RERUN, number, start, until_number};
 use crate::replicas::{Replicas, said};
-use crate::support::Server;
-
-fn term(server: &Server) -> Result<()> {
-    server.signal(Signal::TERM)
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_is_told_to_stop_leaves_what_still_runs_to_another_one_at_once() -> Result<()> {
@@ -24,7 +19,7 @@ async fn a_process_that_is_told_to_stop_leaves_what_still_runs_to_another_one_at
     let [mut stopped, other] = [start(&replicas, RERUN, drains)?, start(&replicas, RERUN, drains)?];
     let task = replicas.begin(&stopped, "talk").await?;
     until_number(&replicas, EVENTS, &task, 2).await?;
-    term(&stopped)?;
+    stopped.signal(Signal::TERM)?;
     let begin = Instant::now();
     until_number(&replicas, ATTEMPT, &task, 2).await?;
     let taken = begin.elapsed();
@@ -44,7 +39,7 @@ async fn without_another_process_a_turn_that_still_runs_fails_as_before() -> Res
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let mut stopped = start(&replicas, RERUN, "drain_seconds = 1")?;
     let task = replicas.begin(&stopped, "talk").await?;
-    term(&stopped)?;
+    stopped.signal(Signal::TERM)?;
     assert_eq!(stopped.process.wait()?.code(), Some(0));
     let failed = "SELECT count(*) FROM task WHERE id = $1 AND state = 'TASK_STATE_FAILED'";
     assert_eq!(number(&replicas, failed, &task).await?, 1);
@@ -63,7 +58,7 @@ async fn a_message_that_waits_for_its_turn_is_free_for_another_process_as_soon_a
     let stop = async {
         let taken = "SELECT count(*) FROM message_seen WHERE context_id = $1";
         until_number(&replicas, taken, "c", 2).await?;
-        term(&stopped)?;
+        stopped.signal(Signal::TERM)?;
         anyhow::Ok(Instant::now())
     };
     let (refused, told) = tokio::join!(waits, stop);
@@ -134,7 +129,7 @@ async fn a_rolling_restart_under_load_loses_and_fails_nothing() -> Result<()> {
         for server in &mut servers {
             // Longer than a turn takes: one that is begun for the second time is not left to a third process.
             tokio::time::sleep(Duration::from_millis(4_500)).await;
-            term(server)?;
+            server.signal(Signal::TERM)?;
             let status = tokio::task::block_in_place(|| server.process.wait())?;
             ensure!(status.code() == Some(0), "{status}");
         }

@@ -135,7 +135,7 @@ impl Server {
         let mut written = process.stderr.take().context("no standard error")?;
         let log = thread::spawn(move || {
             let mut log = Vec::new();
-            // What was read until an error is all there is.
+            // After an error the part that was read is all there is.
             let _ = written.read_to_end(&mut log);
             String::from_utf8_lossy(&log).into_owned()
         });

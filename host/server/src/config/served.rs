@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use annex_auth::AuthConfig;
+use annex_auth::{ApiKeyHeaderConfig, AuthConfig};
 use annex_operations::on_lost_turn::OnLostTurn;
 use annex_operations::quota::TenantQuota;
 
@@ -120,8 +120,9 @@ const CREDENTIALS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"
 /// tenant as they do.
 fn check_forwarded(agent: &AgentConfig, auth: Option<&AuthConfig>) -> Result<(), (&'static str, &'static str)> {
     let AgentConfig::Upstream { upstream, .. } = agent else { return Ok(()) };
-    let key = auth.map(|auth| auth.api_key_header.name.as_str()).unwrap_or("x-api-key");
-    let is_credential = |name: &String| CREDENTIALS.iter().chain([&key]).any(|one| one.eq_ignore_ascii_case(name));
+    let ApiKeyHeaderConfig { name: key } = auth.map(|auth| auth.api_key_header.clone()).unwrap_or_default();
+    let is_credential =
+        |name: &String| CREDENTIALS.into_iter().chain([key.as_str()]).any(|one| one.eq_ignore_ascii_case(name));
     if upstream.headers_forward.iter().any(is_credential) {
         return Err((
             "agent.headers_forward",

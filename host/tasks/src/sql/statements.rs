@@ -92,8 +92,8 @@ pub(super) const SELECT_WRITTEN: &str = "
 
 /// Tasks that others have changed, of those in a JSON array of ids and numbers: in one statement, however many they are.
 pub(super) const SELECT_CHANGED: &str = "
-    SELECT known.id, task.seq FROM json_to_recordset(CAST($1 AS json)) AS known (id TEXT, seq BIGINT)
-    LEFT JOIN task ON task.id = known.id WHERE task.seq IS DISTINCT FROM known.seq";
+    SELECT known.id, task.seq FROM json_to_recordset(CAST($1 AS json)) AS known (id TEXT, number BIGINT)
+    LEFT JOIN task ON task.id = known.id WHERE task.seq IS DISTINCT FROM known.number";
 
 // Two pairs, so that each is answered by its index. The owner's pair takes a context, too, and finds it to be empty, so
 // that all pages have the same parameters.
@@ -297,10 +297,11 @@ pub(super) const ASK_TO_CANCEL: &str = "
 
 pub(super) const COUNT_TASKS: &str = "SELECT count(*) FROM task WHERE tenant = $1";
 
+/// Tasks that others want to be cancelled, or have taken, of those in a JSON array of ids and the epochs of their turns.
 pub(super) const SELECT_TO_STOP: &str = "
-    SELECT running.id FROM json_to_recordset(CAST($1 AS json)) AS running (id TEXT, epoch BIGINT)
+    SELECT running.id FROM json_to_recordset(CAST($1 AS json)) AS running (id TEXT, number BIGINT)
     JOIN task ON task.id = running.id
-    WHERE task.epoch > running.epoch OR (task.epoch = running.epoch AND task.cancel_asked = task.epoch)";
+    WHERE task.epoch > running.number OR (task.epoch = running.number AND task.cancel_asked = task.epoch)";
 
 /// A task that cannot be read is not looked at again and again.
 pub(super) const RELEASE: &str = "UPDATE task SET runner = NULL WHERE id = $1 AND seq = $2";
