@@ -56,6 +56,18 @@ pub struct Prompt {
 }
 
 impl Prompt {
+    /// The bytes of its texts.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_turn = |turn: &Turn| match turn {
+            Turn::User(text) => text.len(),
+            Turn::Agent { text, calls } => {
+                text.len() + calls.iter().map(|call| call.arguments.get().len()).sum::<usize>()
+            }
+            Turn::Tools(results) => results.iter().map(|result| result.response.get().len()).sum(),
+        };
+        self.instruction.len() + self.turns.iter().map(of_turn).sum::<usize>()
+    }
+
     /// The user's last words, or nothing.
     pub fn last_user_text(&self) -> &str {
         let said = |turn: &Turn| matches!(turn, Turn::User(_));

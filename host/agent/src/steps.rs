@@ -1,7 +1,7 @@
 //! The steps of an agent in a turn, as they are recorded for whoever may read them.
 
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::Timestamp;
@@ -54,7 +54,12 @@ pub struct OpenStep {
     index: Option<usize>,
     /// The tokens that the model has counted so far.
     counted: Mutex<Tokens>,
+    /// Bytes that were sent and received and that the model may not have counted yet.
+    uncounted: AtomicUsize,
 }
+
+/// Of a call that is broken off before its model has counted, so many bytes are taken for a token.
+const BYTES_OF_TOKEN: usize = 4;
 
 /// Kinds of step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -117,7 +122,7 @@ impl Steps {
     #[must_use = "the step ends when this is dropped"]
     pub fn begin(&self, kind: StepKind, name: &str) -> OpenStep {
         let index = self.record(kind, name);
-        OpenStep { steps: self.clone(), index, counted: Mutex::default() }
+        OpenStep { steps: self.clone(), index, counted: Mutex::default(), uncounted: AtomicUsize::new(0) }
     }
 
     /// The place of the step; `None` where it is not recorded.
@@ -167,6 +172,17 @@ impl OpenStep {
         });
     }
 
+    /// Notes that so many bytes were sent to a model, or received. They are counted if the step ends before [`Self::finish`],
+    /// and its model has counted less: whoever breaks calls off has used the tokens.
+    pub fn pass(&self, bytes: usize) {
+        self.uncounted.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that the model has said all, with its count if it has one.
+    pub fn finish(&self) {
+        self.uncounted.store(0, Ordering::Relaxed);
+    }
+
     /// Notes the reason that it failed, in words that extensions may read.
     pub fn fail(&self, error: &str) {
         self.change(|step| step.error = Some(cut(error)));
@@ -185,7 +201,9 @@ impl Drop for OpenStep {
     fn drop(&mut self) {
         if let Some(count) = &self.steps.tokens {
             let Tokens { input, output } = mem::take(self.counted.get_mut().unwrap_or_else(PoisonError::into_inner));
-            count.add(input.unwrap_or(0).saturating_add(output.unwrap_or(0)));
+            let counted = input.unwrap_or(0).saturating_add(output.unwrap_or(0));
+            let guessed = *self.uncounted.get_mut() / BYTES_OF_TOKEN;
+            count.add(counted.max(u64::try_from(guessed).unwrap_or(u64::MAX)));
         }
         self.change(|step| step.end_time = Some(Timestamp::now()));
     }

@@ -2,13 +2,11 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject, Message, Metadata};
 use annex_runtime::{Extension, Installed, MethodAnswer, MethodCall, TurnRequest};
 use futures::stream::{self, Stream};
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
 
 use crate::answer::Answer;
 use crate::fault;
@@ -89,37 +87,34 @@ impl RequestHandler {
         self.take_up(resumptions.close());
         let value = match answered {
             MethodAnswer::Value(value) => MethodResult::Value(value),
-            MethodAnswer::Results(call) => {
-                MethodResult::Results(results(*call, permit, self.closing.clone(), self.max_turn))
-            }
+            MethodAnswer::Results(call) => MethodResult::Results(self.results(*call, permit)),
         };
         Ok(Answer { value, active: vec![extension.uri().clone()] })
     }
-}
 
-/// The call keeps its permit to the end of its results, which must have come within `timeout` in all.
-fn results(call: MethodCall, permit: TurnPermit, closing: CancellationToken, timeout: Duration) -> Results {
-    let deadline = Instant::now() + timeout;
-    Box::pin(stream::unfold(Some((call, permit)), move |open| {
-        let closing = closing.clone();
-        async move {
-            let (mut call, permit) = open?;
+    /// The call keeps its permit to the end of its results, and its agent loaded. They must have come within the longest time
+    /// of a turn in all.
+    fn results(&self, call: MethodCall, permit: TurnPermit) -> Results {
+        let deadline = Instant::now() + self.max_turn;
+        let open = self.me.upgrade().map(|handler| (handler, call, permit));
+        Box::pin(stream::unfold(open, move |open| async move {
+            let (handler, mut call, permit) = open?;
             let next = tokio::select! {
                 biased;
-                () = closing.cancelled() => return None,
+                () = handler.closing.cancelled() => return None,
                 () = sleep_until(deadline) => {
-                    let reason = format!("the results took longer than {} seconds", timeout.as_secs());
+                    let reason = format!("the results took longer than {} seconds", handler.max_turn.as_secs());
                     return Some((Err(A2aError::Overloaded { reason }), None));
                 }
-                next = call.next() => next,
+                next = handler.for_tenant(call.next()) => next,
             };
             match next.map_err(fault::of_hook) {
-                Ok(Some(value)) => Some((Ok(value), Some((call, permit)))),
+                Ok(Some(value)) => Some((Ok(value), Some((handler, call, permit)))),
                 Ok(None) => None,
                 Err(error) => Some((Err(error), None)),
             }
-        }
-    }))
+        }))
+    }
 }
 
 /// Checks that the client has activated the extension of the method, those that it depends on, and theirs in turn.

@@ -157,7 +157,9 @@ impl<'a> Run<'a> {
     async fn listen(&mut self, prompt: Prompt) -> Result<Answered, AgentError> {
         let step = self.turn.steps.begin(StepKind::Model, self.agent.model.name());
         let gave_up = |error| gave_up(&step, error);
+        let sent = prompt.bytes();
         let mut stream: ModelStream = self.agent.model.stream(prompt).await.map_err(gave_up)?;
+        step.pass(sent);
         let mut answer = ModelAnswer::default();
         let mut has_said = false;
         let mut has_thought = false;
@@ -166,6 +168,7 @@ impl<'a> Run<'a> {
                 ModelEvent::Text(piece) => {
                     // An empty piece counts: an empty answer is an answer, and thoughts alone are none.
                     has_said = true;
+                    step.pass(piece.len());
                     if !piece.is_empty() {
                         answer.text.push_str(&piece);
                         self.pieces.push(piece).await?;
@@ -177,6 +180,7 @@ impl<'a> Run<'a> {
                 ModelEvent::Tokens(tokens) => step.count(tokens),
             }
         }
+        step.finish();
         Ok(Answered { answer, changes: StateDelta::new(), is_silent: has_thought && !has_said })
     }
 

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::sync::{Arc, Mutex};
 
 use annex_agent::{
-    Adapter, GenerativeConfig, GenerativeError, GenerativeModel, Model, ModelError, ModelEvent, Prompt, Tokens,
-    ToolCall, ToolDeclaration, ToolResult, Turn,
+    Adapter, GenerativeConfig, GenerativeError, GenerativeModel, Model, ModelError, ModelEvent, Prompt, StepKind,
+    Steps, TokenCount, Tokens, ToolCall, ToolDeclaration, ToolResult, Turn,
 };
 use annex_protocol::Json;
 use axum::Router;
@@ -132,6 +132,27 @@ data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"b","type":"
 data: [DONE]
 
 "#;
+
+#[test]
+fn a_call_that_is_broken_off_before_its_model_has_counted_costs_by_its_bytes() {
+    let count = TokenCount::default();
+    let steps = Steps::unread().counting_in(Some(count.clone()));
+    let call = || {
+        let step = steps.begin(StepKind::Model, "some-model");
+        step.pass(300);
+        step.pass(100);
+        step
+    };
+    drop(call());
+    assert_eq!(count.take(), 100);
+    call().finish();
+    assert_eq!(count.take(), 0, "it has ended, and its model does not count");
+    let counted = call();
+    counted.count(Tokens { input: Some(7), output: Some(2) });
+    counted.finish();
+    drop(counted);
+    assert_eq!(count.take(), 9);
+}
 
 #[tokio::test]
 async fn calls_and_thoughts_are_told_from_the_answer() {

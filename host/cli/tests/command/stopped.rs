@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use sqlx::Connection;
@@ -67,31 +67,13 @@ impl Lock {
     }
 }
 
-/// The process takes the one task, whose process is gone, and is stopped before it hears of that.
-async fn stop_with_taken(replicas: &Replicas, proxy: &Proxy, server: &Server) -> Result<()> {
-    const EPOCH: &str = "SELECT epoch FROM task";
-    let locked = async || Lock::take(replicas, "SELECT id FROM task FOR UPDATE").await;
-    // A locked task is left alone by those who look for tasks to take.
-    let mut lock = locked().await?;
-    until(replicas, "SELECT count(*) FROM replica WHERE lease_until < clock_timestamp()", 1).await?;
-    for _ in 0..20 {
-        proxy.set(Way::AnswersHeld);
-        lock.give_back().await?;
-        let looked = Instant::now();
-        // Twice a second; a look that was under way did not see it.
-        while looked.elapsed() < Duration::from_millis(1_200) {
-            if replicas.number(EPOCH).await? == 1 {
-                server.signal(Signal::STOP)?;
-                proxy.set(Way::Open);
-                return Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        lock = locked().await?;
-        proxy.set(Way::Open);
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    bail!("nobody takes it")
+/// Waits until a process has taken a task whose own is gone, through the proxy, and holds back the answer.
+async fn take_unheard(replicas: &Replicas, proxy: &Proxy) -> Result<()> {
+    let mut lock = Lock::take(replicas, "SELECT id FROM task FOR UPDATE").await?;
+    lock.is_waited_for().await?;
+    proxy.set(Way::AnswersHeld);
+    lock.give_back().await?;
+    until(replicas, "SELECT epoch FROM task", 1).await
 }
 
 /// A process has taken the task of a killed one, is stopped, and another one takes it from there.
@@ -103,7 +85,9 @@ async fn check_takeover(time: Duration) -> Result<()> {
     let task = replicas.begin(&killed, "long").await?;
     killed.process.kill()?;
     killed.process.wait()?;
-    stop_with_taken(&replicas, &proxy, &stopped).await?;
+    take_unheard(&replicas, &proxy).await?;
+    stopped.signal(Signal::STOP)?;
+    proxy.set(Way::Open);
     let begin = Instant::now();
     let other = replicas.start("")?;
     let failed = replicas.until(&other, &task, "TASK_STATE_FAILED", LEASE_AND_LOOK).await?;
@@ -126,6 +110,26 @@ async fn a_process_that_is_stopped_inside_of_a_takeover_writes_nothing_to_what_o
 {
     let [one, two, three] = STOPS.map(check_takeover);
     tokio::try_join!(one, two, three).map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_a_process_has_taken_without_hearing_of_it_is_ended_by_it() -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let proxy = Proxy::start(replicas.url()).await?;
+    let other = replicas.start_with("", &[("ANNEX_TEST_TASKS", proxy.url())])?;
+    let mut killed = replicas.start("")?;
+    let task = replicas.begin(&killed, "long").await?;
+    killed.process.kill()?;
+    killed.process.wait()?;
+    take_unheard(&replicas, &proxy).await?;
+    // The answer goes with its connection, and the lease holds.
+    proxy.reset();
+    proxy.set(Way::Open);
+    replicas.until(&other, &task, "TASK_STATE_FAILED", Duration::from_secs(5)).await?;
+    assert_eq!(replicas.number("SELECT epoch FROM task").await?, 1, "it was taken once");
+    drop((killed, other));
+    replicas.remove().await;
+    Ok(())
 }
 
 /// A turn has joined the queue of its conversation, its process is stopped, and others go on.

@@ -2,7 +2,7 @@
 //!
 //! The turn that was interrupted is made again: with the message that began it, for its owner, with the extensions that
 //! its client had asked for. The message was checked and is in the session, so that is not done again. An interruption is
-//! ended once, by whoever comes first: this, or a message of the client.
+//! ended once, by the turn that comes first: this one, or that of a message of the client.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -124,8 +124,10 @@ impl RequestHandler {
         record.refresh().await.map_err(fault::of_store)?;
         target.check_open()?;
         let extensions = self.extensions.current()?;
-        // Only now: a message of the client may have ended the interruption while this waited for its turn.
-        if !self.tasks.end_interruption(&task, interruption.number).await.map_err(fault::of_store)? {
+        // Only now: a message of the client may have ended the interruption while this waited for its turn. The turn ends it
+        // when the task is its own: until then the task waits, and can be taken up again, should this process be gone.
+        let waiting = self.tasks.interrupted(&owner.tenant, &task, &interruption.by).await.map_err(fault::of_store)?;
+        if waiting.is_none_or(|(_, waiting)| waiting.number != interruption.number) {
             return Err(waits_no_longer());
         }
         let requested = interruption.requested;

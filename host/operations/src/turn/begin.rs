@@ -53,11 +53,14 @@ impl Turn {
     /// The message joins the task that it continues, if it continues one. From here on it counts as taken there.
     async fn join(&mut self, is_resumed: bool) -> Result<(), A2aError> {
         if let Some(task) = self.stage.task().cloned() {
-            // An interruption ends once: from here on no extension can take the task up for it.
-            self.tasks.go_on(&self.context.task_id).await.map_err(fault::of_store)?;
             let message = (!is_resumed).then(|| (*self.context.message).clone());
             if !task.resume(message, self.context.cancel.clone(), self.stored.clone()).await.map_err(fault::of_store)? {
                 return Err(finished(&task));
+            }
+            // An interruption ends once: from here on no extension can take the task up for it.
+            if let Err(error) = self.tasks.go_on(&self.context.task_id).await {
+                // The task goes on all the same, and whoever wants to take it up waits for that.
+                drop(fault::logged(&error));
             }
         }
         self.stage = match mem::replace(&mut self.stage, Stage::Taskless) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_operations::request_handler::RequestHandler;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::added::{Leaving, Loaded};
@@ -12,6 +12,8 @@ use crate::installation::installer::Installer;
 
 /// The time between two looks at whether the last turn is over.
 const LOOK: Duration = Duration::from_millis(200);
+/// For how long turns of a removed tenant are looked for.
+const STOPPING: Duration = Duration::from_secs(2);
 
 /// The parts that serve one agent: that of the config itself, or a tenant's.
 #[derive(Clone)]
@@ -50,10 +52,12 @@ impl Loaded for Serving {
             self.installer.pins().leave(name);
         }
         let name = name.to_owned();
+        let left = Instant::now();
         tokio::spawn(async move {
             loop {
-                // Again and again: a request that came just before may begin a turn.
-                if why == Leaving::Removed {
+                // Again and again: a request that came just before may begin a turn. Not for good, because another tenant may
+                // have the name soon.
+                if why == Leaving::Removed && left.elapsed() < STOPPING {
                     self.handler.tasks.stop_turns_of(&name);
                 }
                 if !self.is_in_use() {

@@ -5,6 +5,7 @@ use std::mem;
 use annex_cluster::Replica;
 use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::{TaskId, TaskState};
+use futures::{StreamExt, stream};
 
 use super::{SqlTaskStore, count_changed, since, statements};
 use crate::record::end;
@@ -34,7 +35,22 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
 pub(super) struct Taken {
     tasks: Vec<TakenTask>,
     turns: Vec<LostTurn>,
+    /// Tasks of which it is not known whether they are taken, because the database failed.
+    in_doubt: Vec<(LostTask, Replica)>,
 }
+
+/// A task whose process is gone.
+#[derive(Debug)]
+struct LostTask {
+    /// The turn that could go on with it, whose epoch is that in which it was lost.
+    turn: LostTurn,
+    attempt: u64,
+}
+
+/// Times that the agent of a turn is begun with.
+const MAX_ATTEMPTS: u64 = 2;
+/// Tasks that are taken at once.
+const AT_ONCE: usize = 4;
 
 /// A task that this process has taken from one that is gone, and has to end.
 #[derive(Debug)]
@@ -63,25 +79,74 @@ pub(super) async fn take_lost<D: Database>(
             }
             taken.tasks.pop();
         }
+        let mut took = false;
+        while let Some((lost, by)) = taken.in_doubt.pop() {
+            let outcome = take(store, &lost, &by, statements::TAKE_LOST_AGAIN).await;
+            took |= taken.note(lost, &by, outcome)?;
+        }
         let by = lease.replica();
         let values = [Value::Text(by.id()), Value::count(BATCH), Value::count(usize::from(wants_turns))];
-        // What another process is taking is left to it.
-        let rows = store.database.change(statements::TAKE_OVER, &values).await?;
-        if rows.is_empty() {
+        let rows = store.database.read(statements::SELECT_LOST, &values).await?;
+        let lost: Vec<LostTask> = rows.iter().map(lost_task).collect::<Result<_, StoreError>>()?;
+        let taking = stream::iter(&lost).map(|lost| take(store, lost, &by, statements::TAKE_LOST));
+        let outcomes: Vec<_> = taking.buffered(AT_ONCE).collect().await;
+        let noted: Vec<Result<bool, StoreError>> =
+            lost.into_iter().zip(outcomes).map(|(lost, outcome)| taken.note(lost, &by, outcome)).collect();
+        for noted in noted {
+            took |= noted?;
+        }
+        // Those that others have taken are theirs. The next look finds more.
+        if !took {
             ended.sort_unstable();
             return Ok(LostTasks { ended, turns: mem::take(&mut taken.turns) });
         }
-        for row in &rows {
-            let id = TaskId::from(row.text(0)?);
-            let turn = row.text(2)?;
-            if turn.is_empty() {
-                let end = if row.int(1)? == 1 { TaskState::Canceled } else { TaskState::Failed };
-                taken.tasks.push(TakenTask { id, by: by.clone(), end });
-            } else {
-                let owner = Owner { tenant: row.text(3)?, principal: row.text(4)? };
-                taken.turns.push(LostTurn { task: id, owner, epoch: from_sql(row.int(5)?), turn });
+    }
+}
+
+fn lost_task<R: Row>(row: &R) -> Result<LostTask, StoreError> {
+    let owner = Owner { tenant: row.text(4)?, principal: row.text(5)? };
+    let turn = LostTurn { task: row.text(0)?.into(), owner, epoch: from_sql(row.int(1)?), turn: row.text(3)? };
+    Ok(LostTask { turn, attempt: from_sql(row.int(2)?) })
+}
+
+/// Takes the task. Returns whether it was to be cancelled; `None` when another process was faster.
+async fn take<D: Database>(
+    store: &SqlTaskStore<D>,
+    LostTask { turn, attempt }: &LostTask,
+    by: &Replica,
+    statement: &'static str,
+) -> Result<Option<bool>, sqlx::Error> {
+    let id = Value::Text(turn.task.as_str());
+    let values = [Value::Text(by.id()), id, Value::count(turn.epoch), Value::count(*attempt)];
+    let rows = store.database.change(statement, &values).await?;
+    rows.first().map(|row| Ok(row.int(0)? == 1)).transpose()
+}
+
+impl Taken {
+    /// Notes the outcome of taking a task. Returns true if it is this process's now.
+    fn note(
+        &mut self,
+        lost: LostTask,
+        by: &Replica,
+        outcome: Result<Option<bool>, sqlx::Error>,
+    ) -> Result<bool, StoreError> {
+        let is_to_be_cancelled = match outcome {
+            Ok(Some(is_to_be_cancelled)) => is_to_be_cancelled,
+            Ok(None) => return Ok(false),
+            Err(error) => {
+                // It may be taken all the same.
+                self.in_doubt.push((lost, by.clone()));
+                return Err(error.into());
             }
+        };
+        let LostTask { turn, attempt } = lost;
+        if is_to_be_cancelled || turn.turn.is_empty() || attempt >= MAX_ATTEMPTS {
+            let end = if is_to_be_cancelled { TaskState::Canceled } else { TaskState::Failed };
+            self.tasks.push(TakenTask { id: turn.task, by: by.clone(), end });
+        } else {
+            self.turns.push(LostTurn { epoch: turn.epoch + 1, ..turn });
         }
+        Ok(true)
     }
 }
 

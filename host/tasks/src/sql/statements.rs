@@ -249,23 +249,56 @@ pub(super) const SELECT_ABANDONED: &str = concat!(
     ORDER BY id LIMIT CAST($2 AS BIGINT)"
 );
 
-/// Takes tasks whose replica is gone, so that they are this one's in another epoch. A replica whose own lease is over takes
-/// none. The lease is asked for by a scalar query, which is asked anew where another process has just changed the row. The
-/// second column is 1 for a task that was to be cancelled, the third has the turn to go on with. Those with one are taken if
-/// the third parameter is 1.
-pub(super) const TAKE_OVER: &str = "
-    WITH lost AS MATERIALIZED (
-        SELECT id, CASE WHEN attempt < 2 AND cancel_asked IS DISTINCT FROM epoch THEN coalesce(turn, '') ELSE '' END AS goes_on
-        FROM task
-        WHERE runner IS NOT NULL
-            AND coalesce((SELECT lease_until <= clock_timestamp() FROM replica WHERE replica.id = task.runner), TRUE)
-            AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $1 AND lease_until > clock_timestamp())
-            AND (CAST($3 AS BIGINT) = 1 OR coalesce(turn, '') = '' OR attempt >= 2 OR cancel_asked = epoch)
-        LIMIT CAST($2 AS BIGINT) FOR UPDATE SKIP LOCKED)
-    UPDATE task SET runner = $1, epoch = epoch + 1, attempt = CASE WHEN lost.goes_on = '' THEN attempt ELSE attempt + 1 END
-    FROM lost WHERE task.id = lost.id
-    RETURNING task.id, CAST(CASE WHEN cancel_asked = epoch - 1 THEN 1 ELSE 0 END AS BIGINT), lost.goes_on,
-        task.tenant, task.principal, task.epoch";
+/// True for a task whose replica is gone. A scalar query asks for the lease, so that it is asked anew where another process has
+/// just changed the row.
+macro_rules! is_lost {
+    () => {
+        "runner IS NOT NULL AND finished_at IS NULL
+            AND coalesce((SELECT lease_until <= clock_timestamp() FROM replica WHERE replica.id = task.runner), TRUE)"
+    };
+}
+
+/// True while the lease of the replica holds that is the first parameter.
+macro_rules! is_alive {
+    () => {
+        "EXISTS (SELECT 1 FROM replica WHERE replica.id = $1 AND lease_until > clock_timestamp())"
+    };
+}
+
+/// Tasks whose replica is gone. A replica whose own lease is over finds none. Those with a turn to go on with are found if the
+/// third parameter is 1.
+pub(super) const SELECT_LOST: &str = concat!(
+    "SELECT id, epoch, attempt, coalesce(turn, ''), tenant, principal FROM task WHERE ",
+    is_lost!(),
+    " AND ",
+    is_alive!(),
+    " AND (CAST($3 AS BIGINT) = 1 OR coalesce(turn, '') = '' OR attempt >= 2 OR cancel_asked = epoch)
+    LIMIT CAST($2 AS BIGINT)"
+);
+
+/// Takes such a task, in the epoch and the attempt in which it was found, so that it is this replica's in the next epoch. The
+/// column is 1 for one that was to be cancelled.
+pub(super) const TAKE_LOST: &str = concat!(
+    "UPDATE task SET runner = $1, epoch = epoch + 1,
+        attempt = attempt + CASE WHEN attempt < 2 AND cancel_asked IS DISTINCT FROM epoch AND turn <> '' THEN 1 ELSE 0 END
+    WHERE id = $2 AND epoch = $3 AND attempt = $4 AND ",
+    is_lost!(),
+    " AND ",
+    is_alive!(),
+    " RETURNING CAST(CASE WHEN cancel_asked = epoch - 1 THEN 1 ELSE 0 END AS BIGINT)"
+);
+
+/// The same where this process may have taken it in an attempt that seemed to fail.
+pub(super) const TAKE_LOST_AGAIN: &str = concat!(
+    "UPDATE task SET runner = $1, epoch = $3 + 1,
+        attempt = attempt + CASE WHEN epoch = $3 AND attempt < 2 AND cancel_asked IS DISTINCT FROM epoch AND turn <> ''
+            THEN 1 ELSE 0 END
+    WHERE id = $2 AND (epoch = $3 AND attempt = $4 AND ",
+    is_lost!(),
+    " OR epoch = $3 + 1 AND runner = $1) AND finished_at IS NULL AND ",
+    is_alive!(),
+    " RETURNING CAST(CASE WHEN cancel_asked = epoch - 1 THEN 1 ELSE 0 END AS BIGINT)"
+);
 
 pub(super) const SELECT_TAKEN: &str =
     concat!("SELECT ", stored_task!(), " FROM task WHERE id = $1 AND runner = $2 AND finished_at IS NULL");
