@@ -94,7 +94,9 @@ class View:
 
     def wrong(self, kind: str, text: str) -> None:
         turn = self.turn
-        self.report.violation(kind, f"{turn.message} ({turn.way}, {turn.length}) {sorted(turn.tasks)}: {text}")
+        self.report.violation(
+            kind, f"{turn.message} ({turn.way}, {turn.length}, in {turn.context}) {sorted(turn.tasks)}: {text}"
+        )
 
     def take(self, event: dict) -> None:
         if "task" in event:
@@ -139,16 +141,21 @@ class View:
 
 
 class Client(threading.Thread):
-    """Sends messages in conversations, of which some are others' too, until it is told to stop."""
+    """Sends messages in conversations, of which some are others' too, until it is told to stop.
 
-    def __init__(self, ports: Sequence[int], report: Report, stop: threading.Event, seed: int, shared: float) -> None:
+    The share of turns in one of so many conversations of several clients is `shared[0]`, and `shared[1]` is how many there are.
+    """
+
+    def __init__(
+        self, ports: Sequence[int], report: Report, stop: threading.Event, seed: int, shared: tuple[float, int]
+    ) -> None:
         super().__init__(daemon=True)
         self.ports = ports
         self.report = report
         self.stop = stop
         self.random = random.Random(seed)
         self.own = f"own-{seed}"
-        self.shared = shared
+        self.share, self.conversations = shared
 
     def run(self) -> None:
         while not self.stop.is_set():
@@ -163,8 +170,8 @@ class Client(threading.Thread):
         length = self.random.choices(list(SHARES), list(SHARES.values()))[0]
         way = self.random.choices(["plain", "streamed", "all", "background"], [50, 33, 7, 10])[0]
         dice = self.random.random()
-        if dice < self.shared:
-            context = f"shared-{self.random.randrange(8)}"
+        if dice < self.share:
+            context = f"shared-{self.random.randrange(self.conversations)}"
         else:
             context = self.own if dice < 0.6 else str(uuid.uuid4())
         return Turn(length, context, str(uuid.uuid4()), way)

@@ -12,7 +12,6 @@ use sqlx::postgres::PgConnection;
 use crate::proxy::{Proxy, Way};
 use crate::push::{self, Receiver};
 use crate::replicas::{LEASE_AND_LOOK, Replicas, said};
-use crate::support::Server;
 
 /// A lease is five seconds. Each test stops for one of these, and so they last from 1.2 to 3 leases.
 const STOPS: [Duration; 3] = [Duration::from_secs(6), Duration::from_secs(10), Duration::from_secs(15)];
@@ -45,7 +44,7 @@ pub(crate) async fn is_waited_for(connection: &mut PgConnection) -> Result<()> {
     Ok(())
 }
 
-/// A lock on a row, which keeps the processes from something until it is given back.
+/// A lock which keeps the processes from something until it is given back.
 pub(crate) struct Lock(PgConnection);
 
 impl Lock {
@@ -69,7 +68,8 @@ impl Lock {
 
 /// Waits until a process has taken a task whose own is gone, through the proxy, and holds back the answer.
 async fn take_unheard(replicas: &Replicas, proxy: &Proxy) -> Result<()> {
-    let mut lock = Lock::take(replicas, "SELECT id FROM task FOR UPDATE").await?;
+    // A locked row is passed over. A locked table may be read.
+    let mut lock = Lock::take(replicas, "LOCK TABLE task IN SHARE MODE").await?;
     lock.is_waited_for().await?;
     proxy.set(Way::AnswersHeld);
     lock.give_back().await?;

@@ -30,6 +30,16 @@ pub(crate) struct Subscription {
     pub(crate) reader: Option<LogReader>,
 }
 
+/// A further turn of a task.
+pub(crate) struct NextTurn {
+    /// Stops it.
+    pub(crate) cancel: CancellationToken,
+    /// The replica that it has begun as one of; `None` where one process has the store.
+    pub(crate) runner: Option<Replica>,
+    /// The text with which another process goes on with it, if it begins with a message; `None` where it would fail.
+    pub(crate) stored: Option<Arc<str>>,
+}
+
 /// A task as long as somebody works on it or reads it.
 pub(crate) struct TaskRecord {
     id: TaskId,
@@ -179,18 +189,14 @@ impl TaskRecord {
         })
     }
 
-    /// Another turn of the task starts, by a further message if there is one; `false` when the task takes none, or another
-    /// process works on it by now. With a message `stored` is what another process would go on with.
-    pub(crate) async fn resume(
-        &self,
-        message: Option<Message>,
-        turn: CancellationToken,
-        stored: Option<Arc<str>>,
-    ) -> Result<bool, StoreError> {
+    /// Another turn of the task starts, by a further message if there is one; `false` when the task takes none, another process
+    /// works on it by now, or the lease of the turn's replica is over.
+    pub(crate) async fn resume(&self, message: Option<Message>, turn: NextTurn) -> Result<bool, StoreError> {
         let mut last = self.last.lock().await;
+        let cancel = turn.cancel.clone();
         let is_begun = match message {
-            Some(message) => self.join(&mut last, message, stored).await?,
-            None => self.go_on(&mut last).await?,
+            Some(message) => self.join(&mut last, message, turn).await?,
+            None => !turn.runner.as_ref().is_some_and(Replica::is_over) && self.go_on(&mut last).await?,
         };
         if !is_begun {
             return Ok(false);
@@ -198,7 +204,7 @@ impl TaskRecord {
         let mut state = self.lock();
         let is_open = state.log.is_some();
         if is_open {
-            state.turn = Some(RunningTurn::new(turn, &last));
+            state.turn = Some(RunningTurn::new(cancel, &last));
         }
         Ok(is_open)
     }

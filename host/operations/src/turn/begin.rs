@@ -9,7 +9,7 @@ use annex_runtime::BeginOutcome;
 use super::stage::{Stage, UserEvent};
 use super::{Ending, Turn};
 use crate::fault;
-use crate::tasks::record::finished;
+use crate::tasks::record::{NextTurn, finished};
 
 impl Turn {
     /// Asks the extensions whether the agent is to run, and does what they say. Returns how the turn ends when it is not.
@@ -54,7 +54,9 @@ impl Turn {
     async fn join(&mut self, is_resumed: bool) -> Result<(), A2aError> {
         if let Some(task) = self.stage.task().cloned() {
             let message = (!is_resumed).then(|| (*self.context.message).clone());
-            if !task.resume(message, self.context.cancel.clone(), self.stored.clone()).await.map_err(fault::of_store)? {
+            let (cancel, runner) = (self.context.cancel.clone(), self.replica.clone());
+            let turn = NextTurn { cancel, runner, stored: self.stored.clone() };
+            if !task.resume(message, turn).await.map_err(fault::of_store)? {
                 return Err(finished(&task));
             }
             // An interruption ends once: from here on no extension can take the task up for it.

@@ -5,7 +5,6 @@ use std::mem;
 use annex_cluster::Replica;
 use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::{TaskId, TaskState};
-use futures::{StreamExt, stream};
 
 use super::{SqlTaskStore, count_changed, since, statements};
 use crate::record::end;
@@ -49,8 +48,6 @@ struct LostTask {
 
 /// Times that the agent of a turn is begun with.
 const MAX_ATTEMPTS: u64 = 2;
-/// Tasks that are taken at once.
-const AT_ONCE: usize = 4;
 
 /// A task that this process has taken from one that is gone, and has to end.
 #[derive(Debug)]
@@ -87,13 +84,10 @@ pub(super) async fn take_lost<D: Database>(
         let by = lease.replica();
         let values = [Value::Text(by.id()), Value::count(BATCH), Value::count(usize::from(wants_turns))];
         let rows = store.database.read(statements::SELECT_LOST, &values).await?;
-        let lost: Vec<LostTask> = rows.iter().map(lost_task).collect::<Result<_, StoreError>>()?;
-        let taking = stream::iter(&lost).map(|lost| take(store, lost, &by, statements::TAKE_LOST));
-        let outcomes: Vec<_> = taking.buffered(AT_ONCE).collect().await;
-        let noted: Vec<Result<bool, StoreError>> =
-            lost.into_iter().zip(outcomes).map(|(lost, outcome)| taken.note(lost, &by, outcome)).collect();
-        for noted in noted {
-            took |= noted?;
+        for row in &rows {
+            let lost = lost_task(row)?;
+            let outcome = take(store, &lost, &by, statements::TAKE_LOST).await;
+            took |= taken.note(lost, &by, outcome)?;
         }
         // Those that others have taken are theirs. The next look finds more.
         if !took {

@@ -24,19 +24,39 @@ pub(super) const INSERT_TASK_AMONG_OTHERS: &str = "
     WHERE EXISTS (SELECT 1 FROM replica WHERE replica.id = $13 AND lease_until > clock_timestamp())
     ON CONFLICT (id) DO NOTHING";
 
-pub(super) const UPDATE_TASK: &str = "
+macro_rules! update_task {
+    () => {
+        "
     UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, runner = $5, json = $6, json_seq = NULL,
         epoch = $7, turn = coalesce($8, turn), attempt = coalesce($9, attempt)
-    WHERE id = $10 AND seq = $11 AND epoch = $12";
+    WHERE id = $10 AND seq = $11 AND epoch = $12"
+    };
+}
 
 /// The same without the task's JSON, which stays as it was. A long JSON would be written again with its row each time,
 /// so it is emptied, and all events together tell the task.
-pub(super) const ADVANCE_TASK: &str = "
+macro_rules! advance_task {
+    () => {
+        "
     UPDATE task SET seq = $1, state = $2, status_at = $3, finished_at = $4, runner = $5,
         json_seq = CASE WHEN json_seq IS NOT NULL THEN json_seq WHEN octet_length(json) > 16384 THEN 0 ELSE seq END,
         json = CASE WHEN json_seq IS NULL AND octet_length(json) > 16384 THEN '' ELSE json END,
         epoch = $6, turn = coalesce($7, turn), attempt = coalesce($8, attempt)
-    WHERE id = $9 AND seq = $10 AND epoch = $11";
+    WHERE id = $9 AND seq = $10 AND epoch = $11"
+    };
+}
+
+/// True while the replica has its lease that begins a turn of the task.
+macro_rules! runner_is_alive {
+    () => {
+        " AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $5 AND lease_until > clock_timestamp())"
+    };
+}
+
+pub(super) const UPDATE_TASK: &str = update_task!();
+pub(super) const UPDATE_TASK_AMONG_OTHERS: &str = concat!(update_task!(), runner_is_alive!());
+pub(super) const ADVANCE_TASK: &str = advance_task!();
+pub(super) const ADVANCE_TASK_AMONG_OTHERS: &str = concat!(advance_task!(), runner_is_alive!());
 
 // An update that changes nothing, because SQLite has no `SELECT … FOR UPDATE`.
 /// Keeps other writers off the task until the end of the transaction.
@@ -277,15 +297,19 @@ pub(super) const SELECT_LOST: &str = concat!(
 );
 
 /// Takes such a task, in the epoch and the attempt in which it was found, so that it is this replica's in the next epoch. The
-/// column is 1 for one that was to be cancelled.
+/// column is 1 for one that was to be cancelled. A row that somebody has locked is left to the next look: its process may be
+/// stopped with it.
 pub(super) const TAKE_LOST: &str = concat!(
-    "UPDATE task SET runner = $1, epoch = epoch + 1,
-        attempt = attempt + CASE WHEN attempt < 2 AND cancel_asked IS DISTINCT FROM epoch AND turn <> '' THEN 1 ELSE 0 END
-    WHERE id = $2 AND epoch = $3 AND attempt = $4 AND ",
+    "WITH lost AS MATERIALIZED (SELECT id FROM task
+        WHERE id = $2 AND epoch = $3 AND attempt = $4 AND ",
     is_lost!(),
     " AND ",
     is_alive!(),
-    " RETURNING CAST(CASE WHEN cancel_asked = epoch - 1 THEN 1 ELSE 0 END AS BIGINT)"
+    " FOR UPDATE SKIP LOCKED)
+    UPDATE task SET runner = $1, epoch = epoch + 1,
+        attempt = attempt + CASE WHEN attempt < 2 AND cancel_asked IS DISTINCT FROM epoch AND turn <> '' THEN 1 ELSE 0 END
+    FROM lost WHERE task.id = lost.id
+    RETURNING CAST(CASE WHEN cancel_asked = epoch - 1 THEN 1 ELSE 0 END AS BIGINT)"
 );
 
 /// The same where this process may have taken it in an attempt that seemed to fail.

@@ -102,7 +102,8 @@ impl Write {
     }
 
     /// The change as one of this replica, which works on the task from now on unless the task waits or is finished, or unless
-    /// the turn began as one of another replica, which this process was. The message of a client begins a turn, and an epoch.
+    /// the turn began as one of another replica, which this process was. The message of a client begins a turn, and an epoch,
+    /// while the lease of the turn's replica holds.
     pub(super) fn by(mut self, replica: Option<Replica>) -> Self {
         if replica.is_none() {
             return self;
@@ -110,13 +111,15 @@ impl Write {
         let mut runner = replica;
         match &mut self.position {
             Position::New { creator, .. } => creator.clone_from(&runner),
-            Position::After(at) if self.events.iter().any(|(kind, _)| *kind == Kind::Message) => {
-                self.epoch = at.epoch.saturating_add(1);
-                // That of the turn before is not this one's.
-                self.turn = Some(at.turn.clone().unwrap_or_default());
-                self.attempt = Some(1);
+            Position::After(at) => {
+                runner = at.runner.clone().or(runner);
+                if self.events.iter().any(|(kind, _)| *kind == Kind::Message) {
+                    self.epoch = at.epoch.saturating_add(1);
+                    // That of the turn before is not this one's.
+                    self.turn = Some(at.turn.clone().unwrap_or_default());
+                    self.attempt = Some(1);
+                }
             }
-            Position::After(at) => runner = at.runner.clone().or(runner),
         }
         self.runner = runner.filter(|_| self.is_worked_on);
         self
@@ -203,7 +206,12 @@ impl Write {
                 let epoch = Value::count(self.epoch);
                 let seq_before = Value::count(at.seq);
                 let epoch_before = Value::count(at.epoch);
-                let statement = if json.is_some() { statements::UPDATE_TASK } else { statements::ADVANCE_TASK };
+                let statement = match (json.is_some(), self.attempt.is_some()) {
+                    (true, false) => statements::UPDATE_TASK,
+                    (false, false) => statements::ADVANCE_TASK,
+                    (true, true) => statements::UPDATE_TASK_AMONG_OTHERS,
+                    (false, true) => statements::ADVANCE_TASK_AMONG_OTHERS,
+                };
                 let change = [last, state, status_at, finished_at, runner].into_iter().chain(json);
                 let attempt = Value::MaybeInt(self.attempt);
                 let change = change.chain([epoch, turn, attempt, id, seq_before, epoch_before]);
@@ -238,7 +246,11 @@ impl Write {
         };
         Ok(match rows.first() {
             Some(row) if from_sql::<u64>(row.int(1)?) != at.epoch => StoreError::Fenced { task },
-            Some(row) => StoreError::Stale { expected: at.seq, found: from_sql(row.int(0)?) },
+            Some(row) => match from_sql(row.int(0)?) {
+                // Nothing else keeps it from being written.
+                found if found == at.seq => StoreError::Fenced { task },
+                found => StoreError::Stale { expected: at.seq, found },
+            },
             None => StoreError::NotFound { task },
         })
     }

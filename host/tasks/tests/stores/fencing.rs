@@ -85,6 +85,22 @@ async fn a_turn_whose_lease_is_over_creates_no_task() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_whose_lease_is_over_joins_no_task() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let [slow, other] = [connect(&scratch).await, connect(&scratch).await];
+    let place = begin(&other, "t-1").await;
+    let late = Place { runner: slow.replica(), ..place.clone() };
+    let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
+    let over = sqlx::query("UPDATE replica SET lease_until = clock_timestamp() WHERE id = $1");
+    over.bind(slow.replica().unwrap().id().to_owned()).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let refused = answer(&slow, "t-1", &late).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Fenced { .. }), "{refused}");
+    assert_eq!(answer(&other, "t-1", &place).await.unwrap().epoch, place.epoch + 1);
+    scratch.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_answers_for_one_task_one_begins_its_turn() {
     let Some(scratch) = Scratch::create().await else { return };
     let [one, other] = [connect(&scratch).await, connect(&scratch).await];

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use annex_protocol::{Message, StreamResponse};
 use annex_tasks::{Place, StoreError, TaskEvent, TaskSnapshot, is_worked_on};
 
-use super::TaskRecord;
+use super::{NextTurn, TaskRecord};
 use crate::tasks::running_turn::RunningTurn;
 
 /// Events that are read at once when a record catches up.
@@ -74,23 +74,19 @@ impl TaskRecord {
         Ok(!self.runs_elsewhere() && self.take_at(last).await?)
     }
 
-    /// Stores a message of the client, unless another process works on the task since its client has answered there.
-    pub(super) async fn join(
-        &self,
-        last: &mut Place,
-        message: Message,
-        turn: Option<Arc<str>>,
-    ) -> Result<bool, StoreError> {
+    /// Stores a message of the client, unless another process works on the task since its client has answered there, or the
+    /// lease of the turn's replica is over.
+    pub(super) async fn join(&self, last: &mut Place, message: Message, turn: NextTurn) -> Result<bool, StoreError> {
         let events = [TaskEvent::from(message)];
-        last.turn.clone_from(&turn);
-        let stored = match self.try_store(last, &events).await {
+        let NextTurn { runner, stored, .. } = turn;
+        let begins_at = |last: &Place| Place { runner: runner.clone(), turn: stored.clone(), ..last.clone() };
+        let stored = match self.try_store(&begins_at(last), &events).await {
             Err(StoreError::Stale { .. } | StoreError::Fenced { .. }) => {
                 self.reload(last).await?;
                 if self.runs_elsewhere() {
                     return Ok(false);
                 }
-                last.turn = turn;
-                match self.try_store(last, &events).await {
+                match self.try_store(&begins_at(last), &events).await {
                     Err(StoreError::Stale { .. } | StoreError::Fenced { .. }) => return Ok(false),
                     other => other?,
                 }
