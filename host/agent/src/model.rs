@@ -56,7 +56,7 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// The bytes of its texts.
+    /// The bytes of its texts, and of its tools.
     pub(crate) fn bytes(&self) -> usize {
         let of_turn = |turn: &Turn| match turn {
             Turn::User(text) => text.len(),
@@ -65,7 +65,9 @@ impl Prompt {
             }
             Turn::Tools(results) => results.iter().map(|result| result.response.get().len()).sum(),
         };
-        self.instruction.len() + self.turns.iter().map(of_turn).sum::<usize>()
+        let of_tool = |tool: &ToolDeclaration| tool.name.len() + tool.description.len() + tool.parameters.get().len();
+        let tools = self.tools.iter().map(of_tool).sum::<usize>();
+        self.instruction.len() + self.turns.iter().map(of_turn).sum::<usize>() + tools
     }
 
     /// The user's last words, or nothing.

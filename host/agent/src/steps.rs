@@ -178,7 +178,7 @@ impl OpenStep {
         self.uncounted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Notes that the model has said all, with its count if it has one.
+    /// Notes that nothing is to be counted but what the model has counted: it has said all, or it was not reached.
     pub fn finish(&self) {
         self.uncounted.store(0, Ordering::Relaxed);
     }

@@ -31,8 +31,6 @@ enum NotHere {
     Otherwise,
     #[error("what is stored of the turn cannot be read")]
     Unreadable(#[from] serde_json::Error),
-    #[error("the server is draining")]
-    Draining,
     #[error(transparent)]
     Failed(#[from] A2aError),
 }
@@ -75,12 +73,11 @@ impl RequestHandler {
         let owner = lost.owner.clone();
         let record = self.tasks.open(&owner, &lost.task).await?;
         record.adopt(lost.epoch).await;
-        let target = Target::of_task(&owner, Arc::clone(&record), self.counted(Steps::default()));
+        let mut target = Target::of_task(&owner, Arc::clone(&record), self.counted(Steps::default()));
+        target.replica = self.tasks.store().replica();
         let permit = self.permit_of(lost).await?;
         let session = self.begin_turn(&owner, &target).await?;
-        if self.running.is_closed() {
-            return Err(NotHere::Draining);
-        }
+        self.check_begins()?;
         session.answer_again(lost.task.as_str());
         let call = ServiceParameters { requested, owner, headers: None, last_event: None };
         let extensions = self.extensions.current()?;

@@ -62,9 +62,7 @@ impl RequestHandler {
         self.check_work()?;
         // A server that begins to drain now waits for the call.
         let _counted = self.running.token();
-        if self.running.is_closed() {
-            return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
-        }
+        self.check_begins()?;
         let permit = self.turn_limiter.take(&call.owner).await?;
         let resumptions = Resumptions::new(&call.owner.tenant, &self.tasks, &self.turn_limiter);
         let message = Message::default();

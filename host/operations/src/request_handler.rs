@@ -2,6 +2,7 @@
 //!
 //! The operations themselves are in the modules that are named like them. Each is an `impl` of the [`RequestHandler`].
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub struct RequestHandler {
     pub running: TaskTracker,
     /// Counts how messages were taken and how turns ended.
     pub counters: Arc<Counters>,
+    /// True once the tenant has been removed.
+    pub removed: AtomicBool,
     /// Fires when what waits for its turn is to go elsewhere.
     pub draining: CancellationToken,
     /// Fires when running turns must end.
@@ -92,6 +95,19 @@ impl RequestHandler {
     /// [`TenantUse::check_new_session`]
     pub(crate) fn check_new_session(&self) -> Result<(), A2aError> {
         self.used.as_ref().map_or(Ok(()), |used| used.check_new_session())
+    }
+
+    /// Checks that turns still begin. One that has waited may find that they do not.
+    pub(crate) fn check_begins(&self) -> Result<(), A2aError> {
+        let overloaded = |reason: &str| Err(A2aError::Overloaded { reason: reason.to_owned() });
+        if self.running.is_closed() {
+            return overloaded("the server is draining");
+        }
+        // A turn that has just begun when this is set is stopped by the name of the tenant.
+        if self.removed.load(Ordering::Relaxed) {
+            return overloaded("the tenant has been removed");
+        }
+        Ok(())
     }
 
     /// The steps of a turn, whose tokens count for the tenant.

@@ -1,6 +1,7 @@
 //! The one place where the parts are joined.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -397,6 +398,7 @@ impl Shared {
             max_turn: Duration::from_secs(of_process.max_turn_seconds),
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),
+            removed: AtomicBool::new(false),
             draining: self.draining.clone(),
             stop: self.stop.clone(),
             closing: self.closing.clone(),

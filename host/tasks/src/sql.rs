@@ -309,7 +309,12 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     }
 
     async fn recover_lost(&self, reason: &str) -> Result<Vec<TaskId>, StoreError> {
-        Ok(recovery::take_lost(self, reason, false).await?.ended)
+        let LostTasks { ended, turns } = recovery::take_lost(self, reason, false).await?;
+        // Taken while this process still wanted turns. Their agents have not begun, so another process may begin them.
+        for lost in turns {
+            self.hand_over(&lost.task, lost.epoch, false).await?;
+        }
+        Ok(ended)
     }
 
     async fn take_lost(&self, reason: &str) -> Result<LostTasks, StoreError> {

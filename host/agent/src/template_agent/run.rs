@@ -156,15 +156,20 @@ impl<'a> Run<'a> {
 
     async fn listen(&mut self, prompt: Prompt) -> Result<Answered, AgentError> {
         let step = self.turn.steps.begin(StepKind::Model, self.agent.model.name());
-        let gave_up = |error| gave_up(&step, error);
-        let sent = prompt.bytes();
-        let mut stream: ModelStream = self.agent.model.stream(prompt).await.map_err(gave_up)?;
-        step.pass(sent);
+        step.pass(prompt.bytes());
+        let not_reached = |error| {
+            step.finish();
+            gave_up(&step, error)
+        };
+        let mut stream: ModelStream = self.agent.model.stream(prompt).await.map_err(not_reached)?;
+        let mut was_reached = false;
         let mut answer = ModelAnswer::default();
         let mut has_said = false;
         let mut has_thought = false;
         while let Some(event) = stream.next().await {
-            match event.map_err(gave_up)? {
+            let event = event.map_err(|error| if was_reached { gave_up(&step, error) } else { not_reached(error) })?;
+            was_reached = true;
+            match event {
                 ModelEvent::Text(piece) => {
                     // An empty piece counts: an empty answer is an answer, and thoughts alone are none.
                     has_said = true;
@@ -175,8 +180,14 @@ impl<'a> Run<'a> {
                     }
                 }
                 // Thoughts are neither shown nor stored.
-                ModelEvent::Thought(_) => has_thought = true,
-                ModelEvent::Call(call) => answer.calls.push(call),
+                ModelEvent::Thought(piece) => {
+                    has_thought = true;
+                    step.pass(piece.len());
+                }
+                ModelEvent::Call(call) => {
+                    step.pass(call.arguments.get().len());
+                    answer.calls.push(call);
+                }
                 ModelEvent::Tokens(tokens) => step.count(tokens),
             }
         }

@@ -115,13 +115,12 @@ impl RequestHandler {
         let unsupported = |reason: String| A2aError::UnsupportedOperation { reason };
         let waits_no_longer = || unsupported(format!("task {task} waits no longer"));
         let record = self.tasks.open(&owner, &task).await?;
-        let target = Target::of_task(&owner, Arc::clone(&record), self.counted(Steps::default()));
+        let mut target = Target::of_task(&owner, Arc::clone(&record), self.counted(Steps::default()));
+        target.replica = self.tasks.store().replica();
         let session = self.begin_turn(&owner, &target).await?;
-        if self.running.is_closed() {
-            return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
-        }
-        // Another process may have ended the task.
-        record.refresh().await.map_err(fault::of_store)?;
+        self.check_begins()?;
+        // Another process may have ended the task. Should one take it after this, it is in another epoch, and not taken here.
+        record.learn_epoch().await.map_err(fault::of_store)?;
         target.check_open()?;
         let extensions = self.extensions.current()?;
         // Only now: a message of the client may have ended the interruption while this waited for its turn. The turn ends it

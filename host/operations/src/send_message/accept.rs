@@ -141,9 +141,7 @@ impl RequestHandler {
         // Counts as a turn from here on. A server that begins to drain now waits for it.
         let counted = self.running.token();
         // A waiting request may find that the server is shutting down.
-        if self.running.is_closed() {
-            return Err(A2aError::Overloaded { reason: "the server is draining".to_owned() });
-        }
+        self.check_begins()?;
         // The turn that ran in the context until now may have ended the task.
         target.check_open()?;
         let view = self.views.of_turn(&active, &call.owner, target.visible(&session)).await?;

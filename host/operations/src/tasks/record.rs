@@ -189,14 +189,20 @@ impl TaskRecord {
         })
     }
 
-    /// Another turn of the task starts, by a further message if there is one; `false` when the task takes none, another process
-    /// works on it by now, or the lease of the turn's replica is over.
+    /// Another turn of the task starts, by a further message if there is one; `false` when the task takes none, or another
+    /// process works on it by now.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when the lease of the turn's replica is over.
     pub(crate) async fn resume(&self, message: Option<Message>, turn: NextTurn) -> Result<bool, StoreError> {
         let mut last = self.last.lock().await;
+        if turn.runner.as_ref().is_some_and(Replica::is_over) {
+            return Err(StoreError::Fenced { task: self.id.clone() });
+        }
         let cancel = turn.cancel.clone();
         let is_begun = match message {
             Some(message) => self.join(&mut last, message, turn).await?,
-            None => !turn.runner.as_ref().is_some_and(Replica::is_over) && self.go_on(&mut last).await?,
+            None => !self.store.is_shared() || self.take_at(&mut last).await?,
         };
         if !is_begun {
             return Ok(false);

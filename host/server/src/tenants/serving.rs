@@ -1,6 +1,7 @@
 //! The parts that serve one agent, and letting them go while its last turns run.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use annex_operations::request_handler::RequestHandler;
@@ -12,7 +13,7 @@ use crate::installation::installer::Installer;
 
 /// The time between two looks at whether the last turn is over.
 const LOOK: Duration = Duration::from_millis(200);
-/// For how long turns of a removed tenant are looked for.
+/// For how long turns of a removed tenant are looked for that were just about to begin.
 const STOPPING: Duration = Duration::from_secs(2);
 
 /// The parts that serve one agent: that of the config itself, or a tenant's.
@@ -51,12 +52,14 @@ impl Loaded for Serving {
         if why != Leaving::Changed {
             self.installer.pins().leave(name);
         }
+        if why == Leaving::Removed {
+            self.handler.removed.store(true, Ordering::Relaxed);
+        }
         let name = name.to_owned();
         let left = Instant::now();
         tokio::spawn(async move {
             loop {
-                // Again and again: a request that came just before may begin a turn. Not for good, because another tenant may
-                // have the name soon.
+                // Not for good, because another tenant may have the name soon.
                 if why == Leaving::Removed && left.elapsed() < STOPPING {
                     self.handler.tasks.stop_turns_of(&name);
                 }

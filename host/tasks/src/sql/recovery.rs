@@ -127,6 +127,8 @@ impl Taken {
         let is_to_be_cancelled = match outcome {
             Ok(Some(is_to_be_cancelled)) => is_to_be_cancelled,
             Ok(None) => return Ok(false),
+            // There was no connection for it.
+            Err(error @ sqlx::Error::PoolTimedOut) => return Err(error.into()),
             Err(error) => {
                 // It may be taken all the same.
                 self.in_doubt.push((lost, by.clone()));

@@ -46,17 +46,21 @@ macro_rules! advance_task {
     };
 }
 
-/// True while the replica has its lease that begins a turn of the task.
+/// And while the replica has its lease that begins a turn of the task.
 macro_rules! runner_is_alive {
-    () => {
-        " AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $5 AND lease_until > clock_timestamp())"
+    ($replica:literal) => {
+        concat!(
+            " AND EXISTS (SELECT 1 FROM replica WHERE replica.id = ",
+            $replica,
+            " AND lease_until > clock_timestamp())"
+        )
     };
 }
 
 pub(super) const UPDATE_TASK: &str = update_task!();
-pub(super) const UPDATE_TASK_AMONG_OTHERS: &str = concat!(update_task!(), runner_is_alive!());
+pub(super) const UPDATE_TASK_AMONG_OTHERS: &str = concat!(update_task!(), runner_is_alive!("$13"));
 pub(super) const ADVANCE_TASK: &str = advance_task!();
-pub(super) const ADVANCE_TASK_AMONG_OTHERS: &str = concat!(advance_task!(), runner_is_alive!());
+pub(super) const ADVANCE_TASK_AMONG_OTHERS: &str = concat!(advance_task!(), runner_is_alive!("$12"));
 
 // An update that changes nothing, because SQLite has no `SELECT … FOR UPDATE`.
 /// Keeps other writers off the task until the end of the transaction.
@@ -286,19 +290,18 @@ macro_rules! is_alive {
 }
 
 /// Tasks whose replica is gone. A replica whose own lease is over finds none. Those with a turn to go on with are found if the
-/// third parameter is 1.
+/// third parameter is 1. A row that somebody has locked is passed over, because its process may be stopped with it.
 pub(super) const SELECT_LOST: &str = concat!(
     "SELECT id, epoch, attempt, coalesce(turn, ''), tenant, principal FROM task WHERE ",
     is_lost!(),
     " AND ",
     is_alive!(),
     " AND (CAST($3 AS BIGINT) = 1 OR coalesce(turn, '') = '' OR attempt >= 2 OR cancel_asked = epoch)
-    LIMIT CAST($2 AS BIGINT)"
+    LIMIT CAST($2 AS BIGINT) FOR UPDATE SKIP LOCKED"
 );
 
 /// Takes such a task, in the epoch and the attempt in which it was found, so that it is this replica's in the next epoch. The
-/// column is 1 for one that was to be cancelled. A row that somebody has locked is left to the next look: its process may be
-/// stopped with it.
+/// column is 1 for one that was to be cancelled. One that is locked is left to the next look.
 pub(super) const TAKE_LOST: &str = concat!(
     "WITH lost AS MATERIALIZED (SELECT id FROM task
         WHERE id = $2 AND epoch = $3 AND attempt = $4 AND ",

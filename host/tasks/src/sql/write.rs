@@ -215,7 +215,8 @@ impl Write {
                 let change = [last, state, status_at, finished_at, runner].into_iter().chain(json);
                 let attempt = Value::MaybeInt(self.attempt);
                 let change = change.chain([epoch, turn, attempt, id, seq_before, epoch_before]);
-                Step::new(statement, change.collect::<Vec<_>>())
+                let alive = self.attempt.is_some().then_some(runner);
+                Step::new(statement, change.chain(alive).collect::<Vec<_>>())
             }
         }
     }

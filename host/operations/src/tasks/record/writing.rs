@@ -65,13 +65,10 @@ impl TaskRecord {
         self.catch_up(&mut last).await
     }
 
-    /// Takes the task for a turn that begins without a message, unless another process works on it.
-    pub(super) async fn go_on(&self, last: &mut Place) -> Result<bool, StoreError> {
-        if !self.store.is_shared() || self.take_at(last).await? {
-            return Ok(true);
-        }
-        self.reload(last).await?;
-        Ok(!self.runs_elsewhere() && self.take_at(last).await?)
+    /// Learns what others stored since, and in which epoch the task is.
+    pub(crate) async fn learn_epoch(&self) -> Result<(), StoreError> {
+        let mut last = self.last.lock().await;
+        self.reload(&mut last).await
     }
 
     /// Stores a message of the client, unless another process works on the task since its client has answered there, or the
