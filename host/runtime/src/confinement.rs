@@ -4,6 +4,7 @@
 pub(crate) mod breaker;
 pub(crate) mod engine;
 pub(crate) mod grants;
+pub(crate) mod guest_time;
 pub(crate) mod http_sender;
 pub(crate) mod imports;
 pub(crate) mod instance;

@@ -15,6 +15,7 @@ use crate::config::RuntimeConfig;
 use crate::confinement::breaker::Breaker;
 use crate::confinement::engine;
 use crate::confinement::grants::{GrantNeeded, Grants, HttpGrant};
+use crate::confinement::guest_time::GuestTime;
 use crate::confinement::http_sender::Sender;
 use crate::confinement::instance::GuestInstance;
 use crate::confinement::kept::{self, Keeping};
@@ -62,6 +63,7 @@ pub struct Runtime {
     resolver: Arc<dyn Resolver>,
     metrics: Arc<Registry>,
     validators: Validators,
+    guest_time: GuestTime,
     quarantine: bool,
     outside: Outside,
     counts_instructions: bool,
@@ -86,6 +88,7 @@ impl Runtime {
             resolver: Arc::clone(&config.resolver),
             metrics: Arc::default(),
             validators: Validators::default(),
+            guest_time: GuestTime::new(),
             quarantine: config.quarantine,
             outside: config.outside.clone(),
             counts_instructions: config.count_instructions,
@@ -106,6 +109,7 @@ impl Runtime {
             resolver: Arc::clone(&self.resolver),
             metrics: Arc::new(self.metrics.of_tenant()),
             validators: self.validators.of_tenant(&tenant),
+            guest_time: self.guest_time.of_tenant(&tenant),
             quarantine: self.quarantine,
             outside: self.outside.clone(),
             counts_instructions: self.counts_instructions,
@@ -191,7 +195,8 @@ impl Runtime {
         let validators = self.validators.clone();
         let tenant = Arc::clone(&self.tenant);
         let outside = self.outside.clone();
-        Ok(Services { keyvalue, outside, http, metrics, validators, tenant })
+        let guest_time = self.guest_time.clone();
+        Ok(Services { keyvalue, outside, http, metrics, validators, guest_time, tenant })
     }
 
     fn link(

@@ -23,7 +23,7 @@ pub(crate) const PARTS: [(&str, Part); 2] = [
 ];
 
 const ROUNDS: usize = 5;
-const REQUESTS: usize = 1_000;
+const REQUESTS: usize = 4_000;
 /// Connections of the loop.
 const LOOP: usize = 50;
 /// The pause of one that was refused.
@@ -34,7 +34,7 @@ const HOOK_ROUNDS: u64 = 20_000_000;
 fn cpu() -> anyhow::Result<()> {
     let noise = Request::looping(HOOK_ROUNDS).of_tenant("loud").http1();
     let quiet = Request::injecting(1 << 10).of_tenant("quiet").http1();
-    measure("[tenant.quota]\ncpu_ms_per_second = 500\n", "", &noise, &quiet)
+    measure("[tenant.quota]\ncpu_ms_per_second = 250\n", "", &noise, &quiet)
 }
 
 fn turns() -> anyhow::Result<()> {

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 use wasmtime::Store;
 use wasmtime::component::Instance;
 
+use crate::confinement::guest_time::Entered;
 use crate::confinement::kept::{Keeping, Kept};
 use crate::confinement::limits::{HostBusy, LimitReached};
 use crate::confinement::profile::Profile;
@@ -112,7 +113,9 @@ impl GuestInstance {
         }
         if let Some(kept) = &self.kept {
             let resetting = kept.reset_globals(&mut self.store);
-            call.bounded(self.wall_left, counted(&self.log, pin!(resetting))).await?;
+            // Code of the host's, which is short.
+            let entered = Entered::without_place();
+            call.bounded(self.wall_left, counted(&self.log, &entered, pin!(resetting))).await?;
         }
         Ok(self)
     }
@@ -162,7 +165,9 @@ impl GuestInstance {
         (log, hook): (&Log, Hook),
         pool_is_full: &mut bool,
     ) -> Result<(Store<HostState>, Instance, Option<u64>), Fault> {
+        let entered = enter(profile).await?;
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn, log.clone());
+        store.data_mut().place = entered.place();
         log.enter(hook);
         // Instantiating may run guest code already: the start functions of core modules.
         store::rearm(&mut store);
@@ -176,7 +181,7 @@ impl GuestInstance {
             *pool_is_full = started.as_ref().is_err_and(|error| error.is::<wasmtime::PoolConcurrencyLimitError>());
             started
         };
-        let component = call.bounded(profile.limits.turn_wall, counted(log, pin!(starting))).await?;
+        let component = call.bounded(profile.limits.turn_wall, counted(log, &entered, pin!(starting))).await?;
         Ok((store, component, fuel))
     }
 
@@ -202,11 +207,13 @@ impl GuestInstance {
         if self.wall_left.is_zero() {
             return Err(call.limit_reached(LimitReached::TurnWall));
         }
+        let entered = enter(&self.profile).await?;
+        self.store.data_mut().place = entered.place();
         self.log.enter(hook);
         store::rearm(&mut self.store);
         let started = Instant::now();
         let running = body(&mut self.store, &self.component);
-        let ended = call.bounded(self.wall_left, counted(&self.log, pin!(running))).await;
+        let ended = call.bounded(self.wall_left, counted(&self.log, &entered, pin!(running))).await;
         // Only the call itself counts: between two calls it is the agent that works.
         self.wall_left = self.wall_left.saturating_sub(started.elapsed());
         self.count_instructions();
@@ -223,15 +230,22 @@ impl GuestInstance {
 }
 
 /// Counts how often guest code has to wait, so that its store tells waiting from work on the host.
-async fn counted<T>(log: &Log, mut running: Pin<&mut impl Future<Output = T>>) -> T {
+async fn counted<T>(log: &Log, entered: &Entered, mut running: Pin<&mut impl Future<Output = T>>) -> T {
     poll_fn(|context| {
         let polled = running.as_mut().poll(context);
         if polled.is_pending() {
             log.add_wait();
+            entered.give_up();
         }
         polled
     })
     .await
+}
+
+/// Waits until a call may begin.
+async fn enter(profile: &Profile) -> Result<Entered, Fault> {
+    let entered = profile.services.guest_time.enter().await;
+    entered.ok_or_else(|| Fault::Overloaded { uri: profile.uri.clone() })
 }
 
 /// One call into a guest, as its faults name it.

@@ -9,6 +9,7 @@ use annex_protocol::{ExtensionUri, Json, JsonObject, Secret};
 use annex_schema::{Schemas, ValidatorBudget, Workers};
 
 use crate::confinement::grants::Grants;
+use crate::confinement::guest_time::GuestTime;
 use crate::confinement::http_sender::Sender;
 use crate::confinement::limits::Limits;
 use crate::load::installation::Installation;
@@ -46,6 +47,7 @@ pub(crate) struct Services {
     pub(crate) http: Option<Arc<Sender>>,
     pub(crate) metrics: Arc<Registry>,
     pub(crate) validators: Validators,
+    pub(crate) guest_time: GuestTime,
     /// The tenant whose keys it sees; empty where there are no tenants.
     pub(crate) tenant: Arc<str>,
 }

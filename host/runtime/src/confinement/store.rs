@@ -7,6 +7,7 @@ use annex_protocol::Json;
 use wasmtime::{CallHook, Engine, ResourceLimiter, Store, UpdateDeadline};
 
 use crate::confinement::engine::{self, TICK};
+use crate::confinement::guest_time::HeldPlace;
 use crate::confinement::imports::wasi_context::Wasi;
 use crate::confinement::limits::LimitReached;
 use crate::confinement::profile::Profile;
@@ -36,6 +37,8 @@ pub(crate) struct HostState {
     /// The last snapshot of the session that the guest was shown.
     pub(crate) shown: Option<Json>,
     pub(crate) wasi: Option<Box<Wasi>>,
+    /// The place of the call that runs; `None` where it needs none.
+    pub(crate) place: Option<HeldPlace>,
 }
 
 pub(crate) fn new(
@@ -61,7 +64,14 @@ pub(crate) fn new(
         state.count_tick()?;
         // Guests yield each tick, so that a busy one cannot hold a worker. tokio's own yield lets the worker look for
         // events of the network before the guest goes on; one that is only woken again runs up to 61 times before that.
-        Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+        let time = &state.profile.services.guest_time;
+        time.charge();
+        match &state.place {
+            Some(place) if time.is_busy() => {
+                Ok(UpdateDeadline::YieldCustom(1, Box::pin(time.clone().go_on(place.clone()))))
+            }
+            _ => Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))),
+        }
     });
     store
 }
@@ -116,6 +126,7 @@ impl HostState {
             table_elements,
             shown: None,
             wasi: None,
+            place: None,
         }
     }
 

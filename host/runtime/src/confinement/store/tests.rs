@@ -10,6 +10,7 @@ use wasmtime::{Engine, Func, Instance, Module};
 
 use super::{new, rearm};
 use crate::confinement::engine::{self, TICK};
+use crate::confinement::guest_time::GuestTime;
 use crate::confinement::limits::{LimitReached, Limits};
 use crate::confinement::profile::{Profile, Services, Validators};
 use crate::load::installation::Installation;
@@ -34,8 +35,9 @@ fn profile(cpu: Duration) -> Arc<Profile> {
     let keyvalue = Arc::new(MemoryKeyValueStore::default());
     let validators = Validators::default();
     let tenant = Arc::default();
-    let services =
-        Services { keyvalue, outside: Outside::default(), http: None, metrics: Arc::default(), validators, tenant };
+    let guest_time = GuestTime::new();
+    let (outside, metrics) = (Outside::default(), Arc::default());
+    let services = Services { keyvalue, outside, http: None, metrics, validators, guest_time, tenant };
     Arc::new(Profile::new(ExtensionUri::from("https://annex.example/loop/v1"), &installation, services))
 }
 
