@@ -18,7 +18,7 @@ use crate::error::RuntimeError;
 
 /// The time from one advance of the epoch to the next. A guest yields to other work at each tick and is stopped at a
 /// whole number of them.
-pub const TICK: Duration = Duration::from_millis(1);
+pub const TICK: Duration = Duration::from_millis(5);
 
 /// The most linear memory that any instance can be given, in bytes.
 pub const MEMORY_CEILING: usize = 64 << 20;

@@ -16,7 +16,7 @@ use crate::confinement::engine;
 /// A tenant is busy that takes more than one tick in so many.
 const SHARE: u64 = 4;
 /// The ticks that a tenant may take at once before it is busy.
-const AT_ONCE: u64 = 20;
+const AT_ONCE: u64 = 4;
 /// The longest time that a call waits before it begins.
 const PATIENCE: Duration = Duration::from_secs(1);
 
