@@ -68,8 +68,16 @@ impl Lock {
 
 /// Waits until a process has taken a task whose own is gone, through the proxy, and holds back the answer.
 async fn take_unheard(replicas: &Replicas, proxy: &Proxy) -> Result<()> {
-    // A locked row is passed over. A locked table may be read.
-    let mut lock = Lock::take(replicas, "LOCK TABLE task IN SHARE MODE").await?;
+    // A row that is locked would be passed over, and a table that is locked keep the statement from being prepared.
+    let wait = "CREATE FUNCTION wait() RETURNS trigger AS $$ BEGIN
+            PERFORM pg_advisory_xact_lock_shared(1);
+            RETURN NEW;
+        END $$ LANGUAGE plpgsql;
+        CREATE TRIGGER wait BEFORE UPDATE ON task FOR EACH ROW WHEN (NEW.epoch > OLD.epoch) EXECUTE FUNCTION wait()";
+    let mut connection = PgConnection::connect(replicas.url()).await?;
+    sqlx::raw_sql(wait).execute(&mut connection).await?;
+    connection.close().await?;
+    let mut lock = Lock::take(replicas, "SELECT pg_advisory_xact_lock(1)").await?;
     lock.is_waited_for().await?;
     proxy.set(Way::AnswersHeld);
     lock.give_back().await?;

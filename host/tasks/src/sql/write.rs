@@ -113,6 +113,7 @@ impl Write {
             Position::New { creator, .. } => creator.clone_from(&runner),
             Position::After(at) => {
                 runner = at.runner.clone().or(runner);
+                at.runner.clone_from(&runner);
                 if self.events.iter().any(|(kind, _)| *kind == Kind::Message) {
                     self.epoch = at.epoch.saturating_add(1);
                     // That of the turn before is not this one's.
@@ -215,7 +216,9 @@ impl Write {
                 let change = [last, state, status_at, finished_at, runner].into_iter().chain(json);
                 let attempt = Value::MaybeInt(self.attempt);
                 let change = change.chain([epoch, turn, attempt, id, seq_before, epoch_before]);
-                let alive = self.attempt.is_some().then_some(runner);
+                // That of the turn, which the task may not be any more.
+                let alive = Value::MaybeText(at.runner.as_ref().map(Replica::id));
+                let alive = self.attempt.is_some().then_some(alive);
                 Step::new(statement, change.chain(alive).collect::<Vec<_>>())
             }
         }

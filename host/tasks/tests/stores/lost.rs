@@ -67,7 +67,7 @@ async fn a_message_begins_another_turn_with_what_that_one_needs() {
     assert_eq!(second.take_lost(REASON).await.unwrap().turns.len(), 2);
     let answer = TaskEvent::from(Message::user_text("here"));
     for (id, turn) in [("t-1", Some("second")), ("t-2", None)] {
-        let place = Place { epoch: 1, turn: turn.map(Into::into), ..place.clone() };
+        let place = Place { epoch: 1, runner: None, turn: turn.map(Into::into), ..place.clone() };
         let events = std::slice::from_ref(&answer);
         assert_eq!(second.append(&id.into(), &place, events, &working(id).into()).await.unwrap().epoch, 2);
     }
