@@ -51,7 +51,8 @@ impl FairPlaces {
         Some(self.0.place())
     }
 
-    /// Waits for a place. Whoever stops waiting leaves the line.
+    /// Waits for a place. Whoever stops waiting leaves the line. The future has to be polled to its end, or dropped: a place that
+    /// it was given is taken.
     pub async fn take(&self, tenant: &Arc<str>) -> Place {
         loop {
             let waiting = {

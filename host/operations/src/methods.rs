@@ -7,6 +7,7 @@ use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject, Message, Metadata
 use annex_runtime::{Extension, Installed, MethodAnswer, MethodCall, TurnRequest};
 use futures::stream::{self, Stream};
 use tokio::time::{Instant, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::answer::Answer;
 use crate::fault;
@@ -97,6 +98,12 @@ impl RequestHandler {
         let open = self.me.upgrade().map(|handler| (handler, call, permit));
         Box::pin(stream::unfold(open, move |open| async move {
             let (handler, mut call, permit) = open?;
+            let running = Arc::clone(&handler);
+            // In a task of its own: whoever reads slowly would keep it from going on, with what it was given meanwhile.
+            let next = AbortOnDropHandle::new(tokio::spawn(async move {
+                let next = running.for_tenant(call.next()).await;
+                (call, next)
+            }));
             let next = tokio::select! {
                 biased;
                 () = handler.closing.cancelled() => return None,
@@ -104,7 +111,11 @@ impl RequestHandler {
                     let reason = format!("the results took longer than {} seconds", handler.max_turn.as_secs());
                     return Some((Err(A2aError::Overloaded { reason }), None));
                 }
-                next = handler.for_tenant(call.next()) => next,
+                next = next => next,
+            };
+            let (call, next) = match next {
+                Ok(next) => next,
+                Err(error) => return Some((Err(fault::internal(&error)), None)),
             };
             match next.map_err(fault::of_hook) {
                 Ok(Some(value)) => Some((Ok(value), Some((handler, call, permit)))),

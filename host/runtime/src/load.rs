@@ -123,7 +123,8 @@ impl Runtime {
     pub fn aside(&self) -> Self {
         // While such a component is loaded there is no turn yet, and it reaches nobody then.
         let outside = Outside { http: Some(Arc::new(Nobody)), ..self.outside.clone() };
-        Self { outside, slots: self.slots.spare(), metrics: Arc::default(), ..self.of_tenant(&self.tenant) }
+        let guest_time = self.guest_time.clone();
+        Self { outside, slots: self.slots.spare(), metrics: Arc::default(), guest_time, ..self.of_tenant(&self.tenant) }
     }
 
     /// The calls of all extensions that this runtime and those of its tenants have loaded, also of those that are gone.

@@ -4,21 +4,21 @@
 //! many ticks as it has guests. So the calls of a tenant that is busy go on in places, of which there is one less than there
 //! are cores, and each gives its place up at each tick to whoever is next. Calls of all others need none.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use annex_fairness::{FairPlaces, Place};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::confinement::engine;
-
-/// A tenant is busy that takes more than one tick in so many.
+/// A tenant is busy whose guests take more than one part in so many of the time of a core.
 const SHARE: u64 = 4;
-/// The ticks that a tenant may take at once before it is busy.
-const AT_ONCE: u64 = 4;
-/// The longest time that a call waits before it begins.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time that a tenant's guests may take at once before it is busy.
+const AT_ONCE: Duration = Duration::from_millis(20);
+/// A tenant is not busy for longer after its last call than a few times what it takes to be paid for that.
+const MAX_DEBT: u64 = 3;
 
 /// The places of the process, as one tenant takes them.
 #[derive(Clone, Debug)]
@@ -26,74 +26,107 @@ pub(crate) struct GuestTime {
     places: FairPlaces,
     /// Empty for the agent of the config itself, whose calls need no place.
     tenant: Arc<str>,
-    /// The tick up to which the tenant's share pays for what it has taken.
+    began: Instant,
+    /// Nanoseconds since it began, up to which the tenant's share pays for what its guests have taken.
     paid_until: Arc<AtomicU64>,
 }
 
 /// The place of a call while it has one. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HeldPlace(Arc<Mutex<Option<Place>>>);
+pub(crate) struct HeldPlace(Arc<Held>);
 
-/// The place of a call that runs. It is free when this is dropped.
-pub(crate) struct Entered(Option<HeldPlace>);
+#[derive(Debug, Default)]
+struct Held {
+    place: Mutex<Option<Place>>,
+    /// True while the guest waits for its next turn.
+    goes_on: AtomicBool,
+}
+
+/// A call that has begun. Its place is free when this is dropped.
+pub(crate) struct Entered(Option<(GuestTime, HeldPlace)>);
 
 impl GuestTime {
     pub(crate) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let places = FairPlaces::new(cores.saturating_sub(1).max(1));
-        Self { places, tenant: Arc::default(), paid_until: Arc::default() }
+        Self::with_places(cores.saturating_sub(1).max(1))
+    }
+
+    fn with_places(places: usize) -> Self {
+        let places = FairPlaces::new(places);
+        Self { places, tenant: Arc::default(), began: Instant::now(), paid_until: Arc::default() }
     }
 
     /// The same places for another tenant.
     pub(crate) fn of_tenant(&self, tenant: &Arc<str>) -> Self {
-        Self { places: self.places.clone(), tenant: Arc::clone(tenant), paid_until: Arc::default() }
+        Self { tenant: Arc::clone(tenant), paid_until: Arc::default(), ..self.clone() }
     }
 
-    /// Counts a tick that a guest has run for. A call that is shorter meets one now and then.
-    pub(crate) fn charge(&self) {
-        let now = engine::ticks();
-        let paid = |until: u64| Some(until.max(now).saturating_add(SHARE));
+    fn now(&self) -> u64 {
+        nanos(self.began.elapsed())
+    }
+
+    fn charge(&self, spent: Duration) {
+        let now = self.now();
+        let most = now.saturating_add(MAX_DEBT * SHARE * nanos(AT_ONCE));
+        let paid = |until: u64| Some(until.max(now).saturating_add(SHARE * nanos(spent)).min(most));
         // The closure always has a value.
         let _ = self.paid_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid);
     }
 
     pub(crate) fn is_busy(&self) -> bool {
         let until = self.paid_until.load(Ordering::Relaxed);
-        until > engine::ticks().saturating_add(SHARE * AT_ONCE)
+        until > self.now().saturating_add(SHARE * nanos(AT_ONCE))
     }
 
-    /// Waits until a call may begin; `None` when that takes too long.
-    pub(crate) async fn enter(&self) -> Option<Entered> {
+    /// Waits until a call may begin; `None` when that takes longer than `patience`.
+    pub(crate) async fn enter(&self, patience: Duration) -> Option<Entered> {
         if self.tenant.is_empty() {
             return Some(Entered::without_place());
         }
         let held = HeldPlace::default();
         if self.is_busy() {
-            held.set(Some(timeout(PATIENCE, self.places.take(&self.tenant)).await.ok()?));
+            held.set(Some(timeout(patience, self.places.take(&self.tenant)).await.ok()?));
         }
-        Some(Entered(Some(held)))
+        Some(Entered(Some((self.clone(), held))))
     }
 
     /// Gives up the place, if there is one, and resolves with another one.
     pub(crate) async fn go_on(self, held: HeldPlace) {
+        held.0.goes_on.store(true, Ordering::Relaxed);
         held.give_up();
         tokio::task::yield_now().await;
         let place = self.places.take(&self.tenant).await;
         held.set(Some(place));
+        held.0.goes_on.store(false, Ordering::Relaxed);
     }
 }
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl HeldPlace {
-    pub(crate) fn give_up(&self) {
+    fn give_up(&self) {
         self.set(None);
     }
 
     fn set(&self, place: Option<Place>) {
-        let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), place);
+        let before = std::mem::replace(&mut *self.0.place.lock().unwrap_or_else(PoisonError::into_inner), place);
         // When nothing is locked any more: it goes to the next.
         drop(before);
     }
+
+    fn has_place(&self) -> bool {
+        self.0.place.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn goes_on(&self) -> bool {
+        self.0.goes_on.load(Ordering::Relaxed)
+    }
 }
+
+/// A wait for a place, after a wait for the host.
+pub(crate) type Entering = Option<Pin<Box<dyn Future<Output = Place> + Send>>>;
 
 impl Entered {
     /// A call that needs no place.
@@ -103,45 +136,66 @@ impl Entered {
 
     /// The place; `None` where the call needs none.
     pub(crate) fn place(&self) -> Option<HeldPlace> {
-        self.0.clone()
+        self.0.as_ref().map(|(_, held)| held.clone())
     }
 
-    /// While it waits for the host another one may go on.
-    pub(crate) fn give_up(&self) {
-        if let Some(held) = &self.0 {
+    /// Lets the guest run on a worker, and counts the time. While the guest waits for the host another one may go on, and it
+    /// enters again, through `entering`, when it has waited.
+    pub(crate) fn poll<F: Future>(
+        &self,
+        mut running: Pin<&mut F>,
+        entering: &mut Entering,
+        has_waited: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<F::Output> {
+        let Some((time, held)) = &self.0 else { return running.poll(context) };
+        if has_waited && time.is_busy() && !held.has_place() && !held.goes_on() {
+            let entering = entering.get_or_insert_with(|| {
+                let time = time.clone();
+                Box::pin(async move { time.places.take(&time.tenant).await })
+            });
+            held.set(Some(ready!(entering.as_mut().poll(context))));
+        }
+        *entering = None;
+        let began = Instant::now();
+        let polled = running.as_mut().poll(context);
+        time.charge(began.elapsed());
+        if polled.is_pending() {
             held.give_up();
         }
+        polled
+    }
+
+    /// True while the guest could run, and waits for its turn.
+    pub(crate) fn waits_for_turn(&self, entering: &Entering) -> bool {
+        entering.is_some() || self.0.as_ref().is_some_and(|(_, held)| held.goes_on())
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.give_up();
+        if let Some((_, held)) = &self.0 {
+            held.give_up();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use annex_fairness::FairPlaces;
     use tokio::task::yield_now;
     use tokio::time::timeout;
 
-    use super::{AT_ONCE, GuestTime, HeldPlace};
+    use super::{AT_ONCE, GuestTime, HeldPlace, MAX_DEBT, SHARE};
 
     const SOON: Duration = Duration::from_secs(5);
 
-    fn one_place() -> GuestTime {
-        GuestTime { places: FairPlaces::new(1), tenant: Arc::default(), paid_until: Arc::new(AtomicU64::new(0)) }
-    }
-
     #[tokio::test]
     async fn tenants_go_on_by_turns() {
-        let [loud, quiet] = ["loud", "quiet"].map(|name| one_place().of_tenant(&Arc::from(name)));
-        let quiet = GuestTime { places: loud.places.clone(), ..quiet };
+        let process = GuestTime::with_places(1);
+        let [loud, quiet] = ["loud", "quiet"].map(|name| process.of_tenant(&Arc::from(name)));
         let first = HeldPlace::default();
         loud.clone().go_on(first.clone()).await;
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -168,22 +222,31 @@ mod tests {
 
     #[tokio::test]
     async fn calls_of_a_tenant_that_is_not_busy_wait_for_nobody() {
-        let process = one_place();
+        let process = GuestTime::with_places(1);
         let [loud, quiet] = ["loud", "quiet"].map(|name| process.of_tenant(&Arc::from(name)));
-        (0..=AT_ONCE).for_each(|_| loud.charge());
-        (0..=AT_ONCE).for_each(|_| process.charge());
+        loud.charge(AT_ONCE * 2);
         assert!(loud.is_busy() && !quiet.is_busy());
-        let running = loud.enter().await.expect("a place is free");
+        let running = loud.enter(SOON).await.expect("a place is free");
         let waiting = tokio::spawn({
             let loud = loud.clone();
-            async move { loud.enter().await.is_some() }
+            async move { loud.enter(SOON).await.is_some() }
         });
         yield_now().await;
         for other in [&quiet, &process] {
-            assert!(timeout(SOON, other.enter()).await.expect("nothing to wait for").is_some());
+            assert!(timeout(SOON, other.enter(SOON)).await.expect("nothing to wait for").is_some());
         }
         assert!(!waiting.is_finished());
         drop(running);
         assert!(timeout(SOON, waiting).await.expect("the place is free").expect("it enters"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tenant_is_soon_not_busy_any_more_whatever_it_took() {
+        let tenant = GuestTime::with_places(1).of_tenant(&Arc::from("loud"));
+        tenant.charge(Duration::from_secs(3_600));
+        assert!(tenant.is_busy());
+        let longest = AT_ONCE * u32::try_from(MAX_DEBT * SHARE).expect("a small number");
+        tokio::time::advance(longest).await;
+        assert!(!tenant.is_busy());
     }
 }

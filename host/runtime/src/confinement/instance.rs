@@ -4,9 +4,9 @@
 //! tenants apart. After a trap, or a call that was broken off, it is dropped in any case.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use annex_fairness::Place;
@@ -27,6 +27,8 @@ use crate::observation::log::Log;
 use crate::observation::trap::Trap;
 use crate::turn_view::TurnView;
 
+/// The longest time that an instance waits before it is made.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// The most attempts to find room in the engine's pool for one instance, each after another one has given way.
 const MAX_ATTEMPTS: u32 = 4;
 
@@ -115,7 +117,7 @@ impl GuestInstance {
             let resetting = kept.reset_globals(&mut self.store);
             // Code of the host's, which is short.
             let entered = Entered::without_place();
-            call.bounded(self.wall_left, counted(&self.log, &entered, pin!(resetting))).await?;
+            call.bounded(self.wall_left, &entered, resetting).await?;
         }
         Ok(self)
     }
@@ -165,7 +167,7 @@ impl GuestInstance {
         (log, hook): (&Log, Hook),
         pool_is_full: &mut bool,
     ) -> Result<(Store<HostState>, Instance, Option<u64>), Fault> {
-        let entered = enter(profile).await?;
+        let entered = enter(profile, PATIENCE).await?;
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn, log.clone());
         store.data_mut().place = entered.place();
         log.enter(hook);
@@ -181,7 +183,7 @@ impl GuestInstance {
             *pool_is_full = started.as_ref().is_err_and(|error| error.is::<wasmtime::PoolConcurrencyLimitError>());
             started
         };
-        let component = call.bounded(profile.limits.turn_wall, counted(log, &entered, pin!(starting))).await?;
+        let component = call.bounded(profile.limits.turn_wall, &entered, starting).await?;
         Ok((store, component, fuel))
     }
 
@@ -207,13 +209,14 @@ impl GuestInstance {
         if self.wall_left.is_zero() {
             return Err(call.limit_reached(LimitReached::TurnWall));
         }
-        let entered = enter(&self.profile).await?;
+        // What the turn has done until now would be lost.
+        let entered = enter(&self.profile, self.wall_left).await?;
         self.store.data_mut().place = entered.place();
         self.log.enter(hook);
         store::rearm(&mut self.store);
         let started = Instant::now();
         let running = body(&mut self.store, &self.component);
-        let ended = call.bounded(self.wall_left, counted(&self.log, &entered, pin!(running))).await;
+        let ended = call.bounded(self.wall_left, &entered, running).await;
         // Only the call itself counts: between two calls it is the agent that works.
         self.wall_left = self.wall_left.saturating_sub(started.elapsed());
         self.count_instructions();
@@ -229,22 +232,9 @@ impl GuestInstance {
     }
 }
 
-/// Counts how often guest code has to wait, so that its store tells waiting from work on the host.
-async fn counted<T>(log: &Log, entered: &Entered, mut running: Pin<&mut impl Future<Output = T>>) -> T {
-    poll_fn(|context| {
-        let polled = running.as_mut().poll(context);
-        if polled.is_pending() {
-            log.add_wait();
-            entered.give_up();
-        }
-        polled
-    })
-    .await
-}
-
 /// Waits until a call may begin.
-async fn enter(profile: &Profile) -> Result<Entered, Fault> {
-    let entered = profile.services.guest_time.enter().await;
+async fn enter(profile: &Profile, patience: Duration) -> Result<Entered, Fault> {
+    let entered = profile.services.guest_time.enter(patience).await;
     entered.ok_or_else(|| Fault::Overloaded { uri: profile.uri.clone() })
 }
 
@@ -261,14 +251,30 @@ impl Call<'_> {
     async fn bounded<T>(
         &self,
         wall_left: Duration,
+        entered: &Entered,
         running: impl Future<Output = wasmtime::Result<T>>,
     ) -> Result<T, Fault> {
         let wall = self.profile.limits.wall;
         let mut running = pin!(running);
-        let ended = match poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await {
+        let mut entering = None;
+        let mut has_waited = false;
+        let mut poll = |context: &mut Context<'_>| {
+            let polled = entered.poll(running.as_mut(), &mut entering, has_waited, context);
+            if polled.is_pending() {
+                has_waited = true;
+                // The store tells waiting from work on the host by it.
+                self.log.add_wait();
+            }
+            polled
+        };
+        let ended = match poll_fn(|context| Poll::Ready(poll(context))).await {
             Poll::Ready(ended) => ended,
-            Poll::Pending => match timeout(wall.min(wall_left), running).await {
+            Poll::Pending => match timeout(wall.min(wall_left), poll_fn(poll)).await {
                 Ok(ended) => ended,
+                // The host had no time for it.
+                Err(_) if entered.waits_for_turn(&entering) => {
+                    return Err(Fault::Overloaded { uri: self.profile.uri.clone() });
+                }
                 Err(_) if wall_left < wall => return Err(self.limit_reached(LimitReached::TurnWall)),
                 Err(_) => return Err(self.limit_reached(LimitReached::Wall)),
             },

@@ -65,7 +65,6 @@ pub(crate) fn new(
         // Guests yield each tick, so that a busy one cannot hold a worker. tokio's own yield lets the worker look for
         // events of the network before the guest goes on; one that is only woken again runs up to 61 times before that.
         let time = &state.profile.services.guest_time;
-        time.charge();
         match &state.place {
             Some(place) if time.is_busy() => {
                 Ok(UpdateDeadline::YieldCustom(1, Box::pin(time.clone().go_on(place.clone()))))

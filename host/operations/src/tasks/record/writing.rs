@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use annex_cluster::Replica;
 use annex_protocol::{Message, StreamResponse};
 use annex_tasks::{Place, StoreError, TaskEvent, TaskSnapshot, is_worked_on};
 
@@ -84,6 +85,9 @@ impl TaskRecord {
                     return Ok(false);
                 }
                 match self.try_store(&begins_at(last), &events).await {
+                    Err(error @ StoreError::Fenced { .. }) if runner.as_ref().is_some_and(Replica::is_over) => {
+                        return Err(error);
+                    }
                     Err(StoreError::Stale { .. } | StoreError::Fenced { .. }) => return Ok(false),
                     other => other?,
                 }
