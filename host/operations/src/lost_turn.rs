@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_agent::Steps;
 use annex_protocol::{A2aError, ExtensionUri};
 use annex_tasks::LostTurn;
 use tokio::time::sleep;
@@ -16,7 +15,6 @@ use crate::fault;
 use crate::on_lost_turn::{OnLostTurn, StoredTurn};
 use crate::permits::TurnPermit;
 use crate::request_handler::RequestHandler;
-use crate::send_message::accept::Target;
 use crate::service_parameters::ServiceParameters;
 
 /// The time between two attempts to get a permit: others may have lost a process's turns at once.
@@ -73,8 +71,7 @@ impl RequestHandler {
         let owner = lost.owner.clone();
         let record = self.tasks.open(&owner, &lost.task).await?;
         record.adopt(lost.epoch).await;
-        let mut target = Target::of_task(&owner, Arc::clone(&record), self.counted(Steps::default()));
-        target.replica = self.tasks.store().replica();
+        let target = self.target_again(&owner, &record);
         let permit = self.permit_of(lost).await?;
         let session = self.begin_turn(&owner, &target).await?;
         self.check_begins()?;

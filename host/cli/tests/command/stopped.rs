@@ -12,6 +12,7 @@ use sqlx::postgres::PgConnection;
 use crate::proxy::{Proxy, Way};
 use crate::push::{self, Receiver};
 use crate::replicas::{LEASE_AND_LOOK, Replicas, said};
+use crate::support::Server;
 
 /// A lease is five seconds. Each test stops for one of these, and so they last from 1.2 to 3 leases.
 const STOPS: [Duration; 3] = [Duration::from_secs(6), Duration::from_secs(10), Duration::from_secs(15)];
@@ -66,8 +67,13 @@ impl Lock {
     }
 }
 
-/// Waits until a process has taken a task whose own is gone, through the proxy, and holds back the answer.
-async fn take_unheard(replicas: &Replicas, proxy: &Proxy) -> Result<()> {
+/// A process that has taken a task of a killed one, through the proxy, which holds back the answer; and the task.
+async fn taken_unheard(replicas: &Replicas, proxy: &Proxy) -> Result<(Server, String)> {
+    let taker = replicas.start_with("", &[("ANNEX_TEST_TASKS", proxy.url())])?;
+    let mut killed = replicas.start("")?;
+    let task = replicas.begin(&killed, "long").await?;
+    killed.process.kill()?;
+    killed.process.wait()?;
     // A row that is locked would be passed over, and a table that is locked keep the statement from being prepared.
     let wait = "CREATE FUNCTION wait() RETURNS trigger AS $$ BEGIN
             PERFORM pg_advisory_xact_lock_shared(1);
@@ -81,19 +87,15 @@ async fn take_unheard(replicas: &Replicas, proxy: &Proxy) -> Result<()> {
     lock.is_waited_for().await?;
     proxy.set(Way::AnswersHeld);
     lock.give_back().await?;
-    until(replicas, "SELECT epoch FROM task", 1).await
+    until(replicas, "SELECT epoch FROM task", 1).await?;
+    Ok((taker, task))
 }
 
 /// A process has taken the task of a killed one, is stopped, and another one takes it from there.
 async fn check_takeover(time: Duration) -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let proxy = Proxy::start(replicas.url()).await?;
-    let stopped = replicas.start_with("", &[("ANNEX_TEST_TASKS", proxy.url())])?;
-    let mut killed = replicas.start("")?;
-    let task = replicas.begin(&killed, "long").await?;
-    killed.process.kill()?;
-    killed.process.wait()?;
-    take_unheard(&replicas, &proxy).await?;
+    let (stopped, task) = taken_unheard(&replicas, &proxy).await?;
     stopped.signal(Signal::STOP)?;
     proxy.set(Way::Open);
     let begin = Instant::now();
@@ -108,7 +110,7 @@ async fn check_takeover(time: Duration) -> Result<()> {
     assert_eq!(before / 1_000, 2, "each of the two has taken it once");
     let found = replicas.call(&other, "GetTask", json!({"id": task})).await?;
     assert_eq!(found["result"], failed);
-    drop((stopped, killed, other));
+    drop((stopped, other));
     replicas.remove().await;
     Ok(())
 }
@@ -124,18 +126,13 @@ async fn a_process_that_is_stopped_inside_of_a_takeover_writes_nothing_to_what_o
 async fn a_task_that_a_process_has_taken_without_hearing_of_it_is_ended_by_it() -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let proxy = Proxy::start(replicas.url()).await?;
-    let other = replicas.start_with("", &[("ANNEX_TEST_TASKS", proxy.url())])?;
-    let mut killed = replicas.start("")?;
-    let task = replicas.begin(&killed, "long").await?;
-    killed.process.kill()?;
-    killed.process.wait()?;
-    take_unheard(&replicas, &proxy).await?;
+    let (taker, task) = taken_unheard(&replicas, &proxy).await?;
     // The answer goes with its connection, and the lease holds.
     proxy.reset();
     proxy.set(Way::Open);
-    replicas.until(&other, &task, "TASK_STATE_FAILED", Duration::from_secs(5)).await?;
+    replicas.until(&taker, &task, "TASK_STATE_FAILED", Duration::from_secs(5)).await?;
     assert_eq!(replicas.number("SELECT epoch FROM task").await?, 1, "it was taken once");
-    drop((killed, other));
+    drop(taker);
     replicas.remove().await;
     Ok(())
 }

@@ -20,6 +20,7 @@ use crate::request_handler::RequestHandler;
 use crate::send_message::accept::{Target, TurnResources, hook_request, installed_with};
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::Tasks;
+use crate::tasks::record::TaskRecord;
 
 /// The operation as the hooks see it.
 const OPERATION: &str = "SendMessage";
@@ -115,8 +116,7 @@ impl RequestHandler {
         let unsupported = |reason: String| A2aError::UnsupportedOperation { reason };
         let waits_no_longer = || unsupported(format!("task {task} waits no longer"));
         let record = self.tasks.open(&owner, &task).await?;
-        let mut target = Target::of_task(&owner, Arc::clone(&record), self.counted(Steps::default()));
-        target.replica = self.tasks.store().replica();
+        let target = self.target_again(&owner, &record);
         let session = self.begin_turn(&owner, &target).await?;
         self.check_begins()?;
         // Another process may have ended the task. Should one take it after this, it is in another epoch, and not taken here.
@@ -132,6 +132,13 @@ impl RequestHandler {
         let requested = interruption.requested;
         let call = ServiceParameters { requested, owner, headers: None, last_event: None };
         self.begin_again(call, (&extensions, false), target, (session, permit)).await
+    }
+
+    /// The target of [`Self::begin_again`], for which the lease that this process has now must hold.
+    pub(crate) fn target_again(&self, owner: &Owner, record: &Arc<TaskRecord>) -> Target {
+        let mut target = Target::of_task(owner, Arc::clone(record), self.counted(Steps::default()));
+        target.replica = self.tasks.store().replica();
+        target
     }
 
     /// Begins a turn of a task that is there already, by the last message that its user sent to it. Nobody waits for the turn.

@@ -140,7 +140,6 @@ impl RequestHandler {
         }
         // Counts as a turn from here on. A server that begins to drain now waits for it.
         let counted = self.running.token();
-        // A waiting request may find that the server is shutting down.
         self.check_begins()?;
         // The turn that ran in the context until now may have ended the task.
         target.check_open()?;

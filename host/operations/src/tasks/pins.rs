@@ -117,11 +117,9 @@ impl Pins {
         Some((pinned.owner.clone(), pinned.interruption.clone()))
     }
 
-    /// Ends an interruption, once. `false` when it is over already.
-    pub(crate) fn end_interruption(&self, task: &TaskId, number: u64) -> bool {
-        let mut state = self.lock();
-        let pinned = state.tasks.get_mut(task);
-        pinned.is_some_and(|pinned| pinned.interruption.take_if(|other| other.number == number).is_some())
+    /// Ends the interruption of the task, and returns it; `None` when there is none any more.
+    pub(crate) fn end_interruption(&self, task: &TaskId) -> Option<Interruption> {
+        self.lock().tasks.get_mut(task)?.interruption.take()
     }
 
     /// The number of tasks that go on with this version.

@@ -49,20 +49,12 @@ impl Tasks {
         Ok(is_theirs.then_some((owner, interruption)))
     }
 
-    /// Ends an interruption, once. `false` when it is over already.
-    pub(crate) async fn end_interruption(&self, task: &TaskId, number: u64) -> Result<bool, StoreError> {
-        let ended = self.pins.end_interruption(task, number);
-        match self.store.pins() {
-            Some(store) => store.end_interruption(task, number).await,
-            None => Ok(ended),
-        }
-    }
-
-    /// The task goes on, whoever took it up. Its pins stay.
+    /// The task goes on, whoever took it up, which ends its interruption. Its pins stay.
     pub(crate) async fn go_on(&self, task: &TaskId) -> Result<(), StoreError> {
-        match self.pins.interruption(task) {
-            Some((_, Some(interruption))) => self.end_interruption(task, interruption.number).await.map(drop),
-            _ => Ok(()),
+        let Some(interruption) = self.pins.end_interruption(task) else { return Ok(()) };
+        match self.store.pins() {
+            Some(store) => store.end_interruption(task, interruption.number).await.map(drop),
+            None => Ok(()),
         }
     }
 }

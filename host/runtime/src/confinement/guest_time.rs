@@ -43,7 +43,12 @@ struct Held {
 }
 
 /// A call that has begun. Its place is free when this is dropped.
-pub(crate) struct Entered(Option<(GuestTime, HeldPlace)>);
+pub(crate) struct Entered {
+    /// `None` for a call that needs no place.
+    call: Option<(GuestTime, HeldPlace)>,
+    /// A wait for a place, after a wait for the host.
+    entering: Option<Pin<Box<dyn Future<Output = Place> + Send>>>,
+}
 
 impl GuestTime {
     pub(crate) fn new() -> Self {
@@ -87,7 +92,7 @@ impl GuestTime {
         if self.is_busy() {
             held.set(Some(timeout(patience, self.places.take(&self.tenant)).await.ok()?));
         }
-        Some(Entered(Some((self.clone(), held))))
+        Some(Entered { call: Some((self.clone(), held)), entering: None })
     }
 
     /// Gives up the place, if there is one, and resolves with another one.
@@ -125,38 +130,29 @@ impl HeldPlace {
     }
 }
 
-/// A wait for a place, after a wait for the host.
-pub(crate) type Entering = Option<Pin<Box<dyn Future<Output = Place> + Send>>>;
-
 impl Entered {
     /// A call that needs no place.
     pub(crate) const fn without_place() -> Self {
-        Self(None)
+        Self { call: None, entering: None }
     }
 
     /// The place; `None` where the call needs none.
     pub(crate) fn place(&self) -> Option<HeldPlace> {
-        self.0.as_ref().map(|(_, held)| held.clone())
+        self.call.as_ref().map(|(_, held)| held.clone())
     }
 
     /// Lets the guest run on a worker, and counts the time. While the guest waits for the host another one may go on, and it
-    /// enters again, through `entering`, when it has waited.
-    pub(crate) fn poll<F: Future>(
-        &self,
-        mut running: Pin<&mut F>,
-        entering: &mut Entering,
-        has_waited: bool,
-        context: &mut Context<'_>,
-    ) -> Poll<F::Output> {
-        let Some((time, held)) = &self.0 else { return running.poll(context) };
-        if has_waited && time.is_busy() && !held.has_place() && !held.goes_on() {
-            let entering = entering.get_or_insert_with(|| {
+    /// enters again when it has waited.
+    pub(crate) fn poll<F: Future>(&mut self, mut running: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let Some((time, held)) = &self.call else { return running.poll(context) };
+        if time.is_busy() && !held.has_place() && !held.goes_on() {
+            let entering = self.entering.get_or_insert_with(|| {
                 let time = time.clone();
                 Box::pin(async move { time.places.take(&time.tenant).await })
             });
             held.set(Some(ready!(entering.as_mut().poll(context))));
         }
-        *entering = None;
+        self.entering = None;
         let began = Instant::now();
         let polled = running.as_mut().poll(context);
         time.charge(began.elapsed());
@@ -167,14 +163,14 @@ impl Entered {
     }
 
     /// True while the guest could run, and waits for its turn.
-    pub(crate) fn waits_for_turn(&self, entering: &Entering) -> bool {
-        entering.is_some() || self.0.as_ref().is_some_and(|(_, held)| held.goes_on())
+    pub(crate) fn waits_for_turn(&self) -> bool {
+        self.entering.is_some() || self.call.as_ref().is_some_and(|(_, held)| held.goes_on())
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if let Some((_, held)) = &self.0 {
+        if let Some((_, held)) = &self.call {
             held.give_up();
         }
     }

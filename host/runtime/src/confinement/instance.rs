@@ -116,8 +116,7 @@ impl GuestInstance {
         if let Some(kept) = &self.kept {
             let resetting = kept.reset_globals(&mut self.store);
             // Code of the host's, which is short.
-            let entered = Entered::without_place();
-            call.bounded(self.wall_left, &entered, resetting).await?;
+            call.bounded(self.wall_left, &mut Entered::without_place(), resetting).await?;
         }
         Ok(self)
     }
@@ -167,7 +166,7 @@ impl GuestInstance {
         (log, hook): (&Log, Hook),
         pool_is_full: &mut bool,
     ) -> Result<(Store<HostState>, Instance, Option<u64>), Fault> {
-        let entered = enter(profile, PATIENCE).await?;
+        let mut entered = enter(profile, PATIENCE).await?;
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn, log.clone());
         store.data_mut().place = entered.place();
         log.enter(hook);
@@ -183,7 +182,7 @@ impl GuestInstance {
             *pool_is_full = started.as_ref().is_err_and(|error| error.is::<wasmtime::PoolConcurrencyLimitError>());
             started
         };
-        let component = call.bounded(profile.limits.turn_wall, &entered, starting).await?;
+        let component = call.bounded(profile.limits.turn_wall, &mut entered, starting).await?;
         Ok((store, component, fuel))
     }
 
@@ -209,14 +208,14 @@ impl GuestInstance {
         if self.wall_left.is_zero() {
             return Err(call.limit_reached(LimitReached::TurnWall));
         }
-        // What the turn has done until now would be lost.
-        let entered = enter(&self.profile, self.wall_left).await?;
+        // As long as the turn may take: with its call it would lose all that it has done.
+        let mut entered = enter(&self.profile, self.wall_left).await?;
         self.store.data_mut().place = entered.place();
         self.log.enter(hook);
         store::rearm(&mut self.store);
         let started = Instant::now();
         let running = body(&mut self.store, &self.component);
-        let ended = call.bounded(self.wall_left, &entered, running).await;
+        let ended = call.bounded(self.wall_left, &mut entered, running).await;
         // Only the call itself counts: between two calls it is the agent that works.
         self.wall_left = self.wall_left.saturating_sub(started.elapsed());
         self.count_instructions();
@@ -251,17 +250,14 @@ impl Call<'_> {
     async fn bounded<T>(
         &self,
         wall_left: Duration,
-        entered: &Entered,
+        entered: &mut Entered,
         running: impl Future<Output = wasmtime::Result<T>>,
     ) -> Result<T, Fault> {
         let wall = self.profile.limits.wall;
         let mut running = pin!(running);
-        let mut entering = None;
-        let mut has_waited = false;
         let mut poll = |context: &mut Context<'_>| {
-            let polled = entered.poll(running.as_mut(), &mut entering, has_waited, context);
+            let polled = entered.poll(running.as_mut(), context);
             if polled.is_pending() {
-                has_waited = true;
                 // The store tells waiting from work on the host by it.
                 self.log.add_wait();
             }
@@ -272,7 +268,7 @@ impl Call<'_> {
             Poll::Pending => match timeout(wall.min(wall_left), poll_fn(poll)).await {
                 Ok(ended) => ended,
                 // The host had no time for it.
-                Err(_) if entered.waits_for_turn(&entering) => {
+                Err(_) if entered.waits_for_turn() => {
                     return Err(Fault::Overloaded { uri: self.profile.uri.clone() });
                 }
                 Err(_) if wall_left < wall => return Err(self.limit_reached(LimitReached::TurnWall)),

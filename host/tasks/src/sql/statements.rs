@@ -4,6 +4,14 @@
 
 use annex_database::{OfFirst, Rows};
 
+/// True while the replica has its lease that the parameter names. `clock_timestamp()` is the time of the look, not that of the
+/// transaction.
+macro_rules! is_alive {
+    ($replica:literal) => {
+        concat!("EXISTS (SELECT 1 FROM replica WHERE replica.id = ", $replica, " AND lease_until > clock_timestamp())")
+    };
+}
+
 pub(super) static INSERT_TASK: Rows = Rows {
     head: "
     INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json, json_seq,
@@ -17,12 +25,15 @@ pub(super) static INSERT_TASK: Rows = Rows {
 };
 
 /// The same while the replica of the turn has its lease.
-pub(super) const INSERT_TASK_AMONG_OTHERS: &str = "
+pub(super) const INSERT_TASK_AMONG_OTHERS: &str = concat!(
+    "
     INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json, json_seq, runner,
         turn)
     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12
-    WHERE EXISTS (SELECT 1 FROM replica WHERE replica.id = $13 AND lease_until > clock_timestamp())
-    ON CONFLICT (id) DO NOTHING";
+    WHERE ",
+    is_alive!("$13"),
+    " ON CONFLICT (id) DO NOTHING"
+);
 
 macro_rules! update_task {
     () => {
@@ -46,21 +57,11 @@ macro_rules! advance_task {
     };
 }
 
-/// And while the replica has its lease that begins a turn of the task.
-macro_rules! runner_is_alive {
-    ($replica:literal) => {
-        concat!(
-            " AND EXISTS (SELECT 1 FROM replica WHERE replica.id = ",
-            $replica,
-            " AND lease_until > clock_timestamp())"
-        )
-    };
-}
-
 pub(super) const UPDATE_TASK: &str = update_task!();
-pub(super) const UPDATE_TASK_AMONG_OTHERS: &str = concat!(update_task!(), runner_is_alive!("$13"));
+/// The same while the replica has its lease that begins a turn of the task.
+pub(super) const UPDATE_TASK_AMONG_OTHERS: &str = concat!(update_task!(), " AND ", is_alive!("$13"));
 pub(super) const ADVANCE_TASK: &str = advance_task!();
-pub(super) const ADVANCE_TASK_AMONG_OTHERS: &str = concat!(advance_task!(), runner_is_alive!("$12"));
+pub(super) const ADVANCE_TASK_AMONG_OTHERS: &str = concat!(advance_task!(), " AND ", is_alive!("$12"));
 
 // An update that changes nothing, because SQLite has no `SELECT … FOR UPDATE`.
 /// Keeps other writers off the task until the end of the transaction.
@@ -282,20 +283,13 @@ macro_rules! is_lost {
     };
 }
 
-/// True while the lease of the replica holds that is the first parameter.
-macro_rules! is_alive {
-    () => {
-        "EXISTS (SELECT 1 FROM replica WHERE replica.id = $1 AND lease_until > clock_timestamp())"
-    };
-}
-
 /// Tasks whose replica is gone. A replica whose own lease is over finds none. Those with a turn to go on with are found if the
 /// third parameter is 1. A row that somebody has locked is passed over, because its process may be stopped with it.
 pub(super) const SELECT_LOST: &str = concat!(
     "SELECT id, epoch, attempt, coalesce(turn, ''), tenant, principal FROM task WHERE ",
     is_lost!(),
     " AND ",
-    is_alive!(),
+    is_alive!("$1"),
     " AND (CAST($3 AS BIGINT) = 1 OR coalesce(turn, '') = '' OR attempt >= 2 OR cancel_asked = epoch)
     LIMIT CAST($2 AS BIGINT) FOR UPDATE SKIP LOCKED"
 );
@@ -307,7 +301,7 @@ pub(super) const TAKE_LOST: &str = concat!(
         WHERE id = $2 AND epoch = $3 AND attempt = $4 AND ",
     is_lost!(),
     " AND ",
-    is_alive!(),
+    is_alive!("$1"),
     " FOR UPDATE SKIP LOCKED)
     UPDATE task SET runner = $1, epoch = epoch + 1,
         attempt = attempt + CASE WHEN attempt < 2 AND cancel_asked IS DISTINCT FROM epoch AND turn <> '' THEN 1 ELSE 0 END
@@ -323,26 +317,30 @@ pub(super) const TAKE_LOST_AGAIN: &str = concat!(
     WHERE id = $2 AND (epoch = $3 AND attempt = $4 AND ",
     is_lost!(),
     " OR epoch = $3 + 1 AND runner = $1) AND finished_at IS NULL AND ",
-    is_alive!(),
+    is_alive!("$1"),
     " RETURNING CAST(CASE WHEN cancel_asked = epoch - 1 THEN 1 ELSE 0 END AS BIGINT)"
 );
 
 pub(super) const SELECT_TAKEN: &str =
     concat!("SELECT ", stored_task!(), " FROM task WHERE id = $1 AND runner = $2 AND finished_at IS NULL");
 
-/// The same with one task, by whose epoch it is known that nobody else has taken it.
-pub(super) const TAKE: &str = "
+/// Takes a task whoever has it, by whose epoch it is known that nobody else has taken it meanwhile.
+pub(super) const TAKE: &str = concat!(
+    "
     UPDATE task SET runner = $1, epoch = epoch + 1
-    WHERE id = $2 AND epoch = $3 AND finished_at IS NULL
-        AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $1 AND lease_until > clock_timestamp())
-    RETURNING seq, epoch";
+    WHERE id = $2 AND epoch = $3 AND finished_at IS NULL AND ",
+    is_alive!("$1"),
+    " RETURNING seq, epoch"
+);
 
 /// The same where this process may have taken it in an attempt that seemed to fail.
-pub(super) const TAKE_AGAIN: &str = "
+pub(super) const TAKE_AGAIN: &str = concat!(
+    "
     UPDATE task SET runner = $1, epoch = $3 + 1
-    WHERE id = $2 AND (epoch = $3 OR (epoch = $3 + 1 AND runner = $1)) AND finished_at IS NULL
-        AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $1 AND lease_until > clock_timestamp())
-    RETURNING seq, epoch";
+    WHERE id = $2 AND (epoch = $3 OR (epoch = $3 + 1 AND runner = $1)) AND finished_at IS NULL AND ",
+    is_alive!("$1"),
+    " RETURNING seq, epoch"
+);
 
 /// No replica has an empty id, so the task counts as that of one which is gone.
 pub(super) const HAND_OVER: &str = "

@@ -216,7 +216,7 @@ impl Write {
                 let change = [last, state, status_at, finished_at, runner].into_iter().chain(json);
                 let attempt = Value::MaybeInt(self.attempt);
                 let change = change.chain([epoch, turn, attempt, id, seq_before, epoch_before]);
-                // That of the turn, which the task may not be any more.
+                // With this change the task may have no runner any more, because it waits or is finished.
                 let alive = Value::MaybeText(at.runner.as_ref().map(Replica::id));
                 let alive = self.attempt.is_some().then_some(alive);
                 Step::new(statement, change.chain(alive).collect::<Vec<_>>())
