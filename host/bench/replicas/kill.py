@@ -69,7 +69,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--terms", type=float, default=0, metavar="SHARE", help="faults that are a SIGTERM and a start (0)")
     parser.add_argument("--restarts", type=float, default=0, metavar="SHARE", help="faults that restart the database (0)")
     parser.add_argument("--shared", type=float, default=0.3, metavar="SHARE", help="turns in conversations of several clients (0.3)")
-    parser.add_argument("--conversations", type=int, default=8, metavar="COUNT", help="conversations of several clients (8)")
+    parser.add_argument("--conversations", type=int, metavar="COUNT", help="conversations of several clients (one for four)")
     parser.add_argument("--agent", default="", metavar="TOML", help="more keys of [agent]")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of everything that is left to chance")
     return parser.parse_args()
@@ -79,7 +79,8 @@ def send(cluster: Cluster, report: Report, faults: Faults, chosen: argparse.Name
     """Lets clients send and replicas fail, and both come to an end."""
     stop = threading.Event()
     ports = [replica.port for replica in cluster.replicas]
-    shared = (chosen.shared, chosen.conversations)
+    # The turns of a conversation wait for each other, so that too few cannot carry what many clients say.
+    shared = (chosen.shared, chosen.conversations or max(8, chosen.clients // 4))
     clients = [Client(ports, report, stop, chosen.seed + number, shared) for number in range(chosen.clients)]
     for client in clients:
         client.start()

@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep};
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
-/// The codes of PostgreSQL while it starts, stops, has no connection left or is no primary yet, and of two transactions that
-/// were in each other's way.
-const PASSING: [&str; 7] = ["57P01", "57P02", "57P03", "53300", "25006", "40001", "40P01"];
+/// The codes of PostgreSQL while it starts, stops, has no connection left or is no primary yet, of two transactions that were in
+/// each other's way, and of one in which this process was silent for too long.
+const PASSING: [&str; 8] = ["57P01", "57P02", "57P03", "53300", "25006", "40001", "40P01", "25P03"];
 /// The class of what it says of a connection.
 const CONNECTION: &str = "08";
 

@@ -1,56 +1,26 @@
 //! One PostgreSQL database.
 
+mod pool;
+
 use std::slice;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use annex_fairness::{FairPlaces, Place, current_tenant};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions, PgRow};
-use sqlx::{AssertSqlSafe, Connection, Postgres, Transaction};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
+use sqlx::{AssertSqlSafe, Connection, Postgres};
 
+use self::pool::{FairPool, Held, in_time, is_lost};
 use crate::database::{Begun, Database, Row, Step, Value, bind};
 use crate::text::{Form, one_statement, text_of};
-use crate::{Migrations, OpenError, may_pass, outlast_for};
+use crate::{Migrations, OpenError, outlast_for};
 
 /// The connections to one PostgreSQL database, for all that is kept in it. Clones share them.
 #[derive(Clone, Debug)]
 pub struct PostgresConnections {
-    options: PgConnectOptions,
     pool: FairPool,
 }
 
-/// Connections that tenants which wait get in turn. The pool by itself serves those who wait in the order in which they came,
-/// so that whoever has many turns would hold up all others.
-#[derive(Clone, Debug)]
-struct FairPool {
-    pool: PgPool,
-    /// One for each connection.
-    places: FairPlaces,
-    lost: LostConnection,
-}
-
-/// A transaction, with the place of its connection.
-pub struct PostgresTransaction {
-    transaction: Transaction<'static, Postgres>,
-    // Dropped last, so that the connection is back in the pool when another one gets the place.
-    _place: Place,
-}
-
-impl FairPool {
-    fn new(pool: PgPool, connections: u32, lost: LostConnection) -> Self {
-        Self { pool, places: FairPlaces::new(usize::try_from(connections).unwrap_or(usize::MAX)), lost }
-    }
-
-    /// Waits for a connection to be free. It is the caller's as long as it holds the place.
-    async fn place(&self) -> sqlx::Result<Place> {
-        if let Some(place) = self.places.try_take() {
-            return Ok(place);
-        }
-        let timeout = self.pool.options().get_acquire_timeout();
-        let place = tokio::time::timeout(timeout, self.places.take(&current_tenant())).await;
-        place.map_err(|_| sqlx::Error::PoolTimedOut)
-    }
-}
+/// A transaction, with its connection.
+pub struct PostgresTransaction(Held);
 
 /// One PostgreSQL database, version 12 or later.
 ///
@@ -61,16 +31,10 @@ pub struct PostgresDatabase {
     pool: FairPool,
 }
 
-/// The moment when a connection was found to be lost: the others that have not been used since may be lost as well.
-#[derive(Clone, Debug, Default)]
-struct LostConnection(Arc<Mutex<Option<Instant>>>);
-
 /// The longest wait for a connection, be it for others to finish or for the database to answer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Round trips of which the least counts: the machine may be busy during some of them.
 const TRIPS: u32 = 4;
-/// A connection that was used so recently is taken to be well.
-const IDLE_TRUST: Duration = Duration::from_secs(1);
 /// The longest time after which what is only read is read again over another connection.
 const READ_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -85,21 +49,7 @@ impl PostgresConnections {
     /// [`OpenError::Database`] when the URL is none. It does not repeat the URL.
     pub fn new(url: &str, most: u32) -> Result<Self, OpenError> {
         let options = url.parse::<PgConnectOptions>()?.application_name("annex");
-        let pool = PgPoolOptions::new().max_connections(most).acquire_timeout(ACQUIRE_TIMEOUT);
-        // Asking each time whether a connection is well would cost as much as most statements do.
-        let lost = LostConnection::default();
-        let known = lost.clone();
-        let pool = pool.test_before_acquire(false).before_acquire(move |connection, use_of| {
-            let is_doubtful = use_of.idle_for >= IDLE_TRUST || known.is_since(use_of.idle_for);
-            Box::pin(async move {
-                if is_doubtful {
-                    connection.ping().await?;
-                }
-                Ok(true)
-            })
-        });
-        let pool = FairPool::new(pool.connect_lazy_with(options.clone()), most, lost);
-        Ok(Self { options, pool })
+        Ok(Self { pool: FairPool::new(options, most, ACQUIRE_TIMEOUT) })
     }
 
     /// The time that a question to the database takes which it answers at once: the least of a few.
@@ -120,7 +70,7 @@ impl PostgresConnections {
 
     /// A connection that is not from the pool, which would try again until its time is up and then hide the cause.
     async fn connect(&self) -> sqlx::Result<PgConnection> {
-        let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(&self.options)).await;
+        let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(self.pool.options())).await;
         connected.map_err(|_| sqlx::Error::PoolTimedOut)?
     }
 
@@ -131,7 +81,8 @@ impl PostgresConnections {
     pub async fn listen(&self, channel: &str) -> sqlx::Result<PgListener> {
         // The pool of the listener would hide why it cannot connect.
         self.connect().await?.close().await?;
-        let pool = lasting(1, ACQUIRE_TIMEOUT).connect_lazy_with(self.options.clone());
+        let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE_TIMEOUT);
+        let pool = pool.idle_timeout(None).max_lifetime(None).connect_lazy_with(self.pool.options().clone());
         let mut listener = PgListener::connect_with(&pool).await?;
         listener.ignore_pool_close_event(true);
         listener.eager_reconnect(false);
@@ -143,15 +94,8 @@ impl PostgresConnections {
     /// them takes `timeout` at most. The tables are taken to be there.
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> PostgresDatabase {
-        let pool = lasting(connections, timeout).connect_lazy_with(self.options.clone());
-        PostgresDatabase { pool: FairPool::new(pool, connections, LostConnection::default()) }
+        PostgresDatabase { pool: FairPool::lasting(self.pool.options().clone(), connections, timeout) }
     }
-}
-
-/// Connections that are kept for good: where others have taken all that the database gives, a new one would not be had.
-fn lasting(connections: u32, timeout: Duration) -> PgPoolOptions {
-    let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(timeout);
-    pool.idle_timeout(None).max_lifetime(None)
 }
 
 impl PostgresDatabase {
@@ -180,35 +124,14 @@ impl PostgresDatabase {
     /// Waiting for one of them takes `timeout` at most.
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> Self {
-        let options = PgConnectOptions::clone(&self.pool.pool.connect_options());
-        let pool = lasting(connections, timeout).connect_lazy_with(options);
-        Self { pool: FairPool::new(pool, connections, LostConnection::default()) }
+        Self { pool: FairPool::lasting(self.pool.options().clone(), connections, timeout) }
     }
 
     async fn rows(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
-        let _place = self.pool.place().await?;
-        self.pool.lost.noted(bind::<Postgres>(sql, values).fetch_all(&self.pool.pool).await)
+        let mut held = self.pool.hold().await?;
+        let result = in_time(bind::<Postgres>(sql, values).fetch_all(held.connection()?)).await;
+        held.ended(result)
     }
-}
-
-impl LostConnection {
-    /// Takes note of an error that says that a connection is lost.
-    fn noted<T>(&self, result: sqlx::Result<T>) -> sqlx::Result<T> {
-        if result.as_ref().is_err_and(is_lost) {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        }
-        result
-    }
-
-    /// True if one was lost within this time.
-    fn is_since(&self, time: Duration) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|lost| lost.elapsed() <= time)
-    }
-}
-
-/// True if the error is that of a connection. Waiting for one took its time already.
-fn is_lost(error: &sqlx::Error) -> bool {
-    may_pass(error) && !matches!(error, sqlx::Error::PoolTimedOut)
 }
 
 impl Database for PostgresDatabase {
@@ -219,33 +142,38 @@ impl Database for PostgresDatabase {
     const HAS_ONE_WRITER: bool = false;
 
     async fn close(&self) {
-        self.pool.pool.close().await;
+        self.pool.close().await;
     }
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
-        let place = self.pool.place().await?;
-        let transaction = self.pool.lost.noted(self.pool.pool.begin().await)?;
-        Ok(PostgresTransaction { transaction, _place: place })
+        let mut held = self.pool.hold().await?;
+        held.begin().await?;
+        Ok(PostgresTransaction(held))
     }
 
-    async fn commit(transaction: Self::Transaction) -> sqlx::Result<()> {
-        transaction.transaction.commit().await
+    async fn commit(PostgresTransaction(held): Self::Transaction) -> sqlx::Result<()> {
+        held.commit().await
     }
 
     async fn execute(
-        transaction: &mut Self::Transaction,
+        PostgresTransaction(held): &mut Self::Transaction,
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<u64> {
-        Ok(bind::<Postgres>(sql, values).execute(&mut *transaction.transaction).await?.rows_affected())
+        let result = in_time(bind::<Postgres>(sql, values).execute(held.connection()?)).await;
+        Ok(held.ended(result)?.rows_affected())
     }
 
-    async fn execute_all(transaction: &mut Self::Transaction, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
+    async fn execute_all(
+        PostgresTransaction(held): &mut Self::Transaction,
+        steps: &[Step<'_>],
+    ) -> sqlx::Result<Vec<u64>> {
         let mut changed = Vec::with_capacity(steps.len());
         for step in steps {
             let query =
                 bind::<Postgres>(AssertSqlSafe(text_of(slice::from_ref(step), Form::Numbered, "")), &step.values);
-            changed.push(query.execute(&mut *transaction.transaction).await?.rows_affected());
+            let result = in_time(query.execute(held.connection()?)).await;
+            changed.push(held.ended(result)?.rows_affected());
             if changed.last() != Some(&step.changes) {
                 break;
             }
@@ -267,14 +195,15 @@ impl Database for PostgresDatabase {
             if step.changes != 1 {
                 return Ok(false);
             }
-            let _place = self.pool.place().await?;
-            return Ok(self.pool.lost.noted(query.execute(&self.pool.pool).await)?.rows_affected() == 1);
+            let mut held = self.pool.hold().await?;
+            let result = in_time(query.execute(held.connection()?)).await;
+            return Ok(held.ended(result)?.rows_affected() == 1);
         }
         let Some((text, values)) = one_statement(steps) else { return Ok(false) };
-        let _place = self.pool.place().await?;
         let query = bind::<Postgres>(AssertSqlSafe(text), &values);
-        let row = self.pool.lost.noted(query.fetch_one(&self.pool.pool).await)?;
-        Ok(row.int(0)? == 1)
+        let mut held = self.pool.hold().await?;
+        let result = in_time(query.fetch_one(held.connection()?)).await;
+        Ok(held.ended(result)?.int(0)? == 1)
     }
 
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
@@ -282,11 +211,12 @@ impl Database for PostgresDatabase {
     }
 
     async fn query(
-        transaction: &mut Self::Transaction,
+        PostgresTransaction(held): &mut Self::Transaction,
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<Vec<PgRow>> {
-        bind::<Postgres>(sql, values).fetch_all(&mut *transaction.transaction).await
+        let result = in_time(bind::<Postgres>(sql, values).fetch_all(held.connection()?)).await;
+        held.ended(result)
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {

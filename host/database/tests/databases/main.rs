@@ -33,6 +33,7 @@ mod cluster;
 mod in_turn;
 mod migrations;
 mod places;
+mod silent;
 mod sqlite;
 mod transactions;
 mod writer;

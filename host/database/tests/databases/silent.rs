@@ -1,0 +1,143 @@
+//! A database whose machine is gone without a word: what waits for it ends, and connections are made again.
+
+use std::path::Path;
+use std::time::Duration;
+
+use annex_database::{Database, PostgresConnections, PostgresDatabase, Value};
+use sqlx::postgres::PgConnectOptions;
+use tempfile::TempDir;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpStream, UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::cluster::Scratch;
+use crate::places::{ENTRIES, INSERT, Place, committed, insert};
+
+const READ: &str = "SELECT number FROM entry";
+
+/// A socket in front of a database. What has come before it was silenced is not answered any more, and not closed.
+struct Line {
+    folder: TempDir,
+    silenced: watch::Sender<()>,
+}
+
+impl Line {
+    fn start(database: PgConnectOptions) -> Self {
+        let folder = tempfile::Builder::new().prefix("annex-line-").tempdir_in("/tmp").unwrap();
+        let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
+        let (silenced, silence) = watch::channel(());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(relay(client, database.clone(), silence.clone()));
+            }
+        });
+        Self { folder, silenced }
+    }
+
+    fn url(&self, database: &PgConnectOptions) -> String {
+        let name = database.get_database().unwrap();
+        format!("postgres://{}@localhost/{name}?host={}", database.get_username(), self.folder.path().display())
+    }
+}
+
+async fn relay(mut client: UnixStream, database: PgConnectOptions, mut silence: watch::Receiver<()>) {
+    silence.mark_unchanged();
+    let relaying = async {
+        if let Some(folder) = database.get_socket() {
+            let path: &Path = folder.as_ref();
+            let mut server = UnixStream::connect(path.join(format!(".s.PGSQL.{}", database.get_port()))).await?;
+            copy_bidirectional(&mut client, &mut server).await
+        } else {
+            let mut server = TcpStream::connect((database.get_host(), database.get_port())).await?;
+            copy_bidirectional(&mut client, &mut server).await
+        }
+    };
+    tokio::select! {
+        _ = relaying => return,
+        _ = silence.changed() => {}
+    }
+    // Both ends stay open.
+    std::future::pending::<()>().await;
+}
+
+async fn silent_database(scratch: &Scratch) -> (Line, PostgresDatabase) {
+    let options: PgConnectOptions = scratch.url().parse().unwrap();
+    let line = Line::start(options.clone());
+    let connections = PostgresConnections::new(&line.url(&options), 2).unwrap();
+    (line, PostgresDatabase::open(&connections, ENTRIES).await.unwrap())
+}
+
+#[tokio::test]
+async fn statements_and_transactions_end_without_an_answer_and_later_ones_are_answered() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let (line, database) = silent_database(&scratch).await;
+    let mut transaction = database.begin().await.unwrap();
+    assert_eq!(insert::<PostgresDatabase>(&mut transaction, "open", 1).await, 1);
+    assert!(database.read(READ, &[]).await.unwrap().is_empty(), "over the other connection");
+
+    line.silenced.send(()).unwrap();
+    // The clock goes on where nothing else does.
+    tokio::time::pause();
+    let begin = Instant::now();
+    let values = [Value::Text("lost"), Value::Int(2)];
+    let (changed, asked) =
+        tokio::join!(database.change(INSERT, &values), PostgresDatabase::execute(&mut transaction, INSERT, &values),);
+    let waited = begin.elapsed();
+    tokio::time::resume();
+    for error in [changed.map(drop).unwrap_err(), asked.map(drop).unwrap_err()] {
+        assert!(annex_database::may_pass(&error), "{error}");
+        assert!(error.to_string().contains("has not answered for 30 s"), "{error}");
+    }
+    assert!(waited < Duration::from_secs(40), "{waited:?}");
+    drop(transaction);
+
+    let mut transaction = database.begin().await.unwrap();
+    assert_eq!(insert::<PostgresDatabase>(&mut transaction, "later", 3).await, 1);
+    PostgresDatabase::commit(transaction).await.unwrap();
+    let [(name, 3)] = &committed(&database).await[..] else { panic!("what was not committed is there") };
+    assert_eq!(name, "later");
+    database.close().await;
+    scratch.remove().await;
+}
+
+#[tokio::test]
+async fn a_statement_that_nobody_waits_for_any_more_gives_its_connection_back_also_when_it_is_never_answered() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let (line, database) = silent_database(&scratch).await;
+    let mut transaction = database.begin().await.unwrap();
+    assert_eq!(insert::<PostgresDatabase>(&mut transaction, "open", 1).await, 1);
+    drop(transaction);
+    // With both connections: the dropped transaction is rolled back.
+    let (first, second) = tokio::join!(database.begin(), database.begin());
+    drop((first.unwrap(), second.unwrap()));
+    assert!(committed(&database).await.is_empty(), "what was dropped is stored");
+
+    line.silenced.send(()).unwrap();
+    for _ in 0..4 {
+        let read = tokio::time::timeout(Duration::from_millis(100), database.read(READ, &[])).await;
+        if read.is_ok() {
+            break;
+        }
+    }
+    assert!(database.read(READ, &[]).await.unwrap().is_empty());
+    database.close().await;
+    scratch.remove().await;
+}
+
+#[tokio::test]
+async fn the_server_ends_a_transaction_that_a_process_which_stands_still_has_open() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let database = scratch.entries().await;
+    let mut transaction = database.begin().await.unwrap();
+    assert_eq!(insert::<PostgresDatabase>(&mut transaction, "locked", 1).await, 1);
+    let begin = Instant::now();
+    database.change(INSERT, &[Value::Text("locked"), Value::Int(2)]).await.unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    let late = PostgresDatabase::execute(&mut transaction, INSERT, &[Value::Text("late"), Value::Int(3)]).await;
+    assert!(late.is_err(), "the transaction goes on");
+    drop(transaction);
+    assert_eq!(committed(&database).await, [("locked".to_owned(), 2)]);
+    database.close().await;
+    scratch.remove().await;
+}
