@@ -3,10 +3,11 @@
     python3 cpu.py --help
     python3 cpu.py                        # with target/*/annex
     python3 cpu.py target/release/annex --rounds 12 --turns 2000
+    python3 cpu.py target/release/annex --before another/annex
 
-Two databases, one with one replica and one with three, which get the same messages by turns: each client has a conversation of
-its own and sends to the replicas one after the other. What the processes do without a client is measured apart. The exit code
-is 1 where three take more than `--limit` times what one takes.
+Two databases, one with one replica and one with three, and with `--before` a third one with another version, which get the
+same messages by turns: each client has a conversation of its own and sends to the replicas one after the other. What the
+processes do without a client is measured apart. The exit code is 1 where three take more than `--limit` times what one takes.
 """
 
 import argparse
@@ -127,6 +128,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=8, help="rounds, each with both clusters (8)")
     parser.add_argument("--turns", type=int, default=800, help="turns of a round (800)")
     parser.add_argument("--clients", type=int, default=8, help="clients at once (8)")
+    parser.add_argument("--before", metavar="PROGRAM", help="another version, which may know nothing of replicas")
     parser.add_argument("--limit", type=float, default=1.15, help="the most that three may take against one (1.15)")
     return parser.parse_args()
 
@@ -140,6 +142,10 @@ def main() -> int:
             name: Measured(stack.enter_context(Cluster(program, free_ports(ports), CONFIG, balanced=False)))
             for name, ports in sizes.items()
         }
+        if chosen.before:
+            alone = CONFIG.replace('[replica]\nname = "one"\n', "")
+            before = Cluster(annex(chosen.before), free_ports(2), alone, balanced=False)
+            measured["before"] = Measured(stack.enter_context(before))
         per_turn: dict[str, list[tuple[float, float]]] = {name: [] for name in measured}
         for number in range(chosen.rounds + 1):
             for name, cluster in measured.items():
@@ -158,6 +164,8 @@ def main() -> int:
         print(f"  {name}: {told}; idle {sum(idle[name]) / 5 * 1e3:.1f}")
     ratio = medians["three replicas"] / medians["one replica"]
     print(f"three against one: {ratio:.2f}")
+    if chosen.before:
+        print(f"one against before: {medians['one replica'] / medians['before']:.2f}")
     return 1 if ratio > chosen.limit else 0
 
 

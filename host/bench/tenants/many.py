@@ -2,9 +2,10 @@
 
     python3 many.py --help
     python3 many.py target/dist/annex target/dist/components/timestamp.wasm
+    python3 many.py target/dist/annex target/dist/components/timestamp.wasm --postgres
 
-Tenants are rows of the SQLite file, written here as the admin API would. Each has the component as an extension. Only
-Python's standard library is used.
+Tenants are rows of the SQLite file, or of a PostgreSQL that is started for it, written here as the admin API would. Each has
+the component as an extension. Only Python's standard library is used.
 """
 
 import argparse
@@ -19,12 +20,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "examples" / "replicas"))
+from cluster import Postgres  # noqa: E402
 
 CONFIG = """
 [server]
 listen = "127.0.0.1:{port}"
 [tasks]
-data_dir = "data"
+{tasks}
 [runtime]
 watch = false
 cache_dir = "cache"
@@ -113,20 +118,43 @@ def main():
     parser.add_argument("--tenants", type=int, default=10_000)
     parser.add_argument("--load", type=int, default=1_000, help="tenants that are sent a message")
     parser.add_argument("--port", type=int, default=9_981)
+    parser.add_argument("--postgres", action="store_true", help="in PostgreSQL, as replicas have them")
     options = parser.parse_args()
     annex = os.path.abspath(options.annex)
     component = pathlib.Path(options.component).resolve()
     digest = "sha256:" + hashlib.sha256(component.read_bytes()).hexdigest()
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        (folder / "annex.toml").write_text(CONFIG.format(port=options.port, component=component, load=options.load))
+    with ExitStack() as stack:
+        # PostgreSQL's user goes through it to its own.
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="annex-tenants-", dir="/tmp")))
+        folder.chmod(0o711)
+        tasks = 'data_dir = "data"'
+        if options.postgres:
+            postgres = Postgres(folder / "postgres")
+            postgres.initialise()
+            stack.callback(postgres.stop)
+            postgres.start()
+            os.environ["ANNEX_POSTGRES"] = postgres.url
+            tasks = 'postgres_env = "ANNEX_POSTGRES"'
+        config = CONFIG.format(port=options.port, component=component, load=options.load, tasks=tasks)
+        (folder / "annex.toml").write_text(config)
         with Server(annex, folder, options.port) as server:
             empty = (server.start, server.rss())
-        with sqlite3.connect(folder / "data" / "tasks.sqlite") as database:
-            texts = ((f"t-{n:05}", n + 1, TENANT.format(name=f"t-{n:05}", digest=digest)) for n in range(options.tenants))
-            database.executemany("INSERT INTO tenant (name, rev, state, config, changed_at) VALUES (?, ?, 'active', ?, 0)", texts)
-            database.execute("UPDATE tenant_change SET rev = ?", (options.tenants,))
-        database.close()
+        text = TENANT.format(name="NAME", digest=digest)
+        changes = (
+            f"WITH RECURSIVE number (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM number WHERE n + 1 < {options.tenants}),"
+            " named (n, name) AS (SELECT n, 't-' || substr('0000' || n, length('0000' || n) - 4) FROM number)"
+            " INSERT INTO tenant (name, rev, state, config, changed_at)"
+            f" SELECT name, n + 1, 'active', replace('{text}', 'NAME', name), 0 FROM named",
+            f"UPDATE tenant_change SET rev = {options.tenants}",
+        )
+        if options.postgres:
+            for change in changes:
+                postgres.query(change)
+        else:
+            with sqlite3.connect(folder / "data" / "tasks.sqlite") as database:
+                for change in changes:
+                    database.execute(change)
+            database.close()
         with Server(annex, folder, options.port) as server:
             print(f"without tenants      start {empty[0]:.2f} s, {empty[1] / 1024:.0f} MiB")
             print(f"{options.tenants:,} added         start {server.start:.2f} s, {server.rss() / 1024:.0f} MiB")
