@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_database::{Database, Migrations, OpenError, PostgresConnections, PostgresDatabase, Row, Value, from_sql};
+use annex_database::{
+    Database, Migrations, OpenError, PostgresConnections, PostgresDatabase, Row, Value, from_sql, may_pass,
+};
 
 use crate::{Lease, Replica};
 
@@ -203,7 +205,17 @@ impl Editions {
             Value::Text(proposal.cards),
             Value::Text(&digests),
         ];
-        let rows = self.database.change(statements::PROPOSE, &values).await?;
+        let rows = match self.database.change(statements::PROPOSE, &values).await {
+            // The answer may be lost and not the proposal, which would be in the way of all others until its time is up.
+            Err(error) if may_pass(&error) => {
+                let rows = self.database.read(statements::SELECT_PROPOSED, &values[..3]).await?;
+                if rows.is_empty() {
+                    return Err(error.into());
+                }
+                rows
+            }
+            made => made?,
+        };
         Ok(rows.first().map(|row| row.int(0).map(from_sql)).transpose()?)
     }
 

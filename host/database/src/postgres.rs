@@ -61,7 +61,7 @@ impl PostgresConnections {
         let mut least = Duration::MAX;
         for _ in 0..TRIPS {
             let asked = Instant::now();
-            connection.ping().await?;
+            in_time(connection.ping()).await?;
             least = least.min(asked.elapsed());
         }
         connection.close().await?;

@@ -12,7 +12,7 @@ mod writing_turn;
 
 use std::sync::Arc;
 
-use annex_database::{Database, Row, Value, Writer, from_sql};
+use annex_database::{Database, Row, Value, Writer, from_sql, with_long_statements};
 use annex_protocol::{Json, Timestamp};
 use async_trait::async_trait;
 use tokio::sync::Notify;
@@ -213,7 +213,7 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         if let Some(queue) = &self.queue {
             queue.sweep().await?;
         }
-        retention::sweep(self.database.as_ref(), retention).await
+        with_long_statements(retention::sweep(self.database.as_ref(), retention)).await
     }
 
     async fn holdings(&self, tenant: &str) -> Result<Holdings, SessionError> {

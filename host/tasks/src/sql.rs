@@ -13,7 +13,7 @@ mod write;
 use std::sync::Arc;
 
 use annex_cluster::{Lease, Replica};
-use annex_database::{Database, Row, Value, Writer, from_sql, may_pass, outlast};
+use annex_database::{Database, Row, Value, Writer, from_sql, may_pass, outlast, with_long_statements};
 use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
 use async_trait::async_trait;
 
@@ -367,7 +367,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         if let Some(lease) = &self.lease {
             lease.forget_gone().await?;
         }
-        retention::sweep(self.database.as_ref(), retention).await
+        with_long_statements(retention::sweep(self.database.as_ref(), retention)).await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

@@ -48,6 +48,10 @@ pub(super) const PROPOSE: &str = "
     )
     SELECT number FROM made";
 
+/// A process has one proposal for an agent at a time.
+pub(super) const SELECT_PROPOSED: &str =
+    "SELECT number FROM edition WHERE tenant = $1 AND parent = $2 AND state = 'proposed' AND proposer = $3";
+
 /// 0 for a replica that has not tried it yet, 1 for one that can serve it, 2 for one that cannot. The proposer has tried it
 /// before.
 pub(super) const SELECT_REPORTS: &str = "

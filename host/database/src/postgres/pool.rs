@@ -7,10 +7,11 @@ use std::{fmt, io};
 use annex_fairness::{FairPlaces, Place, current_tenant};
 use deadpool::managed::{Manager, Metrics, Object, Pool, PoolError, QueueMode, RecycleError, RecycleResult};
 use sqlx::Connection;
-use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgDatabaseError, PgSeverity};
 use tokio::runtime::Handle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
+use crate::patience::patience;
 use crate::{may_pass, outlast_for};
 
 /// Connections that tenants which wait get in turn. Clones share them.
@@ -32,12 +33,14 @@ struct Connector {
     timeout: Duration,
     /// True where connections are kept for good.
     is_lasting: bool,
-    lost: LostConnection,
+    lost: Moment,
+    /// When an idle one was found to be dead.
+    dead: Moment,
 }
 
 /// The moment when a connection was found to be lost: the others that have not been used since may be lost as well.
 #[derive(Debug, Default)]
-struct LostConnection(Mutex<Option<Instant>>);
+struct Moment(Mutex<Option<Instant>>);
 
 /// A connection that is the caller's until this is dropped.
 pub(super) struct Held {
@@ -51,10 +54,10 @@ pub(super) struct Held {
     place: Option<Place>,
 }
 
-/// The longest wait for the answer to a statement. A machine that is gone without a word does not break its connections.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest wait for a connection that has done nothing for a while to say that it is there.
 const PING_PATIENCE: Duration = Duration::from_secs(2);
+/// The time between two looks whether the last one is back.
+const LOOK: Duration = Duration::from_millis(5);
 /// A connection that was used so recently is taken to be well.
 const IDLE_TRUST: Duration = Duration::from_secs(1);
 /// A connection that nobody has needed for so long is closed.
@@ -71,13 +74,19 @@ const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '4s'
 impl FairPool {
     /// At most `connections` of them, which nobody waits for longer than `timeout`. They are made when they are needed.
     pub(super) fn new(options: PgConnectOptions, connections: u32, timeout: Duration) -> Self {
-        Self::of(Connector { options, timeout, is_lasting: false, lost: LostConnection::default() }, connections)
+        Self::of(
+            Connector { options, timeout, is_lasting: false, lost: Moment::default(), dead: Moment::default() },
+            connections,
+        )
     }
 
     /// As [`new`](Self::new), but the connections are kept for good: where others have taken all that the database gives, a new
     /// one would not be had.
     pub(super) fn lasting(options: PgConnectOptions, connections: u32, timeout: Duration) -> Self {
-        Self::of(Connector { options, timeout, is_lasting: true, lost: LostConnection::default() }, connections)
+        Self::of(
+            Connector { options, timeout, is_lasting: true, lost: Moment::default(), dead: Moment::default() },
+            connections,
+        )
     }
 
     fn of(connector: Connector, connections: u32) -> Self {
@@ -115,23 +124,22 @@ impl FairPool {
         shared.noted(held)
     }
 
-    /// Waits for those who have a connection, though not for longer than for one, and closes all. Nobody gets one any more.
+    /// Closes all connections: nobody gets one any more, and one that is used is closed when it comes back. Waits for those, though
+    /// not for longer than for one.
     pub(super) async fn close(&self) {
         let Shared { pool, connections, places, .. } = &*self.0;
-        let tenant = current_tenant();
-        let mut all = Vec::new();
-        let waiting = async {
-            for _ in 0..*connections {
-                all.push(places.take(&tenant).await);
-            }
-        };
-        // One that is still used is closed when it comes back.
-        let _ = timeout(pool.manager().timeout, waiting).await;
-        for connection in pool.retain(|_, _| false).removed {
+        let idle = pool.retain(|_, _| false).removed;
+        pool.close();
+        for connection in idle {
             // It is gone, whatever the database says.
             let _ = timeout(PING_PATIENCE, connection.close()).await;
         }
-        pool.close();
+        let used = async {
+            while places.free() < usize::try_from(*connections).unwrap_or(usize::MAX) {
+                sleep(LOOK).await;
+            }
+        };
+        let _ = timeout(pool.manager().timeout, used).await;
     }
 }
 
@@ -157,7 +165,7 @@ impl Shared {
     /// Takes note of an error that says that a connection is lost.
     fn noted<T>(&self, result: sqlx::Result<T>) -> sqlx::Result<T> {
         if result.as_ref().is_err_and(is_lost) {
-            *self.pool.manager().lost.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            self.pool.manager().lost.is_now();
         }
         result
     }
@@ -174,25 +182,36 @@ impl Manager for Connector {
             sqlx::Error::Database(error) => error.is_transient_in_connect_phase(),
             _ => false,
         };
-        outlast_for(self.timeout, starts, || PgConnection::connect_with(&self.options)).await
+        // Boxed, because it is large, and seldom part of what a statement waits for.
+        Box::pin(outlast_for(self.timeout, starts, || PgConnection::connect_with(&self.options))).await
     }
 
     async fn recycle(&self, connection: &mut PgConnection, metrics: &Metrics) -> RecycleResult<sqlx::Error> {
         if !self.is_lasting && metrics.age() > OLD {
             return Err(RecycleError::message("it is old"));
         }
+        let idle = metrics.last_used();
+        if self.dead.is_since(idle) {
+            return Err(RecycleError::message("one of its time is dead"));
+        }
         // Asking each time whether a connection is well would cost as much as most statements do.
-        if metrics.last_used() >= IDLE_TRUST || self.lost.is_since(metrics.last_used()) {
-            timeout(PING_PATIENCE, connection.ping()).await.map_err(|_| silent(PING_PATIENCE)).flatten()?;
+        if idle >= IDLE_TRUST || self.lost.is_since(idle) {
+            let patience = PING_PATIENCE.min(self.timeout / 4);
+            let well = timeout(patience, connection.ping()).await.unwrap_or_else(|_| Err(silent(patience)));
+            well.inspect_err(|_| self.dead.is_now())?;
         }
         Ok(())
     }
 }
 
-impl LostConnection {
-    /// True if one was lost within this time.
+impl Moment {
+    fn is_now(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// True if it was within this time.
     fn is_since(&self, time: Duration) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|lost| lost.elapsed() <= time)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|moment| moment.elapsed() <= time)
     }
 }
 
@@ -205,11 +224,10 @@ impl Held {
 
     /// Takes note of what came of a statement. A connection that may not be well any more is closed.
     pub(super) fn ended<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
-        match &result {
-            Err(error) if !matches!(error, sqlx::Error::Database(_)) || is_lost(error) => {
-                self.connection.take().map(Object::take);
-            }
-            _ => self.is_busy = false,
+        if result.as_ref().is_err_and(ends_connection) {
+            self.connection.take().map(Object::take);
+        } else {
+            self.is_busy = false;
         }
         self.shared.noted(result)
     }
@@ -235,8 +253,8 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
-        let is_in_transaction = self.is_in_transaction;
-        if !self.is_busy && !is_in_transaction {
+        let Self { is_busy, is_in_transaction, .. } = *self;
+        if !is_busy && !is_in_transaction {
             return;
         }
         let Ok(runtime) = Handle::try_current() else {
@@ -244,15 +262,11 @@ impl Drop for Held {
             return;
         };
         let place = self.place.take();
+        // A statement that the database is busy with keeps its place: what is closed is not ended there.
+        let is_kept = is_busy && !self.shared.pool.manager().is_lasting;
+        let limit = if is_kept { patience() } else { PING_PATIENCE };
         runtime.spawn(async move {
-            let ending = async {
-                connection.ping().await?;
-                if is_in_transaction {
-                    sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await?;
-                }
-                Ok::<_, sqlx::Error>(())
-            };
-            if matches!(timeout(PING_PATIENCE, ending).await, Ok(Ok(()))) {
+            if matches!(timeout(limit, settle(&mut connection, is_in_transaction)).await, Ok(Ok(()))) {
                 drop(connection);
             } else {
                 drop(Object::take(connection));
@@ -262,17 +276,40 @@ impl Drop for Held {
     }
 }
 
+/// Waits for what is under way, and rolls a transaction back.
+async fn settle(connection: &mut PgConnection, is_in_transaction: bool) -> sqlx::Result<()> {
+    let mut attempt = async || {
+        if is_in_transaction {
+            return sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await.map(drop);
+        }
+        connection.ping().await
+    };
+    match attempt().await {
+        // That of the statement that was under way.
+        Err(error) if !ends_connection(&error) => attempt().await,
+        settled => settled,
+    }
+}
+
 /// Waits for a statement for as long as one may take.
 pub(super) async fn in_time<T>(statement: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
-    timeout(PATIENCE, statement).await.unwrap_or_else(|_| Err(silent(PATIENCE)))
+    let patience = patience();
+    timeout(patience, statement).await.unwrap_or_else(|_| Err(silent(patience)))
 }
 
 fn silent(time: Duration) -> sqlx::Error {
-    let reason = format!("the database has not answered for {} s", time.as_secs());
+    let reason = format!("the database has not answered for {} s", time.as_secs_f32());
     io::Error::new(io::ErrorKind::TimedOut, reason).into()
 }
 
-/// True if the error is that of a connection. Waiting for one took its time already.
+/// True if a connection on which this has happened is not to be used any more.
+fn ends_connection(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else { return true };
+    let severity = error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity);
+    matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic))
+}
+
+/// True if the error is that of a connection, so that others may be lost, too. Waiting for one took its time already.
 pub(super) fn is_lost(error: &sqlx::Error) -> bool {
-    may_pass(error) && !matches!(error, sqlx::Error::PoolTimedOut)
+    may_pass(error) && !matches!(error, sqlx::Error::PoolTimedOut) && ends_connection(error)
 }

@@ -1,16 +1,17 @@
 //! Editions of what agents are served with, over several processes on one PostgreSQL database.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use annex_cluster::Replica;
 use annex_cluster::editions::{Consent, Editions, Found, News, Proposal, Report};
 use annex_database::PostgresConnections;
 use annex_tasks::PostgresTaskStore;
 use futures::future::join_all;
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Connection};
 
 use crate::cluster::Scratch;
+use crate::outage::Proxy;
 use crate::replicas::{connect, kill};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -23,8 +24,13 @@ struct Process {
 
 impl Process {
     async fn start(scratch: &Scratch) -> Self {
+        Self::start_over(scratch, scratch.url()).await
+    }
+
+    /// One whose editions are at another URL of the database.
+    async fn start_over(scratch: &Scratch, url: &str) -> Self {
         let store = connect(scratch).await;
-        let connections = PostgresConnections::new(scratch.url(), 2).unwrap();
+        let connections = PostgresConnections::new(url, 2).unwrap();
         let editions = Editions::open(&connections, store.lease().unwrap()).await.unwrap();
         Self { editions, store }
     }
@@ -87,6 +93,42 @@ async fn execute(scratch: &Scratch, sql: &'static str) {
     let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
     sqlx::query(sql).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proposal_whose_answer_is_lost_is_gone_on_with() {
+    let Some(scratch) = Scratch::create().await else { return };
+    let options: PgConnectOptions = scratch.url().parse().unwrap();
+    let proxy = Proxy::start(options.clone());
+    let one = Process::start_over(&scratch, &proxy.url(&options)).await;
+    assert!(one.editions.join(&one.replica(), &[("a", 0)]).await.unwrap());
+    for statement in [
+        "CREATE FUNCTION held() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END $$",
+        "CREATE TRIGGER held BEFORE INSERT ON edition FOR EACH ROW EXECUTE FUNCTION held()",
+    ] {
+        execute(&scratch, statement).await;
+    }
+    let mut lock = PgConnection::connect(scratch.url()).await.unwrap();
+    sqlx::query("SELECT pg_advisory_lock(1)").execute(&mut lock).await.unwrap();
+    let until = async |sql: &str| {
+        let begin = Instant::now();
+        while count(&scratch, sql).await != 1 {
+            assert!(begin.elapsed() < Duration::from_secs(10), "{sql}");
+        }
+    };
+    let lose = async {
+        until("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").await;
+        proxy.silence();
+        lock.close().await.unwrap();
+        until("SELECT count(*) FROM edition WHERE state = 'proposed'").await;
+        proxy.cut();
+    };
+    let (number, ()) = tokio::join!(one.propose(0), lose);
+    assert_eq!(number, Some(1));
+    assert!(one.conclude(1, Consent::OfAll).await);
+    assert_eq!(one.current().await, 1);
+    scratch.remove().await;
 }
 
 fn told(number: u64, is_in_force: bool) -> News {

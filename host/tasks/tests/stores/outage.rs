@@ -19,7 +19,7 @@ use crate::cluster::Scratch;
 use crate::fixture::{at, change, owner, working};
 
 /// A socket in front of a database that can keep the answers to itself.
-struct Proxy {
+pub(crate) struct Proxy {
     folder: TempDir,
     wires: Arc<Wires>,
 }
@@ -27,11 +27,12 @@ struct Proxy {
 #[derive(Default)]
 struct Wires {
     loses_answers: AtomicBool,
+    is_silent: AtomicBool,
     cut: Notify,
 }
 
 impl Proxy {
-    fn start(database: PgConnectOptions) -> Self {
+    pub(crate) fn start(database: PgConnectOptions) -> Self {
         let folder = tempfile::Builder::new().prefix("annex-wires-").tempdir_in("/tmp").unwrap();
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
         let wires = Arc::new(Wires::default());
@@ -44,7 +45,7 @@ impl Proxy {
         Self { folder, wires }
     }
 
-    fn url(&self, database: &PgConnectOptions) -> String {
+    pub(crate) fn url(&self, database: &PgConnectOptions) -> String {
         let name = database.get_database().unwrap();
         format!("postgres://{}@localhost/{name}?host={}", database.get_username(), self.folder.path().display())
     }
@@ -54,8 +55,14 @@ impl Proxy {
         self.wires.loses_answers.store(true, Ordering::SeqCst);
     }
 
+    /// Keeps all answers, also those to statements that are under way.
+    pub(crate) fn silence(&self) {
+        self.wires.is_silent.store(true, Ordering::SeqCst);
+    }
+
     /// Breaks all connections. Later ones work.
-    fn cut(&self) {
+    pub(crate) fn cut(&self) {
+        self.wires.is_silent.store(false, Ordering::SeqCst);
         self.wires.loses_answers.store(false, Ordering::SeqCst);
         self.wires.cut.notify_waiters();
     }
@@ -88,7 +95,7 @@ async fn relay(client: UnixStream, server: impl AsyncRead + AsyncWrite, wires: &
     let answers = async {
         let mut buffer = vec![0; 1 << 16];
         while let read @ 1.. = from_server.read(&mut buffer).await? {
-            if !is_mute.load(Ordering::SeqCst) {
+            if !is_mute.load(Ordering::SeqCst) && !wires.is_silent.load(Ordering::SeqCst) {
                 to_client.write_all(&buffer[..read]).await?;
             }
         }
