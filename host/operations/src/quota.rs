@@ -61,6 +61,9 @@ pub struct TenantQuota {
     /// Bytes of the state of all sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_bytes: Option<u64>,
+    /// Finished tasks that are kept. Nothing is refused: the oldest go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<u64>,
     /// Keys of all extensions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<u64>,
@@ -79,6 +82,7 @@ impl TenantQuota {
             ("turns", self.turns.map(|turns| turns as u64)),
             ("sessions", self.sessions),
             ("state_bytes", self.state_bytes),
+            ("tasks", self.tasks),
             ("keys", self.keys),
             ("tokens_per_day", self.tokens_per_day),
         ];
@@ -305,7 +309,7 @@ impl TenantUse {
             sessions: holdings.sessions,
             state_bytes: holdings.state_bytes,
             tasks: stores.tasks.count(&self.tenant).await?,
-            keep_tasks: stores.keep_tasks,
+            keep_tasks: self.quota.tasks.map_or(stores.keep_tasks, |tasks| tasks.min(stores.keep_tasks)),
             keys: stores.keys.count(&self.tenant).await?,
             tokens_per_day: self.tokens.used(),
             refused: self.rates.refused(),
@@ -362,6 +366,12 @@ impl TenantUse {
         let began = Instant::now();
         if self.quota.sessions.is_some() || self.quota.state_bytes.is_some() {
             self.held.set_sessions(stores.sessions.holdings(&self.tenant).await?);
+        }
+        if let Some(limit) = self.quota.tasks {
+            // Counted first: a sweep waits for those of other processes.
+            if stores.tasks.count(&self.tenant).await? > limit {
+                stores.tasks.sweep_tenant(&self.tenant, limit).await?;
+            }
         }
         if self.quota.keys.is_some() {
             self.held.set_keys(stores.keys.count(&self.tenant).await?);

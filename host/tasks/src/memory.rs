@@ -229,6 +229,10 @@ impl TaskStore for MemoryTaskStore {
         let _ = self.watcher.set(watcher);
     }
 
+    async fn sweep_tenant(&self, tenant: &str, count: u64) -> Result<u64, StoreError> {
+        Ok(self.lock().sweep_tenant(tenant, count))
+    }
+
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {
         let now = Timestamp::now().as_millis();
         let mut table = self.lock();

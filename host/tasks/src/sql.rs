@@ -11,6 +11,7 @@ mod tenants;
 mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use annex_cluster::{Lease, Replica};
 use annex_database::{Database, Row, Value, Writer, from_sql, may_pass, outlast, with_long_statements};
@@ -361,6 +362,11 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
             Ok((owner, row.text(0)?.into()))
         });
         overdue.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+    }
+
+    async fn sweep_tenant(&self, tenant: &str, count: u64) -> Result<u64, StoreError> {
+        let retention = Retention { age: Duration::MAX, count };
+        retention::sweep_tenant(self.database.as_ref(), tenant, &retention, Timestamp::now().as_millis()).await
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {

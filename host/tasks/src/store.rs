@@ -285,6 +285,13 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database. What was deleted until then stays deleted.
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError>;
 
+    /// Deletes the oldest finished tasks of one tenant beyond a number, as [`sweep`](Self::sweep) does, and returns how many
+    /// those were.
+    ///
+    /// # Errors
+    /// None but those of the database. What was deleted until then stays deleted.
+    async fn sweep_tenant(&self, tenant: &str, count: u64) -> Result<u64, StoreError>;
+
     /// The tasks of a tenant. It looks at all of them, so it is not for each request.
     ///
     /// # Errors

@@ -129,6 +129,13 @@ impl Shares {
         of_tenant.collect()
     }
 
+    /// The oldest tasks of a tenant that are finished, of more than `count`.
+    pub(super) fn finished_surplus(&self, tenant: &str, count: u64) -> Vec<TaskId> {
+        let Some(finished) = self.finished.get(tenant) else { return Vec::new() };
+        let surplus = finished.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
+        finished.iter().take(surplus).map(|(_, id)| id.clone()).collect()
+    }
+
     /// The owner's tasks that are worked on.
     pub(super) fn running(&self, owner: &Owner) -> Running {
         self.by_owner.get(owner).map(|share| share.running).unwrap_or_default()

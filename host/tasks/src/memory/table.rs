@@ -270,10 +270,20 @@ impl Table {
     /// Deletes tasks that finished before a time, or are the oldest of more than `count` of their tenant.
     pub(super) fn sweep(&mut self, before: i64, count: u64) -> u64 {
         let beyond = self.shares.finished_beyond(before, count);
-        for id in &beyond {
+        self.remove_all(&beyond)
+    }
+
+    /// Deletes the oldest finished tasks of more than `count` of a tenant.
+    pub(super) fn sweep_tenant(&mut self, tenant: &str, count: u64) -> u64 {
+        let beyond = self.shares.finished_surplus(tenant, count);
+        self.remove_all(&beyond)
+    }
+
+    fn remove_all(&mut self, ids: &[TaskId]) -> u64 {
+        for id in ids {
             self.remove(id);
         }
-        beyond.len() as u64
+        ids.len() as u64
     }
 
     /// Keeps the answer to a message, if there is room for it.

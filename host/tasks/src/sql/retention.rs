@@ -16,13 +16,7 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
     let batch = Value::count(BATCH);
     let mut swept = 0;
     for tenant in tenants(database, statements::TENANTS_TO_SWEEP, &[count, finished]).await? {
-        loop {
-            let deleted = delete_batch(database, &tenant, retention, now).await?;
-            swept += deleted;
-            if deleted == 0 {
-                break;
-            }
-        }
+        swept += sweep_tenant(database, &tenant, retention, now).await?;
     }
     for tenant in tenants(database, statements::TENANTS_WITH_ANSWERS_TO_FORGET, &[count, finished]).await? {
         let tenant = Value::Text(&tenant);
@@ -33,6 +27,22 @@ pub(super) async fn sweep<D: Database>(database: &D, retention: &Retention) -> R
     delete_all(database, statements::FORGET_UNCLAIMED, &[remembered, batch]).await?;
     delete_all(database, statements::FORGET_LOST_PINS, &[remembered, batch]).await?;
     Ok(swept)
+}
+
+pub(super) async fn sweep_tenant<D: Database>(
+    database: &D,
+    tenant: &str,
+    retention: &Retention,
+    now: i64,
+) -> Result<u64, StoreError> {
+    let mut swept = 0;
+    loop {
+        let deleted = delete_batch(database, tenant, retention, now).await?;
+        if deleted == 0 {
+            return Ok(swept);
+        }
+        swept += deleted;
+    }
 }
 
 async fn tenants<D: Database>(

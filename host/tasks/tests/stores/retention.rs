@@ -12,6 +12,7 @@ on_every_store! {
     finished_tasks_go_when_they_are_old,
     the_oldest_go_when_there_are_too_many,
     what_one_tenant_has_too_much_costs_no_other_a_task,
+    one_tenant_is_swept_alone,
     tasks_that_are_not_finished_stay,
     what_belongs_to_a_task_goes_with_it,
     more_than_one_batch_goes,
@@ -52,6 +53,23 @@ async fn the_oldest_go_when_there_are_too_many(store: Store) {
     assert_eq!(ids(&store).await, ["t-1"]);
     assert!(store.load(&owner("bob"), &"t-2".into()).await.unwrap().is_some());
     assert_eq!(store.sweep(&Retention { count: 0, ..ALL }).await.unwrap(), 2);
+}
+
+async fn one_tenant_is_swept_alone(store: Store) {
+    let of = |tenant: &str| Owner { tenant: tenant.to_owned(), principal: "ada".to_owned() };
+    for (tenant, hours) in [("a", 2), ("a", 1), ("a", 3), ("b", 2), ("b", 1)] {
+        let finished = task(&format!("{tenant}-{hours}"), TaskState::Completed, hours_ago(hours));
+        store.begin(&of(tenant), &finished).await.unwrap();
+    }
+    store.begin(&of("a"), &working("a-works")).await.unwrap();
+    assert_eq!(store.sweep_tenant("a", 3).await.unwrap(), 0);
+    assert_eq!(store.sweep_tenant("a", 1).await.unwrap(), 2);
+    for (tenant, id, stays) in
+        [("a", "a-1", true), ("a", "a-2", false), ("a", "a-3", false), ("a", "a-works", true), ("b", "b-2", true)]
+    {
+        assert_eq!(store.load(&of(tenant), &id.into()).await.unwrap().is_some(), stays, "{id}");
+    }
+    assert_eq!(store.sweep_tenant("nobody", 0).await.unwrap(), 0);
 }
 
 async fn what_one_tenant_has_too_much_costs_no_other_a_task(store: Store) {

@@ -191,6 +191,22 @@ async fn a_tenant_with_all_the_state_that_it_may_have_is_refused_until_some_is_d
 }
 
 #[tokio::test]
+async fn of_the_finished_tasks_of_a_tenant_the_oldest_go_beyond_its_quota() {
+    let (_folder, server) = limited("tasks = 2", "").await;
+    let mut ids = Vec::new();
+    for number in 0..4 {
+        let told = say_in(&server, &format!("c{number}"), "x").await;
+        ids.push(told.body["result"]["task"]["id"].as_str().expect("a task").to_owned());
+    }
+    until("two are left", async || usage(&server).await["tasks"]["used"] == 2).await;
+    assert_eq!(usage(&server).await["tasks"]["limit"], 2);
+    for (id, is_kept) in std::iter::zip(&ids, [false, false, true, true]) {
+        let told = call(&server, "GetTask", json!({"tenant": "acme", "id": id}), "").await;
+        assert_eq!(told.body["result"].is_object(), is_kept, "{}", told.body);
+    }
+}
+
+#[tokio::test]
 async fn a_tenant_with_all_its_keys_is_refused_and_can_read_its_tasks() {
     let (_folder, server) = limited("keys = 3", &capable(KEYS, "", "")).await;
     let run = async |commands: Value| {
