@@ -157,22 +157,15 @@ impl TextModel {
             }
             Self::Generative(generative) => generative,
         };
-        match &endpoint {
-            Some(endpoint) => lent.check_url("agent.model.generative.endpoint", endpoint)?,
-            None if adapter == Adapter::Ollama => {
-                let reason = "is missing; without it the model on the server's own machine would be called";
-                return Err(("agent.model.generative.endpoint", reason.to_owned()));
-            }
-            // Without one the provider's usual variable would be read, which nobody has lent.
-            None if secret.is_none() => {
-                let reason = "is missing; name the API key as [tenants.secrets] of the config lends it";
-                return Err(("agent.model.generative.secret", reason.to_owned()));
-            }
-            None => {}
-        }
+        let Some(endpoint) = endpoint else {
+            // The provider's own would be called, although the operator may have named none of its hosts.
+            let reason = "is missing; name the URL of the model's provider, whose host tenants.hosts of the config names";
+            return Err(("agent.model.generative.endpoint", reason.to_owned()));
+        };
+        lent.check_url("agent.model.generative.endpoint", &endpoint)?;
         let variable = |secret: String| lent.variable("agent.model.generative.secret", &secret);
         let api_key_env = secret.map(variable).transpose()?;
-        Ok(ModelConfig::Generative(GenerativeConfig { model, adapter, endpoint, api_key_env }))
+        Ok(ModelConfig::Generative(GenerativeConfig { model, adapter, endpoint: Some(endpoint), api_key_env }))
     }
 }
 

@@ -34,7 +34,11 @@ fn template(more: &str) -> String {
 }
 
 fn generative(more: &str) -> String {
-    template(&format!("[agent.model.generative]\nmodel = \"m\"\n{more}"))
+    template(&format!("[agent.model.generative]\nmodel = \"m\"\nendpoint = \"https://a.example.com/v1\"\n{more}"))
+}
+
+fn generative_at(endpoint: &str) -> String {
+    template(&format!("[agent.model.generative]\nmodel = \"m\"\nendpoint = {endpoint:?}\n"))
 }
 
 const SCRIPTED: &str = "[agent.model.scripted]\nfallback = \"f\"\n";
@@ -94,15 +98,15 @@ fn only_what_is_lent_can_be_named() {
     refused(&text("[card.signing]\nkid = \"k\"\nsecret = \"other\""), &["card.signing.secret", "[tenants.secrets]"]);
     refused(&generative("secret = \"other\""), &["agent.model.generative.secret", "[tenants.secrets]"]);
     refused(&generative("secret = \"pem\""), &["agent.model.generative.secret", "`env`"]);
-    refused(&generative(""), &["agent.model.generative.secret", "is missing"]);
-    refused(&generative("adapter = \"ollama\""), &["agent.model.generative.endpoint", "is missing"]);
+    let provider = template("[agent.model.generative]\nmodel = \"m\"\nsecret = \"key\"\n");
+    refused(&provider, &["agent.model.generative.endpoint", "is missing", "hosts"]);
     let grants = format!("[[extension]]\ncomponent = \"{DIGEST}\"\n[extension.grants]\nsecrets = {{ S = \"other\" }}");
     refused(&text(&grants), &["extension.grants.secrets", "[tenants.secrets]"]);
     for url in
         ["https://example.com", "http://169.254.169.254/latest", "http://localhost:9998", "https://a.example.com.evil"]
     {
         refused(&upstream(&format!("card = {url:?}\n")), &["agent.card", "tenants.hosts"]);
-        refused(&generative(&format!("endpoint = {url:?}\n")), &["agent.model.generative.endpoint", "tenants.hosts"]);
+        refused(&generative_at(url), &["agent.model.generative.endpoint", "tenants.hosts"]);
         let mcp = template(&format!("{SCRIPTED}[[agent.mcp]]\nname = \"m\"\nurl = {url:?}\n"));
         refused(&mcp, &["agent.mcp.url", "tenants.hosts"]);
     }
