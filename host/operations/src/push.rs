@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use annex_fairness::spawn_for_tenant;
 use annex_protocol::{
     A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, StreamResponse, TaskId,
     TaskPushNotificationConfig,
@@ -130,7 +131,7 @@ impl PushNotifications {
         let store = Arc::clone(&self.store);
         let record = Arc::clone(record);
         // Whoever has ended it need not wait. What fails here is found by a thorough look.
-        tokio::spawn(async move {
+        spawn_for_tenant(async move {
             let Some(cursors) = store.push_cursors() else { return };
             let claimed = cursors.claim(record.id()).await.unwrap_or_default();
             for cursor in claimed {
@@ -215,7 +216,7 @@ impl PushNotifications {
         // A reader that forwards events already goes on, and takes these configs from now on.
         let known = self.live().insert(task_id.clone(), configs);
         if known.is_none() {
-            tokio::spawn(Arc::clone(self).run(task_id.clone(), reader));
+            spawn_for_tenant(Arc::clone(self).run(task_id.clone(), reader));
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use annex_fairness::{current_tenant, of_tenant};
 use annex_tasks::{Owner, StoreError, TaskStore};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -106,7 +107,7 @@ impl Drop for Place {
         let Ok(runtime) = Handle::try_current() else { return };
         let store = Arc::clone(&self.store);
         let id = mem::take(&mut self.id);
-        runtime.spawn(async move {
+        runtime.spawn(of_tenant(current_tenant(), async move {
             let Some(places) = store.places() else { return };
             for _ in 0..ATTEMPTS {
                 match places.give_back(&id).await {
@@ -115,6 +116,6 @@ impl Drop for Place {
                 }
             }
             tracing::warn!(target: crate::LOG_TARGET, "a place of a turn is not given back, because the database is away for too long");
-        });
+        }));
     }
 }

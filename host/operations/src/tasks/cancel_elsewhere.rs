@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_fairness::spawn_for_tenant;
 use annex_protocol::{A2aError, StreamResponse};
 use annex_tasks::{AskedRunner, StoreError};
 use tokio::time::{Instant, sleep};
@@ -46,7 +47,7 @@ impl Tasks {
         let tasks = Arc::clone(self);
         let record = Arc::clone(record);
         // In a task of its own: when its client goes away in between, nobody would work on the task.
-        let canceling = tokio::spawn(async move {
+        let canceling = spawn_for_tenant(async move {
             if !record.take(epoch).await? {
                 return record.refresh().await;
             }
