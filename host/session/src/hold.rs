@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use annex_fairness::{current_tenant, of_tenant};
 use tokio::runtime::Handle;
 
 use crate::SessionError;
@@ -10,7 +11,7 @@ use crate::event_log::EventFilter;
 use crate::place::{Joined, TurnPlace};
 use crate::service::{Appended, OfTurn, SessionService};
 use crate::session::{Session, SessionKey};
-use crate::turn::TurnGuard;
+use crate::turn::{TurnGuard, Turns};
 
 /// Keeps the session from being dropped to make room, and other turns from running in it.
 pub(crate) struct Hold {
@@ -18,7 +19,7 @@ pub(crate) struct Hold {
     pub(crate) key: SessionKey,
     /// The place among the turns of all processes; `None` where this process has the sessions for itself.
     place: Option<TurnPlace>,
-    /// Ends the turn in this process. `None` once it is dropped.
+    /// Ends the turn in this process. `None` while others come first, and once it is dropped.
     guard: Option<TurnGuard>,
 }
 
@@ -29,8 +30,39 @@ impl Hold {
         guard: TurnGuard,
         place: Option<TurnPlace>,
     ) -> Self {
+        let mut hold = Self::without_guard(service, key, place);
+        hold.guard = Some(guard);
+        hold
+    }
+
+    fn without_guard(service: &Arc<dyn SessionService>, key: SessionKey, place: Option<TurnPlace>) -> Self {
         service.begin_turn(&key);
-        Self { service: Arc::clone(service), key, place, guard: Some(guard) }
+        Self { service: Arc::clone(service), key, place, guard: None }
+    }
+
+    /// Waits for the turns of this process that come first. Meanwhile the turn stands in the queue of all processes, so that a
+    /// later one of another process does not come before it.
+    pub(crate) async fn behind(
+        service: &Arc<dyn SessionService>,
+        key: SessionKey,
+        turns: &Turns,
+        place: Option<TurnPlace>,
+    ) -> Result<Self, SessionError> {
+        let mut hold = Self::without_guard(service, key, place);
+        hold.guard = turns.try_begin(&hold.key);
+        if hold.guard.is_none() {
+            // The place in the queue of this process first: it is refused where there are too many.
+            let (guard, ()) = tokio::try_join!(biased; turns.begin(&hold.key), hold.line_up())?;
+            hold.guard = Some(guard);
+        }
+        Ok(hold)
+    }
+
+    async fn line_up(&self) -> Result<(), SessionError> {
+        match &self.place {
+            Some(place) => self.service.line_up(&self.key, place).await,
+            None => Ok(()),
+        }
     }
 
     /// Joins the queue, where there is one, and reads the session if no other turn comes first.
@@ -81,10 +113,10 @@ impl Drop for Hold {
         let Ok(runtime) = Handle::try_current() else { return };
         let service = Arc::clone(&self.service);
         let key = self.key.clone();
-        runtime.spawn(async move {
+        runtime.spawn(of_tenant(current_tenant(), async move {
             service.leave(&key, &place).await;
             // The next turn of this process joins behind those of others, not behind this one.
             drop(guard);
-        });
+        }));
     }
 }

@@ -88,7 +88,15 @@ pub trait SessionService: Send + Sync + 'static {
         None
     }
 
-    /// Joins the queue, and reads the session where the turn runs at once.
+    /// Joins the end of the queue, where another turn of this process comes first.
+    ///
+    /// # Errors
+    /// [`SessionError::Fenced`].
+    async fn line_up(&self, _key: &SessionKey, _place: &TurnPlace) -> Result<(), SessionError> {
+        Ok(())
+    }
+
+    /// Joins the queue as the first one of its process, if it is not in it, and reads the session where the turn runs at once.
     ///
     /// # Errors
     /// [`SessionError::Fenced`] and [`SessionError::Unreadable`].

@@ -164,6 +164,13 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         self.queue.as_ref().map(Queue::place)
     }
 
+    async fn line_up(&self, key: &SessionKey, place: &TurnPlace) -> Result<(), SessionError> {
+        match &self.queue {
+            Some(queue) if key.check().is_ok() => queue.line_up(key, place).await,
+            _ => Ok(()),
+        }
+    }
+
     async fn join(&self, key: &SessionKey, place: &TurnPlace, filter: EventFilter) -> Result<Joined, SessionError> {
         match &self.queue {
             // Such a key is never stored, and no other turn comes to it.

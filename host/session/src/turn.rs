@@ -1,7 +1,7 @@
 //! Turns: at most one runs in a session, the others wait in order of arrival.
 //!
-//! These queues are in memory. Where several processes have the sessions, the first turn of a queue here joins one that they
-//! share ([`TurnPlace`](crate::TurnPlace)).
+//! These queues are in memory. Where several processes have the sessions, each turn joins one that they share as well, and the
+//! first one of a queue here waits there ([`TurnPlace`](crate::TurnPlace)).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

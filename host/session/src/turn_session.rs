@@ -13,7 +13,7 @@ use crate::place::{Joined, TurnPlace};
 use crate::service::SessionService;
 use crate::session::SessionKey;
 use crate::state::{Scope, State, StateDelta};
-use crate::turn::TurnGuard;
+use crate::turn::{TurnGuard, Turns};
 use crate::view::{First, HISTORY_BYTES, View};
 
 /// How a turn begins.
@@ -62,20 +62,20 @@ struct Inner {
 impl TurnSession {
     /// Starts a turn on a session that may not exist yet: opening creates nothing, the first append does.
     ///
-    /// The session is kept until the last clone is dropped, which also ends the turn that `guard` stands for. Where turns of
-    /// other processes come first, this waits for them.
+    /// It waits for the turns that came before, of this process, which has `turns`, and of others. The session is kept until the
+    /// last clone is dropped, which also ends the turn.
     ///
     /// # Errors
-    /// [`SessionError::Database`], [`SessionError::Unreadable`] or [`SessionError::Fenced`].
+    /// [`SessionError::TooManyTurns`], [`SessionError::Database`], [`SessionError::Unreadable`] or [`SessionError::Fenced`].
     pub async fn open(
         service: &Arc<dyn SessionService>,
         key: SessionKey,
-        guard: TurnGuard,
+        turns: &Turns,
         beginning: Beginning,
     ) -> Result<Self, SessionError> {
         let filter = beginning.filter();
         // Before it is read: from here on the session is not evicted, and a place that is taken is left again.
-        let hold = Hold::new(service, key, guard, beginning.place);
+        let hold = Hold::behind(service, key, turns, beginning.place).await?;
         let session = match hold.join(filter).await? {
             Joined::Runs(session) => *session,
             Joined::Waits => {

@@ -47,9 +47,8 @@ async fn turn(
     cancel: CancellationToken,
 ) -> (Vec<String>, Result<(), AgentError>) {
     let key = SessionKey::new("t", "mock", "u", "c");
-    let guard = Turns::default().begin(&key).await.unwrap();
     let service: Arc<dyn SessionService> = Arc::new(InMemorySessionService::new(Bounds::default()));
-    let session = TurnSession::open(&service, key, guard, Beginning::default()).await.unwrap();
+    let session = TurnSession::open(&service, key, &Turns::default(), Beginning::default()).await.unwrap();
     let message = Message { message_id: MessageId::new(id), ..Message::user_text(text) };
     let context = TurnContext {
         task_id: TaskId::new("task"),

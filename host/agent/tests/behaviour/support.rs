@@ -102,8 +102,7 @@ impl Bench {
 
     pub(crate) async fn open(&self) -> TurnSession {
         let key = SessionKey::new("t", "guide", "u", "c");
-        let guard = Turns::default().begin(&key).await.unwrap();
-        TurnSession::open(&self.service, key, guard, Beginning::default()).await.unwrap()
+        TurnSession::open(&self.service, key, &Turns::default(), Beginning::default()).await.unwrap()
     }
 
     /// Runs a turn as the server does: the user's event first. Gives the events in short and the result.

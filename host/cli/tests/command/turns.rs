@@ -18,8 +18,6 @@ const QUEUED: &str = "SELECT coalesce(sum(cardinality(turns)), 0)::BIGINT FROM s
 /// Turns that stand in the queue or have ended.
 const JOINED: &str = "SELECT (SELECT coalesce(sum(cardinality(turns)), 0) FROM session)::BIGINT
     + (SELECT count(*) FROM task WHERE finished_at IS NOT NULL)";
-/// Messages that a server has taken. Those behind others of the same server are not in the queue yet.
-const TAKEN: &str = "SELECT count(*) FROM message_seen";
 const COMPLETED: &str = "TASK_STATE_COMPLETED";
 
 fn state(sent: &Value) -> &str {
@@ -36,18 +34,17 @@ async fn until_queued(replicas: &Replicas, turns: i64) -> Result<()> {
     Ok(())
 }
 
-/// Sends messages to the servers by turns, each as soon as the one before has come, and returns the answers.
+/// Sends messages to the servers by turns, two to each, each as soon as the one before has come, and returns the answers.
 async fn alternate(replicas: &Replicas, servers: &[Server], messages: usize) -> Result<Vec<Value>> {
     let mut sent = Vec::new();
-    for (number, server) in (0..messages).zip(servers.iter().cycle()) {
+    for (number, server) in (0..messages).zip(servers.iter().flat_map(|server| [server, server]).cycle()) {
         let client = replicas.client.clone();
         let url = server.url.clone();
         let message = said(&format!("brief {number}"), &format!("m-{number}"));
         sent.push(tokio::spawn(async move { crate::durable::call(&client, &url, "SendMessage", message).await }));
         let came = i64::try_from(number)? + 1;
-        let has_come = if number < servers.len() { JOINED } else { TAKEN };
         let begin = Instant::now();
-        while replicas.number(has_come).await? < came {
+        while replicas.number(JOINED).await? < came {
             ensure!(begin.elapsed() < Duration::from_secs(20), "message {number} does not come");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -178,12 +178,15 @@ impl RequestHandler {
         // Before the wait: a process that loses its lease meanwhile does not take the turn up under another one.
         let beginning = Beginning { place: self.sessions.place(), history: self.agent.reads_history() };
         let opened = async {
-            let guard = self.turns.begin(&key).await?;
+            if !target.is_new {
+                return TurnSession::open(&self.sessions, key, &self.turns, beginning).await;
+            }
             // Nobody else knows a context that is new, so there is no session to read and nobody to wait for.
-            match (target.is_new, self.agent.reads_shared_state()) {
-                (true, false) => Ok(TurnSession::open_new(&self.sessions, key, guard, beginning)),
-                (true, true) => TurnSession::read_new(&self.sessions, key, guard, beginning).await,
-                (false, _) => TurnSession::open(&self.sessions, key, guard, beginning).await,
+            let guard = self.turns.begin(&key).await?;
+            if self.agent.reads_shared_state() {
+                TurnSession::read_new(&self.sessions, key, guard, beginning).await
+            } else {
+                Ok(TurnSession::open_new(&self.sessions, key, guard, beginning))
             }
         };
         tokio::select! {

@@ -4,11 +4,13 @@
 //! removes it once the lease of its replica is over.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use annex_cluster::Replica;
 use annex_database::{Database, Row, Value, from_sql, may_pass};
+use annex_fairness::spawn_for_tenant;
 use annex_protocol::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -72,17 +74,25 @@ impl<D: Database> Queue<D> {
         place: &TurnPlace,
         filter: EventFilter,
     ) -> Result<Joined, SessionError> {
-        let joining = place.lock().await;
         let database = Arc::clone(&self.database);
         let key = key.clone();
         let own = place.clone();
-        // In a task of its own: where the caller goes away meanwhile, the turn must not leave before it has joined.
-        let joined = tokio::spawn(async move {
-            let joined = join(database.as_ref(), &key, &own, filter).await;
-            drop(joining);
-            joined
-        });
-        joined.await.map_err(|_| sqlx::Error::WorkerCrashed)?
+        to_its_end(place, async move { join(database.as_ref(), &key, &own, filter).await }).await
+    }
+
+    /// Joins the end of the queue, where the turn cannot run yet.
+    pub(super) async fn line_up(&self, key: &SessionKey, place: &TurnPlace) -> Result<(), SessionError> {
+        let database = Arc::clone(&self.database);
+        let key = key.clone();
+        let own = place.clone();
+        to_its_end(place, async move {
+            let [tenant, app, user, context] = named(&key);
+            let now = Value::Int(Timestamp::now().as_millis());
+            let values = [tenant, app, user, context, now, Value::Text(own.member()), Value::Text(own.replica().id())];
+            let rows = enter(database.as_ref(), &own, (queue_statements::LINE_UP, &values)).await?;
+            rows.first().map(drop).ok_or_else(|| fenced(&key, &own))
+        })
+        .await
     }
 
     /// Waits until the turn is the first one. `hint` makes it look at once.
@@ -143,7 +153,7 @@ impl<D: Database> Queue<D> {
         place.set_in(false);
         if place.is_doubtful() {
             let database = Arc::clone(&self.database);
-            tokio::spawn(leave_for_good(database, key.clone(), place.clone()));
+            spawn_for_tenant(leave_for_good(database, key.clone(), place.clone()));
         }
     }
 
@@ -154,6 +164,35 @@ impl<D: Database> Queue<D> {
         self.database.change(queue_statements::FORGET_QUEUES, &[Value::Int(before)]).await?;
         Ok(())
     }
+}
+
+/// Waits until a turn has joined. Where the caller goes away meanwhile, the turn must not leave before that.
+async fn to_its_end<T: Send + 'static>(
+    place: &TurnPlace,
+    joins: impl Future<Output = Result<T, SessionError>> + Send + 'static,
+) -> Result<T, SessionError> {
+    let joining = place.lock().await;
+    let joined = spawn_for_tenant(async move {
+        let joined = joins.await;
+        drop(joining);
+        joined
+    });
+    joined.await.map_err(|_| sqlx::Error::WorkerCrashed)?
+}
+
+/// Runs a statement with which a turn joins.
+async fn enter<D: Database>(
+    database: &D,
+    place: &TurnPlace,
+    (sql, values): (&'static str, &[Value<'_>]),
+) -> Result<Vec<D::Row>, SessionError> {
+    place.set_in(true);
+    Ok(database.change(sql, values).await.inspect_err(|_| place.doubt())?)
+}
+
+fn fenced(key: &SessionKey, place: &TurnPlace) -> SessionError {
+    place.set_in(false);
+    SessionError::Fenced { context: key.context.clone() }
 }
 
 async fn join<D: Database>(
@@ -169,17 +208,9 @@ async fn join<D: Database>(
         Some(_) => statements::JOIN_SESSION_WITHIN,
         None => statements::JOIN_SESSION,
     };
-    place.set_in(true);
-    let rows = match database.change(join, &values).await {
-        Ok(rows) => rows,
-        Err(error) => {
-            place.doubt();
-            return Err(error.into());
-        }
-    };
+    let rows = enter(database, place, (join, &values)).await?;
     let Some(joined) = rows.iter().find(|row| row.int(0).is_ok_and(|kind| kind == statements::JOINED_ROW)) else {
-        place.set_in(false);
-        return Err(SessionError::Fenced { context: key.context.clone() });
+        return Err(fenced(key, place));
     };
     if joined.text(1)? != place.member() {
         return Ok(Joined::Waits);

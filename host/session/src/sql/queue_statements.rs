@@ -81,12 +81,12 @@ pub(super) const ENTER_NEW: &str = "UPDATE session SET turns = ARRAY[$2] WHERE i
 
 pub(super) const LEAVE_LOCKED: &str = "UPDATE session SET turns = array_remove(turns, $2) WHERE id = $1";
 
-/// Adds a turn to the queue of a session, whose row is made if need be, while its replica has its lease. This is the first
-/// part of a statement that reads the session, with the parameters for its names before those of this.
-macro_rules! join_session {
-    ($now:literal, $member:literal, $replica:literal) => {
+/// Puts a turn into the queue of a session, whose row is made if need be, while its replica has its lease: into an empty one, or
+/// else where `others` says.
+macro_rules! enter {
+    ($now:literal, $member:literal, $replica:literal, $($others:tt)*) => {
         concat!(
-            "joined AS (
+            "
         INSERT INTO session (tenant, app, user_id, context_id, revision, updated_at, changed_at, turns)
         SELECT $1, $2, $3, $4, 0, ",
             $now,
@@ -97,14 +97,49 @@ macro_rules! join_session {
             "] WHERE ",
             is_alive!($replica),
             "
-        ON CONFLICT (tenant, app, user_id, context_id) DO UPDATE SET turns = array_append(session.turns, ",
-            $member,
-            ")
-        RETURNING revision, turns[1] AS head),"
+        ON CONFLICT (tenant, app, user_id, context_id) DO UPDATE SET turns = ",
+            $($others)*,
+            "
+        RETURNING revision, turns[1] AS head"
         )
     };
 }
-pub(super) use {is_alive, join_session};
+
+/// A turn joins the queue that is the first one of its process: where the first of the process stands, in front of all that wait
+/// for it, or else at the end. This is the first part of a statement that reads the session, with the parameters for its names before those of this.
+macro_rules! join_session {
+    ($now:literal, $member:literal, $replica:literal) => {
+        concat!(
+            "joined AS (",
+            enter!(
+                $now,
+                $member,
+                $replica,
+                concat!(
+                    "CASE WHEN session.turns = '{}' THEN ARRAY[",
+                    $member,
+                    "] ELSE (
+            SELECT others[:first - 1] || CAST(",
+                    $member,
+                    " AS TEXT) || others[first:] FROM (
+                SELECT array_remove(session.turns, ",
+                    $member,
+                    ") AS others, coalesce(min(place), cardinality(session.turns) + 1) AS first
+                FROM unnest(session.turns) WITH ORDINALITY AS queue (member, place)
+                WHERE split_part(member, '/', 1) = ",
+                    $replica,
+                    ") AS placed) END"
+                )
+            ),
+            "),"
+        )
+    };
+}
+
+/// A turn joins the end of the queue while another one of its process runs, or waits.
+pub(super) const LINE_UP: &str = enter!("$5", "$6", "$7", "array_append(session.turns, $6)");
+
+pub(super) use {enter, is_alive, join_session};
 
 /// The place of a turn in the queue, 1 for the first and 0 for none, and 1 if the replica of the first one has its lease.
 pub(super) const SELECT_PLACE: &str = concat!(

@@ -10,6 +10,7 @@ use annex_session::{
 };
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::cluster::Scratch;
@@ -92,8 +93,7 @@ impl Place {
 impl Process {
     async fn begin(&self) -> Result<TurnSession, SessionError> {
         let beginning = Beginning { place: self.service.place(), history: 10 };
-        let guard = self.turns.begin(&key("s")).await?;
-        TurnSession::open(&self.service, key("s"), guard, beginning).await
+        TurnSession::open(&self.service, key("s"), &self.turns, beginning).await
     }
 
     async fn begin_new(&self) -> TurnSession {
@@ -145,11 +145,11 @@ async fn a_turn_waits_for_that_of_another_process_and_sees_its_answer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turns_of_three_processes_run_in_the_order_in_which_they_came() {
     let Some(mut place) = Place::create().await else { return };
-    let processes = [place.process("a").await, place.process("b").await, place.process("c").await];
+    let processes = [place.process("a").await, place.process("b").await, place.process("c").await].map(Arc::new);
     let running = processes[2].begin().await.unwrap();
     let mut waiting = Vec::new();
     for number in 0..9 {
-        let process = Process { service: Arc::clone(&processes[number % 3].service), turns: Turns::default() };
+        let process = Arc::clone(&processes[number % 3]);
         waiting.push(tokio::spawn(async move {
             let session = process.begin().await.unwrap();
             session.append(said(&format!("q{number}"))).await.unwrap();
@@ -163,6 +163,69 @@ async fn turns_of_three_processes_run_in_the_order_in_which_they_came() {
     }
     let expected: Vec<String> = (0..9).flat_map(|number| [format!("q{number}"), format!("a{number}")]).collect();
     assert_eq!(ids(&events(&processes[0].service, "s").await), expected);
+    place.remove().await;
+}
+
+/// A turn that stores one event.
+fn speak(process: &Arc<Process>, id: &'static str) -> JoinHandle<()> {
+    let process = Arc::clone(process);
+    tokio::spawn(async move { process.begin().await.unwrap().append_last(answer(id)).await.unwrap() })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn turns_that_wait_behind_one_of_their_process_keep_their_places_among_those_of_others() {
+    let Some(mut place) = Place::create().await else { return };
+    let [one, other] = [Arc::new(place.process("one").await), Arc::new(place.process("other").await)];
+    let running = one.begin().await.unwrap();
+    let mut waiting = Vec::new();
+    let order = ["one a", "one b", "other a", "one c", "other b"];
+    for (id, queued) in order.into_iter().zip(2..) {
+        waiting.push(speak(if id.starts_with("one") { &one } else { &other }, id));
+        place.until_queued(queued).await;
+    }
+    drop(running);
+    for turn in waiting {
+        timeout(SOON, turn).await.unwrap().unwrap();
+    }
+    assert_eq!(ids(&events(&one.service, "s").await), order);
+    place.until_queued(0).await;
+    place.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_has_lost_its_place_comes_before_those_of_its_process_that_wait_for_it() {
+    let Some(mut place) = Place::create().await else { return };
+    let [one, other] = [Arc::new(place.process("one").await), Arc::new(place.process("other").await)];
+    let running = one.begin().await.unwrap();
+    running.append(answer("runs")).await.unwrap();
+    let lost = speak(&one, "lost its place");
+    place.until_queued(2).await;
+    place.execute("UPDATE session SET turns = turns[:1]").await;
+    let elsewhere = speak(&other, "elsewhere");
+    place.until_queued(2).await;
+    let next = speak(&one, "next");
+    place.until_queued(3).await;
+    drop(running);
+    for turn in [lost, elsewhere, next] {
+        timeout(SOON, turn).await.unwrap().unwrap();
+    }
+    assert_eq!(ids(&events(&one.service, "s").await), ["runs", "elsewhere", "lost its place", "next"]);
+    place.until_queued(0).await;
+    place.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_gives_up_while_one_of_its_process_runs_leaves_the_queue() {
+    let Some(mut place) = Place::create().await else { return };
+    let one = Arc::new(place.process("one").await);
+    let running = one.begin().await.unwrap();
+    let waiting = speak(&one, "gives up");
+    place.until_queued(2).await;
+    waiting.abort();
+    place.until_queued(1).await;
+    running.append_last(answer("runs")).await.unwrap();
+    drop(running);
+    place.until_queued(0).await;
     place.remove().await;
 }
 

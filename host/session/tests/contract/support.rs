@@ -161,9 +161,7 @@ pub(crate) fn query(user: Option<&str>) -> SessionQuery {
 }
 
 pub(crate) async fn open(service: &Store, path: &str) -> TurnSession {
-    let key = key(path);
-    let guard = Turns::default().begin(&key).await.unwrap();
-    TurnSession::open(service, key, guard, beginning(service)).await.unwrap()
+    TurnSession::open(service, key(path), &Turns::default(), beginning(service)).await.unwrap()
 }
 
 /// A turn that comes now.

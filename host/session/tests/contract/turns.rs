@@ -144,16 +144,14 @@ async fn the_next_turn_starts_when_the_last_clone_is_gone_and_sees_everything(ba
     let service = backend.service().await;
     let turns = Turns::default();
     let key = key("s");
-    let first =
-        TurnSession::open(&service, key.clone(), turns.begin(&key).await.unwrap(), beginning(&service)).await.unwrap();
+    let first = TurnSession::open(&service, key.clone(), &turns, beginning(&service)).await.unwrap();
     let clone = first.clone();
     let next = tokio::spawn({
         let service = service.clone();
         let turns = turns.clone();
         let key = key.clone();
         async move {
-            let guard = turns.begin(&key).await.unwrap();
-            let session = TurnSession::open(&service, key.clone(), guard, beginning(&service)).await.unwrap();
+            let session = TurnSession::open(&service, key, &turns, beginning(&service)).await.unwrap();
             session.append(event("second", "{}")).await.unwrap();
             session.history(100).await.unwrap().len()
         }
@@ -184,8 +182,7 @@ async fn a_history_that_was_read_with_the_session_has_what_the_turn_has_added(ba
         }
         add(&service, &path, 3, said("d", "broken off")).await.unwrap();
         let beginning = Beginning { place: service.place(), history: asked };
-        let guard = Turns::default().begin(&key(&path)).await.unwrap();
-        let turn = TurnSession::open(&service, key(&path), guard, beginning).await.unwrap();
+        let turn = TurnSession::open(&service, key(&path), &Turns::default(), beginning).await.unwrap();
         let artifacts = [("file".to_owned(), Vec::new().into())].into();
         turn.append(Event { artifacts, ..said("e", "turn") }).await.unwrap();
         let at_hand = turn.history(asked).await.unwrap();

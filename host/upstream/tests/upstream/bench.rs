@@ -142,8 +142,7 @@ impl Bench {
 
     /// Runs a turn as the server does: the user's event first.
     pub(crate) async fn call(&self, call: Call) -> Turn {
-        let guard = Turns::default().begin(&key()).await.unwrap();
-        let session = TurnSession::open(&self.service, key(), guard, Beginning::default()).await.unwrap();
+        let session = TurnSession::open(&self.service, key(), &Turns::default(), Beginning::default()).await.unwrap();
         let delta = StateDelta::parse(call.delta).unwrap();
         session.append(Event::new(USER_AUTHOR, call.task, call.message.parts.clone(), delta)).await.unwrap();
         let ids = IdsOfTurn { task: call.task.into(), ids: Arc::clone(&self.ids) };

@@ -33,8 +33,8 @@ impl Bench {
     /// Begins a turn, whose task and session are still to be made.
     async fn turn(&self, task: &str) -> (TurnSession, TurnKeys) {
         let key = session_key("app", &ada(), &ContextId::from("c"));
-        let guard = Turns::default().begin(&key).await.expect("a turn");
-        let session = TurnSession::open(&self.sessions, key, guard, Beginning::default()).await.expect("a session");
+        let turns = Turns::default();
+        let session = TurnSession::open(&self.sessions, key, &turns, Beginning::default()).await.expect("a session");
         let keys = self.keys.of_turn(&ada(), &session, &task.into()).await.expect("keys");
         (session, keys)
     }

@@ -159,7 +159,8 @@ impl TextModel {
         };
         let Some(endpoint) = endpoint else {
             // The provider's own would be called, although the operator may have named none of its hosts.
-            let reason = "is missing; name the URL of the model's provider, whose host tenants.hosts of the config names";
+            let reason =
+                "is missing; name the URL of the model's provider, whose host tenants.hosts of the config names";
             return Err(("agent.model.generative.endpoint", reason.to_owned()));
         };
         lent.check_url("agent.model.generative.endpoint", &endpoint)?;
