@@ -89,6 +89,8 @@ class Faults(threading.Thread):
         self.postgres = cluster.postgres
         self.sql = sql
         self.every: float = chosen.kill_every
+        # What a replica that comes back runs.
+        self.programs: list[Path] = [cluster.command, *([Path(chosen.before).resolve()] if chosen.before else [])]
         self.kinds = [self.stop, self.term, self.restart, self.kill]
         others = [chosen.stops, chosen.terms, chosen.restarts]
         self.shares = [*others, max(0.0, 1 - sum(others))]
@@ -147,8 +149,7 @@ class Faults(threading.Thread):
         # Half of them come back under their name at once, which ends the lease; the others after it is over.
         time.sleep(self.random.choice([0.2, LEASE + 2]))
         fault.came_back = time.time() - fault.at
-        replica.start()
-        replica.wait_until_ready()
+        self.start_again(replica)
         watch.join()
         self.out.discard(replica.name)
 
@@ -177,10 +178,14 @@ class Faults(threading.Thread):
         watch = self.watch(fault, incarnation)
         replica.wait()
         fault.came_back = time.time() - fault.at
-        replica.start()
-        replica.wait_until_ready()
+        self.start_again(replica)
         watch.join()
         self.out.discard(replica.name)
+
+    def start_again(self, replica: Replica) -> None:
+        replica.command[0] = self.random.choice(self.programs)
+        replica.start()
+        replica.wait_until_ready()
 
     def restart(self, replica: Replica) -> None:
         """The database, and no replica, is away for a moment. Turns that run may fail of it; nothing else may."""

@@ -4,6 +4,7 @@
     python3 kill.py                              # a minute with target/*/annex
     python3 kill.py --seconds 600 --turns 10000 --stops 0.2
     python3 kill.py --kill-every 0 --seconds 30  # nothing goes wrong
+    python3 kill.py --before another/annex       # replicas come back in this version or in another one
 
 Clients send to any replica and repeat under the same messageId until they know how the task ended. A third of the turns is
 streamed; readers leave streams and subscribe at another replica. The checker reads what clients were told, and the tables:
@@ -70,6 +71,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--restarts", type=float, default=0, metavar="SHARE", help="faults that restart the database (0)")
     parser.add_argument("--shared", type=float, default=0.3, metavar="SHARE", help="turns in conversations of several clients (0.3)")
     parser.add_argument("--conversations", type=int, metavar="COUNT", help="conversations of several clients (one for four)")
+    parser.add_argument("--before", metavar="PROGRAM", help="another version, as which replicas come back at random")
     parser.add_argument("--agent", default="", metavar="TOML", help="more keys of [agent]")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of everything that is left to chance")
     return parser.parse_args()
