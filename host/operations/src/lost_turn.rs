@@ -49,9 +49,10 @@ impl RequestHandler {
     /// the reason is in the log.
     pub fn go_on_with(&self, lost: LostTurn) {
         let Some(handler) = self.me.upgrade() else { return };
-        self.running.spawn(async move {
+        let of_tenant = Arc::clone(&handler);
+        let goes_on = async move {
             tracing::info!(target: crate::LOG_TARGET, task = %lost.task, "goes on with a turn whose process is gone");
-            if let Err(error) = handler.for_tenant(handler.make_again(&lost)).await {
+            if let Err(error) = handler.make_again(&lost).await {
                 // Another one may go on with it, or this one once it knows which extensions are in force.
                 if handler.running.is_closed() || handler.extensions.current().is_err() {
                     return handler.tasks.hand_on(&lost).await;
@@ -60,7 +61,8 @@ impl RequestHandler {
                 tracing::warn!(target: crate::LOG_TARGET, task = %lost.task, error, "a turn whose process is gone does not go on");
                 handler.tasks.fail_lost_turn(&lost).await;
             }
-        });
+        };
+        self.running.spawn(async move { of_tenant.for_tenant(goes_on).await });
     }
 
     async fn make_again(&self, lost: &LostTurn) -> Result<(), NotHere> {

@@ -49,12 +49,7 @@ impl Hold {
         place: Option<TurnPlace>,
     ) -> Result<Self, SessionError> {
         let mut hold = Self::without_guard(service, key, place);
-        hold.guard = turns.try_begin(&hold.key);
-        if hold.guard.is_none() {
-            // The place in the queue of this process first: it is refused where there are too many.
-            let (guard, ()) = tokio::try_join!(biased; turns.begin(&hold.key), hold.line_up())?;
-            hold.guard = Some(guard);
-        }
+        hold.guard = Some(turns.begin_after(&hold.key, hold.line_up()).await?);
         Ok(hold)
     }
 
@@ -99,7 +94,19 @@ impl Hold {
         {
             return Err(SessionError::Fenced { context: key.context.clone() });
         }
-        service.append_in_turn(key, expected, events, OfTurn { place, is_last }).await
+        let of_turn = OfTurn { place, is_last };
+        match service.append_in_turn(key, expected, events.clone(), of_turn).await {
+            // No other turn of this process runs: one of those that wait has come before, and this one goes in front of it.
+            Err(error @ SessionError::Fenced { .. }) if !place.replica().is_over() => {
+                match service.join(key, place, EventFilter::NONE).await? {
+                    Joined::Runs(session) if session.revision == expected => {
+                        service.append_in_turn(key, expected, events, of_turn).await
+                    }
+                    _ => Err(error),
+                }
+            }
+            appended => appended,
+        }
     }
 }
 
@@ -115,7 +122,7 @@ impl Drop for Hold {
         let key = self.key.clone();
         runtime.spawn(of_tenant(current_tenant(), async move {
             service.leave(&key, &place).await;
-            // The next turn of this process joins behind those of others, not behind this one.
+            // The next turn of this process finds this one gone.
             drop(guard);
         }));
     }

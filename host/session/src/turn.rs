@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
+use std::future::{Future, ready};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedMutexGuard};
@@ -33,6 +35,7 @@ struct Queue {
     lock: Arc<tokio::sync::Mutex<()>>,
     /// Makes the first turn look whether those of other processes are over.
     hint: Arc<Notify>,
+    lining_up: Arc<tokio::sync::Mutex<()>>,
     /// The running turn and the waiting ones.
     members: usize,
 }
@@ -50,10 +53,32 @@ impl Turns {
     /// # Errors
     /// [`SessionError::TooManyTurns`] at once, if the queue is full.
     pub async fn begin(&self, key: &SessionKey) -> Result<TurnGuard, SessionError> {
+        self.begin_after(key, ready(Ok(()))).await
+    }
+
+    /// The same, and a turn that has to wait lines up elsewhere meanwhile: each of a session when the one before has.
+    pub(crate) async fn begin_after(
+        &self,
+        key: &SessionKey,
+        line_up: impl Future<Output = Result<(), SessionError>>,
+    ) -> Result<TurnGuard, SessionError> {
         // The place is taken before the wait, so that the queue is bounded. A future that is dropped while it waits
         // gives it back.
         let (lock, place) = Queues::join(&self.queues, key)?;
-        Ok(TurnGuard { _running: lock.lock_owned().await, place })
+        let mut running = pin!(lock.lock_owned());
+        let line_up = async {
+            let _one = place.lining_up.lock().await;
+            line_up.await
+        };
+        let running = tokio::select! {
+            biased;
+            running = &mut running => running,
+            lined_up = line_up => {
+                lined_up?;
+                running.await
+            }
+        };
+        Ok(TurnGuard { _running: running, place })
     }
 
     /// Starts a turn if none runs or waits in this session.
@@ -104,6 +129,8 @@ struct Place {
     queues: Arc<Queues>,
     key: SessionKey,
     hint: Arc<Notify>,
+    /// Held by the one that lines up.
+    lining_up: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Drop for Place {
@@ -121,7 +148,8 @@ impl Queues {
             return Err(SessionError::TooManyTurns { waiting: self.max_waiting });
         }
         queue.members += 1;
-        let place = Place { queues: Arc::clone(self), key: key.clone(), hint: Arc::clone(&queue.hint) };
+        let hint = Arc::clone(&queue.hint);
+        let place = Place { queues: Arc::clone(self), key: key.clone(), hint, lining_up: Arc::clone(&queue.lining_up) };
         Ok((Arc::clone(&queue.lock), place))
     }
 

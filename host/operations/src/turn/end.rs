@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentEvent};
+use annex_fairness::{current_tenant, of_tenant};
 use annex_protocol::{A2aError, ExtensionUri, Message, Part, StreamResponse, TaskState};
 use annex_session::{Event, EventError, StateDelta};
 use tokio::runtime::Handle;
@@ -211,13 +212,11 @@ impl Drop for Turn {
         let tasks = Arc::clone(&self.tasks);
         let Ok(runtime) = Handle::try_current() else { return };
         // Counted as a running turn, so that a shutdown waits for it.
-        self.running.spawn_on(
-            async move {
-                let failed = record.append([event]).await.map_err(fault::of_store);
-                // The cause is in the log.
-                let _ = close(&tasks, &record, failed).await;
-            },
-            &runtime,
-        );
+        let fails = async move {
+            let failed = record.append([event]).await.map_err(fault::of_store);
+            // The cause is in the log.
+            let _ = close(&tasks, &record, failed).await;
+        };
+        self.running.spawn_on(of_tenant(current_tenant(), fails), &runtime);
     }
 }

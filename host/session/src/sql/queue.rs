@@ -90,7 +90,7 @@ impl<D: Database> Queue<D> {
             let now = Value::Int(Timestamp::now().as_millis());
             let values = [tenant, app, user, context, now, Value::Text(own.member()), Value::Text(own.replica().id())];
             let rows = enter(database.as_ref(), &own, (queue_statements::LINE_UP, &values)).await?;
-            rows.first().map(drop).ok_or_else(|| fenced(&key, &own))
+            rows.first().map(drop).ok_or_else(|| fenced(&key))
         })
         .await
     }
@@ -172,6 +172,8 @@ async fn to_its_end<T: Send + 'static>(
     joins: impl Future<Output = Result<T, SessionError>> + Send + 'static,
 ) -> Result<T, SessionError> {
     let joining = place.lock().await;
+    // Before the task has begun: from here on it may be in the queue.
+    place.set_in(true);
     let joined = spawn_for_tenant(async move {
         let joined = joins.await;
         drop(joining);
@@ -186,12 +188,10 @@ async fn enter<D: Database>(
     place: &TurnPlace,
     (sql, values): (&'static str, &[Value<'_>]),
 ) -> Result<Vec<D::Row>, SessionError> {
-    place.set_in(true);
     Ok(database.change(sql, values).await.inspect_err(|_| place.doubt())?)
 }
 
-fn fenced(key: &SessionKey, place: &TurnPlace) -> SessionError {
-    place.set_in(false);
+fn fenced(key: &SessionKey) -> SessionError {
     SessionError::Fenced { context: key.context.clone() }
 }
 
@@ -210,7 +210,7 @@ async fn join<D: Database>(
     };
     let rows = enter(database, place, (join, &values)).await?;
     let Some(joined) = rows.iter().find(|row| row.int(0).is_ok_and(|kind| kind == statements::JOINED_ROW)) else {
-        return Err(fenced(key, place));
+        return Err(fenced(key));
     };
     if joined.text(1)? != place.member() {
         return Ok(Joined::Waits);

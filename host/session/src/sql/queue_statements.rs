@@ -106,7 +106,8 @@ macro_rules! enter {
 }
 
 /// A turn joins the queue that is the first one of its process: where the first of the process stands, in front of all that wait
-/// for it, or else at the end. This is the first part of a statement that reads the session, with the parameters for its names before those of this.
+/// for it, or else at the end. This is the first part of a statement that reads the session, with the parameters for its names
+/// before those of this.
 macro_rules! join_session {
     ($now:literal, $member:literal, $replica:literal) => {
         concat!(

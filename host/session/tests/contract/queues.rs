@@ -229,6 +229,47 @@ async fn a_turn_that_gives_up_while_one_of_its_process_runs_leaves_the_queue() {
     place.remove().await;
 }
 
+#[tokio::test]
+async fn a_turn_that_is_given_up_while_it_joins_leaves_the_queue() {
+    let Some(mut place) = Place::create().await else { return };
+    let one = place.process("one").await;
+    assert!(
+        timeout(Duration::ZERO, one.begin()).await.is_err(),
+        "it joins in a task of its own, which has not begun yet"
+    );
+    tokio::time::sleep(A_WHILE).await;
+    place.until_queued(0).await;
+    let running = one.begin().await.unwrap();
+    assert!(timeout(Duration::ZERO, one.begin()).await.is_err(), "it lines up");
+    tokio::time::sleep(A_WHILE).await;
+    place.until_queued(1).await;
+    drop(running);
+    place.until_queued(0).await;
+    place.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_one_of_its_process_has_come_before_goes_on() {
+    let Some(mut place) = Place::create().await else { return };
+    let one = place.process("one").await;
+    let running = one.begin().await.unwrap();
+    running.append(answer("half")).await.unwrap();
+    // As a statement does that the database has had later.
+    place.execute("UPDATE session SET turns = array_prepend('one/late', turns)").await;
+    running.append(answer("whole")).await.unwrap();
+    place.execute("UPDATE session SET turns = array_prepend('one/late', array_remove(turns, 'one/late'))").await;
+    running.append_last(answer("last")).await.unwrap();
+    assert_eq!(
+        place
+            .execute("UPDATE session SET turns = array_remove(turns, 'one/late') WHERE turns = ARRAY['one/late']")
+            .await,
+        1
+    );
+    drop(running);
+    assert_eq!(ids(&events(&one.service, "s").await), ["half", "whole", "last"]);
+    place.remove().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_takes_the_place_of_one_whose_lease_is_over_and_that_one_writes_nothing_more() {
     let Some(mut place) = Place::create().await else { return };
