@@ -94,19 +94,7 @@ impl Hold {
         {
             return Err(SessionError::Fenced { context: key.context.clone() });
         }
-        let of_turn = OfTurn { place, is_last };
-        match service.append_in_turn(key, expected, events.clone(), of_turn).await {
-            // No other turn of this process runs: one of those that wait has come before, and this one goes in front of it.
-            Err(error @ SessionError::Fenced { .. }) if !place.replica().is_over() => {
-                match service.join(key, place, EventFilter::NONE).await? {
-                    Joined::Runs(session) if session.revision == expected => {
-                        service.append_in_turn(key, expected, events, of_turn).await
-                    }
-                    _ => Err(error),
-                }
-            }
-            appended => appended,
-        }
+        service.append_in_turn(key, expected, events, OfTurn { place, is_last }).await
     }
 }
 
@@ -115,7 +103,7 @@ impl Drop for Hold {
         // The session is released before the next turn opens it.
         self.service.end_turn(&self.key);
         let guard = self.guard.take();
-        let Some(place) = self.place.take().filter(TurnPlace::may_be_in) else { return };
+        let Some(place) = self.place.take().filter(|place| place.may_be_in() || place.is_doubtful()) else { return };
         // Without a runtime the process ends, and its lease with it.
         let Ok(runtime) = Handle::try_current() else { return };
         let service = Arc::clone(&self.service);

@@ -193,7 +193,13 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         events: Vec<Event>,
         turn: OfTurn<'_>,
     ) -> Result<Appended, SessionError> {
-        self.store(key, expected_revision, events, self.queue.is_some().then_some(turn)).await
+        let Some(queue) = &self.queue else { return self.append(key, expected_revision, events).await };
+        match self.store(key, expected_revision, events.clone(), Some(turn)).await {
+            Err(SessionError::Fenced { .. }) if queue.goes_in_front(key, turn.place, expected_revision).await => {
+                self.store(key, expected_revision, events, Some(turn)).await
+            }
+            appended => appended,
+        }
     }
 
     async fn leave(&self, key: &SessionKey, place: &TurnPlace) {

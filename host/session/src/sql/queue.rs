@@ -4,7 +4,6 @@
 //! removes it once the lease of its replica is over.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,6 +122,21 @@ impl<D: Database> Queue<D> {
                 }
             }
         }
+    }
+
+    /// The turn that runs goes in front of those of its process that stand before it, and is the first one then. They have come
+    /// while it began a new session, or late. Returns false where it is not the first, or its session is not as it was.
+    pub(super) async fn goes_in_front(&self, key: &SessionKey, place: &TurnPlace, revision: u64) -> bool {
+        if place.replica().is_over() {
+            return false;
+        }
+        // One that is out of the queue stays out: others may have deleted the session and made it again.
+        let is_in = !matches!(self.standing(key, place).await, Ok(Standing::Nowhere) | Err(_));
+        (is_in || revision == 0)
+            && matches!(
+                self.join(key, place, EventFilter::NONE).await,
+                Ok(Joined::Runs(session)) if session.revision == revision
+            )
     }
 
     async fn standing(&self, key: &SessionKey, place: &TurnPlace) -> Result<Standing, SessionError> {

@@ -1,7 +1,9 @@
 //! Turns of one session that come to several processes on one PostgreSQL database: their order, and what those may still write
 //! that have lost their place.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use annex_session::{
@@ -229,18 +231,20 @@ async fn a_turn_that_gives_up_while_one_of_its_process_runs_leaves_the_queue() {
     place.remove().await;
 }
 
+/// A turn begins, and is given up before anything else runs. Returns false if it need not wait.
+fn is_given_up(process: &Process) -> bool {
+    pin!(process.begin()).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+}
+
 #[tokio::test]
 async fn a_turn_that_is_given_up_while_it_joins_leaves_the_queue() {
     let Some(mut place) = Place::create().await else { return };
     let one = place.process("one").await;
-    assert!(
-        timeout(Duration::ZERO, one.begin()).await.is_err(),
-        "it joins in a task of its own, which has not begun yet"
-    );
+    assert!(is_given_up(&one), "it joins in a task of its own, which has not begun yet");
     tokio::time::sleep(A_WHILE).await;
     place.until_queued(0).await;
     let running = one.begin().await.unwrap();
-    assert!(timeout(Duration::ZERO, one.begin()).await.is_err(), "it lines up");
+    assert!(is_given_up(&one), "it lines up");
     tokio::time::sleep(A_WHILE).await;
     place.until_queued(1).await;
     drop(running);
@@ -267,6 +271,37 @@ async fn a_turn_that_one_of_its_process_has_come_before_goes_on() {
     );
     drop(running);
     assert_eq!(ids(&events(&one.service, "s").await), ["half", "whole", "last"]);
+    place.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_turn_of_a_new_session_goes_before_one_of_its_process_that_came_before_its_first_event() {
+    let Some(mut place) = Place::create().await else { return };
+    let one = Arc::new(place.process("one").await);
+    let first = one.begin_new().await;
+    let next = speak(&one, "next");
+    place.until_queued(1).await;
+    first.append(said("new")).await.unwrap();
+    first.append_last(answer("first")).await.unwrap();
+    drop(first);
+    timeout(SOON, next).await.unwrap().unwrap();
+    assert_eq!(ids(&events(&one.service, "s").await), ["new", "first", "next"]);
+    place.until_queued(0).await;
+    place.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_whose_session_was_deleted_and_made_again_adds_nothing_to_it() {
+    let Some(mut place) = Place::create().await else { return };
+    let [one, other] = [Arc::new(place.process("one").await), Arc::new(place.process("other").await)];
+    let running = one.begin().await.unwrap();
+    running.append(answer("old")).await.unwrap();
+    assert!(other.service.delete(&key("s")).await.unwrap());
+    timeout(SOON, speak(&other, "new")).await.unwrap().unwrap();
+    is_fenced(running.append(answer("late")).await);
+    drop(running);
+    assert_eq!(ids(&events(&one.service, "s").await), ["new"]);
+    place.until_queued(0).await;
     place.remove().await;
 }
 
