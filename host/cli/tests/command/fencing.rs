@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
-use crate::replicas::{Replicas, last_state, said};
-use crate::stopped::is_waited_for;
+use crate::proxy::{Proxy, Way};
+use crate::replicas::{LEASE_AND_LOOK, Replicas, last_state, said};
+use crate::stopped::{STOPS, is_waited_for};
 use crate::support::Server;
 
 /// An agent that says something five times a second, for a minute.
@@ -144,6 +145,54 @@ async fn a_process_that_was_stopped_inside_of_an_append_writes_nothing_to_what_o
     drop(other);
     replicas.remove().await;
     Ok(())
+}
+
+/// Runs turns again that are lost.
+fn again(url: &str, talk: &str) -> Result<Server> {
+    let config = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"a\"\ndescription = \"b\"\n[tasks]\npostgres_env = \
+         \"ANNEX_TEST_TASKS\"\n[agent]\nkind = \"script\"\nname = \"c\"\non_lost_turn = \"rerun\"\n{talk}"
+    );
+    Server::start_with(&config, &[("ANNEX_TEST_TASKS", url)])
+}
+
+/// The other process has the task and has added nothing yet, so that the late event would be the next one: only the epoch is
+/// another one.
+async fn held_back_for(time: Duration) -> Result<()> {
+    let Some(replicas) = Replicas::create().await else { return Ok(()) };
+    let proxy = Proxy::start(replicas.url()).await?;
+    let stopped = again(proxy.url(), &talkative())?;
+    let other = again(replicas.url(), "[[agent.rule]]\nsteps = [{ wait_ms = 60000 }]")?;
+    let mut stored = Stored::of(&replicas).await?;
+    let task = replicas.begin(&stopped, "talk").await?;
+    stored.until(&task, 4).await?;
+    proxy.set(Way::Closed);
+    // It says something five times a second, and sends that.
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    stopped.signal(Signal::STOP)?;
+    let begin = Instant::now();
+    while stored.epoch(&task).await? == 0 {
+        ensure!(begin.elapsed() < LEASE_AND_LOOK, "nobody has taken it");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(time.saturating_sub(begin.elapsed())).await;
+    let events = stored.events(&task).await?;
+    proxy.set(Way::Open);
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(stored.events(&task).await?, events, "stopped for {time:?}");
+    stopped.signal(Signal::CONT)?;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(stored.events(&task).await?, events, "stopped for {time:?}");
+    drop((stopped, other));
+    replicas.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_stopped_process_had_sent_is_not_written_to_a_task_that_another_one_has_taken_and_left_as_it_was()
+-> Result<()> {
+    let [one, two, three] = STOPS.map(held_back_for);
+    tokio::try_join!(one, two, three).map(drop)
 }
 
 async fn cancel(replicas: &Replicas, server: &Server, task: &str) -> Result<(Value, Duration)> {
