@@ -9,4 +9,4 @@ mod places;
 mod scope;
 
 pub use places::{FairPlaces, Place};
-pub use scope::{current_tenant, of_tenant, spawn_for_tenant};
+pub use scope::{current_tenant, of_same_tenant, of_tenant};

@@ -3,24 +3,19 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use tokio::task::JoinHandle;
-
 tokio::task_local! {
     static TENANT: Arc<str>;
 }
 
-/// Does something for a tenant. What it begins in tasks of their own is for nobody, unless
-/// [`spawn_for_tenant`] begins them.
+/// Does something for a tenant. What it begins in tasks of their own is for nobody, unless they are
+/// [`of_same_tenant`].
 pub fn of_tenant<F: Future>(tenant: Arc<str>, done: F) -> impl Future<Output = F::Output> {
     TENANT.scope(tenant, done)
 }
 
-/// Does something in a task of its own, for the tenant for whom this is done.
-pub fn spawn_for_tenant<F>(done: F) -> JoinHandle<F::Output>
-where
-    F: Future<Output: Send> + Send + 'static,
-{
-    tokio::spawn(of_tenant(current_tenant(), done))
+/// Does something for the tenant for whom this is done, also in a task of its own.
+pub fn of_same_tenant<F: Future>(done: F) -> impl Future<Output = F::Output> {
+    of_tenant(current_tenant(), done)
 }
 
 /// The tenant for whom this is done; empty for the process itself, and where there are no tenants.

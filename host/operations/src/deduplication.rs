@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use annex_cluster::Replica;
 use annex_cluster::wake::Wake;
-use annex_fairness::{current_tenant, of_tenant, spawn_for_tenant};
+use annex_fairness::of_same_tenant;
 use annex_protocol::{A2aError, ContextId, Message, MessageId, SendMessageRequest, TaskId};
 use annex_tasks::{MessageKey, Owner, Remembered, StoreError, TaskStore};
 use sha2::{Digest, Sha256};
@@ -173,10 +173,10 @@ impl FirstDelivery {
         drop(fault::logged(&error));
         let answer = answer.clone();
         // The client gets its answer all the same. Whoever repeats the message waits until it is stored.
-        spawn_for_tenant(async move {
+        tokio::spawn(of_same_tenant(async move {
             open.close_with(Some(&answer)).await;
             open.tell();
-        });
+        }));
     }
 }
 
@@ -185,7 +185,7 @@ impl Drop for FirstDelivery {
         let Some(open) = self.open.take() else { return };
         let Ok(runtime) = Handle::try_current() else { return };
         // The message stays open until the message is forgotten.
-        runtime.spawn(of_tenant(current_tenant(), async move { open.forget().await }));
+        runtime.spawn(of_same_tenant(async move { open.forget().await }));
     }
 }
 
@@ -193,11 +193,11 @@ impl OpenMessage {
     /// Asks the store whether the message came before, and claims it if not.
     async fn look(mut self, task: TaskId) -> Result<Look, A2aError> {
         // In a task of its own: a client that goes away must not leave a message remembered that nobody works on.
-        let looking = spawn_for_tenant(async move {
+        let looking = tokio::spawn(of_same_tenant(async move {
             let remembered = match self.messages.store.remember(&self.owner, &self.key, &task).await {
                 Err(error @ StoreError::Database(_)) if self.messages.store.is_shared() => {
                     // It may be remembered all the same, and other processes would take it for being looked at here.
-                    spawn_for_tenant(self.forget());
+                    tokio::spawn(of_same_tenant(self.forget()));
                     return Err(fault::of_store(error));
                 }
                 other => other.map_err(fault::of_store)?,
@@ -217,7 +217,7 @@ impl OpenMessage {
                     return Err(A2aError::invalid_field("message.messageId", description));
                 }
             }))
-        });
+        }));
         looking.await.map_err(|error| fault::internal(&error))?
     }
 

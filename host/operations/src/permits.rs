@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use annex_fairness::spawn_for_tenant;
+use annex_fairness::of_same_tenant;
 use annex_protocol::A2aError;
 use annex_tasks::Owner;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -156,7 +156,7 @@ impl TurnLimiter {
         }
         // In a task of its own: a client that goes away meanwhile must leave no place behind, and stays counted as long as the
         // store works for it.
-        spawn_for_tenant(caller.placed()).await.map_err(|error| fault::internal(&error))?
+        tokio::spawn(of_same_tenant(caller.placed())).await.map_err(|error| fault::internal(&error))?
     }
 
     /// Counts one more turn of the caller. `false` when it needs a place among all processes, `None` when there is none.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use annex_fairness::spawn_for_tenant;
+use annex_fairness::of_same_tenant;
 use annex_protocol::{
     A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, StreamResponse, TaskId,
     TaskPushNotificationConfig,
@@ -131,7 +131,7 @@ impl PushNotifications {
         let store = Arc::clone(&self.store);
         let record = Arc::clone(record);
         // Whoever has ended it need not wait. What fails here is found by a thorough look.
-        spawn_for_tenant(async move {
+        tokio::spawn(of_same_tenant(async move {
             let Some(cursors) = store.push_cursors() else { return };
             let claimed = cursors.claim(record.id()).await.unwrap_or_default();
             for cursor in claimed {
@@ -139,7 +139,7 @@ impl PushNotifications {
                     senders.start(cursor, reader);
                 }
             }
-        });
+        }));
     }
 
     /// Sends what follows an event to a config that was just stored, or lets whoever goes on with the task do that.
@@ -216,7 +216,7 @@ impl PushNotifications {
         // A reader that forwards events already goes on, and takes these configs from now on.
         let known = self.live().insert(task_id.clone(), configs);
         if known.is_none() {
-            spawn_for_tenant(Arc::clone(self).run(task_id.clone(), reader));
+            tokio::spawn(of_same_tenant(Arc::clone(self).run(task_id.clone(), reader)));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use annex_cluster::Replica;
 use annex_cluster::wake::Wake;
-use annex_fairness::{current_tenant, of_tenant};
+use annex_fairness::of_same_tenant;
 use annex_protocol::{A2aError, Message, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
 use annex_tasks::{
     Creator, Owner, Retention, StoreError, StoredTask, TaskEvent, TaskLimits, TaskSnapshot, TaskStore, WaitingBounds,
@@ -455,7 +455,7 @@ impl WaitingWatcher for Watcher {
         let owner = owner.clone();
         let task = task.clone();
         // Not here: whoever has made it one too many may hold what ending it takes.
-        runtime.spawn(of_tenant(current_tenant(), async move {
+        runtime.spawn(of_same_tenant(async move {
             if let Err(error) = tasks.end_waiting(&owner, &task, CROWDED_OUT).await {
                 drop(fault::logged(&error));
             }

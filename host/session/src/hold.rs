@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_fairness::{current_tenant, of_tenant};
+use annex_fairness::of_same_tenant;
 use tokio::runtime::Handle;
 
 use crate::SessionError;
@@ -108,7 +108,7 @@ impl Drop for Hold {
         let Ok(runtime) = Handle::try_current() else { return };
         let service = Arc::clone(&self.service);
         let key = self.key.clone();
-        runtime.spawn(of_tenant(current_tenant(), async move {
+        runtime.spawn(of_same_tenant(async move {
             service.leave(&key, &place).await;
             // The next turn of this process finds this one gone.
             drop(guard);

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use annex_fairness::{FairPlaces, current_tenant, of_tenant, spawn_for_tenant};
+use annex_fairness::{FairPlaces, current_tenant, of_same_tenant, of_tenant};
 use futures::FutureExt;
 
 fn tenants() -> [Arc<str>; 2] {
@@ -83,7 +83,7 @@ async fn the_tenant_is_known_in_its_scope_and_nowhere_else() {
 async fn a_task_of_its_own_is_for_whom_it_is_begun() {
     let [loud, _] = tenants();
     let begun = of_tenant(Arc::clone(&loud), async {
-        let same = spawn_for_tenant(async { current_tenant() });
+        let same = tokio::spawn(of_same_tenant(async { current_tenant() }));
         let nobody = tokio::spawn(async { current_tenant() });
         (same.await.expect("a tenant"), nobody.await.expect("nobody"))
     });

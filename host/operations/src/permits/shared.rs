@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use annex_fairness::{current_tenant, of_tenant};
+use annex_fairness::of_same_tenant;
 use annex_tasks::{Owner, StoreError, TaskStore};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -107,7 +107,7 @@ impl Drop for Place {
         let Ok(runtime) = Handle::try_current() else { return };
         let store = Arc::clone(&self.store);
         let id = mem::take(&mut self.id);
-        runtime.spawn(of_tenant(current_tenant(), async move {
+        runtime.spawn(of_same_tenant(async move {
             let Some(places) = store.places() else { return };
             for _ in 0..ATTEMPTS {
                 match places.give_back(&id).await {

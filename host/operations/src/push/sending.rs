@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use annex_fairness::{current_tenant, of_tenant};
+use annex_fairness::of_same_tenant;
 use annex_protocol::{StreamResponse, TaskId, TaskPushNotificationConfig};
 use annex_push::{Fate, Notifier};
 use annex_tasks::{MAX_PUSH_FAILURES, PushCursor, PushProgress, PushThen, StoreError, TaskStore};
@@ -73,14 +73,14 @@ impl Senders {
                 live.remove(&key);
             }
         };
-        self.running.spawn(of_tenant(current_tenant(), sent));
+        self.running.spawn(of_same_tenant(sent));
     }
 
     /// Notes what becomes of a cursor of which nothing is sent. By another task: while the store fails others must be started.
     pub(super) fn settle(self: &Arc<Self>, cursor: PushCursor, wait: Duration, then: PushThen) {
         let mut sender = Sender::new(self, cursor);
         let noted = async move { sender.note(sender.cursor.sent, wait, then).await };
-        self.running.spawn(of_tenant(current_tenant(), noted));
+        self.running.spawn(of_same_tenant(noted));
     }
 
     /// Sends nothing more to a config. What is being sent breaks off.

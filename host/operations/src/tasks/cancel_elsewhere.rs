@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_fairness::spawn_for_tenant;
+use annex_fairness::of_same_tenant;
 use annex_protocol::{A2aError, StreamResponse};
 use annex_tasks::{AskedRunner, StoreError};
 use tokio::time::{Instant, sleep};
@@ -47,7 +47,7 @@ impl Tasks {
         let tasks = Arc::clone(self);
         let record = Arc::clone(record);
         // In a task of its own: when its client goes away in between, nobody would work on the task.
-        let canceling = spawn_for_tenant(async move {
+        let canceling = tokio::spawn(of_same_tenant(async move {
             if !record.take(epoch).await? {
                 return record.refresh().await;
             }
@@ -56,7 +56,7 @@ impl Tasks {
                 tasks.end_later(&record);
             }
             canceled
-        });
+        }));
         canceling.await.map_err(|error| fault::internal(&error))?.map_err(fault::of_store)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annex_agent::{AgentError, AgentEvent};
-use annex_fairness::{current_tenant, of_tenant};
+use annex_fairness::of_same_tenant;
 use annex_protocol::{A2aError, ExtensionUri, Message, Part, StreamResponse, TaskState};
 use annex_session::{Event, EventError, StateDelta};
 use tokio::runtime::Handle;
@@ -217,6 +217,6 @@ impl Drop for Turn {
             // The cause is in the log.
             let _ = close(&tasks, &record, failed).await;
         };
-        self.running.spawn_on(of_tenant(current_tenant(), fails), &runtime);
+        self.running.spawn_on(of_same_tenant(fails), &runtime);
     }
 }

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 
-use annex_fairness::{current_tenant, of_tenant};
+use annex_fairness::of_same_tenant;
 use annex_protocol::{A2aError, ExtensionUri};
 use futures::FutureExt;
 use tokio::task::JoinHandle;
@@ -34,7 +34,7 @@ impl Turn {
         let tracker = self.running.clone();
         // The turn may run inside of its client's request, which a panic of the agent must not end. Dropping the turn
         // fails its task.
-        let turn = AssertUnwindSafe(of_tenant(current_tenant(), self.run()).instrument(Span::current())).catch_unwind();
+        let turn = AssertUnwindSafe(of_same_tenant(self.run()).instrument(Span::current())).catch_unwind();
         let turn = turn.map(|ended| ended.unwrap_or_else(|_| Err(fault::internal(&BrokeOff))));
         let mut turn: Pin<Box<_>> = Box::pin(tracker.track_future(turn));
         match turn.as_mut().now_or_never() {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use annex_fairness::{current_tenant, of_tenant};
+use annex_fairness::of_same_tenant;
 use annex_protocol::{ContextId, TaskId};
 use annex_runtime::{KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, ScopeKind, Space};
 use annex_session::{SessionError, SessionKey, SessionService, TurnSession};
@@ -223,7 +223,7 @@ impl Drop for TurnKeys {
         let Ok(runtime) = Handle::try_current() else { return };
         let keys = Arc::clone(&self.keys);
         if !left.is_empty() {
-            runtime.spawn(of_tenant(current_tenant(), async move {
+            runtime.spawn(of_same_tenant(async move {
                 for scope in left {
                     if let Err(error) = keys.remove_if_gone(&scope).await {
                         drop(fault::logged(&error));

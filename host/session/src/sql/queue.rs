@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use annex_cluster::Replica;
 use annex_database::{Database, Row, Value, from_sql, may_pass};
-use annex_fairness::spawn_for_tenant;
+use annex_fairness::of_same_tenant;
 use annex_protocol::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -167,7 +167,7 @@ impl<D: Database> Queue<D> {
         place.set_in(false);
         if place.is_doubtful() {
             let database = Arc::clone(&self.database);
-            spawn_for_tenant(leave_for_good(database, key.clone(), place.clone()));
+            tokio::spawn(of_same_tenant(leave_for_good(database, key.clone(), place.clone())));
         }
     }
 
@@ -188,11 +188,11 @@ async fn to_its_end<T: Send + 'static>(
     let joining = place.lock().await;
     // Before the task has begun: from here on it may be in the queue.
     place.set_in(true);
-    let joined = spawn_for_tenant(async move {
+    let joined = tokio::spawn(of_same_tenant(async move {
         let joined = joins.await;
         drop(joining);
         joined
-    });
+    }));
     joined.await.map_err(|_| sqlx::Error::WorkerCrashed)?
 }
 

@@ -121,19 +121,12 @@ impl Shares {
 
     /// The tasks that finished before a time, or are the oldest of more than `count` of their tenant.
     pub(super) fn finished_beyond(&self, before: i64, count: u64) -> Vec<TaskId> {
-        let of_tenant = self.finished.values().flat_map(|finished| {
-            let surplus = (finished.len() as u64).saturating_sub(count);
-            let oldest = (0..).zip(finished).take_while(move |(place, (at, _))| *place < surplus || *at < before);
-            oldest.map(|(_, (_, id))| id.clone())
-        });
-        of_tenant.collect()
+        self.finished.values().flat_map(|finished| beyond(finished, before, count)).collect()
     }
 
     /// The oldest tasks of a tenant that are finished, of more than `count`.
     pub(super) fn finished_surplus(&self, tenant: &str, count: u64) -> Vec<TaskId> {
-        let Some(finished) = self.finished.get(tenant) else { return Vec::new() };
-        let surplus = finished.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
-        finished.iter().take(surplus).map(|(_, id)| id.clone()).collect()
+        self.finished.get(tenant).into_iter().flat_map(|finished| beyond(finished, i64::MIN, count)).collect()
     }
 
     /// The owner's tasks that are worked on.
@@ -192,4 +185,11 @@ impl Share {
             Measure::Bytes => self.bytes,
         }
     }
+}
+
+/// The finished tasks that finished before a time, or are the oldest of more than `count`.
+fn beyond(finished: &BTreeSet<Resting>, before: i64, count: u64) -> impl Iterator<Item = TaskId> {
+    let surplus = (finished.len() as u64).saturating_sub(count);
+    let oldest = (0..).zip(finished).take_while(move |(place, (at, _))| *place < surplus || *at < before);
+    oldest.map(|(_, (_, id))| id.clone())
 }
