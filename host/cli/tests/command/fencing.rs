@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
+use crate::lost;
 use crate::proxy::{Proxy, Way};
 use crate::replicas::{LEASE_AND_LOOK, Replicas, last_state, said};
 use crate::stopped::{STOPS, is_waited_for};
@@ -149,11 +150,8 @@ async fn a_process_that_was_stopped_inside_of_an_append_writes_nothing_to_what_o
 
 /// Runs turns again that are lost.
 fn again(url: &str, talk: &str) -> Result<Server> {
-    let config = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"a\"\ndescription = \"b\"\n[tasks]\npostgres_env = \
-         \"ANNEX_TEST_TASKS\"\n[agent]\nkind = \"script\"\nname = \"c\"\non_lost_turn = \"rerun\"\n{talk}"
-    );
-    Server::start_with(&config, &[("ANNEX_TEST_TASKS", url)])
+    let agent = format!("[agent]\nkind = \"script\"\nname = \"c\"\non_lost_turn = \"rerun\"\n{talk}");
+    lost::start_at(url, &agent, "")
 }
 
 /// The other process has the task and has added nothing yet, so that the late event would be the next one: only the epoch is

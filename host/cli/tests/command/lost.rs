@@ -29,11 +29,16 @@ steps = [{ wait_ms = 100 }, { status = { state = \"completed\", text = \"done\" 
 
 /// A server with this agent among others.
 pub(crate) fn start(replicas: &Replicas, agent: &str, of_server: &str) -> Result<Server> {
+    start_at(replicas.url(), agent, of_server)
+}
+
+/// The same that reaches the database by this URL.
+pub(crate) fn start_at(url: &str, agent: &str, of_server: &str) -> Result<Server> {
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n{of_server}\n[card]\nname = \"a\"\ndescription = \"b\"\n\
          [tasks]\npostgres_env = \"ANNEX_TEST_TASKS\"\n{agent}"
     );
-    Server::start_with(&config, &[("ANNEX_TEST_TASKS", replicas.url())])
+    Server::start_with(&config, &[("ANNEX_TEST_TASKS", url)])
 }
 
 pub(crate) async fn number(replicas: &Replicas, sql: &'static str, task: &str) -> Result<i64> {
