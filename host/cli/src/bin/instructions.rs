@@ -80,17 +80,13 @@ fn count_all() -> anyhow::Result<Counts> {
 
 /// The instructions of a process that runs so many turns, from the first one on.
 fn count(life: &str, turns: u64, cache: &Path) -> anyhow::Result<u64> {
-    // On a busy machine an engine may not find in time that its clock ticks, because valgrind runs one thread at a time.
-    let again = || count_once(life, turns, cache);
-    again().or_else(|_| again()).or_else(|_| again())
-}
-
-fn count_once(life: &str, turns: u64, cache: &Path) -> anyhow::Result<u64> {
     let file = cache.join("callgrind.out");
     let mut command = Command::new("valgrind");
     // What comes before the turns takes more or less: an engine that starts has a guest loop until its clock ticks.
     command
         .args(["--tool=callgrind", "--quiet", "--zero-before=*turns_begin*"])
+        // Valgrind runs one thread at a time. Without this the guest that loops may keep the thread that ticks from running.
+        .arg("--fair-sched=yes")
         .arg(format!("--callgrind-out-file={}", file.display()));
     command.arg(env::current_exe()?).args(["--run", life, &turns.to_string()]).arg(cache);
     let status = command.status().context("valgrind does not start; install it")?;
