@@ -23,7 +23,7 @@ const LOOP: &[u8] = b"\0asm\x01\0\0\0\
 /// Runs the loop with one tick of CPU time.
 ///
 /// # Errors
-/// [`RuntimeError::NotStopped`] when it still runs after `timeout`.
+/// [`RuntimeError::NotStopped`] when it still runs after `timeout`, [`RuntimeError::Engine`] when it cannot run at all.
 pub(crate) fn a_loop_is_stopped(engine: &Engine, timeout: Duration) -> Result<(), RuntimeError> {
     let failed = |error: wasmtime::Error| RuntimeError::Engine(error.into());
     let module = Module::new(engine, LOOP).map_err(failed)?;
@@ -36,9 +36,9 @@ pub(crate) fn a_loop_is_stopped(engine: &Engine, timeout: Duration) -> Result<()
     // On a thread of its own: a loop that nothing stops would otherwise hold the start of the server for ever.
     thread::Builder::new().name("annex-self-check".to_owned()).spawn(run).map_err(RuntimeError::Ticker)?;
     match ended.recv_timeout(timeout) {
-        Ok(Some(Trap::Interrupt)) => Ok(()),
-        Ok(_) => Err(RuntimeError::NotStopped),
-        Err(_) => {
+        Ok(Err(error)) if matches!(error.downcast_ref(), Some(Trap::Interrupt)) => Ok(()),
+        Ok(Err(error)) => Err(failed(error)),
+        Ok(Ok(())) | Err(_) => {
             // Ends the thread, if that is possible at all.
             engine.increment_epoch();
             Err(RuntimeError::NotStopped)
@@ -46,14 +46,14 @@ pub(crate) fn a_loop_is_stopped(engine: &Engine, timeout: Duration) -> Result<()
     }
 }
 
-/// The end of the loop.
-fn run(engine: &Engine, module: &Module) -> Option<Trap> {
+/// Runs until the loop ends.
+fn run(engine: &Engine, module: &Module) -> wasmtime::Result<()> {
     let mut store = Store::new(engine, ());
     // It fails where instructions are not counted, and no fuel is needed.
     let _ = store.set_fuel(u64::MAX);
     store.epoch_deadline_trap();
     store.set_epoch_deadline(1);
-    Instance::new(&mut store, module, &[]).err()?.downcast_ref().copied()
+    Instance::new(&mut store, module, &[]).map(drop)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use annex_session::{
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::cluster::Scratch;
 use crate::support::{LEASES, Store, create, event, events, find, ids, key, query, refusal};
@@ -22,6 +22,11 @@ use crate::support::{LEASES, Store, create, event, events, find, ids, key, query
 const SOON: Duration = Duration::from_secs(60);
 /// Longer than a turn takes that need not wait.
 const A_WHILE: Duration = Duration::from_millis(300);
+/// The time between two questions to the database.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// The turns in the queue of session `s`.
+const QUEUED: &str = "SELECT coalesce(sum(cardinality(turns)), 0)::BIGINT FROM session";
 
 /// A database with its leases.
 struct Place {
@@ -67,23 +72,27 @@ impl Place {
         assert_eq!(self.execute(&sql).await, 1);
     }
 
-    /// The turns in the queue of session `s`.
     async fn queued(&mut self) -> i64 {
-        self.number("SELECT coalesce(sum(cardinality(turns)), 0)::BIGINT FROM session").await
+        self.number(QUEUED).await
     }
 
     async fn until_queued(&mut self, turns: i64) {
-        let waits = async {
-            while self.queued().await != turns {
-                tokio::task::yield_now().await
-            }
-        };
-        timeout(SOON, waits).await.expect("so many turns");
+        self.until(QUEUED, turns).await;
     }
 
     async fn until_no_row(&mut self) {
-        let none = async { while self.number("SELECT count(*) FROM session").await > 0 {} };
-        timeout(SOON, none).await.expect("no session was begun");
+        self.until("SELECT count(*) FROM session", 0).await;
+    }
+
+    /// Waits until the database answers `sql` with this number.
+    async fn until(&mut self, sql: &str, number: i64) {
+        let comes = async {
+            while self.number(sql).await != number {
+                // Two that ask and answer without a pause can keep a new process of the database from running for seconds.
+                sleep(LOOK).await;
+            }
+        };
+        timeout(SOON, comes).await.unwrap_or_else(|_| panic!("{sql} is never {number}"));
     }
 
     async fn remove(self) {
@@ -173,15 +182,8 @@ async fn a_turn_takes_the_place_of_one_whose_lease_is_over_and_that_one_writes_n
     zombie.append(said("question")).await.unwrap();
     let next = tokio::spawn(async move { (other.begin().await.unwrap(), other) });
     place.until_queued(2).await;
-    assert!(
-        timeout(A_WHILE, async {
-            while !next.is_finished() {
-                tokio::task::yield_now().await
-            }
-        })
-        .await
-        .is_err()
-    );
+    sleep(A_WHILE).await;
+    assert!(!next.is_finished());
     place.end_lease("one").await;
     let (next, other) = timeout(SOON, next).await.unwrap().unwrap();
     // The next turn has written nothing yet: the revision is what the zombie expects.
@@ -328,9 +330,9 @@ async fn a_turn_that_joins_while_the_last_one_ends_sees_what_that_one_stored() {
         \"invocationId\":\"t\",\"timestamp\":0}')) AS event (json)";
     place.execute(sql).await;
     let joining = tokio::spawn(async move { (one.begin().await.unwrap(), one) });
-    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))";
-    let joined = async { while place.number(waits).await == 0 {} };
-    timeout(SOON, joined).await.expect("it waits for the row");
+    let waits = "SELECT count(DISTINCT pid) FROM pg_locks
+        WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))";
+    place.until(waits, 1).await;
     place.execute("COMMIT").await;
     let (turn, one) = timeout(SOON, joining).await.unwrap().unwrap();
     turn.append(said("question")).await.unwrap();
@@ -367,7 +369,7 @@ async fn a_hint_makes_a_turn_that_waits_look_at_once() {
     let waiting = tokio::spawn(async move { other.begin().await.map(drop) });
     place.until_queued(2).await;
     // By now it looks no more than twice a second.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    sleep(Duration::from_secs(3)).await;
     running.append(said("question")).await.unwrap();
     running.append_last(answer("answer")).await.unwrap();
     let begin = std::time::Instant::now();

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{A_WHILE, Place, Process, SOON, answer, said, speak};
 use crate::support::{events, ids};
@@ -100,11 +100,11 @@ async fn a_turn_that_is_given_up_while_it_joins_leaves_the_queue() {
     let Some(mut place) = Place::create().await else { return };
     let one = place.process("one").await;
     assert!(is_given_up(&one), "it joins in a task of its own, which has not begun yet");
-    tokio::time::sleep(A_WHILE).await;
+    sleep(A_WHILE).await;
     place.until_queued(0).await;
     let running = one.begin().await.unwrap();
     assert!(is_given_up(&one), "it lines up");
-    tokio::time::sleep(A_WHILE).await;
+    sleep(A_WHILE).await;
     place.until_queued(1).await;
     drop(running);
     place.until_queued(0).await;
