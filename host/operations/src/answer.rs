@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use annex_fairness::of_tenant;
 use annex_protocol::{A2aError, ExtensionUri, Message, Task};
 use annex_tasks::{StoredTask, TaskSnapshot};
 use futures::stream::{self, Stream, StreamExt};
@@ -110,22 +111,22 @@ pub(crate) enum Until {
     TaskEnds,
 }
 
-/// `first`, if there is one, then what the reader reads, until the server closes its streams. Whoever reads is told why
-/// nothing more comes.
+/// `first`, if there is one, then what the reader reads for the tenant, until the server closes its streams. Whoever reads is
+/// told why nothing more comes.
 pub(crate) fn events(
     first: Option<LoggedEvent>,
     reader: Option<LogReader>,
-    closing: CancellationToken,
+    (tenant, closing): (Arc<str>, CancellationToken),
     until: Until,
 ) -> EventStream {
     let rest = stream::unfold(reader, move |reader| {
-        let closing = closing.clone();
+        let (tenant, closing) = (Arc::clone(&tenant), closing.clone());
         async move {
             let mut reader = reader?;
             let logged = tokio::select! {
                 // The events that are logged already are shown before the server closes the stream.
                 biased;
-                logged = reader.next() => logged,
+                logged = of_tenant(tenant, reader.next()) => logged,
                 () = closing.cancelled() => {
                     let reason = "the server is shutting down and the task goes on; subscribe to it again".to_owned();
                     return Some((Err(A2aError::Overloaded { reason }), None));

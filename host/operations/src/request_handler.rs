@@ -13,6 +13,7 @@ use annex_session::{SessionService, Turns};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::answer::{self, EventStream, Until};
 use crate::counters::Counters;
 use crate::deduplication::Deduplication;
 use crate::extension_set::ExtensionSets;
@@ -22,6 +23,7 @@ use crate::push::PushNotifications;
 use crate::quota::TenantUse;
 use crate::send_message::input_modes::InputModes;
 use crate::tasks::Tasks;
+use crate::tasks::log::{LogReader, LoggedEvent};
 use crate::views::ExtensionViews;
 
 /// The A2A operations over one agent, its sessions and its tasks. Each tenant has one.
@@ -84,7 +86,16 @@ impl RequestHandler {
     /// Does something for the tenant, which gets instances and connections in turn with others; its name is empty for the
     /// agent of the config itself.
     pub(crate) fn for_tenant<F: Future>(&self, done: F) -> impl Future<Output = F::Output> {
-        of_tenant(self.used.as_ref().map(|used| used.tenant()).unwrap_or_default(), done)
+        of_tenant(self.tenant(), done)
+    }
+
+    /// [`answer::events`], read for the tenant until this server closes its streams.
+    pub(crate) fn events(&self, first: Option<LoggedEvent>, reader: Option<LogReader>, until: Until) -> EventStream {
+        answer::events(first, reader, (self.tenant(), self.closing.clone()), until)
+    }
+
+    fn tenant(&self) -> Arc<str> {
+        self.used.as_ref().map(|used| used.tenant()).unwrap_or_default()
     }
 
     /// [`TenantUse::check_work`]

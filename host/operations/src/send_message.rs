@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annex_protocol::{A2aError, SendMessageRequest, StreamResponse};
 
-use crate::answer::{self, Answer, EventStream, Sent, ShownTask, Until};
+use crate::answer::{Answer, EventStream, Sent, ShownTask, Until};
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::log::{LogReader, LoggedEvent};
@@ -63,7 +63,7 @@ impl RequestHandler {
             }
         }
         let Some(mut reader) = reader else { return };
-        let read = async { while reader.next().await.is_some_and(|logged| !logged.interrupts()) {} };
+        let read = self.for_tenant(async { while reader.next().await.is_some_and(|logged| !logged.interrupts()) {} });
         tokio::select! {
             () = read => {}
             () = self.closing.cancelled() => {}
@@ -85,7 +85,7 @@ impl RequestHandler {
                 (LoggedEvent::new(Arc::new(first), seq), reader, active)
             }
         };
-        let value = answer::events(Some(first), reader, self.closing.clone(), Until::TurnEnds);
+        let value = self.events(Some(first), reader, Until::TurnEnds);
         Ok(Answer { value, active })
     }
 }

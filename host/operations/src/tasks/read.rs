@@ -6,7 +6,7 @@ use annex_protocol::{
     A2aError, GetTaskRequest, ListTasksRequest, ListTasksResponse, StreamResponse, SubscribeToTaskRequest,
 };
 
-use crate::answer::{self, EventStream, ShownTask, Until};
+use crate::answer::{EventStream, ShownTask, Until};
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::list;
@@ -61,7 +61,7 @@ impl RequestHandler {
     ) -> Result<EventStream, A2aError> {
         let record = self.for_tenant(self.tasks.open(&call.owner, &request.id)).await?;
         if let Some(reader) = call.last_event.and_then(|last| record.read_behind(last)) {
-            return Ok(answer::events(None, Some(reader), self.closing.clone(), until));
+            return Ok(self.events(None, Some(reader), until));
         }
         // Nobody would tell this process how it goes on.
         if record.runs_elsewhere() && !self.tasks.store().is_shared() {
@@ -79,6 +79,6 @@ impl RequestHandler {
             first.json();
         }
         drop(long);
-        Ok(answer::events(Some(first), Some(reader), self.closing.clone(), until))
+        Ok(self.events(Some(first), Some(reader), until))
     }
 }
