@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use annex_files::Purpose;
-use annex_runtime::{Inspection, Installation, MAX_COMPONENT_BYTES, RuntimeConfig};
+use annex_runtime::{Installation, MAX_COMPONENT_BYTES, Runtime, RuntimeConfig};
 use annex_server::Locations;
 use anyhow::Context;
 use clap::Args;
@@ -74,10 +74,13 @@ pub(crate) async fn examine(
     (settings, config): (Installation, &RuntimeConfig),
     json: bool,
 ) -> anyhow::Result<Trial> {
+    // The default config has no compile cache, so that a component on trial leaves nothing on the disk.
+    let runtime = Runtime::new(config)?;
     // The file is looked at before the trial, which runs it: what is no extension is refused here.
-    let inspection = Inspection::of(bytes).with_context(|| format!("{} is refused", file.display()))?;
-    let trial = trial::load(bytes, settings, config).await?;
-    let report = Report::new((file, bytes), in_config, &inspection, &trial);
+    let inspected = runtime.inspect(bytes.to_vec()).await;
+    let inspected = inspected.with_context(|| format!("{} is refused", file.display()))?;
+    let trial = trial::load(&runtime, bytes, settings).await;
+    let report = Report::new(file, in_config, inspected, &trial);
     if json {
         output::json(&serde_json::to_string(&report)?)?;
     } else {

@@ -107,6 +107,7 @@ fn tell(number: u64, case: &NewCase) {
 fn shown(head: &RecordingHead, replay: &annex_authoring::Replay) -> String {
     let line = |text: &str| annex_text::line(text).into_owned();
     let Comparison { turns, agreed, failed, unanswered, differ, examples, .. } = &replay.comparison;
+    let Comparison { differ_hidden, not_compared, .. } = &replay.comparison;
     let mut text =
         format!("recorded  {} {}, {}\n", line(&head.name), line(&head.component_version), line(&head.digest));
     text.push_str(&format!("played    {}\n\n", replay.extension().digest()));
@@ -116,6 +117,14 @@ fn shown(head: &RecordingHead, replay: &annex_authoring::Replay) -> String {
     if !differ.is_empty() {
         let kinds: Vec<String> = differ.iter().map(|(kind, turns)| format!("{} {turns}", line(kind))).collect();
         text.push_str(&format!("turns that differ, by kind: {}\n", kinds.join(", ")));
+    }
+    if *differ_hidden > 0 {
+        text.push_str(&format!(
+            "{differ_hidden} of them may differ because the recording hides something that the extension was given\n"
+        ));
+    }
+    if *not_compared > 0 {
+        text.push_str(&format!("values that the recording hides, which were not compared: {not_compared}\n"));
     }
     examples.iter().for_each(|example| text.push_str(&shown_example(example)));
     if !replay.questions.is_empty() {
@@ -130,7 +139,8 @@ fn shown(head: &RecordingHead, replay: &annex_authoring::Replay) -> String {
 
 fn shown_example(example: &Example) -> String {
     let context = example.context_id.as_ref().map_or(String::new(), |id| format!(", conversation {id}"));
-    let mut text = format!("\n{}{}\n", example.at, annex_text::line(&context));
+    let hidden = if example.hidden { ", in which something is hidden" } else { "" };
+    let mut text = format!("\n{}{}{hidden}\n", example.at, annex_text::line(&context));
     for Difference { what, place, was, is } in &example.differences {
         let place = place.as_ref().map_or(String::new(), |place| format!("{place}: "));
         text.push_str(&format!("  {}{}\n", annex_text::line(&place), annex_text::line(what)));

@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use annex_runtime::{Inspection, Installation, Limits, Runtime, RuntimeConfig};
+use annex_runtime::{Installation, Limits, LoadError, Runtime, RuntimeConfig};
 use libfuzzer_sys::fuzz_target;
 
 struct Host {
@@ -31,12 +31,25 @@ fn installation() -> Installation {
     Installation::with_limits(limits)
 }
 
+/// A process that compiles and dies is one that would have been the host.
+fn refuse_findings(error: &LoadError) {
+    if matches!(error, LoadError::CompilerCrash { .. } | LoadError::CompilerForbidden { .. }) {
+        panic!("{error}");
+    }
+}
+
 fuzz_target!(init: annex_runtime::compile_if_asked(), |bytes: &[u8]| {
-    let Ok(inspection) = Inspection::of(bytes) else { return };
-    assert_eq!(inspection.size, bytes.len());
     let host = &*HOST;
-    if let Ok(extension) = host.executor.block_on(host.runtime.load(bytes.to_vec(), installation())) {
-        assert_eq!(extension.digest(), inspection.digest);
-        assert_eq!(extension.uri(), &extension.card().uri);
+    let inspection = match host.executor.block_on(host.runtime.inspect(bytes.to_vec())) {
+        Ok(inspected) => inspected.inspection,
+        Err(error) => return refuse_findings(&error),
+    };
+    assert_eq!(inspection.size, bytes.len());
+    match host.executor.block_on(host.runtime.load(bytes.to_vec(), installation())) {
+        Ok(extension) => {
+            assert_eq!(extension.digest(), inspection.digest);
+            assert_eq!(extension.uri(), &extension.card().uri);
+        }
+        Err(error) => refuse_findings(&error),
     }
 });

@@ -11,6 +11,7 @@ pub(crate) mod instance;
 pub(crate) mod kept;
 pub(crate) mod limits;
 pub(crate) mod linker;
+pub(crate) mod pieces;
 pub(crate) mod profile;
 pub(crate) mod self_check;
 pub(crate) mod slots;

@@ -2,7 +2,6 @@
 //! ([`HookError::Refused`]).
 
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use annex_protocol::{A2aError, ExtensionUri};
@@ -27,14 +26,6 @@ pub enum RuntimeError {
     /// Nothing would stop a guest that loops.
     #[error("a guest that loops is not stopped: the epoch does not tick, so no limit of CPU time would hold")]
     NotStopped,
-    /// The compile cache is not safe to use.
-    #[error("compile cache {}: {reason}", path.display())]
-    Cache {
-        /// The folder.
-        path: PathBuf,
-        /// The fault of the folder, and what to do.
-        reason: String,
-    },
 }
 
 /// A reason for which a component cannot be installed. Nothing of it stays behind.
@@ -295,12 +286,6 @@ pub enum LoadError {
 fn ring(uris: &[ExtensionUri]) -> String {
     let uris: Vec<&str> = uris.iter().chain(uris.first()).map(ExtensionUri::as_str).collect();
     uris.join(" needs ")
-}
-
-impl From<wasmparser::BinaryReaderError> for LoadError {
-    fn from(error: wasmparser::BinaryReaderError) -> Self {
-        Self::NotAComponent { reason: error.to_string() }
-    }
 }
 
 /// A guest broke off, overran a limit or broke the contract. The client learns nothing of it but an error id.

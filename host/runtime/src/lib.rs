@@ -51,9 +51,10 @@ pub use installed::Installed;
 pub use load::Runtime;
 pub use load::compile::{COMPILE_ARGUMENT, CompilerProcess, compile_if_asked};
 pub use load::descriptor::Descriptor;
-pub use load::inspect::{Access, Import, Inspection, MANIFEST_SECTION, MAX_COMPONENT_BYTES, ManifestSection};
+pub use load::inspect::{
+    Access, Import, Inspected, Inspection, MANIFEST_SECTION, MAX_COMPONENT_BYTES, ManifestSection,
+};
 pub use load::installation::{Installation, Instances, OnFailure};
-pub use load::keeping::why_unkeepable;
 pub use load::method::Method;
 pub use load::source::Source;
 pub use observation::log_tail::LogLine;

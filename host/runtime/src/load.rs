@@ -1,4 +1,5 @@
-//! Loading is a transaction: inspect → check grants → compile → link → self-test. Whatever fails, nothing stays.
+//! Loading is a transaction: inspect → check grants → compile → link → self-test. Whatever fails, nothing stays. A component
+//! is read and compiled in a process of its own (`load/compile`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,12 +30,11 @@ use crate::error::{Fault, LoadError, RuntimeError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::load::cache::CompileCache;
-use crate::load::compile::Compiler;
 use crate::load::compile::shared::Code;
+use crate::load::compile::{Compiler, ComponentFile};
 use crate::load::descriptor::Descriptor;
-use crate::load::inspect::Inspection;
+use crate::load::inspect::{Inspected, Inspection};
 use crate::load::installation::{Installation, Instances};
-use crate::load::keeping::{KeepFunctions, Keepable};
 use crate::load::program::Program;
 use crate::observation::log::Log;
 use crate::observation::metrics::{BusyTime, HookTotals, Registry};
@@ -46,12 +46,11 @@ pub(crate) mod compile;
 pub(crate) mod descriptor;
 pub(crate) mod inspect;
 pub(crate) mod installation;
-pub(crate) mod keeping;
+pub(crate) mod keep_functions;
 pub(crate) mod method;
 mod methods;
 pub(crate) mod program;
 pub(crate) mod source;
-pub(crate) mod structure;
 
 /// Loads components. One per process and tenant: it owns the engine, its ticker and the pool of instances, which those
 /// of its tenants share.
@@ -75,11 +74,11 @@ impl Runtime {
     /// Starts the engine.
     ///
     /// # Errors
-    /// When the engine cannot be set up or the cache folder is not safe to use.
+    /// When the engine cannot be set up. A cache folder that cannot be used is in the log.
     pub fn new(config: &RuntimeConfig) -> Result<Self, RuntimeError> {
         let engine = engine::start(config.instances, config.engine_options())?;
         let open = |folder| CompileCache::open(folder, config.cache_bytes, &engine);
-        let cache = config.cache.as_deref().map(open).transpose()?;
+        let cache = config.cache.as_deref().and_then(open);
         Ok(Self {
             compiler: Compiler::new(engine.clone(), cache, config),
             engine,
@@ -139,35 +138,38 @@ impl Runtime {
         self.metrics.busy().clone()
     }
 
+    /// Says what a component is. None of it runs, and no more of the host than the process that compiles reads it.
+    ///
+    /// # Errors
+    /// When it is too large, no component, or no extension of a supported contract.
+    pub async fn inspect(&self, bytes: Vec<u8>) -> Result<Inspected, LoadError> {
+        self.compiler.inspect(ComponentFile::of(bytes).await?).await
+    }
+
     /// Loads one component for one installation.
     ///
     /// # Errors
     /// Says which step refused it and what the operator or the author can do.
     pub async fn load(&self, bytes: Vec<u8>, installation: Installation) -> Result<Extension, LoadError> {
         let started = Instant::now();
-        let (bytes, inspection) = inspected(bytes).await?;
-        // All that can be told from the bytes and the config comes before the compiler, which costs most.
-        inspection.check_grants(&installation.grants)?;
+        let component = ComponentFile::of(bytes).await?;
         check_secrets(&installation)?;
         let services = self.services(&installation.grants)?;
-        let (bytes, digest, functions) = match installation.instances {
-            Instances::Fresh => (bytes, inspection.digest, None),
-            Instances::Kept { .. } => {
-                let Keepable { bytes, functions } = keepable(bytes).await?;
-                let digest = Digest::of(&bytes);
-                (bytes, digest, Some(functions))
-            }
-        };
-        let (code, compiled) = self.compiler.code(bytes, digest).await?;
-        let mut program = self.link(code, &inspection, &installation)?;
+        let keep = matches!(installation.instances, Instances::Kept { .. });
+        if keep && !kept::can_be_put_back() {
+            let reason =
+                "the kernel cannot list the pages that a turn has written (PAGEMAP_SCAN, Linux 6.7)".to_owned();
+            return Err(LoadError::Unkeepable { reason });
+        }
+        let (code, compiled) = self.compiler.code(component, keep, &installation.grants).await?;
+        // Code that was there already was made for whoever had other grants.
+        code.inspection.check_grants(&installation.grants)?;
+        let Inspection { digest, size, hooks: exported, .. } = code.inspection.clone();
+        let mut program = self.link(code, &installation)?;
         let (profile, descriptor) = describe(&program, &installation, services).await?;
         let card = declare(&program, &profile, &descriptor, installation.required).await?;
         let methods = methods::declared(&program, &profile, &descriptor).await?;
-        program.keeping = match functions {
-            Some(functions) => self.keeping(&program, functions, &installation)?,
-            None => None,
-        };
-        let Inspection { digest, size, hooks: exported, .. } = inspection;
+        program.keeping = self.keeping(&program, &installation)?;
         Ok(Extension {
             breaker: Breaker::new(descriptor.uri.clone(), self.quarantine),
             turns: self.slots.of_extension(installation.limits.turns),
@@ -200,16 +202,11 @@ impl Runtime {
         Ok(Services { keyvalue, outside, http, metrics, validators, guest_time, tenant })
     }
 
-    fn link(
-        &self,
-        code: Arc<Code>,
-        inspection: &Inspection,
-        installation: &Installation,
-    ) -> Result<Program, LoadError> {
+    fn link(&self, code: Arc<Code>, installation: &Installation) -> Result<Program, LoadError> {
         let linked = || -> wasmtime::Result<(InstancePre<HostState>, Hooks)> {
-            let linker = linker(&self.engine, inspection, &installation.grants)?;
-            let component = linker.instantiate_pre(&code.0)?;
-            let hooks = Hooks::of(&component, &inspection.hooks)?;
+            let linker = linker(&self.engine, &code.inspection, &installation.grants)?;
+            let component = linker.instantiate_pre(&code.component)?;
+            let hooks = Hooks::of(&component, &code.inspection.hooks)?;
             Ok((component, hooks))
         };
         let (component, hooks) = linked().map_err(|error| LoadError::Link(error.into()))?;
@@ -218,36 +215,13 @@ impl Runtime {
     }
 
     /// How instances of the program are kept; `None` where nothing may be kept for later.
-    fn keeping(
-        &self,
-        program: &Program,
-        functions: KeepFunctions,
-        installation: &Installation,
-    ) -> Result<Option<Keeping>, LoadError> {
+    fn keeping(&self, program: &Program, installation: &Installation) -> Result<Option<Keeping>, LoadError> {
         let Instances::Kept { turns } = installation.instances else { return Ok(None) };
+        let Some(functions) = program.code.functions else { return Ok(None) };
         let Some(parked) = self.slots.parked() else { return Ok(None) };
         let keeping = Keeping::of(&program.component, functions, parked, turns);
         keeping.map(Some).map_err(|error| LoadError::Link(error.into()))
     }
-}
-
-/// Inspects the component on a thread for blocking work. Reading and digesting a large one would keep a worker from
-/// requests for too long.
-async fn inspected(bytes: Vec<u8>) -> Result<(Vec<u8>, Inspection), LoadError> {
-    let inspected = tokio::task::spawn_blocking(move || Inspection::of(&bytes).map(|inspection| (bytes, inspection)));
-    // A panic of the parser refuses these bytes and does not end the host.
-    inspected.await.unwrap_or_else(|_| Err(LoadError::NotAComponent { reason: "it cannot be read".to_owned() }))
-}
-
-/// The component whose instances can be kept, made on a thread for blocking work.
-async fn keepable(bytes: Vec<u8>) -> Result<Keepable, LoadError> {
-    if !kept::can_be_put_back() {
-        let reason = "the kernel cannot list the pages that a turn has written (PAGEMAP_SCAN, Linux 6.7)".to_owned();
-        return Err(LoadError::Unkeepable { reason });
-    }
-    let made = tokio::task::spawn_blocking(move || keeping::keepable(&bytes)).await;
-    let made = made.unwrap_or_else(|_| Err("it cannot be read".to_owned()));
-    made.map_err(|reason| LoadError::Unkeepable { reason })
 }
 
 /// Refuses a secret with the name of a parameter. Guests read both by name from one store, and neither may hide the

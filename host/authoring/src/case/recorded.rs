@@ -37,6 +37,11 @@ pub(super) fn given(turn: &RecordedTurn, extension: &ExtensionUri) -> Result<Giv
     }
     let turn = &with_ids_of_cases(turn)?;
     let mut converted = GivenTurn { given: Table::new(), remarks: Vec::new() };
+    if turn.hides_what_was_given() {
+        converted
+            .remarks
+            .push("The recording hides something that the extension was given. The case has the mark for it.");
+    }
     converted.asked(turn, extension)?;
     converted.seen(turn)?;
     converted.keys(turn)?;

@@ -55,12 +55,7 @@ impl<'a> Runner<'a> {
         // While a component is loaded there is no case yet. It reaches nobody then, and its time and numbers are the same in
         // each run.
         let config = RuntimeConfig { outside: scene::nowhere(), ..config.clone() };
-        let runtime = match Runtime::new(&config) {
-            // Without a cache each run compiles, which is no reason to run nothing.
-            Err(RuntimeError::Cache { .. }) => Runtime::new(&RuntimeConfig { cache: None, ..config })?,
-            started => started?,
-        };
-        Ok(Self { runtime, component, settings, read })
+        Ok(Self { runtime: Runtime::new(&config)?, component, settings, read })
     }
 
     /// The component, loaded with nothing that a case gives it.

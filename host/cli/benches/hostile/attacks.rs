@@ -29,7 +29,7 @@ const OF_REQUESTS: Duration = Duration::from_secs(4);
 /// The CPU time that compiling may take by its limits, in a child.
 const OF_COMPILING: Duration = Duration::from_secs(12);
 
-pub(crate) const ATTACKS: [Attack; 15] = [
+pub(crate) const ATTACKS: [Attack; 16] = [
     Attack { name: "unevaluated", allowed: OF_TURNS, run: |server| misuse(server, "schema 0") },
     Attack { name: "patterns", allowed: OF_TURNS, run: |server| misuse(server, "schema 1") },
     Attack { name: "automaton", allowed: OF_TURNS, run: |server| misuse(server, "schema 2") },
@@ -40,6 +40,7 @@ pub(crate) const ATTACKS: [Attack; 15] = [
     Attack { name: "memory-bomb", allowed: OF_TURNS, run: |server| misuse(server, "memory-bomb") },
     Attack { name: "arity-bombs", allowed: OF_COMPILING, run: arity_bombs },
     Attack { name: "compile-bomb", allowed: OF_COMPILING, run: compile_bomb },
+    Attack { name: "nested-types", allowed: OF_COMPILING, run: nested_types },
     Attack { name: "parameter-schema", allowed: OF_COMPILING, run: parameter_schema },
     Attack { name: "one-byte-connections", allowed: Duration::from_millis(500), run: one_byte_connections },
     Attack { name: "unfinished-bodies", allowed: OF_REQUESTS, run: unfinished_bodies },
@@ -108,6 +109,20 @@ fn compile_bomb(server: &Server) -> Result<()> {
     let statements = times(30_000, "local.get 0 i64.mul local.get 1 i64.xor");
     let function = format!("(func (param i64 i64) (result i64) local.get 0 {statements})");
     install(server, &[("deep".to_owned(), component(&times(60, function))?)])
+}
+
+/// Types of components and of instances in each other, in components whose instances are to be kept.
+fn nested_types(server: &Server) -> Result<()> {
+    let mut components = Vec::new();
+    for (kind, levels) in [(0x41, 1_500), (0x41, 300_000), (0x42, 1_500), (0x42, 300_000)] {
+        let name = format!("nested-{kind}-{levels}");
+        fs::write(server.extensions().join(format!("{name}.toml")), "instances = \"kept\"\n")?;
+        let section = [vec![1], [kind, 1, 1].repeat(levels), vec![kind, 0]].concat();
+        let length = (0..3).map(|place| (section.len() >> (7 * place) & 0x7f) as u8 | if place < 2 { 0x80 } else { 0 });
+        let good = fs::read(annex_components::TEST_EXTENSION)?;
+        components.push((name, [good, vec![7], length.collect(), section].concat()));
+    }
+    install(server, &components)
 }
 
 fn parameter_schema(server: &Server) -> Result<()> {

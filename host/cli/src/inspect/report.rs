@@ -4,7 +4,7 @@ use std::path::Path;
 
 use annex_protocol::{ExtensionUri, Json};
 use annex_runtime::{
-    Access, Descriptor, Events, Extension, Hook, Import, Inspection, LoadError, ManifestSection, Method,
+    Access, Descriptor, Events, Extension, Hook, Import, Inspected, LoadError, ManifestSection, Method,
 };
 use serde::Serialize;
 
@@ -76,17 +76,18 @@ pub(super) struct MethodReport {
 
 impl Report {
     /// `in_config` is how a config names the component.
-    pub(super) fn new((file, bytes): (&Path, &[u8]), in_config: &str, inspection: &Inspection, trial: &Trial) -> Self {
+    pub(super) fn new(file: &Path, in_config: &str, inspected: Inspected, trial: &Trial) -> Self {
+        let Inspected { inspection, unkeepable } = inspected;
         let descriptor = trial.loaded.as_ref().ok().map(DescriptorReport::new);
         Self {
             file: file.display().to_string(),
             digest: inspection.digest.to_string(),
             size: inspection.size,
-            contract: inspection.contract.clone(),
-            manifest: inspection.manifest.clone(),
+            contract: inspection.contract,
+            manifest: inspection.manifest,
             hooks: inspection.hooks.iter().copied().map(Hook::name).collect(),
             imports: inspection.imports.iter().map(ImportReport::new).collect(),
-            unkeepable: annex_runtime::why_unkeepable(bytes),
+            unkeepable,
             problem: trial.loaded.as_ref().err().map(|error| annex_text::with_causes(error)),
             parameter_schema: match &trial.loaded {
                 Err(LoadError::Parameters { schema, .. }) => Json::parse(schema.clone()).ok(),

@@ -1,10 +1,7 @@
 //! Loads a component on trial, to hear from itself what it is.
 
 use annex_protocol::Secret;
-use annex_runtime::{
-    Extension, GrantNeeded, Grants, HttpGrant, Installation, LoadError, Quota, Runtime, RuntimeConfig, RuntimeError,
-    StateScope,
-};
+use annex_runtime::{Extension, GrantNeeded, Grants, HttpGrant, Installation, LoadError, Quota, Runtime, StateScope};
 
 /// The outcome of a trial.
 pub(crate) struct Trial {
@@ -21,17 +18,8 @@ impl Trial {
 }
 
 /// Loads with the grants of the settings, and again with each one whose absence was the reason for a refusal.
-///
-/// # Errors
-/// When the runtime does not start. That the component is refused is a result.
-pub(super) async fn load(
-    component: &[u8],
-    settings: Installation,
-    config: &RuntimeConfig,
-) -> Result<Trial, RuntimeError> {
+pub(super) async fn load(runtime: &Runtime, component: &[u8], settings: Installation) -> Trial {
     let settings = without_trust(settings);
-    // The default has no compile cache, so a component on trial leaves nothing on the disk.
-    let runtime = Runtime::new(config)?;
     let mut granted = Vec::new();
     loop {
         let grants = grants(settings.grants.clone(), &granted);
@@ -39,7 +27,7 @@ pub(super) async fn load(
         match runtime.load(component.to_vec(), installation).await {
             // A grant that was given and does not help ends the trial.
             Err(LoadError::NotGranted { grant, .. }) if !granted.contains(&grant) => granted.push(grant),
-            loaded => return Ok(Trial { grants, loaded }),
+            loaded => return Trial { grants, loaded },
         }
     }
 }

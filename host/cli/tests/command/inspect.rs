@@ -100,6 +100,29 @@ fn what_is_no_component_is_an_error_that_names_the_file() -> Result<()> {
     Ok(())
 }
 
+/// A component with one type more, in which types lie in each other this deep.
+fn nested(levels: usize) -> Result<Vec<u8>> {
+    let types = [[0x41, 1, 1].repeat(levels), vec![0x41, 0]].concat();
+    let section = [vec![1], types].concat();
+    let length = (0..3).map(|place| (section.len() >> (7 * place) & 0x7f) as u8 | if place < 2 { 0x80 } else { 0 });
+    let component = fs::read(annex_components::HELLO_EXTENSION)?;
+    Ok([component, vec![7], length.collect(), section].concat())
+}
+
+#[test]
+fn a_component_that_nests_too_deep_is_refused_and_does_not_end_the_command() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("nested.wasm");
+    for levels in [1_500, 20_000, 300_000] {
+        fs::write(&file, nested(levels)?)?;
+        let run = run(["inspect".as_ref(), file.as_os_str()])?;
+        assert_eq!(run.code, Some(1), "{levels}: {}", run.err);
+        let reason = "levels of types in types; this host compiles at most 50";
+        assert!(run.out.contains(reason) && run.err.contains(reason), "{levels}: {}{}", run.out, run.err);
+    }
+    Ok(())
+}
+
 #[test]
 fn parameters_that_are_missing_are_named_by_the_schema_which_is_shown() -> Result<()> {
     let bare = run(["inspect", "compliance-badge"])?;

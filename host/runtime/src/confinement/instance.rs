@@ -255,12 +255,11 @@ impl Call<'_> {
     ) -> Result<T, Fault> {
         let wall = self.profile.limits.wall;
         let mut running = pin!(running);
+        let pieces = self.log.pieces();
         let mut poll = |context: &mut Context<'_>| {
+            pieces.go_on();
             let polled = entered.poll(running.as_mut(), context);
-            if polled.is_pending() {
-                // The store tells waiting from work on the host by it.
-                self.log.add_wait();
-            }
+            pieces.leave(polled.is_pending());
             polled
         };
         let ended = match poll_fn(|context| Poll::Ready(poll(context))).await {

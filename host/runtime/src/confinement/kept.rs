@@ -15,7 +15,7 @@ use crate::confinement::instance::GuestInstance;
 use crate::confinement::kept::memory::{Place, Snapshot};
 use crate::confinement::kept::parking::{AllParked, InUse, Parking};
 use crate::confinement::store::HostState;
-use crate::load::keeping::{KeepFunctions, MAX_MEMORY};
+use crate::load::keep_functions::{KeepFunctions, MAX_MEMORY};
 use crate::observation::log::Log;
 
 mod memory;

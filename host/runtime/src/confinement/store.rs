@@ -24,12 +24,10 @@ pub(crate) struct HostState {
     pub(crate) turn: Option<Arc<dyn TurnView>>,
     pub(crate) log: Log,
     host_calls_left: u32,
-    ticks_left: u64,
-    /// Over all calls of the turn. A call that is shorter than a tick meets one now and then, so that many short calls
-    /// are counted about right.
-    turn_ticks_left: u64,
-    /// Time that workers spent for the guest and that makes no whole tick yet.
-    worked: Duration,
+    /// CPU time of the call.
+    cpu_left: Duration,
+    /// CPU time of all calls of the turn.
+    turn_cpu_left: Duration,
     /// The host's clock and the waits when the guest last called it.
     called_at: (u64, u32),
     memory: usize,
@@ -56,12 +54,20 @@ pub(crate) fn new(
     store.call_hook(|mut context, transition| match transition {
         CallHook::CallingHost => context.data_mut().count_host_call(),
         CallHook::ReturningFromHost => context.data_mut().count_time_of_host_call(),
-        CallHook::CallingWasm | CallHook::ReturningFromWasm => Ok(()),
+        CallHook::CallingWasm => {
+            context.data_mut().log.pieces().call_guest();
+            Ok(())
+        }
+        CallHook::ReturningFromWasm => {
+            context.data_mut().log.pieces().return_to_host();
+            Ok(())
+        }
     });
     store.epoch_deadline_callback(|mut context| {
         let state = context.data_mut();
         state.give_back_host_call();
-        state.count_tick()?;
+        let spent = state.log.pieces().tick();
+        state.charge(spent)?;
         // Guests yield each tick, so that a busy one cannot hold a worker. tokio's own yield lets the worker look for
         // events of the network before the guest goes on; one that is only woken again runs up to 61 times before that.
         let time = &state.profile.services.guest_time;
@@ -90,14 +96,11 @@ pub(crate) fn begin_turn(
 /// Gives the next call its full share of CPU time.
 pub(crate) fn rearm(store: &mut Store<HostState>) {
     let state = store.data_mut();
-    state.ticks_left = ticks(state.profile.limits.cpu);
+    // The end of the call before is the turn's alone.
+    state.turn_cpu_left = state.turn_cpu_left.saturating_sub(state.log.pieces().take_ended());
+    state.cpu_left = state.profile.limits.cpu;
     // The callback of the epoch counts ticks and yields, so it has to run at each of them.
     store.set_epoch_deadline(1);
-}
-
-fn ticks(share: Duration) -> u64 {
-    // The first tick may come at once, so a share is a whole number of ticks and one more.
-    u64::try_from(share.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(u64::MAX).saturating_add(1)
 }
 
 impl HostState {
@@ -117,9 +120,8 @@ impl HostState {
             profile,
             turn,
             host_calls_left: limits.host_calls,
-            ticks_left: 0,
-            turn_ticks_left: ticks(limits.turn_cpu),
-            worked: Duration::ZERO,
+            cpu_left: Duration::ZERO,
+            turn_cpu_left: limits.turn_cpu,
             called_at: (0, 0),
             memory,
             table_elements,
@@ -155,7 +157,9 @@ impl HostState {
     fn count_host_call(&mut self) -> wasmtime::Result<()> {
         // CPU time does not bound calls: 100,000 log lines fit into 10 ms.
         self.host_calls_left = self.host_calls_left.checked_sub(1).ok_or(LimitReached::HostCalls)?;
-        self.called_at = (engine::ticks(), self.log.waits());
+        let pieces = self.log.pieces();
+        pieces.call();
+        self.called_at = (engine::ticks(), pieces.waits());
         Ok(())
     }
 
@@ -163,12 +167,16 @@ impl HostState {
     /// the call waited is not the guest's work; the limits on the clock hold for it.
     fn count_time_of_host_call(&mut self) -> wasmtime::Result<()> {
         let (began, waits) = self.called_at;
+        let pieces = self.log.pieces();
+        pieces.return_to_guest();
+        // The piece before a wait.
+        let mut spent = pieces.take_ended();
         // The first tick may have come at once, and the last one is counted by the epoch.
         let passed = engine::ticks().saturating_sub(began).saturating_sub(2);
-        if passed > 0 && waits == self.log.waits() {
-            self.take_ticks(passed)?;
+        if passed > 0 && waits == pieces.waits() {
+            spent = spent.saturating_add(TICK.saturating_mul(u32::try_from(passed).unwrap_or(u32::MAX)));
         }
-        Ok(())
+        Ok(self.charge(spent)?)
     }
 
     /// The services in place of the host's own: those of the turn, or those of the runtime.
@@ -178,30 +186,20 @@ impl HostState {
 
     /// The rest of the guest's share of CPU time.
     pub(crate) fn cpu_left(&self) -> Duration {
-        let ticks = self.ticks_left.min(self.turn_ticks_left);
-        TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)).saturating_sub(self.worked)
+        self.cpu_left.min(self.turn_cpu_left)
     }
 
     /// Counts time that a worker spent for the guest.
     pub(crate) fn charge(&mut self, spent: Duration) -> Result<(), LimitReached> {
-        let worked = self.worked.saturating_add(spent);
-        let ticks = worked.as_nanos() / TICK.as_nanos();
-        self.worked = worked.saturating_sub(TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)));
-        self.take_ticks(u64::try_from(ticks).unwrap_or(u64::MAX))
-    }
-
-    fn count_tick(&mut self) -> Result<(), LimitReached> {
-        self.take_ticks(1)
-    }
-
-    fn take_ticks(&mut self, ticks: u64) -> Result<(), LimitReached> {
-        self.ticks_left = self.ticks_left.saturating_sub(ticks);
-        self.turn_ticks_left = self.turn_ticks_left.saturating_sub(ticks);
-        match (self.ticks_left, self.turn_ticks_left) {
-            (0, _) => Err(LimitReached::Cpu),
-            (_, 0) => Err(LimitReached::TurnCpu),
-            _ => Ok(()),
+        if spent.is_zero() {
+            return Ok(());
         }
+        self.cpu_left = self.cpu_left.saturating_sub(spent);
+        self.turn_cpu_left = self.turn_cpu_left.saturating_sub(spent);
+        if self.cpu_left.is_zero() {
+            return Err(LimitReached::Cpu);
+        }
+        if self.turn_cpu_left.is_zero() { Err(LimitReached::TurnCpu) } else { Ok(()) }
     }
 
     /// Ticks and the growth of memories and tables leave the guest too and are counted, but they are no calls of an

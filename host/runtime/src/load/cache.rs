@@ -5,19 +5,23 @@
 //! have written a file has not written that, without the key. Losing the folder costs a compilation each, nothing else.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use annex_files::Purpose;
 use ring::hmac;
+use serde::{Deserialize, Serialize};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::confinement::engine;
 use crate::digest::Digest;
-use crate::error::RuntimeError;
+use crate::load::inspect::Outline;
+use crate::load::keep_functions::KeepFunctions;
 
 mod key;
 mod prune;
@@ -31,32 +35,70 @@ const ORIGIN_BYTES: usize = 40;
 /// A file that was used is marked so at most once in this time, so that a start does not write for each file it reads.
 const MARKED_ONCE_IN: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// What the process that compiles has found out about a component, beside its code.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Facts {
+    pub(crate) outline: Outline,
+    pub(crate) functions: Option<KeepFunctions>,
+}
+
+/// The code that decides what is found out about a component, refused, and added to it.
+const SOURCES: [&str; 7] = [
+    include_str!("inspect.rs"),
+    include_str!("keep_functions.rs"),
+    include_str!("compile/child/outline.rs"),
+    include_str!("compile/child/structure.rs"),
+    include_str!("compile/child/structure/depth.rs"),
+    include_str!("compile/child/keeping.rs"),
+    include_str!("compile/child/keeping/rewrite.rs"),
+];
+
+/// A number for what a file depends on beside its component: the engine, and the sources above.
+fn edition(engine: &Engine) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (engine::identity(engine), SOURCES).hash(&mut hasher);
+    hasher.finish()
+}
+
 pub(crate) struct CompileCache {
     folder: Folder,
+    /// The edition of its files.
     engine: u64,
-    key: hmac::Key,
+    key: Mutex<hmac::Key>,
 }
 
 impl CompileCache {
-    /// Opens the folder, makes it when it is missing, and refuses one that others can write. Its files have at most `most`
-    /// bytes together.
-    pub(crate) fn open(folder: &Path, most: u64, engine: &Engine) -> Result<Self, RuntimeError> {
-        let refuse = |error: io::Error| {
-            let is_other = error.kind() == ErrorKind::NotADirectory;
-            let reason = if is_other { "is not a folder".to_owned() } else { error.to_string() };
-            RuntimeError::Cache { path: folder.to_owned(), reason }
-        };
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refuse)?;
-        annex_files::check_folder(folder, Purpose::Private).map_err(refuse)?;
-        let key = key::of(folder).map_err(refuse)?;
-        let folder = Folder { path: folder.to_owned(), most };
-        // The limit may be lower than at the last start, and broken attempts may have left files.
-        folder.prune(None);
-        Ok(Self { folder, engine: engine::identity(engine), key })
+    /// Opens the folder, and makes it when it is missing. One that cannot be used, or that others can write, costs the
+    /// compilations that it would have saved, and the log says so. Its files have at most `most` bytes together.
+    pub(crate) fn open(folder: &Path, most: u64, engine: &Engine) -> Option<Self> {
+        match prepare(folder) {
+            Ok((path, key)) => {
+                let folder = Folder { path, most };
+                // The limit may be lower than at the last start, and broken attempts may have left files.
+                folder.prune(None);
+                Some(Self { folder, engine: edition(engine), key: Mutex::new(key) })
+            }
+            Err(error) => {
+                let reason = match error.kind() {
+                    ErrorKind::NotADirectory | ErrorKind::AlreadyExists => "it is not a folder".to_owned(),
+                    _ => error.to_string(),
+                };
+                let folder = folder.display();
+                tracing::warn!(
+                    "there is no compile cache, so that each start compiles all components: {folder}: {reason}; name a \
+                     folder that this user can write as runtime.cache_dir"
+                );
+                None
+            }
+        }
     }
 
-    /// The compiled component, if it is here and intact.
-    pub(crate) fn read(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
+    fn key(&self) -> hmac::Key {
+        self.key.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The compiled component and the facts about it, if it is here and intact.
+    pub(crate) fn read(&self, engine: &Engine, digest: &Digest) -> Option<(Facts, Component)> {
         let compiled = match self.try_read(digest) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
@@ -65,7 +107,9 @@ impl CompileCache {
                 return None;
             }
         };
-        deserialize(engine, compiled.get(TAG_BYTES + ORIGIN_BYTES..)?)
+        let (length, rest) = compiled.get(TAG_BYTES + ORIGIN_BYTES..)?.split_first_chunk()?;
+        let (facts, code) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+        Some((serde_json::from_slice(facts).ok()?, deserialize(engine, code)?))
     }
 
     /// A whole file that was written with the key for this component and this engine.
@@ -75,7 +119,7 @@ impl CompileCache {
         file.read_to_end(&mut content)?;
         // The origin is signed with the code, so that a file of one component cannot be passed off as that of another.
         let is_ours = content.split_at_checked(TAG_BYTES).is_some_and(|(tag, signed)| {
-            signed.starts_with(&self.origin(digest)) && hmac::verify(&self.key, signed, tag).is_ok()
+            signed.starts_with(&self.origin(digest)) && hmac::verify(&self.key(), signed, tag).is_ok()
         });
         if !is_ours {
             return Err(io::Error::new(ErrorKind::InvalidData, "it is damaged, or was written by somebody else"));
@@ -86,25 +130,39 @@ impl CompileCache {
     }
 
     /// Keeps a compiled component. Failure is logged and costs the next start a compilation.
-    pub(crate) fn write(&self, digest: &Digest, compiled: &[u8]) {
-        if let Err(error) = self.try_write(digest, compiled) {
+    pub(crate) fn write(&self, digest: &Digest, facts: &Facts, code: &[u8]) {
+        if let Err(error) = self.try_write(digest, facts, code) {
             tracing::warn!(component = %digest, %error, "the compiled component could not be cached");
         }
     }
 
-    fn try_write(&self, digest: &Digest, compiled: &[u8]) -> io::Result<()> {
+    fn try_write(&self, digest: &Digest, facts: &Facts, code: &[u8]) -> io::Result<()> {
+        let facts = serde_json::to_vec(facts)?;
+        let length = u32::try_from(facts.len()).map_err(io::Error::other)?.to_le_bytes();
         // All others would have to go for it, and the folder would be too large all the same.
-        if compiled.len() as u64 > self.folder.most {
-            let reason = format!("it has {} bytes, more than runtime.cache_bytes lets all have", compiled.len());
+        if code.len() as u64 > self.folder.most {
+            let reason = format!("it has {} bytes, more than runtime.cache_bytes lets all have", code.len());
             return Err(io::Error::new(ErrorKind::FileTooLarge, reason));
         }
         let origin = self.origin(digest);
-        let mut signing = hmac::Context::with_key(&self.key);
-        signing.update(&origin);
-        signing.update(compiled);
-        let path = self.path(digest);
+        let signed: [&[u8]; 4] = [&origin, &length, &facts, code];
+        match self.put(digest, signed) {
+            // Somebody has removed the folder since it was opened.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let (_, key) = prepare(&self.folder.path)?;
+                *self.key.lock().unwrap_or_else(PoisonError::into_inner) = key;
+                self.put(digest, signed)
+            }
+            put => put,
+        }
+    }
+
+    fn put(&self, digest: &Digest, signed: [&[u8]; 4]) -> io::Result<()> {
+        let mut signing = hmac::Context::with_key(&self.key());
+        signed.iter().for_each(|part| signing.update(part));
         let tag = signing.sign();
-        let content = [tag.as_ref(), &origin, compiled];
+        let path = self.path(digest);
+        let content = [&[tag.as_ref()], &signed[..]].concat();
         write_aside(&self.folder.path, &content, |aside| fs::rename(aside, &path))?;
         self.folder.prune(Some(&path));
         Ok(())
@@ -122,6 +180,16 @@ impl CompileCache {
     fn path(&self, digest: &Digest) -> PathBuf {
         self.folder.path.join(format!("{}-{:016x}.cwasm", digest.hex(), self.engine))
     }
+}
+
+/// The folder, made if it is missing and refused if others can write it, and its key. A link may lead to it: where that leads
+/// now is what is judged, and used from here on.
+fn prepare(folder: &Path) -> io::Result<(PathBuf, hmac::Key)> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let folder = fs::canonicalize(folder)?;
+    annex_files::check_folder(&folder, Purpose::Private)?;
+    let key = key::of(&folder)?;
+    Ok((folder, key))
 }
 
 /// Writes a file for this user alone and lets `place` put it where it belongs, so that another process never reads half a

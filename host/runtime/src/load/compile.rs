@@ -1,7 +1,7 @@
-//! Compiles components, each in a process of its own with limits on its time and memory, and a few at a time.
+//! Reads and compiles components, each in a process of its own with limits on its time and memory, and a few at a time.
 //!
-//! The host takes compiled code from the cache or from such a process, and never calls the compiler itself: a compiler
-//! cannot be stopped from inside, a process can be killed.
+//! The host takes compiled code from the cache or from such a process, and never calls the compiler or a parser itself:
+//! neither can be stopped from inside, and one that recurses too deep ends its process. A process can be killed.
 
 use std::io;
 use std::net::Shutdown;
@@ -17,10 +17,12 @@ use wasmtime::component::Component;
 
 use crate::config::RuntimeConfig;
 use crate::confinement::engine::EngineOptions;
+use crate::confinement::grants::Grants;
 use crate::digest::Digest;
 use crate::error::LoadError;
-use crate::load::cache::CompileCache;
+use crate::load::cache::{CompileCache, Facts};
 use crate::load::compile::shared::{Code, SharedCode};
+use crate::load::inspect::{Inspected, Inspection, MAX_COMPONENT_BYTES};
 use crate::load::source::Source;
 
 mod child;
@@ -31,7 +33,25 @@ mod wire;
 
 pub use child::{COMPILE_ARGUMENT, compile_if_asked};
 pub use process::CompilerProcess;
-use process::Job;
+use process::{Job, Made};
+use wire::Task;
+
+/// The bytes of a component, which nobody has read yet.
+pub(crate) struct ComponentFile {
+    bytes: Vec<u8>,
+    digest: Digest,
+}
+
+impl ComponentFile {
+    /// Digests the bytes on a thread for blocking work: a large one would keep a worker from requests for too long.
+    pub(crate) async fn of(bytes: Vec<u8>) -> Result<Self, LoadError> {
+        if bytes.len() > MAX_COMPONENT_BYTES {
+            return Err(LoadError::TooLarge { size: bytes.len(), limit: MAX_COMPONENT_BYTES });
+        }
+        let digested = tokio::task::spawn_blocking(move || Self { digest: Digest::of(&bytes), bytes }).await;
+        digested.map_err(|panicked| LoadError::CompilerStart { reason: panicked.into() })
+    }
+}
 
 #[derive(Clone)]
 pub(crate) struct Compiler {
@@ -63,32 +83,79 @@ impl Compiler {
         }
     }
 
-    /// The component's code, and whether it had to be compiled: it is in use already, or in the cache, or is compiled.
-    pub(crate) async fn code(&self, bytes: Vec<u8>, digest: Digest) -> Result<(Arc<Code>, bool), LoadError> {
-        let place = self.shared.place(digest);
+    /// What the component says of itself. The process that finds it out reads it, as one that compiles would.
+    pub(crate) async fn inspect(&self, component: ComponentFile) -> Result<Inspected, LoadError> {
+        let (digest, size) = (component.digest, component.bytes.len());
+        let Made { outline, unkeepable, .. } =
+            self.in_process(component, Task::Inspect, Grants::default(), |_| Ok(())).await?.0;
+        Ok(Inspected { inspection: Inspection::of(digest, size, outline)?, unkeepable })
+    }
+
+    /// The component's code, and whether it had to be compiled: it is in use already, or in the cache, or is compiled, if
+    /// the grants cover what it imports. Code that is for instances that are kept is other code.
+    pub(crate) async fn code(
+        &self,
+        component: ComponentFile,
+        keep: bool,
+        grants: &Grants,
+    ) -> Result<(Arc<Code>, bool), LoadError> {
+        let (digest, size) = (component.digest, component.bytes.len());
+        let key = if keep { Digest::of(&[digest.as_bytes(), KEPT].concat()) } else { digest };
+        let place = self.shared.place(key);
         // Locked to the end, so that of many who load one component at the same time one compiles it.
         let mut in_use = place.lock().await;
         if let Some(code) = in_use.upgrade() {
             return Ok((code, false));
         }
-        let (component, compiled) = match self.cached(digest).await {
-            Some(component) => (component, false),
-            None => (self.compile(bytes, digest).await?, true),
+        let ((facts, component), compiled) = match self.cached(key).await {
+            Some(cached) => (cached, false),
+            None => (self.compile(component, key, keep, grants).await?, true),
         };
-        let code = Arc::new(Code(component));
+        let inspection = Inspection::of(digest, size, facts.outline)?;
+        let code = Arc::new(Code { component, inspection, functions: facts.functions });
         *in_use = Arc::downgrade(&code);
         Ok((code, compiled))
     }
 
-    async fn cached(&self, digest: Digest) -> Option<Component> {
+    async fn cached(&self, key: Digest) -> Option<(Facts, Component)> {
         let engine = self.engine.clone();
         let cache = Arc::clone(self.cache.as_ref()?);
         // A damaged cache costs a compilation.
-        tokio::task::spawn_blocking(move || cache.read(&engine, &digest)).await.ok().flatten()
+        tokio::task::spawn_blocking(move || cache.read(&engine, &key)).await.ok().flatten()
     }
 
-    /// Compiles the component. Dropping the future, because a client went away for instance, ends the process.
-    async fn compile(&self, bytes: Vec<u8>, digest: Digest) -> Result<Component, LoadError> {
+    /// Compiles the component, and keeps its code in the cache under the key.
+    async fn compile(
+        &self,
+        component: ComponentFile,
+        key: Digest,
+        keep: bool,
+        grants: &Grants,
+    ) -> Result<(Facts, Component), LoadError> {
+        let engine = self.engine.clone();
+        let cache = self.cache.clone();
+        let digest = component.digest;
+        let finish = move |made: &Made| {
+            let component = deserialize(&engine, &made.code, digest)?;
+            if let Some(cache) = cache {
+                let facts = Facts { outline: made.outline.clone(), functions: made.functions };
+                cache.write(&key, &facts, &made.code);
+            }
+            Ok(component)
+        };
+        let (made, compiled) = self.in_process(component, Task::Compile { keep }, grants.clone(), finish).await?;
+        Ok((Facts { outline: made.outline, functions: made.functions }, compiled))
+    }
+
+    /// Starts a process for the component, and does `finish` before its time is over. Dropping the future, because a client
+    /// went away for instance, ends the process.
+    async fn in_process<T: Send + 'static>(
+        &self,
+        component: ComponentFile,
+        task: Task,
+        grants: Grants,
+        finish: impl FnOnce(&Made) -> Result<T, LoadError> + Send + 'static,
+    ) -> Result<(Made, T), LoadError> {
         // This process was itself started to compile, and its main function has not looked at the arguments. A process
         // that it started would not either, and so on without end.
         if child::asked() {
@@ -100,43 +167,44 @@ impl Compiler {
         // One socket for both directions: shutting it down ends the conversation from either side.
         let (pipe, end_of_child) = UnixStream::pair().map_err(cannot)?;
         let hang_up = HangUp(pipe.try_clone().map_err(cannot)?);
-        let engine = self.engine.clone();
-        let cache = self.cache.clone();
         let process = self.process.clone();
+        let ComponentFile { bytes, digest } = component;
         let job = Job {
             bytes,
             digest,
-            engine: crate::confinement::engine::identity(&engine),
+            task,
+            grants,
+            engine: crate::confinement::engine::identity(&self.engine),
             time: self.time,
             memory: self.memory,
             options: self.options,
         };
-        let (sender, compiled) = oneshot::channel();
+        let (sender, made) = oneshot::channel();
         let work = move || {
-            let component = process.compile(&job, &pipe, end_of_child).and_then(|code| {
-                let component = deserialize(&engine, &code, digest)?;
-                if let Some(cache) = cache {
-                    cache.write(&digest, &code);
-                }
-                Ok(component)
+            let made = process.run(&job, &pipe, end_of_child).and_then(|made| {
+                let finished = finish(&made)?;
+                Ok((made, finished))
             });
             // The process has ended, so another one may start before the load is over.
             drop(place);
             // A load that gave up wants no component.
-            let _ = sender.send(component);
+            let _ = sender.send(made);
         };
         // The process is killed when the thread that started it ends, so that is no worker of a pool.
         thread::Builder::new().name("annex-compile".to_owned()).spawn(work).map_err(cannot)?;
         // The limit on CPU time does not count what a process sleeps, so the clock bounds it as well.
-        let compiled = timeout(self.time, compiled).await;
+        let made = timeout(self.time, made).await;
         drop(hang_up);
-        match compiled {
-            Ok(Ok(component)) => component,
+        match made {
+            Ok(Ok(made)) => made,
             Ok(Err(panicked)) => Err(LoadError::CompilerStart { reason: panicked.into() }),
             Err(_) => Err(LoadError::CompileTime { digest, limit: self.time }),
         }
     }
 }
+
+/// What makes the key of code for instances that are kept.
+const KEPT: &[u8] = b"kept";
 
 const NOT_ENTERED: &str = "this process was started to compile a component, and its main function has not called \
                            annex_runtime::compile_if_asked() before all else";

@@ -1,26 +1,18 @@
-//! Reads what a component exports and imports, without compiling or running it.
+//! What a component exports and imports. Nothing here reads a component: the names come from the process that compiles.
 
 use serde::{Deserialize, Serialize};
-use wasmparser::{Encoding, Parser, Payload};
 
 use crate::bindings;
 use crate::confinement::grants::{GrantNeeded, Grants};
 use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::hook::Hook;
-use crate::load::structure::at_most;
 
 /// The largest component file that this host reads: 32 MiB.
 pub const MAX_COMPONENT_BYTES: usize = 32 << 20;
 
-/// Imports, and exports, of a component.
-const MAX_NAMES: u64 = 1_000;
 /// The custom section with what the project of a component says of itself, as JSON.
 pub const MANIFEST_SECTION: &str = "annex:manifest";
-/// Bytes of that section that are looked at; a larger one is none.
-const MAX_MANIFEST: usize = 16 << 10;
-/// The first bytes of every WebAssembly file.
-const MAGIC: &[u8] = b"\0asm";
 
 /// The facts that a component's type tells about it.
 #[derive(Clone, Debug)]
@@ -37,6 +29,15 @@ pub struct Inspection {
     pub imports: Vec<Import>,
     /// The description that its project gives of itself. Nothing checks it: the imports are the proof of what it needs.
     pub manifest: Option<ManifestSection>,
+}
+
+/// The facts about a component that nobody loads.
+#[derive(Clone, Debug)]
+pub struct Inspected {
+    /// What its type tells.
+    pub inspection: Inspection,
+    /// Why its instances cannot be kept between turns; `None` if they can.
+    pub unkeepable: Option<String>,
 }
 
 /// The description that the project of a component gives of itself, before any code of the component runs.
@@ -72,18 +73,17 @@ pub enum Access {
 }
 
 impl Inspection {
-    /// Inspects the bytes of a component file.
+    /// The facts about the component with this digest and so many bytes.
     ///
     /// # Errors
-    /// When it is too large, no component, or no extension of a supported contract.
-    pub fn of(bytes: &[u8]) -> Result<Self, LoadError> {
-        if bytes.len() > MAX_COMPONENT_BYTES {
-            return Err(LoadError::TooLarge { size: bytes.len(), limit: MAX_COMPONENT_BYTES });
-        }
-        let Outline { imports, exports, manifest } = outline(bytes)?;
+    /// When it is no extension of a supported contract.
+    pub(crate) fn of(digest: Digest, size: usize, outline: Outline) -> Result<Self, LoadError> {
+        let Outline { imports, exports, manifest } = outline;
+        // The process that has read them may be in the hands of the component.
+        imports.iter().chain(&exports).try_for_each(|name| check_name(name))?;
         let (contract, hooks) = hooks(&exports)?;
         let imports = imports.into_iter().map(Import::of).collect();
-        Ok(Self { digest: Digest::of(bytes), size: bytes.len(), contract, hooks, imports, manifest })
+        Ok(Self { digest, size, contract, hooks, imports, manifest })
     }
 
     /// Checks every import against the operator's grants.
@@ -112,61 +112,19 @@ impl Import {
     }
 }
 
-/// The parts of a component itself, not those of components inside it.
-struct Outline {
-    imports: Vec<String>,
-    exports: Vec<String>,
-    manifest: Option<ManifestSection>,
-}
-
-fn outline(bytes: &[u8]) -> Result<Outline, LoadError> {
-    if !bytes.starts_with(MAGIC) {
-        return Err(LoadError::NotAComponent { reason: "the file does not begin as WebAssembly does".to_owned() });
-    }
-    let mut imports = Vec::new();
-    let mut exports = Vec::new();
-    let mut manifest = None;
-    let mut depth = 0_usize;
-    let mut imported = 0_u64;
-    let mut exported = 0_u64;
-    for payload in Parser::new(0).parse_all(bytes) {
-        match payload? {
-            Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
-                let reason = "it is a core module; link it with wasm-component-ld or wrap it into a component";
-                return Err(LoadError::NotAComponent { reason: reason.to_owned() });
-            }
-            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
-            Payload::End(_) => depth = depth.saturating_sub(1),
-            Payload::ComponentImportSection(section) if depth == 0 => {
-                imported += u64::from(section.count());
-                at_most("imports", imported, MAX_NAMES)?;
-                // The number is checked first, so that names beyond the limit are not even read.
-                for import in section {
-                    imports.push(plain(import?.name.name)?);
-                }
-            }
-            Payload::ComponentExportSection(section) if depth == 0 => {
-                exported += u64::from(section.count());
-                at_most("exports", exported, MAX_NAMES)?;
-                for export in section {
-                    exports.push(plain(export?.name.name)?);
-                }
-            }
-            Payload::CustomSection(section) if depth == 0 && section.name() == MANIFEST_SECTION => {
-                let data = Some(section.data()).filter(|data| data.len() <= MAX_MANIFEST);
-                // A section that is none of ours is left alone, as every other custom section is.
-                manifest = data.and_then(|data| serde_json::from_slice(data).ok());
-            }
-            _ => {}
-        }
-    }
-    Ok(Outline { imports, exports, manifest })
+/// The names on the outside of a component, and its manifest. The process that compiles reads them; the rest of the host is
+/// told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Outline {
+    pub(crate) imports: Vec<String>,
+    pub(crate) exports: Vec<String>,
+    pub(crate) manifest: Option<ManifestSection>,
 }
 
 /// Names are shown before anything has validated them, so they must not look like more than a name.
-fn plain(name: &str) -> Result<String, LoadError> {
+pub(crate) fn check_name(name: &str) -> Result<(), LoadError> {
     if name.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        return Ok(name.to_owned());
+        return Ok(());
     }
     Err(LoadError::NotAComponent { reason: format!("{name:?} is no name of an import or export") })
 }

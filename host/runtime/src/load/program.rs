@@ -14,7 +14,7 @@ use crate::load::compile::shared::Code;
 pub(crate) struct Program {
     pub(crate) component: InstancePre<HostState>,
     pub(crate) hooks: Hooks,
-    #[expect(dead_code, reason = "held, so that whoever loads the component meanwhile gets the same code")]
+    /// Held, so that whoever loads the component meanwhile gets the same code.
     pub(crate) code: Arc<Code>,
     pub(crate) slots: Slots,
     /// How its instances are kept between turns, if they are.

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use annex_protocol::Secret;
 use uuid::Uuid;
 
+use crate::confinement::pieces::Pieces;
 use crate::confinement::profile::Profile;
 use crate::contract::LogLevel;
 use crate::hook::Hook;
@@ -15,7 +16,7 @@ use crate::observation::log_tail::LogLine;
 use crate::turn_view::{TurnIds, TurnView};
 
 /// The text that takes the place of a secret in a line.
-const HIDDEN: &str = "(secret)";
+pub(crate) const HIDDEN: &str = "(secret)";
 
 /// Bytes of a secret's line from which on it is hidden by itself.
 const SHORTEST_LINE: usize = 8;
@@ -39,9 +40,8 @@ struct Turn {
     error_id: OnceLock<Uuid>,
     /// The place in [`Hook::ALL`] of the hook that runs, or ran last.
     hook: AtomicU8,
-    /// The number of times that a call into the guest had to wait. It stands here because this is what the host's sides of
-    /// a turn share.
-    waits: AtomicU32,
+    /// It stands here because this is what the host's sides of a turn share.
+    pieces: Pieces,
 }
 
 /// The lines and bytes that may still be written.
@@ -74,8 +74,8 @@ impl Log {
     pub(crate) fn new(profile: Arc<Profile>, view: Option<Arc<dyn TurnView>>) -> Self {
         let left = Left { lines: profile.limits.log_lines.into(), bytes: profile.limits.log_bytes.into() };
         let hook = AtomicU8::new(Hook::Descriptor as u8);
-        let waits = AtomicU32::new(0);
-        let turn = Turn { left, view, ids: OnceLock::new(), error_id: OnceLock::new(), hook, waits };
+        let pieces = Pieces::default();
+        let turn = Turn { left, view, ids: OnceLock::new(), error_id: OnceLock::new(), hook, pieces };
         Self { profile, turn: Arc::new(turn) }
     }
 
@@ -89,15 +89,9 @@ impl Log {
         self.turn.hook.store(hook as u8, Ordering::Relaxed);
     }
 
-    /// A call into the guest has to wait.
-    pub(crate) fn add_wait(&self) {
-        // One task polls the call and runs its host functions, so Relaxed reads what was written last.
-        self.turn.waits.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The number of times that a call into the guest had to wait.
-    pub(crate) fn waits(&self) -> u32 {
-        self.turn.waits.load(Ordering::Relaxed)
+    /// The CPU time of the calls of the turn.
+    pub(crate) fn pieces(&self) -> &Pieces {
+        &self.turn.pieces
     }
 
     fn hook(&self) -> Hook {

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use super::{HostCall, RecordedTurn, StepInput, StepResult};
 
+mod hidden;
+
 /// Differences that are kept as examples.
 const MAX_EXAMPLES: usize = 10;
 /// Differences of one example.
@@ -40,6 +42,9 @@ pub struct Example {
     pub context_id: Option<String>,
     /// Its differences.
     pub differences: Vec<Difference>,
+    /// True if something is hidden in what the recording says that the extension was given: the difference may come of that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
     /// Questions of the second version to which the first had no answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unanswered: Vec<String>,
@@ -65,6 +70,12 @@ pub struct Comparison {
     pub turns: u64,
     /// Those in which nothing differs.
     pub agreed: u64,
+    /// Those that differ, and in which something was hidden from the second version.
+    #[serde(default)]
+    pub differ_hidden: u64,
+    /// Values that are hidden in what the first version made of the turns, and could not be compared.
+    #[serde(default)]
+    pub not_compared: u64,
     /// Those in which the second version failed and the first did not.
     pub failed: u64,
     /// Those in which the second version asked what the first did not.
@@ -94,11 +105,14 @@ impl Comparison {
         self.turns += 1;
         self.add_costs(was, is);
         self.unanswered += u64::from(!unanswered.is_empty());
-        let differences = differences(was, is, show);
+        let (differences, not_compared) = differences(was, is, show);
+        self.not_compared += not_compared;
         if differences.is_empty() {
             self.agreed += 1;
             return true;
         }
+        let hidden = was.hides_what_was_given();
+        self.differ_hidden += u64::from(hidden);
         let fails =
             |turn: &RecordedTurn| turn.steps.iter().any(|step| matches!(step.result, StepResult::Failed { .. }));
         self.failed += u64::from(fails(is) && !fails(was));
@@ -111,7 +125,7 @@ impl Comparison {
         if self.examples.len() < MAX_EXAMPLES {
             let context_id = was.ids.context_id.clone();
             let differences = differences.into_iter().take(MAX_DIFFERENCES).collect();
-            self.examples.push(Example { at: was.at, context_id, differences, unanswered });
+            self.examples.push(Example { at: was.at, context_id, differences, hidden, unanswered });
         }
         false
     }
@@ -120,6 +134,8 @@ impl Comparison {
     pub fn merge(&mut self, other: Self) {
         self.turns += other.turns;
         self.agreed += other.agreed;
+        self.differ_hidden += other.differ_hidden;
+        self.not_compared += other.not_compared;
         self.failed += other.failed;
         self.unanswered += other.unanswered;
         for (kind, turns) in other.differ {
@@ -150,9 +166,9 @@ impl Comparison {
     }
 }
 
-/// The differences between two plays of one turn.
-fn differences(was: &RecordedTurn, is: &RecordedTurn, show: &dyn Fn(&Value) -> String) -> Vec<Difference> {
-    let mut found = Found { differences: Vec::new(), show };
+/// The differences between two plays of one turn, and the number of values that are hidden in the first one.
+fn differences(was: &RecordedTurn, is: &RecordedTurn, show: &dyn Fn(&Value) -> String) -> (Vec<Difference>, u64) {
+    let mut found = Found { differences: Vec::new(), hidden: 0, show };
     // The second play ends early where the extension is out; its last step says why.
     for (number, (was, is)) in was.steps.iter().zip(&is.steps).enumerate() {
         let place = format!("step {}, {}", number + 1, was.input.name());
@@ -168,7 +184,7 @@ fn differences(was: &RecordedTurn, is: &RecordedTurn, show: &dyn Fn(&Value) -> S
     for (what, effect) in effects {
         found.push(what, None, &effect(was), &effect(is));
     }
-    found.differences
+    (found.differences, found.hidden)
 }
 
 fn step_differences(was: &StepResult, is: &StepResult, place: &str, found: &mut Found<'_>) {
@@ -248,12 +264,14 @@ fn resumptions(turn: &RecordedTurn) -> Value {
 /// The differences of one turn.
 struct Found<'a> {
     differences: Vec<Difference>,
+    /// Values that were not compared.
+    hidden: u64,
     show: &'a dyn Fn(&Value) -> String,
 }
 
 impl Found<'_> {
     fn push(&mut self, what: &str, place: Option<&str>, was: &Value, is: &Value) {
-        if was != is {
+        if !hidden::agrees(was, is, &mut self.hidden) {
             let side = |value: &Value| annex_text::cut((self.show)(value), MAX_SIDE);
             let place = place.map(str::to_owned);
             self.differences.push(Difference { what: what.to_owned(), place, was: side(was), is: side(is) });

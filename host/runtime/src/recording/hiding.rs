@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use super::{HostCall, KnownKey, Octets, RecordedStep, RecordedTurn, StepInput};
 
 /// The text that stands in the place of a hidden value.
-const HIDDEN: &str = "[hidden]";
+pub(super) const HIDDEN: &str = "[hidden]";
 
 /// Says what is hidden.
 pub trait Hide {

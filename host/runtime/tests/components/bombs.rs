@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use annex_runtime::LoadError;
 
-use crate::support::{installation, refused};
+use crate::support::{component, installation, kept, refused, runtime};
 
 /// A component that passes for an extension as long as nobody compiles it, with `parts` in it.
 fn extension(parts: &str) -> Vec<u8> {
@@ -161,4 +161,48 @@ async fn values_are_counted_over_all_functions() {
 async fn names_are_counted_over_all_sections() {
     let names: String = (0..50_001).map(|name| format!("(export \"{name}\" (func 0)) ")).collect();
     check_module("imports and exports", 50_000, &format!("(func) {names}")).await;
+}
+
+/// A good component with a section of one type more: `levels` types of components or instances, each inside the one before.
+fn with_nested_types(kind: u8, levels: usize) -> Vec<u8> {
+    let mut section = vec![1];
+    for _ in 0..levels {
+        section.extend([kind, 1, 1]);
+    }
+    section.extend([kind, 0]);
+    let mut bytes = component(annex_components::HELLO_EXTENSION);
+    bytes.push(7);
+    let mut length = section.len();
+    while length >= 0x80 {
+        bytes.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+    bytes.extend(section);
+    bytes
+}
+
+#[tokio::test]
+async fn types_that_nest_too_deep_for_a_stack_are_refused_and_not_read() {
+    for kind in [0x41, 0x42] {
+        for levels in [50, 1_500, 100_000] {
+            let bytes = with_nested_types(kind, levels);
+            for installation in [installation(), kept(installation())] {
+                let error = refused(bytes.clone(), installation).await;
+                let LoadError::TooComplex { what, limit: 50, .. } = &error else { unreachable!("{levels}: {error:?}") };
+                assert_eq!(what, "levels of types in types");
+            }
+            let inspected = runtime().inspect(bytes).await.expect("it is looked at all the same");
+            let reason = inspected.unkeepable.expect("a reason");
+            assert!(reason.contains("levels of types in types"), "{reason}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn types_that_nest_as_deep_as_they_may_load() {
+    for kind in [0x41, 0x42] {
+        let loaded = runtime().load(with_nested_types(kind, 49), installation()).await;
+        assert!(loaded.is_ok(), "{:?}", loaded.err());
+    }
 }

@@ -5,10 +5,10 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use annex_runtime::{Digest, Extension, Runtime, RuntimeConfig, RuntimeError};
+use annex_runtime::{Digest, Extension, Runtime, RuntimeConfig};
 use tempfile::TempDir;
 
-use crate::support::{component, installation};
+use crate::support::{component, installation, log_of};
 
 /// A cache folder that is not there yet, and the folder around it, which goes with the test.
 fn missing_folder() -> (TempDir, PathBuf) {
@@ -17,13 +17,14 @@ fn missing_folder() -> (TempDir, PathBuf) {
     (parent, folder)
 }
 
-fn open(folder: &Path) -> Result<Runtime, RuntimeError> {
-    Runtime::new(&RuntimeConfig { instances: 4, cache: Some(folder.to_owned()), ..RuntimeConfig::default() })
+fn open(folder: &Path) -> Runtime {
+    let config = RuntimeConfig { instances: 4, cache: Some(folder.to_owned()), ..RuntimeConfig::default() };
+    Runtime::new(&config).expect("the runtime starts whatever its cache")
 }
 
 /// Loads with a runtime of its own, as the next start of a host would.
 async fn load(folder: &Path) -> Extension {
-    let runtime = open(folder).expect("the folder is safe to use");
+    let runtime = open(folder);
     let loaded = runtime.load(component(annex_components::HELLO_EXTENSION), installation()).await;
     loaded.expect("the component loads")
 }
@@ -40,11 +41,9 @@ fn only_file(folder: &Path) -> PathBuf {
     files[0].clone()
 }
 
-fn refusal(folder: &Path) -> String {
-    let error = open(folder).err().expect("the folder is refused");
-    let RuntimeError::Cache { path, reason } = error else { unreachable!("{error:?}") };
-    assert_eq!(path, folder);
-    reason
+/// What the log says about a folder that is not used; empty for one that is.
+async fn refusal(folder: &Path) -> String {
+    log_of(async { drop(open(folder)) }).await
 }
 
 fn mode(path: &Path) -> u32 {
@@ -123,33 +122,66 @@ async fn half_a_file_and_an_empty_one_are_ignored_and_replaced() {
 #[test]
 fn a_missing_folder_is_made_for_this_user_alone() {
     let (_parent, folder) = missing_folder();
-    open(&folder).expect("the folder is made");
+    open(&folder);
     assert_eq!(mode(&folder), 0o700);
 }
 
-#[test]
-fn a_folder_that_others_can_write_is_refused() {
+#[tokio::test]
+async fn a_folder_that_others_can_write_is_not_used() {
     let (_parent, folder) = missing_folder();
     fs::create_dir(&folder).expect("a folder");
     for mode in [0o777, 0o770, 0o702, 0o1777, 0o1770] {
         set_mode(&folder, mode);
-        let reason = refusal(&folder);
+        let reason = refusal(&folder).await;
         assert!(reason.contains("written by others") && reason.contains("chmod go-w"), "{mode:o}: {reason}");
     }
+    set_mode(&folder, 0o777);
+    load(&folder).await;
+    assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 0);
     set_mode(&folder, 0o755);
-    open(&folder).expect("others may read");
+    assert!(!refusal(&folder).await.contains("no compile cache"), "others may read");
 }
 
-#[test]
-fn what_is_not_itself_a_folder_is_refused() {
+#[tokio::test]
+async fn a_cache_that_cannot_be_used_is_told_and_is_no_reason_to_fail() {
+    let (parent, folder) = missing_folder();
+    fs::write(&folder, "").expect("a file");
+    let dangling = parent.path().join("dangling");
+    symlink(parent.path().join("nowhere"), &dangling).expect("a link");
+    // Nobody can make a folder below the last two, whoever runs this.
+    let others = ["/proc/.cache/annex/components", "/dev/null/components"].map(PathBuf::from);
+    for folder in [folder, dangling].into_iter().chain(others) {
+        let log = log_of(async {
+            assert!(load(&folder).await.was_compiled());
+        })
+        .await;
+        let says = |text: &str| log.contains(text);
+        assert!(says("WARN") && says(&folder.display().to_string()) && says("runtime.cache_dir"), "{log}");
+    }
+}
+
+#[tokio::test]
+async fn a_link_to_a_folder_is_that_folder_and_judged_as_it() {
     let (parent, folder) = missing_folder();
     fs::create_dir(&folder).expect("a folder");
+    set_mode(&folder, 0o700);
     let link = parent.path().join("link");
     symlink(&folder, &link).expect("a link");
-    assert!(refusal(&link).contains("not a folder"));
-    let file = parent.path().join("file");
-    fs::write(&file, "").expect("a file");
-    refusal(&file);
+    assert!(load(&link).await.was_compiled());
+    assert!(!load(&folder).await.was_compiled());
+    set_mode(&folder, 0o777);
+    assert!(refusal(&link).await.contains("written by others"));
+}
+
+#[tokio::test]
+async fn a_folder_that_is_removed_while_the_host_runs_is_made_again() {
+    let (_parent, folder) = missing_folder();
+    let runtime = open(&folder);
+    fs::remove_dir_all(&folder).expect("one's own");
+    let loaded = runtime.load(component(annex_components::HELLO_EXTENSION), installation()).await;
+    assert!(loaded.expect("the component loads").was_compiled());
+    assert_eq!((mode(&folder), mode(&only_file(&folder))), (0o700, 0o600));
+    assert!(!load(&folder).await.was_compiled(), "the next start finds it");
 }
 
 #[tokio::test]
@@ -207,7 +239,7 @@ async fn code_that_was_signed_for_another_component_is_not_run() {
     let (_parent, folder) = missing_folder();
     load(&folder).await;
     let hello = only_file(&folder);
-    let runtime = open(&folder).expect("the folder is safe to use");
+    let runtime = open(&folder);
     let bytes = component(annex_components::TEST_EXTENSION);
     runtime.load(bytes.clone(), installation()).await.expect("the component loads");
     let other = files(&folder).into_iter().find(|file| *file != hello).expect("another file");
@@ -250,7 +282,7 @@ async fn what_was_not_used_for_longest_goes_when_there_is_too_much() {
     let (_parent, folder) = missing_folder();
     load(&folder).await;
     let hello = only_file(&folder);
-    let runtime = open(&folder).expect("the folder is safe to use");
+    let runtime = open(&folder);
     let test = runtime.load(component(annex_components::TEST_EXTENSION), installation()).await;
     let test = test.expect("the component loads").digest().hex();
     let total: u64 = files(&folder).iter().map(|file| fs::metadata(file).expect("a file").len()).sum();
@@ -262,9 +294,9 @@ async fn what_was_not_used_for_longest_goes_when_there_is_too_much() {
         cache_bytes: bytes,
         ..RuntimeConfig::default()
     };
-    Runtime::new(&config(total)).expect("the folder is safe to use");
+    Runtime::new(&config(total)).expect("the runtime starts");
     assert_eq!(files(&folder).len(), 2, "both have room");
-    let smaller = Runtime::new(&config(total - 1)).expect("the folder is safe to use");
+    let smaller = Runtime::new(&config(total - 1)).expect("the runtime starts");
     let left = only_file(&folder);
     assert!(left.to_string_lossy().contains(&test), "{left:?}");
 
@@ -281,7 +313,7 @@ async fn a_component_that_is_larger_than_the_cache_is_not_kept_and_takes_nobodys
     let hello = only_file(&folder);
     let cache_bytes = fs::metadata(&hello).expect("the file").len();
     let config = RuntimeConfig { instances: 4, cache: Some(folder.clone()), cache_bytes, ..RuntimeConfig::default() };
-    let runtime = Runtime::new(&config).expect("the folder is safe to use");
+    let runtime = Runtime::new(&config).expect("the runtime starts");
     runtime.load(component(annex_components::TEST_EXTENSION), installation()).await.expect("the component loads");
     assert_eq!(only_file(&folder), hello);
 }
@@ -303,7 +335,7 @@ async fn a_file_is_marked_as_used_once_a_day() {
 #[test]
 fn what_broken_attempts_have_left_goes_and_what_is_not_of_the_cache_stays() {
     let (_parent, folder) = missing_folder();
-    open(&folder).expect("the folder is made");
+    open(&folder);
     let name = |digit: &str| format!(".{}.new", digit.repeat(32));
     let old = [name("a"), "notes.new".to_owned(), ".new".to_owned(), "some.cwasm".to_owned()];
     for name in old.iter().chain([&name("b")]) {
@@ -312,7 +344,7 @@ fn what_broken_attempts_have_left_goes_and_what_is_not_of_the_cache_stays() {
     for name in &old {
         set_age(&folder.join(name), Duration::from_secs(2 * 60 * 60));
     }
-    open(&folder).expect("the folder is safe to use");
+    open(&folder);
     let is_there = |name: &str| folder.join(name).exists();
     assert!(!is_there(&name("a")) && is_there(&name("b")), "somebody may be writing a new one");
     assert!(old.iter().skip(1).all(|name| is_there(name)));

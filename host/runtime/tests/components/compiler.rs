@@ -123,6 +123,8 @@ async fn each_way_that_a_process_ends_has_its_error() {
     for end in ["kill -SEGV $$", "kill -KILL $$", "exit 101", "exit 0"] {
         let error = error_of(&greeting_then(end)).await;
         assert!(matches!(error, LoadError::CompilerCrash { .. }), "{end}: {error:?}");
+        // Only a process that was ended so has used up its stack.
+        assert_eq!(error.to_string().contains("nest too deep"), end == "kill -SEGV $$", "{error}");
     }
 }
 
@@ -224,26 +226,64 @@ async fn what_is_in_the_cache_takes_no_process() {
     assert!(!load(&none).await.expect("it is in the cache").was_compiled());
 }
 
-#[test]
-fn only_the_process_that_compiles_calls_the_compiler() {
-    fn check(folder: &Path, found: &mut Vec<PathBuf>) {
+/// The sources of all crates of the host in which `finds` finds something, by their paths from the folder of crates.
+fn sources_with(finds: impl Fn(&str) -> bool) -> Vec<String> {
+    let host = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder of crates");
+    let crates = fs::read_dir(host).expect("the folder of crates").map(|entry| entry.expect("a crate").path());
+    let mut folders: Vec<PathBuf> = crates.map(|path| path.join("src")).filter(|path| path.is_dir()).collect();
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                check(&path, found);
-                continue;
-            }
-            let text = fs::read_to_string(&path).expect("source text");
-            let calls = ["precompile_", "Component::new(", "Component::from_", "CodeBuilder"];
-            // A hash of settings compiles nothing.
-            let text = text.replace("precompile_compatibility_hash", "");
-            if calls.iter().any(|call| text.contains(call)) {
-                found.push(path);
+                folders.push(path);
+            } else if finds(&fs::read_to_string(&path).expect("source text")) {
+                found.push(path.strip_prefix(host).expect("a file of the host").display().to_string());
             }
         }
     }
-    let mut found = Vec::new();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    check(&source, &mut found);
-    assert_eq!(found, [source.join("load/compile/child.rs")]);
+    found
+}
+
+#[test]
+fn only_the_process_that_compiles_calls_the_compiler() {
+    let calls = ["precompile_", "Component::new(", "Component::from_", "CodeBuilder"];
+    // A hash of settings compiles nothing.
+    let hash = "precompile_compatibility_hash";
+    let found = sources_with(|text| calls.iter().any(|call| text.replace(hash, "").contains(call)));
+    assert_eq!(found, ["runtime/src/load/compile/child.rs"]);
+}
+
+/// The parsers are modules of the process's own file, private to it, so that nothing else can call them.
+#[test]
+fn only_the_process_that_compiles_reads_a_component() {
+    let parsers = [
+        "wasmparser",
+        "wit_parser",
+        "wit_component",
+        "wasm_metadata",
+        "wasm_encoder",
+        "wasmprinter",
+        "gimli",
+        "addr2line",
+        "Module::new(",
+        "Module::from_",
+        "Module::validate",
+        "detect_precompiled",
+    ];
+    let readers = [
+        "runtime/src/load/compile/child/",
+        // A loop of the host's own, and modules of tests.
+        "runtime/src/confinement/self_check.rs",
+        "runtime/src/confinement/store/tests.rs",
+        "authoring/src/contract.rs",
+        // `annex build` has run the commands of a project before it reads what they made, and those can do more.
+        "authoring/src/build/",
+    ];
+    let found = sources_with(|text| parsers.iter().any(|parser| text.contains(parser)));
+    for reader in readers {
+        assert!(found.iter().any(|path| path.starts_with(reader)), "{reader} reads no components any more: {found:?}");
+    }
+    let others: Vec<_> = found.iter().filter(|path| !readers.iter().any(|reader| path.starts_with(reader))).collect();
+    assert!(others.is_empty(), "these read components outside of the process that compiles: {others:?}");
 }

@@ -1,9 +1,10 @@
 //! Requests of an extension: only what the grant covers, only to where it may go, only as much as it may take.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_runtime::{Extension, Fault, HttpGrant, LimitReached, Runtime, RuntimeConfig};
+use annex_runtime::{Extension, Fault, HttpGrant, LimitReached, Limits, Runtime, RuntimeConfig};
 
 use crate::capabilities::{capable, fault, http, load, results, rule};
 use crate::peer::{Names, Peer, Victim};
@@ -216,10 +217,22 @@ async fn a_response_beyond_the_cap_is_an_error_however_it_comes() {
         // wasmtime hands the code of a broken stream on as text.
         let is_told = result.contains("HttpResponseBodySize(Some(1000))") || result.contains("body size exceeds limit");
         assert!(result.starts_with("error: ") && is_told, "{result}");
+        assert_eq!(result.lines().count(), 1, "it has nothing of the host's stack: {result}");
     }
     let peer = Peer::answering(&format!("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{}", &long[1..])).await;
     let result = get(&extension_of(&peer).await, &format!("http://api.example:{}/v1/", peer.port)).await;
     assert_eq!(result.len(), "200 ".len() + 1_000);
+}
+
+#[test]
+fn errors_that_guests_read_have_no_stack_of_the_host_where_the_environment_asks_for_one() {
+    let mut again = Command::new(std::env::current_exe().expect("the test binary"));
+    again
+        .args(["egress::a_response_beyond_the_cap_is_an_error_however_it_comes", "--exact"])
+        .env("RUST_BACKTRACE", "1");
+    let ended = again.output().expect("the test binary runs");
+    let told = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && told.contains("1 passed"), "{told}");
 }
 
 #[tokio::test]
@@ -286,4 +299,18 @@ async fn requests_count_as_host_calls() {
     let command = format!(r#"{{"http": {{"method": "GET", "url": "http://127.0.0.1:{}/"}}}}"#, victim.port());
     let fault = fault(&extension, &vec![command; 100].join(", ")).await;
     assert!(matches!(fault, Fault::LimitReached { limit: LimitReached::HostCalls, .. }), "{fault:?}");
+}
+
+/// Under the CPU time of the standard limits, which is ten ticks a call and two hundred a turn.
+#[tokio::test]
+async fn waiting_for_the_pieces_of_a_body_takes_no_cpu_time() {
+    let pieces = 300;
+    let peer = Peer::trickling(pieces).await;
+    let runtime = Runtime::new(&RuntimeConfig { instances: 4, resolver: Names::always(&[]), ..config() });
+    let mut installation = capable();
+    installation.grants.http = Some(to_loopback(vec![rule("127.0.0.1", peer.port, "/")]));
+    (installation.limits.cpu, installation.limits.turn_cpu) = (Limits::standard().cpu, Limits::standard().turn_cpu);
+    let extension = load(&runtime.expect("a runtime"), installation).await;
+    let result = get(&extension, &format!("http://127.0.0.1:{}/", peer.port)).await;
+    assert_eq!(result, format!("200 {}", "x".repeat(pieces)));
 }

@@ -1,8 +1,8 @@
 //! The facts that are known of a component before any of it runs.
 
-use annex_runtime::{Access, Digest, GrantNeeded, Hook, Inspection};
+use annex_runtime::{Access, Digest, GrantNeeded, Hook};
 
-use crate::support::component;
+use crate::support::{component, runtime};
 
 const CONFIG: (&str, Access) = ("wasi:config/store@0.2.0-rc.1", Access::Free);
 const LOGGING: (&str, Access) = ("wasi:logging/logging@0.1.0-draft", Access::Free);
@@ -10,9 +10,9 @@ const SCHEMA: (&str, Access) = ("annex:extension/json-schema@0.1.0", Access::Fre
 const TYPES: (&str, Access) = ("annex:extension/types@0.1.0", Access::Free);
 
 /// The imports in the order of their names; no other import means no other WASI.
-fn check(path: &str, hooks: &[Hook], imports: &[(&str, Access)]) {
+async fn check(path: &str, hooks: &[Hook], imports: &[(&str, Access)]) {
     let bytes = component(path);
-    let mut inspection = Inspection::of(&bytes).expect("an extension");
+    let mut inspection = runtime().inspect(bytes.clone()).await.expect("an extension").inspection;
     assert_eq!(inspection.contract, "0.1.0");
     assert_eq!((inspection.size, inspection.digest), (bytes.len(), Digest::of(&bytes)));
     assert_eq!(inspection.hooks, hooks);
@@ -21,22 +21,22 @@ fn check(path: &str, hooks: &[Hook], imports: &[(&str, Access)]) {
     assert_eq!(found, imports);
 }
 
-#[test]
-fn state_injection_works_on_its_own_state_and_needs_the_session() {
+#[tokio::test]
+async fn state_injection_works_on_its_own_state_and_needs_the_session() {
     let hooks = [Hook::Descriptor, Hook::Card, Hook::State, Hook::Response, Hook::Client];
     let session = ("annex:extension/session-state@0.1.0", Access::Needs(GrantNeeded::SessionState));
-    check(annex_components::STATE_INJECTION, &hooks, &[SCHEMA, session, TYPES, CONFIG, LOGGING]);
+    check(annex_components::STATE_INJECTION, &hooks, &[SCHEMA, session, TYPES, CONFIG, LOGGING]).await;
 }
 
-#[test]
-fn timestamp_stamps_on_both_ends_and_needs_the_clock() {
+#[tokio::test]
+async fn timestamp_stamps_on_both_ends_and_needs_the_clock() {
     let clock = ("wasi:clocks/wall-clock@0.2.12", Access::Needs(GrantNeeded::Clock));
     let hooks = [Hook::Descriptor, Hook::Response, Hook::Client];
-    check(annex_components::TIMESTAMP, &hooks, &[TYPES, clock, CONFIG, LOGGING]);
+    check(annex_components::TIMESTAMP, &hooks, &[TYPES, clock, CONFIG, LOGGING]).await;
 }
 
-#[test]
-fn the_extensions_for_tests_and_examples_need_no_grant() {
-    check(annex_components::TEST_EXTENSION, &Hook::ALL, &[SCHEMA, TYPES, CONFIG, LOGGING]);
-    check(annex_components::HELLO_EXTENSION, &[Hook::Descriptor, Hook::Response], &[TYPES, CONFIG, LOGGING]);
+#[tokio::test]
+async fn the_extensions_for_tests_and_examples_need_no_grant() {
+    check(annex_components::TEST_EXTENSION, &Hook::ALL, &[SCHEMA, TYPES, CONFIG, LOGGING]).await;
+    check(annex_components::HELLO_EXTENSION, &[Hook::Descriptor, Hook::Response], &[TYPES, CONFIG, LOGGING]).await;
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_runtime::{Extension, Installation, Instances, LoadError, Runtime, RuntimeConfig, why_unkeepable};
+use annex_runtime::{Extension, Installation, Instances, LoadError, Runtime, RuntimeConfig};
 
 use crate::hostile::HandMade;
 use crate::support::{
@@ -13,6 +13,11 @@ use crate::support::{
 /// Room for a few instances, so that one may be kept.
 fn few_places() -> Runtime {
     Runtime::new(&RuntimeConfig { instances: 4, ..config() }).expect("the runtime starts")
+}
+
+/// Why instances of the component cannot be kept.
+async fn why_unkeepable(bytes: Vec<u8>) -> Option<String> {
+    runtime().inspect(bytes).await.expect("an extension").unkeepable
 }
 
 async fn load(runtime: &Runtime, parts: &HandMade) -> Arc<Extension> {
@@ -243,7 +248,7 @@ async fn what_cannot_be_put_back_is_not_admitted() {
         let text = text.replacen("(component", &format!("(component {before}"), 1);
         let end = text.rfind(')').expect("the end");
         let bytes = wat::parse_str(format!("{} {after})", &text[..end])).expect("a component");
-        let reason = why_unkeepable(&bytes).expect("a reason");
+        let reason = why_unkeepable(bytes).await.expect("a reason");
         assert!(reason.contains(expected), "{before}{after}: {reason}");
     }
 }
@@ -252,7 +257,7 @@ async fn check_refusal(parts: &HandMade, expected: &str) {
     let error = refused(parts.bytes(), kept(installation())).await;
     let LoadError::Unkeepable { reason } = &error else { unreachable!("{}: {error:?}", parts.module) };
     assert!(reason.contains(expected), "{}{}: {reason}", parts.module, parts.validate);
-    assert_eq!(why_unkeepable(&parts.bytes()).as_ref(), Some(reason));
+    assert_eq!(why_unkeepable(parts.bytes()).await.as_ref(), Some(reason));
 }
 
 /// What another core module of the component has, and what start functions have made.
@@ -289,15 +294,15 @@ fn importing(parts: &HandMade, before: &str, import: &str, from: &str) -> Vec<u8
     wat::parse_str(text.replace("(instantiate $guest)", &with)).expect("a component")
 }
 
-#[test]
-fn instances_of_shipped_components_can_be_kept() {
+#[tokio::test]
+async fn instances_of_shipped_components_can_be_kept() {
     for (component, expected) in [
         (annex_components::STATE_INJECTION, None),
         (annex_components::TEST_EXTENSION, None),
         (annex_components::HELLO_EXTENSION, None),
         (annex_components::TEST_CAPABILITIES, Some("it imports or makes a type of handles")),
     ] {
-        let reason = why_unkeepable(&crate::support::component(component));
+        let reason = why_unkeepable(crate::support::component(component)).await;
         assert_eq!(reason.as_deref(), expected, "{component}");
     }
 }

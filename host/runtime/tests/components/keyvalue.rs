@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use annex_protocol::JsonObject;
 use annex_runtime::{
-    Fault, KeyValueError, KeyValueStore, LimitReached, MemoryKeyValueStore, Quota, Runtime, RuntimeConfig, Scope, Space,
+    Fault, KeyValueError, KeyValueStore, LimitReached, Limits, MemoryKeyValueStore, Quota, Runtime, RuntimeConfig,
+    Scope, Space, TICK,
 };
 use async_trait::async_trait;
 
@@ -55,20 +56,33 @@ async fn what_is_beyond_the_quota_is_an_error_and_changes_nothing() {
     assert_eq!(results(&extension, commands).await, expected);
 }
 
-/// A store that does not answer, or says that it cannot.
+/// The answers of a store to who asks for a value.
 #[derive(Debug)]
-struct Broken {
-    answers: bool,
+enum Answers {
+    Never,
+    /// It says that it cannot.
+    Refusal,
+    /// As one behind a network: after a tick and more.
+    Late,
+}
+
+#[derive(Debug)]
+struct Far {
+    answers: Answers,
     inner: MemoryKeyValueStore,
 }
 
 #[async_trait]
-impl KeyValueStore for Broken {
-    async fn get(&self, _space: &Space, _key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
-        if !self.answers {
-            std::future::pending::<()>().await;
+impl KeyValueStore for Far {
+    async fn get(&self, space: &Space, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
+        match self.answers {
+            Answers::Never => std::future::pending().await,
+            Answers::Refusal => Err(KeyValueError::Unavailable("disk on fire at /secret/path".into())),
+            Answers::Late => {
+                tokio::time::sleep(TICK + TICK / 5).await;
+                self.inner.get(space, key).await
+            }
         }
-        Err(KeyValueError::Unavailable("disk on fire at /secret/path".into()))
     }
 
     async fn set(&self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
@@ -96,8 +110,8 @@ impl KeyValueStore for Broken {
     }
 }
 
-fn broken(answers: bool) -> Runtime {
-    let keyvalue = Arc::new(Broken { answers, inner: MemoryKeyValueStore::default() });
+fn far(answers: Answers) -> Runtime {
+    let keyvalue = Arc::new(Far { answers, inner: MemoryKeyValueStore::default() });
     Runtime::new(&RuntimeConfig { instances: 4, keyvalue, ..config() }).expect("the runtime starts")
 }
 
@@ -105,13 +119,23 @@ fn broken(answers: bool) -> Runtime {
 async fn a_store_that_does_not_answer_ends_with_the_outer_limit() {
     let mut installation = capable();
     installation.limits.wall = Duration::from_millis(50);
-    let extension = load(&broken(false), installation).await;
+    let extension = load(&far(Answers::Never), installation).await;
     let fault = fault(&extension, r#"{"get": "a"}"#).await;
     assert!(matches!(fault, Fault::LimitReached { limit: LimitReached::Wall, .. }), "{fault:?}");
 }
 
 #[tokio::test]
 async fn why_a_store_failed_is_not_the_guests_to_know() {
-    let extension = load(&broken(true), capable()).await;
+    let extension = load(&far(Answers::Refusal), capable()).await;
     assert_eq!(results(&extension, r#"{"get": "a"}"#).await, ["error: the store cannot be reached now"]);
+}
+
+/// Under the CPU time of the standard limits, which is ten ticks a call and two hundred a turn.
+#[tokio::test]
+async fn waiting_for_keys_takes_no_cpu_time() {
+    let mut installation = capable();
+    (installation.limits.cpu, installation.limits.turn_cpu) = (Limits::standard().cpu, Limits::standard().turn_cpu);
+    let extension = load(&far(Answers::Late), installation).await;
+    let results = results(&extension, &vec![r#"{"get": "a"}"#; 300].join(", ")).await;
+    assert_eq!(results, vec!["none"; 300]);
 }

@@ -64,13 +64,13 @@ async fn a_component_that_begins_with_more_than_its_limits_is_refused() {
 
 #[tokio::test]
 async fn a_flood_of_host_calls_is_stopped_at_the_budget() {
-    check(Limits::standard(), "\"log-flood 1001\"", LimitReached::HostCalls).await;
+    check(Limits::standard(), "\"log-flood 5001\"", LimitReached::HostCalls).await;
 }
 
 #[tokio::test]
 async fn the_budget_of_host_calls_is_for_the_whole_turn() {
     let extension = test_extension(&runtime(), installation()).await;
-    let flood = r#"{"validate": "log-flood 600", "respond": "log-flood 600"}"#;
+    let flood = r#"{"validate": "log-flood 3000", "respond": "log-flood 3000"}"#;
     let mut chain = Turn::commanding(flood).chain(&[extension]).await;
     let fault = respond(&mut chain).await.expect_err("the rest of the budget is too small");
     let Fault::LimitReached { hook, limit, .. } = fault else { unreachable!("{fault:?}") };

@@ -32,7 +32,7 @@ async fn each_call_is_counted_by_how_it_ended() {
     }
     // So many failures in a row would be a reason to leave it alone.
     drop(Turn::with("{}").start(&extensions).await.expect("the turn starts"));
-    for command in ["log-flood 1001", "bad-json"] {
+    for command in ["log-flood 5001", "bad-json"] {
         refuse(command).await;
     }
     let expected = [

@@ -6,6 +6,7 @@ use std::net::{IpAddr, TcpListener as BlockingListener};
 use std::sync::{Arc, Mutex};
 
 use annex_egress::Resolver;
+use annex_runtime::TICK;
 use async_trait::async_trait;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,6 +30,27 @@ impl Peer {
             }
         });
         Self { port, requests }
+    }
+
+    /// A server that answers each request with a body of so many bytes, each of which is sent by itself, when the one before
+    /// has been gone for a tick and more.
+    pub(crate) async fn trickling(pieces: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                stream.set_nodelay(true).expect("a socket");
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {pieces}\r\n\r\n");
+                let mut sent = stream.write_all(head.as_bytes()).await;
+                for _ in 0..pieces {
+                    tokio::time::sleep(TICK + TICK / 5).await;
+                    sent = sent.and(stream.write_all(b"x").await);
+                }
+                // Whoever has read enough may be gone.
+                drop(sent);
+            }
+        });
+        Self { port, requests: Arc::default() }
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -89,6 +89,16 @@ async fn a_sleeping_guest_is_stopped_by_the_outer_limit() {
     assert!(matches!(fault, Fault::LimitReached { limit: LimitReached::Wall, .. }), "{fault:?}");
 }
 
+/// Under the CPU time of the standard limits, which is ten ticks a call and two hundred a turn.
+#[tokio::test]
+async fn waiting_for_a_timer_takes_no_cpu_time() {
+    let mut installation = capable();
+    (installation.limits.cpu, installation.limits.turn_cpu) = (Limits::standard().cpu, Limits::standard().turn_cpu);
+    let extension = load(&runtime(), installation).await;
+    let results = results(&extension, &vec![r#"{"sleep": 6}"#; 250].join(", ")).await;
+    assert_eq!(results, vec!["slept true"; 250]);
+}
+
 #[tokio::test]
 async fn random_bytes_come_in_bounded_amounts() {
     let extension = load(&runtime(), capable()).await;

@@ -130,6 +130,26 @@ fn a_version_that_misbehaves_differs_and_the_place_is_shown() -> Result<()> {
 }
 
 #[test]
+fn what_the_recording_hides_is_told_from_a_change() -> Result<()> {
+    let mut lines = stamps();
+    // Hidden in what the extension has made of the first turn, and in what it was given in the second.
+    lines[1]["turn"]["steps"][1]["result"] = json!({ "adds": { STAMP: "[hidden]" } });
+    lines[2]["turn"]["steps"][0]["input"]["request"]["metadata"] = json!({ "password": "[hidden]" });
+    lines[2]["turn"]["steps"][1]["result"] = json!({ "adds": { STAMP: "another" } });
+    let run = replay(&project(TIMESTAMP, "", &lines)?, TIMESTAMP, &[])?;
+    check_refused(&run, 1, &["1 of 2 turns differ"]);
+    for expected in [
+        "agreed 1,",
+        "1 of them may differ because the recording hides something that the extension was given\n",
+        "values that the recording hides, which were not compared: 1\n",
+        ", in which something is hidden\n",
+    ] {
+        assert!(run.out.contains(expected), "{expected}: {}", run.out);
+    }
+    Ok(())
+}
+
+#[test]
 fn a_question_that_the_recording_cannot_answer_is_shown() -> Result<()> {
     let mut lines = stamps();
     for step in lines[1]["turn"]["steps"].as_array_mut().into_iter().flatten() {

@@ -1,7 +1,7 @@
 //! The WASI interfaces that wasmtime implements, on a context with nothing in it: no files, no environment, no
 //! arguments, no network, no input. Components of toolchains that bring a standard library import them.
 
-use wasmtime::component::{HasData, ResourceTable};
+use wasmtime::component::{HasData, Resource, ResourceTable};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
 use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
 use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
@@ -19,7 +19,7 @@ use crate::confinement::store::HostState;
 
 /// Files and sockets are free because there are none: the context refuses to open any.
 pub(super) const OFFERS: &[Offer] = &[
-    free("wasi:io/error", |linker| io::error::add_to_linker::<_, HasIo>(linker, HostState::resources)),
+    free("wasi:io/error", |linker| io::error::add_to_linker::<_, HasErrors>(linker, |state| Errors(state.resources()))),
     free("wasi:io/poll", |linker| io::poll::add_to_linker::<_, HasIo>(linker, HostState::resources)),
     free("wasi:io/streams", |linker| io::streams::add_to_linker::<_, HasIo>(linker, HostState::resources)),
     free("wasi:cli/environment", |linker| cli::environment::add_to_linker::<_, WasiCli>(linker, HostState::cli)),
@@ -88,6 +88,30 @@ struct HasIo;
 
 impl HasData for HasIo {
     type Data<'a> = &'a mut ResourceTable;
+}
+
+/// The errors of streams, as guests read them. wasmtime's own text has the stack of the host where RUST_BACKTRACE asks for
+/// it, which is nothing for guests.
+struct Errors<'a>(&'a mut ResourceTable);
+
+struct HasErrors;
+
+impl HasData for HasErrors {
+    type Data<'a> = Errors<'a>;
+}
+
+impl io::error::Host for Errors<'_> {}
+
+impl io::error::HostError for Errors<'_> {
+    fn to_debug_string(&mut self, error: Resource<wasmtime::Error>) -> wasmtime::Result<String> {
+        let causes = self.0.get(&error)?.chain().map(ToString::to_string);
+        Ok(causes.collect::<Vec<_>>().join(": "))
+    }
+
+    fn drop(&mut self, error: Resource<wasmtime::Error>) -> wasmtime::Result<()> {
+        self.0.delete(error)?;
+        Ok(())
+    }
 }
 
 impl HostState {

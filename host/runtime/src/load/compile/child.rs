@@ -1,6 +1,7 @@
-//! The other end: a process of the same program that compiles one component and ends.
+//! The other end: a process of the same program that reads one component, compiles it and ends.
 //!
-//! It gives up all that it does not need before it reads the first byte of the component.
+//! It gives up all that it does not need before it reads the first byte of the component. Nothing outside of this file and
+//! its modules reads a component.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,12 +11,15 @@ use rustix::fs::FileType;
 use wasmtime::Engine;
 
 use super::confine::{self, Bounds};
-use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, VERSION};
+use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, Task, VERSION};
 use crate::confinement::engine;
 use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::load::inspect::MAX_COMPONENT_BYTES;
-use crate::load::structure;
+
+mod keeping;
+mod outline;
+mod structure;
 
 /// The one argument with which a program is started to compile a component.
 pub const COMPILE_ARGUMENT: &str = "annex_compile_component";
@@ -59,18 +63,30 @@ fn serve(pipe: &mut Pipe<'_>) -> io::Result<()> {
     confine::end_with_parent()?;
     pipe.write_all(wire::GREETING)?;
     let request: Request = wire::read_header(pipe)?;
-    let mut code = Vec::new();
-    let mut filtered = false;
-    let outcome = match ready(&request) {
-        Err(reason) => Outcome::Unfit { reason: annex_text::line_within(&reason, MAX_TEXT) },
-        Ok((engine, is_filtered)) => {
-            filtered = is_filtered;
-            let bytes = wire::read_bytes(pipe, request.length)?;
-            outcome(&engine, &bytes, &mut code)
+    let ready = ready(&request);
+    let filtered = ready.as_ref().is_ok_and(|(_, filtered)| *filtered);
+    let Request { component, engine, task, length, .. } = request;
+    let answer = |outcome| Answer { version: VERSION, component: component.clone(), engine, filtered, outcome };
+    let engine = match ready {
+        Ok((engine, _)) => engine,
+        Err(reason) => {
+            let reason = annex_text::line_within(&reason, MAX_TEXT);
+            return wire::write_header(pipe, &answer(Outcome::Unfit { reason }));
         }
     };
-    let Request { component, engine, .. } = request;
-    wire::write_header(pipe, &Answer { version: VERSION, component, engine, filtered, outcome })?;
+    let bytes = wire::read_bytes(pipe, length)?;
+    // The message of a panic would go to a descriptor that nobody reads, and making it would take files.
+    panic::set_hook(Box::new(|_| {}));
+    let inspected = outcome(|| inspect(&bytes, task));
+    let is_refused = !matches!(inspected, Outcome::Inspected { .. });
+    wire::write_header(pipe, &answer(inspected))?;
+    let Task::Compile { keep } = task else { return Ok(()) };
+    if is_refused {
+        return Ok(());
+    }
+    let mut code = Vec::new();
+    let compiled = outcome(|| compile(&engine, &bytes, keep, &mut code));
+    wire::write_header(pipe, &answer(compiled))?;
     pipe.write_all(&code)
 }
 
@@ -87,39 +103,57 @@ fn ready(request: &Request) -> Result<(Engine, bool), String> {
     if engine::identity(&engine) != request.engine {
         return Err("its engine has another version or other settings than the host's".to_owned());
     }
+    // After the engine, which has handlers of its own.
+    confine::end_where_the_stack_ends();
     let bounds = Bounds { memory: request.memory, cpu_seconds: request.cpu_seconds };
     let filtered = confine::confine(&bounds).map_err(|error| format!("it cannot be confined: {error}"))?;
     Ok((engine, filtered))
 }
 
-fn outcome(engine: &Engine, bytes: &[u8], code: &mut Vec<u8>) -> Outcome {
-    // The message of a panic would go to a descriptor that nobody reads, and making it would take files.
-    panic::set_hook(Box::new(|_| {}));
-    // A panic becomes an answer, so that the host takes an abort for what it is: no memory was left.
-    match panic::catch_unwind(AssertUnwindSafe(|| compile(engine, bytes))) {
-        Ok(Ok(compiled)) => {
-            let length = u64::try_from(compiled.len()).unwrap_or(u64::MAX);
-            let outcome = Outcome::Compiled { length, code: Digest::of(&compiled).hex() };
-            *code = compiled;
-            outcome
-        }
-        Ok(Err(refusal)) => refusal,
+/// A panic becomes an answer, so that the host takes an abort for what it is: no memory was left.
+fn outcome(work: impl FnOnce() -> Result<Outcome, Outcome>) -> Outcome {
+    match panic::catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(outcome) | Err(outcome)) => outcome,
         Err(_) => Outcome::Panicked,
     }
 }
 
-fn compile(engine: &Engine, bytes: &[u8]) -> Result<Vec<u8>, Outcome> {
+fn inspect(bytes: &[u8], task: Task) -> Result<Outcome, Outcome> {
+    let outline = outline::of(bytes).map_err(refusal)?;
+    let unkeepable = match task {
+        Task::Compile { .. } => None,
+        Task::Inspect => {
+            let checked = structure::check(bytes).map_err(|error| error.to_string());
+            checked.and_then(|()| keeping::keepable(bytes)).err()
+        }
+    };
+    Ok(Outcome::Inspected { outline, unkeepable: unkeepable.map(|reason| annex_text::line_within(&reason, MAX_TEXT)) })
+}
+
+fn compile(engine: &Engine, bytes: &[u8], keep: bool, code: &mut Vec<u8>) -> Result<Outcome, Outcome> {
     // It proves nothing. It saves the time until a limit ends what is sure to cost too much.
-    structure::check(bytes).map_err(|error| match error {
-        LoadError::TooComplex { what, found, limit } => Outcome::TooComplex { what: what.into_owned(), found, limit },
-        other => Outcome::NotAComponent { reason: annex_text::line_within(&other.to_string(), MAX_TEXT) },
-    })?;
-    engine.precompile_component(bytes).map_err(|error| {
+    structure::check(bytes).map_err(refusal)?;
+    let unkeepable = |reason: String| Outcome::Unkeepable { reason: annex_text::line_within(&reason, MAX_TEXT) };
+    let kept = keep.then(|| keeping::keepable(bytes)).transpose().map_err(unkeepable)?;
+    let bytes = kept.as_ref().map_or(bytes, |kept| kept.bytes.as_slice());
+    *code = engine.precompile_component(bytes).map_err(|error| {
         if is_out_of_memory(&error) {
             return Outcome::OutOfMemory;
         }
         Outcome::Refused { reason: annex_text::line_within(&format!("{error:#}"), MAX_TEXT) }
-    })
+    })?;
+    let length = u64::try_from(code.len()).unwrap_or(u64::MAX);
+    let functions = kept.map(|kept| kept.functions);
+    Ok(Outcome::Compiled { length, code: Digest::of(code).hex(), functions })
+}
+
+fn refusal(error: LoadError) -> Outcome {
+    let shown = |text: &str| annex_text::line_within(text, MAX_TEXT);
+    match error {
+        LoadError::TooComplex { what, found, limit } => Outcome::TooComplex { what: what.into_owned(), found, limit },
+        LoadError::NotAComponent { reason } => Outcome::NotAComponent { reason: shown(&reason) },
+        other => Outcome::NotAComponent { reason: shown(&other.to_string()) },
+    }
 }
 
 /// Most allocations that fail abort the process; those that the engine makes itself are errors.

@@ -19,12 +19,23 @@ pub(super) struct Bounds {
     pub(super) cpu_seconds: u64,
 }
 
+/// Bytes of stack, as most systems give each process.
+const MAX_STACK: u64 = 8 << 20;
+
 /// Lets a request of a server go first.
 const NICENESS: i32 = 5;
 
 /// The kernel kills the process when the thread that started it ends.
 pub(super) fn end_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
+}
+
+/// Lets the kernel end a process that has used up its stack by a signal of its own. The handler of Rust's library would
+/// abort, as a process does that gets no more memory.
+#[expect(unsafe_code, reason = "no safe crate here sets the disposition of a signal")]
+pub(super) fn end_where_the_stack_ends() {
+    // SAFETY: the default disposition runs no code of this process.
+    unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
 }
 
 /// Gives up everything that compiling does not need, for good. Returns true if system calls are filtered.
@@ -36,6 +47,8 @@ pub(super) fn confine(bounds: &Bounds) -> io::Result<bool> {
     set_limit(Resource::Cpu, bounds.cpu_seconds, bounds.cpu_seconds.saturating_add(1))?;
     // Memory that can be written. Address space would count what allocators set aside and never touch.
     set_limit(Resource::Data, bounds.memory, bounds.memory)?;
+    // The limit above does not count it.
+    set_limit(Resource::Stack, MAX_STACK, MAX_STACK)?;
     set_limit(Resource::Core, 0, 0)?;
     set_limit(Resource::Fsize, 0, 0)?;
     // Those that are open stay, and there is no further one: no file, no socket.
@@ -178,6 +191,11 @@ mod tests {
         process.status().expect("the test binary runs")
     }
 
+    /// Calls itself without end.
+    fn deeper(depth: u64) -> u64 {
+        if black_box(depth) == u64::MAX { 0 } else { deeper(depth + 1) + black_box(1) }
+    }
+
     /// Does something only in a process of its own.
     #[test]
     fn a_confined_process_makes_its_attempt() {
@@ -200,6 +218,10 @@ mod tests {
                 rustix::process::kill_process(rustix::process::getppid().expect("a parent"), Signal::USR1).is_ok()
             }
             "delete" => fs::remove_file("/nowhere").is_ok(),
+            "stack" => {
+                super::end_where_the_stack_ends();
+                deeper(0) > 0
+            }
             "memory" => Vec::<u8>::new().try_reserve_exact(257 << 20).is_ok(),
             "time" => loop {
                 black_box(());
@@ -222,5 +244,6 @@ mod tests {
             assert_eq!(attempt(what).signal(), Some(Signal::SYS.as_raw()), "{what}");
         }
         assert_eq!(attempt("time").signal(), Some(Signal::XCPU.as_raw()));
+        assert_eq!(attempt("stack").signal(), Some(Signal::SEGV.as_raw()));
     }
 }

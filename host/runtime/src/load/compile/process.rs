@@ -13,10 +13,13 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::child::COMPILE_ARGUMENT;
-use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, VERSION};
+use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, Task, VERSION};
 use crate::confinement::engine::EngineOptions;
+use crate::confinement::grants::Grants;
 use crate::digest::Digest;
 use crate::error::LoadError;
+use crate::load::inspect::{Inspection, Outline};
+use crate::load::keep_functions::KeepFunctions;
 use crate::load::source::Source;
 
 /// The longest that a process may take to greet.
@@ -41,10 +44,13 @@ impl Default for CompilerProcess {
     }
 }
 
-/// A component to compile.
+/// A component to inspect or to compile.
 pub(super) struct Job {
     pub(super) bytes: Vec<u8>,
     pub(super) digest: Digest,
+    pub(super) task: Task,
+    /// It is compiled only if these cover what it imports.
+    pub(super) grants: Grants,
     /// The engine that runs the code.
     pub(super) engine: u64,
     /// CPU time that it may cost, rounded up to seconds.
@@ -54,8 +60,21 @@ pub(super) struct Job {
     pub(super) options: EngineOptions,
 }
 
+/// The answers of the process.
+pub(super) struct Made {
+    pub(super) outline: Outline,
+    /// Why its instances cannot be kept; not found out for a component that is compiled.
+    pub(super) unkeepable: Option<String>,
+    /// Empty for a component that was only inspected.
+    pub(super) code: Vec<u8>,
+    /// The functions by which its instances are kept.
+    pub(super) functions: Option<KeepFunctions>,
+}
+
 /// The reason for a missing answer.
 enum Failure {
+    /// The answer is a refusal, or the host refuses what it says.
+    Refused(LoadError),
     /// The program is none that compiles.
     NoGreeting(io::Error),
     /// The process ended, or was given up.
@@ -65,20 +84,20 @@ enum Failure {
 }
 
 impl CompilerProcess {
-    /// Compiled code of the component. It blocks the thread until the process has ended, and the process ends when the
-    /// other side of `pipe` is shut down.
-    pub(super) fn compile(&self, job: &Job, pipe: &UnixStream, stdin: UnixStream) -> Result<Vec<u8>, LoadError> {
+    /// Has the job done. It blocks the thread until the process has ended, and the process ends when the other side of
+    /// `pipe` is shut down.
+    pub(super) fn run(&self, job: &Job, pipe: &UnixStream, stdin: UnixStream) -> Result<Made, LoadError> {
         let start = |error: io::Error| LoadError::CompilerStart { reason: error.into() };
         let process = Running(self.start(stdin).map_err(start)?);
-        let answered = ask(job, pipe);
+        let made = ask(job, pipe);
         // By now it has answered, or its answer is of no use. One that ended by itself keeps the status of its end.
         let status = process.end().map_err(start)?;
-        match answered {
-            Ok((answer, code)) => judge(job, answer, code),
-            Err(Failure::NoGreeting(error)) => Err(LoadError::CompilerStart { reason: no_greeting(&error, status) }),
-            Err(Failure::Ended) => Err(ended(job, status)),
-            Err(Failure::Nonsense(reason)) => Err(LoadError::CompilerAnswer { digest: job.digest, reason }),
-        }
+        made.map_err(|failure| match failure {
+            Failure::Refused(error) => error,
+            Failure::NoGreeting(error) => LoadError::CompilerStart { reason: no_greeting(&error, status) },
+            Failure::Ended => ended(job, status),
+            Failure::Nonsense(reason) => LoadError::CompilerAnswer { digest: job.digest, reason },
+        })
     }
 
     fn start(&self, stdin: UnixStream) -> io::Result<Child> {
@@ -115,7 +134,7 @@ impl Drop for Running {
     }
 }
 
-fn ask(job: &Job, mut pipe: &UnixStream) -> Result<(Answer, Vec<u8>), Failure> {
+fn ask(job: &Job, mut pipe: &UnixStream) -> Result<Made, Failure> {
     greeted(pipe).map_err(Failure::NoGreeting)?;
     let request = Request {
         version: VERSION,
@@ -123,19 +142,31 @@ fn ask(job: &Job, mut pipe: &UnixStream) -> Result<(Answer, Vec<u8>), Failure> {
         cpu_seconds: whole_seconds(job.time),
         engine: job.engine,
         options: job.options,
+        task: job.task,
         component: job.digest.hex(),
         length: wide(job.bytes.len()),
     };
     wire::write_header(&mut pipe, &request)?;
     io::Write::write_all(&mut pipe, &job.bytes)?;
-    let answer: Answer = wire::read_header(&mut pipe)?;
-    let length = match answer.outcome {
-        Outcome::Compiled { length, .. } => length,
-        _ => 0,
-    };
-    // Code that is too long is refused by `judge`, so none of it is read.
-    let code = if length <= MAX_CODE_BYTES { wire::read_bytes(&mut pipe, length)? } else { Vec::new() };
-    Ok((answer, code))
+    let inspected = judge(job, wire::read_header(&mut pipe)?)?;
+    let Outcome::Inspected { outline, unkeepable } = inspected else { return Err(out_of_turn()) };
+    if job.task == Task::Inspect {
+        return Ok(Made { outline, unkeepable, code: Vec::new(), functions: None });
+    }
+    // Before the compiler, which costs most, has come far. A refusal ends the process.
+    let inspection = Inspection::of(job.digest, job.bytes.len(), outline.clone()).map_err(Failure::Refused)?;
+    inspection.check_grants(&job.grants).map_err(Failure::Refused)?;
+    let compiled = judge(job, wire::read_header(&mut pipe)?)?;
+    let Outcome::Compiled { length, code: digest, functions } = compiled else { return Err(out_of_turn()) };
+    let code = wire::read_bytes(&mut pipe, length)?;
+    if Digest::of(&code).hex() != digest {
+        return Err(Failure::Nonsense("the code is not what its digest says".to_owned()));
+    }
+    Ok(Made { outline, unkeepable: None, code, functions })
+}
+
+fn out_of_turn() -> Failure {
+    Failure::Nonsense("it answers out of turn".to_owned())
 }
 
 fn greeted(mut pipe: &UnixStream) -> io::Result<()> {
@@ -169,35 +200,33 @@ fn no_greeting(error: &io::Error, status: ExitStatus) -> Source {
     format!("{what}; the program's main function has to call annex_runtime::compile_if_asked() before all else").into()
 }
 
-/// An answer counts when it is one to this job, and its parts are what they should be.
-fn judge(job: &Job, answer: Answer, code: Vec<u8>) -> Result<Vec<u8>, LoadError> {
+/// An answer counts when it is one to this job. Words of the process are cut, and one that is a refusal is an error.
+fn judge(job: &Job, answer: Answer) -> Result<Outcome, Failure> {
     let digest = job.digest;
-    let nonsense = |reason: &str| Err(LoadError::CompilerAnswer { digest, reason: reason.to_owned() });
     if answer.version != VERSION || answer.component != digest.hex() || answer.engine != job.engine {
-        return nonsense("it answers something else than it was asked");
+        return Err(Failure::Nonsense("it answers something else than it was asked".to_owned()));
     }
     let shown = |text: &str| annex_text::line_within(text, MAX_TEXT);
-    match answer.outcome {
+    Err(Failure::Refused(match answer.outcome {
+        // Code that is too long is not even read.
         Outcome::Compiled { length, .. } if length > MAX_CODE_BYTES => {
-            let what = "bytes of compiled code".into();
-            Err(LoadError::TooComplex { what, found: length, limit: MAX_CODE_BYTES })
-        }
-        Outcome::Compiled { code: expected, .. } if Digest::of(&code).hex() != expected => {
-            nonsense("the code is not what its digest says")
+            LoadError::TooComplex { what: "bytes of compiled code".into(), found: length, limit: MAX_CODE_BYTES }
         }
         Outcome::Compiled { .. } => {
             warn_unless(answer.filtered);
-            Ok(code)
+            return Ok(answer.outcome);
         }
-        Outcome::TooComplex { what, found, limit } => {
-            Err(LoadError::TooComplex { what: shown(&what).into(), found, limit })
+        Outcome::Inspected { outline, unkeepable } => {
+            return Ok(Outcome::Inspected { outline, unkeepable: unkeepable.map(|reason| shown(&reason)) });
         }
-        Outcome::NotAComponent { reason } => Err(LoadError::NotAComponent { reason: shown(&reason) }),
-        Outcome::Refused { reason } => Err(LoadError::Compile { digest, source: shown(&reason).into() }),
-        Outcome::OutOfMemory => Err(LoadError::CompileMemory { digest, limit: job.memory }),
-        Outcome::Panicked => Err(LoadError::CompilerCrash { digest, how: "a panic".to_owned() }),
-        Outcome::Unfit { reason } => Err(LoadError::CompilerStart { reason: shown(&reason).into() }),
-    }
+        Outcome::TooComplex { what, found, limit } => LoadError::TooComplex { what: shown(&what).into(), found, limit },
+        Outcome::Unkeepable { reason } => LoadError::Unkeepable { reason: shown(&reason) },
+        Outcome::NotAComponent { reason } => LoadError::NotAComponent { reason: shown(&reason) },
+        Outcome::Refused { reason } => LoadError::Compile { digest, source: shown(&reason).into() },
+        Outcome::OutOfMemory => LoadError::CompileMemory { digest, limit: job.memory },
+        Outcome::Panicked => LoadError::CompilerCrash { digest, how: "a panic".to_owned() },
+        Outcome::Unfit { reason } => LoadError::CompilerStart { reason: shown(&reason).into() },
+    }))
 }
 
 /// The end of a process that did not answer.
@@ -211,6 +240,9 @@ fn ended(job: &Job, status: ExitStatus) -> LoadError {
         LoadError::CompileMemory { digest, limit: job.memory }
     } else if is(Signal::SYS) {
         LoadError::CompilerForbidden { digest }
+    } else if is(Signal::SEGV) {
+        let how = format!("{status}; it ran out of stack, as on parts that nest too deep");
+        LoadError::CompilerCrash { digest, how }
     } else {
         LoadError::CompilerCrash { digest, how: status.to_string() }
     }
@@ -237,12 +269,11 @@ fn wide(number: usize) -> u64 {
 mod tests {
     use std::time::Duration;
 
-    use super::{Answer, Job, MAX_CODE_BYTES, Outcome, VERSION, judge};
+    use super::{Answer, Failure, Job, MAX_CODE_BYTES, Outcome, Task, VERSION, judge};
     use crate::confinement::engine::EngineOptions;
+    use crate::confinement::grants::Grants;
     use crate::digest::Digest;
     use crate::error::LoadError;
-
-    const CODE: &[u8] = b"code";
 
     fn job() -> Job {
         let bytes = b"component".to_vec();
@@ -250,6 +281,8 @@ mod tests {
         Job {
             digest,
             bytes,
+            task: Task::Compile { keep: false },
+            grants: Grants::default(),
             engine: 7,
             time: Duration::from_secs(1),
             memory: 1 << 20,
@@ -257,47 +290,45 @@ mod tests {
         }
     }
 
-    fn compiled(length: u64, code: &[u8]) -> Outcome {
-        Outcome::Compiled { length, code: Digest::of(code).hex() }
+    fn compiled(length: u64) -> Outcome {
+        Outcome::Compiled { length, code: Digest::of(b"code").hex(), functions: None }
     }
 
     fn answer(outcome: Outcome) -> Answer {
         Answer { version: VERSION, component: job().digest.hex(), engine: 7, filtered: true, outcome }
     }
 
-    fn judged(answer: Answer) -> Result<Vec<u8>, LoadError> {
-        judge(&job(), answer, CODE.to_vec())
-    }
-
-    #[test]
-    fn code_is_taken_when_all_of_the_answer_fits_the_question() {
-        assert_eq!(judged(answer(compiled(4, CODE))).expect("it fits"), CODE);
+    /// The error with which the load ends.
+    fn refused(outcome: Outcome) -> LoadError {
+        match judge(&job(), answer(outcome)) {
+            Err(Failure::Refused(error)) => error,
+            _ => unreachable!("it is taken"),
+        }
     }
 
     #[test]
     fn an_answer_to_another_question_is_nonsense() {
-        let good = || answer(compiled(4, CODE));
+        let good = || answer(compiled(4));
+        assert!(judge(&job(), good()).is_ok());
         for wrong in [
             Answer { version: VERSION + 1, ..good() },
             Answer { component: Digest::of(b"another").hex(), ..good() },
             Answer { engine: 8, ..good() },
-            answer(compiled(4, b"other code")),
         ] {
-            let error = judged(wrong).expect_err("it does not fit");
-            assert!(matches!(error, LoadError::CompilerAnswer { .. }), "{error:?}");
+            assert!(matches!(judge(&job(), wrong), Err(Failure::Nonsense(_))));
         }
     }
 
     #[test]
     fn more_code_than_the_host_takes_is_refused() {
-        let error = judged(answer(compiled(MAX_CODE_BYTES + 1, CODE))).expect_err("it is too long");
+        let error = refused(compiled(MAX_CODE_BYTES + 1));
         assert!(matches!(error, LoadError::TooComplex { .. }), "{error:?}");
     }
 
     #[test]
     fn words_of_the_process_are_cut_and_printable() {
         let reason = format!("a\u{1b}[31m{}", "x".repeat(100_000));
-        let error = judged(answer(Outcome::NotAComponent { reason })).expect_err("it is refused");
+        let error = refused(Outcome::NotAComponent { reason });
         let LoadError::NotAComponent { reason } = error else { unreachable!("{error:?}") };
         assert!(reason.starts_with("a\\u{1b}[31mx") && reason.len() <= 4 << 10, "{reason}");
     }

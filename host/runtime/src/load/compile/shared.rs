@@ -1,4 +1,4 @@
-//! Compiled code that is in use, by the digest of what was compiled. A process has it once, however many installations and
+//! Compiled code that is in use, by the digest of what was compiled and how. A process has it once, however many installations and
 //! tenants have the component: code is only ever read. Linkers, limits, grants and instances are each installation's own.
 
 use std::collections::HashMap;
@@ -7,9 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use wasmtime::component::Component;
 
 use crate::digest::Digest;
+use crate::load::inspect::Inspection;
+use crate::load::keep_functions::KeepFunctions;
 
 /// Compiled code, which others find for as long as somebody holds it.
-pub(crate) struct Code(pub(crate) Component);
+pub(crate) struct Code {
+    pub(crate) component: Component,
+    pub(crate) inspection: Inspection,
+    /// The functions by which instances are kept, in code that was made for that.
+    pub(crate) functions: Option<KeepFunctions>,
+}
 
 /// The code of one digest. It is locked while the code is made, so that whoever comes meanwhile waits for it.
 pub(crate) type Place = tokio::sync::Mutex<Weak<Code>>;

@@ -1,6 +1,7 @@
-//! The conversation of the host with the compiling process, over one socket: a greeting, one request, one answer.
+//! The conversation of the host with the compiling process, over one socket: a greeting, one request, an answer with what
+//! the component says of itself, and one with its code if it is to be compiled. An answer that is a refusal is the last.
 //!
-//! Both are a header in JSON, with its length before it, and bytes after it.
+//! All are a header in JSON, with its length before it, and bytes after it.
 
 use std::io::{self, Read, Write};
 
@@ -8,15 +9,17 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::confinement::engine::EngineOptions;
+use crate::load::inspect::Outline;
+use crate::load::keep_functions::KeepFunctions;
 
 /// Changes with the messages below.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// The first bytes that a compiling process says, before it has read any. Other programs do not say them.
 pub(super) const GREETING: &[u8] = b"annex compiles: 1\n";
 
-/// Bytes of a header. The longest text in one has [`MAX_TEXT`], and JSON may escape each byte of it by six.
-const MAX_HEADER: u32 = 32 << 10;
+/// Bytes of a header. The longest has the names of a component's imports and exports, and its manifest.
+const MAX_HEADER: u32 = 1 << 20;
 
 /// Bytes of a reason in an answer.
 pub(super) const MAX_TEXT: usize = 4 << 10;
@@ -33,10 +36,20 @@ pub(super) struct Request {
     pub(super) engine: u64,
     /// The options of that engine.
     pub(super) options: EngineOptions,
+    pub(super) task: Task,
     /// SHA-256 of the component, in hexadecimal digits.
     pub(super) component: String,
     /// Bytes of the component.
     pub(super) length: u64,
+}
+
+/// What is to be done with the component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Task {
+    /// It is looked at, also for whether its instances could be kept.
+    Inspect,
+    /// It is compiled, as one whose instances are kept or not.
+    Compile { keep: bool },
 }
 
 /// The answer of the process. The code follows it, when there is any.
@@ -54,10 +67,14 @@ pub(super) struct Answer {
 /// The outcome of the request.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Outcome {
-    /// There are so many bytes of code, with this SHA-256.
-    Compiled { length: u64, code: String },
+    /// What the component says of itself. Whether its instances can be kept is only found out for [`Task::Inspect`].
+    Inspected { outline: Outline, unkeepable: Option<String> },
+    /// There are so many bytes of code, with this SHA-256, and functions by which its instances are kept.
+    Compiled { length: u64, code: String, functions: Option<KeepFunctions> },
     /// The component has more of something than a host compiles.
     TooComplex { what: String, found: u64, limit: u64 },
+    /// Its instances cannot be kept, and are to be.
+    Unkeepable { reason: String },
     /// It is no component.
     NotAComponent { reason: String },
     /// The compiler refused it.

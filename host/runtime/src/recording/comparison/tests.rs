@@ -77,3 +77,20 @@ fn bytes_that_are_no_text_come_back_as_they_were() {
         assert_eq!(serde_json::from_str::<Octets>(&json).unwrap().bytes(), bytes, "{json}");
     }
 }
+
+#[test]
+fn what_the_recording_hides_is_counted_and_told_from_a_change() {
+    let result = |text: &str| StepResult::Value(annex_protocol::Json::parse(text.to_owned()).unwrap());
+    let mut comparison = Comparison::default();
+    let read =
+        HostCall::Get { bucket: String::new(), key: "k".to_owned(), value: Some(Octets::Text("[hidden]".into())) };
+    let was = turn(vec![read, set("[hidden]")], result(r#"{"a":1,"pin":"[hidden]"}"#));
+    assert!(comparison.add(&was, &turn(vec![set("x")], result(r#"{"a":1,"pin":4711}"#)), Vec::new()));
+    assert_eq!((comparison.not_compared, comparison.differ_hidden), (2, 0));
+    assert!(!comparison.add(&was, &turn(vec![set("x")], result(r#"{"a":2,"pin":4711}"#)), Vec::new()));
+    assert_eq!(comparison.differ_hidden, 1, "the value that it has read is hidden");
+    let plain = turn(vec![set("[hidden]")], result(r#"{"a":1,"pin":"[hidden]"}"#));
+    assert!(!comparison.add(&plain, &turn(vec![set("x")], result(r#"{"a":2,"pin":1}"#)), Vec::new()));
+    assert_eq!(comparison.differ_hidden, 1, "it was given nothing that is hidden");
+    assert_eq!(comparison.examples.iter().map(|example| example.hidden).collect::<Vec<_>>(), [true, false]);
+}

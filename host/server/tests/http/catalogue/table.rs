@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use annex_runtime::{Access, Extension, Hook, Inspection};
+use annex_runtime::{Access, Extension, Hook, Runtime, RuntimeConfig};
 
 use crate::catalogue::catalogue;
 
@@ -24,8 +24,9 @@ fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-fn row(name: &str, component: &Path, extension: &Extension, time: Option<&f64>) -> String {
-    let inspection = Inspection::of(&fs::read(component).expect("a component")).expect("an extension");
+async fn row(runtime: &Runtime, (name, component): (&str, &Path), extension: &Extension, time: Option<&f64>) -> String {
+    let inspected = runtime.inspect(fs::read(component).expect("a component")).await;
+    let inspection = inspected.expect("an extension").inspection;
     let hooks: Vec<&str> =
         extension.hooks().iter().filter(|hook| **hook != Hook::Descriptor).map(|hook| hook.name()).collect();
     let needed = inspection.imports.iter().filter_map(|import| match import.access {
@@ -54,12 +55,15 @@ async fn rows() -> String {
     let installed = server.installer().installed();
     let times = fs::read_to_string(root("examples/catalogue/times.json")).expect("times");
     let times: BTreeMap<String, f64> = serde_json::from_str(&times).expect("numbers by name");
-    let row = |(name, component): (&str, &Path)| {
+    let runtime = Runtime::new(&RuntimeConfig { instances: 1, ..RuntimeConfig::default() });
+    let runtime = runtime.expect("the runtime starts");
+    let mut rows = String::new();
+    for (name, component) in annex_components::shipped() {
         let extension = installed.iter().find(|extension| extension.descriptor().name == name);
         let extension = extension.unwrap_or_else(|| panic!("the example installs no {name}"));
-        row(name, component, extension, times.get(name))
-    };
-    annex_components::shipped().into_iter().map(row).collect()
+        rows += &row(&runtime, (name, component), extension, times.get(name)).await;
+    }
+    rows
 }
 
 /// The cells of a row, its size by itself.

@@ -3,12 +3,13 @@
 //! The compiler's time and memory grow with the component's parts, and faster than the size of one function. The limits
 //! leave room for whole interpreters compiled to WebAssembly.
 
-use wasmparser::{Data, DataKind, FunctionBody, MemoryType, Operator, Parser, Payload};
+use wasmparser::{BinaryReaderError, Data, DataKind, FunctionBody, MemoryType, Operator, Parser, Payload};
 
 use crate::confinement::engine::{MEMORY_CEILING, TABLE_CEILING};
 use crate::error::LoadError;
 
 mod arity;
+mod depth;
 
 use arity::{Passing, Signatures};
 
@@ -71,11 +72,17 @@ struct Work {
     passed: u64,
 }
 
+impl From<BinaryReaderError> for LoadError {
+    fn from(error: BinaryReaderError) -> Self {
+        Self::NotAComponent { reason: error.to_string() }
+    }
+}
+
 /// Checks a component file.
 ///
 /// # Errors
 /// [`LoadError::TooComplex`] names the first limit that it goes beyond.
-pub(crate) fn check(bytes: &[u8]) -> Result<(), LoadError> {
+pub(super) fn check(bytes: &[u8]) -> Result<(), LoadError> {
     let mut parts = Parts::default();
     let mut work = Work::default();
     let mut depth = 0_u64;
@@ -95,6 +102,9 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), LoadError> {
         at_most("levels of components in components", depth, MAX_DEPTH)?;
         parts.count(&payload)?;
         parts.count_computed(&payload)?;
+        if let Payload::ComponentTypeSection(section) = &payload {
+            depth::check(section, bytes)?;
+        }
         check_sizes(&payload)?;
         signatures.add(&payload)?;
         if let Payload::CodeSectionEntry(function) = &payload {
@@ -225,7 +235,7 @@ fn check_function(function: &FunctionBody<'_>, mut passing: Passing<'_>) -> Resu
 }
 
 /// Refuses a component that has more of something than `limit`.
-pub(crate) fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), LoadError> {
+pub(super) fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), LoadError> {
     if found > limit { Err(LoadError::TooComplex { what: what.into(), found, limit }) } else { Ok(()) }
 }
 

@@ -13,54 +13,21 @@ use wasmparser::{
     Payload, TypeBounds, TypeRef, ValType, Validator,
 };
 
-use crate::load::structure;
+use crate::load::keep_functions::{KeepFunctions, MAX_MEMORY, PREFIX};
 
 mod rewrite;
 
-/// Bytes of linear memory that a kept instance begins with, all its memories together. A copy of them is kept.
-pub(crate) const MAX_MEMORY: usize = 8 << 20;
-
-/// The first part of the names that are added to a component. No component of an author may use it.
-pub(crate) const PREFIX: &str = "annex-keep";
-
 /// A component whose instances can be kept.
-pub(crate) struct Keepable {
+pub(super) struct Keepable {
     /// The component with what is added to it.
-    pub(crate) bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     /// The functions that are added.
-    pub(crate) functions: KeepFunctions,
+    pub(super) functions: KeepFunctions,
 }
 
-/// The number of functions of each kind that are added to the exports of a component.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeepFunctions {
-    /// Core modules with mutable globals: each has a function that saves them, and one that puts them back.
-    pub(crate) globals: u32,
-    /// Memories: each has a function that returns all of it.
-    pub(crate) memories: u32,
-}
-
-impl KeepFunctions {
-    /// The name of the function that saves the globals of the module with this number.
-    pub(crate) fn save(number: u32) -> String {
-        format!("{PREFIX}-save-m{number}")
-    }
-
-    /// The name of the function that puts them back.
-    pub(crate) fn reset(number: u32) -> String {
-        format!("{PREFIX}-reset-m{number}")
-    }
-
-    /// The name of the function that returns the memory with this number.
-    pub(crate) fn memory(number: u32) -> String {
-        format!("{PREFIX}-memory-m{number}")
-    }
-}
-
-/// The component that keeps what its instances are, or the reason for which there is none.
-pub(crate) fn keepable(bytes: &[u8]) -> Result<Keepable, String> {
-    // Validating is work too: what is sure to cost too much is refused first.
-    structure::check(bytes).map_err(|error| error.to_string())?;
+/// The component that keeps what its instances are, or the reason for which there is none. The structure of `bytes` has
+/// been checked: validating is work too.
+pub(super) fn keepable(bytes: &[u8]) -> Result<Keepable, String> {
     // What is added must not make something valid that was not: a module could import it otherwise.
     let types = Validator::new().validate_all(bytes).map_err(|error| malformed(&error))?;
     let plan = Plan::of(bytes)?;
@@ -69,15 +36,6 @@ pub(crate) fn keepable(bytes: &[u8]) -> Result<Keepable, String> {
         return Err(SECOND_NAME.to_owned());
     }
     rewrite::component(bytes, &plan, &types).map_err(|error| malformed(&error))
-}
-
-/// Why instances of a component cannot be kept between turns; `None` if they can.
-///
-/// It is for those who look at a component. Loading one with [`Instances::Kept`](crate::Instances::Kept) finds it out by
-/// itself.
-#[must_use]
-pub fn why_unkeepable(bytes: &[u8]) -> Option<String> {
-    keepable(bytes).err()
 }
 
 fn malformed(error: &BinaryReaderError) -> String {

@@ -10,7 +10,8 @@ use wasm_encoder::{
 use wasmparser::types::Types;
 use wasmparser::{BinaryReader, BinaryReaderError, ValType};
 
-use super::{KeepFunctions, Keepable, Module, PREFIX, Plan};
+use super::{Keepable, Module, Plan};
+use crate::load::keep_functions::{KeepFunctions, PREFIX};
 
 /// Bytes before the first section: the magic number and the version.
 const HEADER: usize = 8;

@@ -1,0 +1,72 @@
+//! The depth of types within types. Whatever reads or compiles a type calls itself for each type that stands inside it, so
+//! that a few kilobytes would take all of a stack. This reader does not.
+
+use wasmparser::{
+    BinaryReader, ComponentType, ComponentTypeDeclaration, ComponentTypeSectionReader, InstanceTypeDeclaration,
+};
+
+use super::at_most;
+use crate::error::LoadError;
+
+/// Types of components and instances within each other. Toolchains write three.
+const MAX_TYPE_DEPTH: u64 = 50;
+
+/// How a type of a component begins, and one of an instance.
+const COMPONENT: u8 = 0x41;
+const INSTANCE: u8 = 0x42;
+/// How a declaration begins that is a type.
+const TYPE: u8 = 0x01;
+
+/// A type that has been read up to one of its declarations.
+struct Open {
+    kind: u8,
+    /// Declarations that follow.
+    left: u32,
+}
+
+/// Checks the types of one section of the component `bytes`.
+pub(super) fn check(section: &ComponentTypeSectionReader<'_>, bytes: &[u8]) -> Result<(), LoadError> {
+    let content = bytes.get(section.range()).unwrap_or_default();
+    let mut reader = BinaryReader::new(content, section.range().start);
+    for _ in 0..reader.read_var_u32()? {
+        check_type(&mut reader)?;
+    }
+    Ok(())
+}
+
+/// Reads one type with all that are inside it.
+fn check_type(reader: &mut BinaryReader<'_>) -> Result<(), LoadError> {
+    let mut open: Vec<Open> = begin(reader)?.into_iter().collect();
+    while let Some(innermost) = open.last_mut() {
+        let Some(left) = innermost.left.checked_sub(1) else {
+            open.pop();
+            continue;
+        };
+        innermost.left = left;
+        if next_byte(reader)? == TYPE {
+            reader.read_u8()?;
+            open.extend(begin(reader)?);
+            at_most("levels of types in types", open.len() as u64, MAX_TYPE_DEPTH)?;
+        } else if innermost.kind == COMPONENT {
+            reader.read::<ComponentTypeDeclaration<'_>>()?;
+        } else {
+            reader.read::<InstanceTypeDeclaration<'_>>()?;
+        }
+    }
+    Ok(())
+}
+
+/// Begins a type that has others inside it; one that has none is read to its end.
+fn begin(reader: &mut BinaryReader<'_>) -> Result<Option<Open>, LoadError> {
+    let kind = next_byte(reader)?;
+    if kind != COMPONENT && kind != INSTANCE {
+        reader.read::<ComponentType<'_>>()?;
+        return Ok(None);
+    }
+    reader.read_u8()?;
+    Ok(Some(Open { kind, left: reader.read_var_u32()? }))
+}
+
+fn next_byte(reader: &BinaryReader<'_>) -> Result<u8, LoadError> {
+    Ok(reader.clone().read_u8()?)
+}

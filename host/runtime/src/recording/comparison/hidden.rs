@@ -1,0 +1,93 @@
+//! Compares with a turn in which something is hidden: what is hidden was not the same and not another, it is unknown.
+
+use serde_json::Value;
+
+use crate::observation::log::HIDDEN as HIDDEN_SECRET;
+use crate::recording::hiding::HIDDEN;
+use crate::recording::{HostCall, Octets, RecordedTurn, StepResult};
+
+/// The texts that stand for what is hidden.
+const MARKS: [&str; 2] = [HIDDEN, HIDDEN_SECRET];
+
+impl RecordedTurn {
+    /// True if something is hidden in what the extension was given: it may have made something else of that.
+    #[must_use]
+    pub fn hides_what_was_given(&self) -> bool {
+        let mut given = self.clone();
+        for step in &mut given.steps {
+            step.result = StepResult::Inactive;
+            // What the extension itself has said is not given to it.
+            step.calls.retain(|call| !matches!(call, HostCall::Set { .. }));
+            for call in &mut step.calls {
+                if let HostCall::Http { request, body, .. } = call {
+                    (*request, *body) = (String::new(), Octets::Text(String::new()));
+                }
+            }
+        }
+        serde_json::to_string(&given).is_ok_and(|text| MARKS.iter().any(|mark| text.contains(mark)))
+    }
+}
+
+/// True if nothing differs but what is hidden in `was`. The number of those values is added to `hidden`.
+pub(super) fn agrees(was: &Value, is: &Value, hidden: &mut u64) -> bool {
+    match (was, is) {
+        (Value::String(was), _) if was == HIDDEN => {
+            *hidden += 1;
+            true
+        }
+        (Value::String(was), Value::String(is)) => was == is || fits(was, is, hidden),
+        (Value::Array(was), Value::Array(is)) => {
+            was.len() == is.len() && was.iter().zip(is).all(|(was, is)| agrees(was, is, hidden))
+        }
+        (Value::Object(was), Value::Object(is)) => {
+            let agrees = |(key, was): (&String, &Value)| is.get(key).is_some_and(|is| agrees(was, is, hidden));
+            was.len() == is.len() && was.iter().all(agrees)
+        }
+        _ => was == is,
+    }
+}
+
+/// True if `is` has all of `was` but for what is hidden within it, in its order.
+fn fits(was: &str, is: &str, hidden: &mut u64) -> bool {
+    let marked = MARKS.iter().fold(was.to_owned(), |text, mark| text.replace(mark, HIDDEN));
+    let mut parts = marked.split(HIDDEN);
+    let first = parts.next().unwrap_or_default();
+    let Some(last) = parts.next_back() else { return false };
+    let inner = is.strip_prefix(first).and_then(|rest| rest.strip_suffix(last));
+    let Some(mut rest) = inner else { return false };
+    let mut marks = 1;
+    for part in parts {
+        let Some((_, after)) = rest.split_once(part) else { return false };
+        rest = after;
+        marks += 1;
+    }
+    *hidden += marks;
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::agrees;
+
+    #[test]
+    fn what_is_hidden_is_not_compared_and_all_else_is() {
+        for (was, is, expected) in [
+            (json!({"a": 1, "pin": "[hidden]"}), json!({"a": 1, "pin": 4711}), Some(1)),
+            (json!({"a": 1, "pin": "[hidden]"}), json!({"a": 2, "pin": 4711}), None),
+            (json!({"pin": "[hidden]"}), json!({}), None),
+            (json!(["[hidden]", "[hidden]"]), json!([{"any": "thing"}, null]), Some(2)),
+            (json!(r#"{"a":1,"pin":"[hidden]"}"#), json!(r#"{"a":1,"pin":"4711"}"#), Some(1)),
+            (json!("key=(secret)&n=1&token=[hidden]"), json!("key=k&n=1&token=t"), Some(2)),
+            (json!("key=(secret)&n=1&token=[hidden]"), json!("key=k&n=2&token=t"), None),
+            (json!("key=(secret)"), json!("token=x"), None),
+            (json!("same"), json!("same"), Some(0)),
+            (json!("same"), json!("other"), None),
+        ] {
+            let mut hidden = 0;
+            let found = agrees(&was, &is, &mut hidden).then_some(hidden);
+            assert_eq!(found, expected, "{was} {is}");
+        }
+    }
+}
