@@ -107,7 +107,7 @@ impl Runtime {
             compiler: self.compiler.clone(),
             keyvalue: Arc::clone(&self.keyvalue),
             resolver: Arc::clone(&self.resolver),
-            metrics: Arc::new(self.metrics.of_tenant()),
+            metrics: Arc::new(self.metrics.of_tenant(BusyTime::default())),
             validators: self.validators.of_tenant(&tenant),
             guest_time: self.guest_time.of_tenant(&tenant),
             quarantine: self.quarantine,
@@ -115,6 +115,12 @@ impl Runtime {
             counts_instructions: self.counts_instructions,
             tenant,
         }
+    }
+
+    /// The same runtime, which adds the time that the calls of its extensions were on a thread to `busy`.
+    #[must_use]
+    pub fn counting_in(self, busy: BusyTime) -> Self {
+        Self { metrics: Arc::new(self.metrics.of_tenant(busy)), ..self }
     }
 
     /// The same runtime for components that run beside those in force: the numbers of their calls are apart, their turns
@@ -131,12 +137,6 @@ impl Runtime {
     #[must_use]
     pub fn totals(&self) -> Vec<HookTotals> {
         self.metrics.totals()
-    }
-
-    /// The time that the calls of the extensions which this runtime has loaded were on a thread, as it goes on.
-    #[must_use]
-    pub fn busy(&self) -> BusyTime {
-        self.metrics.busy().clone()
     }
 
     /// Loads one component for one installation.
@@ -158,7 +158,7 @@ impl Runtime {
                 (bytes, digest, Some(functions))
             }
         };
-        let (code, compiled) = self.compiler.code(bytes, digest).await?;
+        let (code, compiled) = self.compiler.code(&self.tenant, bytes, digest).await?;
         let mut program = self.link(code, &inspection, &installation)?;
         let (profile, descriptor) = describe(&program, &installation, services).await?;
         let card = declare(&program, &profile, &descriptor, installation.required).await?;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
+use annex_fairness::FairPlaces;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use wasmtime::Engine;
 use wasmtime::component::Component;
@@ -44,13 +45,13 @@ pub(crate) struct Compiler {
     /// Bytes of memory that one process may have.
     memory: u64,
     options: EngineOptions,
-    /// Each process holds one until it has ended.
-    places: Arc<Semaphore>,
+    /// Each process holds one until it has ended. Tenants that wait get them in turn.
+    places: FairPlaces,
 }
 
 impl Compiler {
     pub(crate) fn new(engine: Engine, cache: Option<CompileCache>, config: &RuntimeConfig) -> Self {
-        let places = usize::try_from(config.compile_processes).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
+        let places = usize::try_from(config.compile_processes).unwrap_or(usize::MAX).max(1);
         Self {
             engine,
             cache: cache.map(Arc::new),
@@ -59,12 +60,18 @@ impl Compiler {
             time: config.compile_time,
             memory: config.compile_memory,
             options: config.engine_options(),
-            places: Arc::new(Semaphore::new(places)),
+            places: FairPlaces::new(places),
         }
     }
 
-    /// The component's code, and whether it had to be compiled: it is in use already, or in the cache, or is compiled.
-    pub(crate) async fn code(&self, bytes: Vec<u8>, digest: Digest) -> Result<(Arc<Code>, bool), LoadError> {
+    /// The component's code, and whether it had to be compiled for this tenant: it is in use already, or in the cache, or is
+    /// compiled.
+    pub(crate) async fn code(
+        &self,
+        tenant: &Arc<str>,
+        bytes: Vec<u8>,
+        digest: Digest,
+    ) -> Result<(Arc<Code>, bool), LoadError> {
         let place = self.shared.place(digest);
         // Locked to the end, so that of many who load one component at the same time one compiles it.
         let mut in_use = place.lock().await;
@@ -73,7 +80,7 @@ impl Compiler {
         }
         let (component, compiled) = match self.cached(digest).await {
             Some(component) => (component, false),
-            None => (self.compile(bytes, digest).await?, true),
+            None => (self.compile(tenant, bytes, digest).await?, true),
         };
         let code = Arc::new(Code(component));
         *in_use = Arc::downgrade(&code);
@@ -88,15 +95,14 @@ impl Compiler {
     }
 
     /// Compiles the component. Dropping the future, because a client went away for instance, ends the process.
-    async fn compile(&self, bytes: Vec<u8>, digest: Digest) -> Result<Component, LoadError> {
+    async fn compile(&self, tenant: &Arc<str>, bytes: Vec<u8>, digest: Digest) -> Result<Component, LoadError> {
         // This process was itself started to compile, and its main function has not looked at the arguments. A process
         // that it started would not either, and so on without end.
         if child::asked() {
             return Err(LoadError::CompilerStart { reason: NOT_ENTERED.into() });
         }
         let cannot = |error: io::Error| LoadError::CompilerStart { reason: error.into() };
-        let place = Arc::clone(&self.places).acquire_owned().await;
-        let place = place.map_err(|closed| LoadError::CompilerStart { reason: closed.into() })?;
+        let place = self.places.take(tenant).await;
         // One socket for both directions: shutting it down ends the conversation from either side.
         let (pipe, end_of_child) = UnixStream::pair().map_err(cannot)?;
         let hang_up = HangUp(pipe.try_clone().map_err(cannot)?);
