@@ -4,13 +4,15 @@ use std::future::ready;
 use std::mem;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use annex_fairness::{FairPlaces, current_tenant};
 use futures::TryStreamExt;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Sqlite};
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::database::{Begun, Database, Row, Step, Value, bind};
 use crate::text::{Form, text_of};
@@ -39,8 +41,9 @@ struct Readers {
     options: SqliteConnectOptions,
     /// Each is opened when it is first needed.
     connections: [Mutex<Option<SqliteConnection>>; READERS],
-    /// As many permits as connections, until the database is closed.
-    free: Semaphore,
+    /// As many places as connections. Tenants that wait get them in turn.
+    free: FairPlaces,
+    is_closed: AtomicBool,
 }
 
 /// The connection that writes.
@@ -126,13 +129,17 @@ impl SqliteDatabase {
 impl Readers {
     fn new(options: SqliteConnectOptions) -> Self {
         let connections = std::array::from_fn(|_| Mutex::default());
-        Self { options, connections, free: Semaphore::new(READERS) }
+        Self { options, connections, free: FairPlaces::new(READERS), is_closed: AtomicBool::new(false) }
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
-        let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, self.free.acquire());
+        let tenant = current_tenant();
+        let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, self.free.take(&tenant));
         // Given back after the connection.
-        let _permit = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?.map_err(|_| sqlx::Error::PoolClosed)?;
+        let _place = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?;
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(sqlx::Error::PoolClosed);
+        }
         let free = self.connections.iter().find_map(|connection| connection.try_lock().ok());
         // Where there is none, the database is closed meanwhile.
         let mut place = free.ok_or(sqlx::Error::PoolClosed)?;
@@ -149,7 +156,7 @@ impl Readers {
     }
 
     async fn close(&self) {
-        self.free.close();
+        self.is_closed.store(true, Ordering::Release);
         for place in &self.connections {
             if let Some(connection) = place.lock().await.take() {
                 // It has nothing to lose.

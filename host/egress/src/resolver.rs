@@ -2,11 +2,10 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 
+use annex_fairness::{FairPlaces, current_tenant};
 use async_trait::async_trait;
 use tokio::net::lookup_host;
-use tokio::sync::Semaphore;
 
 /// Finds the addresses of host names.
 #[async_trait]
@@ -20,7 +19,8 @@ pub trait Resolver: Send + Sync {
 
 /// The resolver of the operating system.
 pub struct SystemResolver {
-    lookups: Arc<Semaphore>,
+    /// Tenants that wait get them in turn.
+    lookups: FairPlaces,
 }
 
 impl SystemResolver {
@@ -31,14 +31,14 @@ impl SystemResolver {
 
 impl Default for SystemResolver {
     fn default() -> Self {
-        Self { lookups: Arc::new(Semaphore::new(Self::MAX_LOOKUPS)) }
+        Self { lookups: FairPlaces::new(Self::MAX_LOOKUPS) }
     }
 }
 
 #[async_trait]
 impl Resolver for SystemResolver {
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        let permit = Arc::clone(&self.lookups).acquire_owned().await.map_err(io::Error::other)?;
+        let permit = self.lookups.take(&current_tenant()).await;
         let host = host.to_owned();
         // The thread goes on when the caller gives up, so the permit must not end with the caller.
         let lookup = tokio::spawn(async move {

@@ -21,6 +21,13 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Bounds the turns that run or wait for their context.
 pub struct TurnLimiter {
+    counts: Arc<TurnCounts>,
+    /// Says that the tenant has as many as it may. `None` where it may have any number.
+    quota: Option<Arc<TenantUse>>,
+}
+
+/// The turns of a tenant that have a permit or wait for one. They are counted on when the tenant's text is changed.
+pub(crate) struct TurnCounts {
     bounds: TurnBounds,
     free: Arc<Semaphore>,
     /// As many messages wait for a permit as there are permits; more are refused at once.
@@ -28,8 +35,6 @@ pub struct TurnLimiter {
     /// Of authenticated callers, and of the tenant where it has a quota.
     by_caller: Mutex<HashMap<Owner, Turns>>,
     places: Arc<SharedPlaces>,
-    /// Says that the tenant has as many as it may. `None` where it may have any number.
-    quota: Option<Arc<TenantUse>>,
 }
 
 /// The most turns at once.
@@ -63,7 +68,7 @@ struct CountedTurn {
 
 /// One of the turns of a caller, or of all callers of a tenant.
 struct Caller {
-    limiter: Arc<TurnLimiter>,
+    counts: Arc<TurnCounts>,
     owner: Owner,
     /// The turns that it may have.
     most: usize,
@@ -74,18 +79,20 @@ struct Caller {
 impl TurnLimiter {
     /// `quota` is that of the tenant.
     pub fn new(bounds: TurnBounds, quota: Option<Arc<TenantUse>>, places: Arc<SharedPlaces>) -> Arc<Self> {
-        let in_all = bounds.in_all.min(Semaphore::MAX_PERMITS);
-        let bounds = TurnBounds { in_all, ..bounds };
-        let free = Arc::new(Semaphore::new(in_all));
-        let waiting = Semaphore::new(in_all);
+        let new = || TurnCounts::new(bounds, places);
+        let counts = match &quota {
+            Some(used) => used.ledger().turns(new),
+            None => Arc::new(new()),
+        };
         let quota = quota.filter(|used| used.quota().turns.is_some());
-        Arc::new(Self { bounds, free, waiting, by_caller: Mutex::default(), places, quota })
+        Arc::new(Self { counts, quota })
     }
 
     /// The turns that have a permit now, in this process.
     #[must_use]
     pub fn running(&self) -> usize {
-        self.bounds.in_all.saturating_sub(self.free.available_permits())
+        let TurnCounts { bounds, free, .. } = &*self.counts;
+        bounds.in_all.saturating_sub(free.available_permits())
     }
 
     /// Takes a permit for a turn of this caller, and waits for one for a second. Anonymous clients cannot be told apart, so
@@ -94,26 +101,27 @@ impl TurnLimiter {
     /// # Errors
     /// [`A2aError::Overloaded`] when none becomes free, or at once when the caller has as many as it may;
     /// [`A2aError::QuotaExceeded`] when its tenant has.
-    pub(crate) async fn take(self: &Arc<Self>, owner: &Owner) -> Result<TurnPermit, A2aError> {
+    pub(crate) async fn take(&self, owner: &Owner) -> Result<TurnPermit, A2aError> {
         let taken = self.wait(owner).await;
         taken.inspect_err(|error| tracing::warn!(target: crate::LOG_TARGET, %error, "a message is refused"))
     }
 
     /// The places that it takes when its own share of them is used up.
     pub fn places(&self) -> &Arc<SharedPlaces> {
-        &self.places
+        &self.counts.places
     }
 
-    async fn wait(self: &Arc<Self>, owner: &Owner) -> Result<TurnPermit, A2aError> {
+    async fn wait(&self, owner: &Owner) -> Result<TurnPermit, A2aError> {
         // Counted while it waits, so that one caller cannot take all the places of those that wait.
         let counted = self.count(owner).await?;
-        if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
+        let counts = &self.counts;
+        if let Ok(permit) = Arc::clone(&counts.free).try_acquire_owned() {
             return Ok(TurnPermit { _permit: permit, _counted: counted });
         }
-        let _waiting = self.waiting.try_acquire().map_err(|_| self.full())?;
-        match timeout(MAX_WAIT, Arc::clone(&self.free).acquire_owned()).await {
+        let _waiting = counts.waiting.try_acquire().map_err(|_| counts.full())?;
+        match timeout(MAX_WAIT, Arc::clone(&counts.free).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(TurnPermit { _permit: permit, _counted: counted }),
-            _ => Err(self.full()),
+            _ => Err(counts.full()),
         }
     }
 
@@ -121,36 +129,46 @@ impl TurnLimiter {
     ///
     /// # Errors
     /// As [`take`](Self::take) when there is none.
-    pub(crate) async fn try_take(self: &Arc<Self>, owner: &Owner) -> Result<TurnPermit, A2aError> {
+    pub(crate) async fn try_take(&self, owner: &Owner) -> Result<TurnPermit, A2aError> {
         let counted = self.count(owner).await?;
-        let permit = Arc::clone(&self.free).try_acquire_owned().map_err(|_| self.full())?;
+        let counts = &self.counts;
+        let permit = Arc::clone(&counts.free).try_acquire_owned().map_err(|_| counts.full())?;
         Ok(TurnPermit { _permit: permit, _counted: counted })
     }
 
-    async fn count(self: &Arc<Self>, owner: &Owner) -> Result<CountedTurn, A2aError> {
+    async fn count(&self, owner: &Owner) -> Result<CountedTurn, A2aError> {
         let tenant = match self.quota.as_deref().and_then(|used| Some((used, used.quota().turns?))) {
             Some((used, most)) => {
                 // An anonymous caller is not counted by itself, so that nobody else is counted under this name.
                 let all = Owner { tenant: owner.tenant.clone(), principal: String::new() };
-                Some(self.one_more(all, most).await?.ok_or_else(|| used.has_enough_turns(most))?)
+                Some(self.counts.one_more(all, most).await?.ok_or_else(|| used.has_enough_turns(most))?)
             }
             None => None,
         };
         let caller = if owner.principal.is_empty() {
             None
         } else {
-            let most = self.bounds.per_caller;
+            let most = self.counts.bounds.per_caller;
             let enough = || overloaded(format!("{most} turns of yours run already"));
-            Some(self.one_more(owner.clone(), most).await?.ok_or_else(enough)?)
+            Some(self.counts.one_more(owner.clone(), most).await?.ok_or_else(enough)?)
         };
         Ok(CountedTurn { _tenant: tenant, _caller: caller })
+    }
+}
+
+impl TurnCounts {
+    fn new(bounds: TurnBounds, places: Arc<SharedPlaces>) -> Self {
+        let in_all = bounds.in_all.min(Semaphore::MAX_PERMITS);
+        let bounds = TurnBounds { in_all, ..bounds };
+        let free = Arc::new(Semaphore::new(in_all));
+        Self { bounds, free, waiting: Semaphore::new(in_all), by_caller: Mutex::default(), places }
     }
 
     /// Counts one more turn of at most so many. `None` when there are as many.
     async fn one_more(self: &Arc<Self>, owner: Owner, most: usize) -> Result<Option<Caller>, A2aError> {
         let Some(is_own) = self.is_own(&owner, most) else { return Ok(None) };
         // It is counted from here on, as an own one until it has a place.
-        let caller = Caller { limiter: Arc::clone(self), owner, most, place: None };
+        let caller = Caller { counts: Arc::clone(self), owner, most, place: None };
         if is_own {
             return Ok(Some(caller));
         }
@@ -197,10 +215,10 @@ fn overloaded(reason: String) -> A2aError {
 impl Caller {
     /// Takes a place among all processes. `None` when there is none.
     async fn placed(mut self) -> Result<Option<Self>, A2aError> {
-        let limiter = Arc::clone(&self.limiter);
-        let taken = limiter.places.take(&self.owner, self.most).await;
+        let counts = Arc::clone(&self.counts);
+        let taken = counts.places.take(&self.owner, self.most).await;
         let Some(place) = taken.map_err(fault::of_store)? else { return Ok(None) };
-        limiter.change(&self.owner, |turns| turns.own -= 1);
+        counts.change(&self.owner, |turns| turns.own -= 1);
         self.place = Some(place);
         Ok(Some(self))
     }
@@ -209,7 +227,7 @@ impl Caller {
 impl Drop for Caller {
     fn drop(&mut self) {
         let is_own = self.place.is_none();
-        self.limiter.change(&self.owner, |turns| {
+        self.counts.change(&self.owner, |turns| {
             turns.all -= 1;
             turns.own -= usize::from(is_own);
         });

@@ -3,14 +3,17 @@
 //! Requests and CPU time are counted here, and each process lets its part of them through: the limit divided by the processes
 //! that are alive. Turns are counted by [`permits`](crate::permits). What is stored is counted at intervals, while the tenant
 //! is asked for something, so a tenant can go a little beyond before it is refused.
+//!
+//! What a tenant has used stays when the tenant is let go or changed, in its [`Ledger`]. Those that would say the same as new
+//! ones are forgotten.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use annex_agent::TokenCount;
 use annex_protocol::A2aError;
-use annex_runtime::{BusyTime, KeyValueError, KeyValueStore};
+use annex_runtime::{KeyValueError, KeyValueStore};
 use annex_session::{SessionError, SessionService};
 use annex_tasks::{StoreError, TaskStore};
 use futures::{StreamExt, stream};
@@ -23,13 +26,13 @@ use crate::permits::shared::SharedPlaces;
 
 mod bucket;
 mod held;
+mod ledger;
 mod rates;
 mod tokens;
 
-use bucket::{Bucket, nanos};
-use held::Held;
-use rates::Rates;
-use tokens::Tokens;
+use ledger::times;
+
+pub use ledger::Ledger;
 
 /// The time between two looks at what tenants have used.
 const LOOK: Duration = Duration::from_secs(1);
@@ -94,7 +97,7 @@ impl TenantQuota {
 pub struct Quotas {
     stores: Stores,
     places: Arc<SharedPlaces>,
-    tenants: Mutex<Vec<Weak<TenantUse>>>,
+    ledgers: Mutex<HashMap<Arc<str>, Arc<Ledger>>>,
 }
 
 /// Where what tenants keep is counted.
@@ -106,21 +109,11 @@ pub struct Stores {
     pub keep_tasks: u64,
 }
 
-/// The use that one tenant has made of its quota.
+/// A tenant that is served: its quota, and the use that it has made of it.
 pub struct TenantUse {
-    tenant: Arc<str>,
     quota: TenantQuota,
+    ledger: Arc<Ledger>,
     quotas: Arc<Quotas>,
-    requests: Bucket,
-    cpu: Bucket,
-    /// The CPU time that the bucket knows of, in nanoseconds.
-    charged: AtomicU64,
-    busy: BusyTime,
-    rates: Rates,
-    held: Held,
-    tokens: Tokens,
-    /// True if something was asked for since it was looked at last.
-    was_asked: AtomicBool,
 }
 
 /// The reason why it cannot be told what a tenant has.
@@ -158,7 +151,7 @@ pub struct Amounts {
     pub keys: u64,
     /// Tokens of today: over all processes where there is a quota, and of this process otherwise.
     pub tokens_per_day: u64,
-    /// Requests that were refused since the tenant was loaded, in this process.
+    /// Requests that were refused lately, in this process: since the tenant was loaded, or longer.
     pub refused: u64,
     /// The processes that were alive lately.
     pub processes: usize,
@@ -166,31 +159,39 @@ pub struct Amounts {
 
 impl Quotas {
     pub fn new(stores: Stores, places: Arc<SharedPlaces>) -> Arc<Self> {
-        Arc::new(Self { stores, places, tenants: Mutex::default() })
+        Arc::new(Self { stores, places, ledgers: Mutex::default() })
     }
 
-    /// Begins to count for a tenant. `busy` is the time that its extensions take.
-    pub fn of_tenant(self: &Arc<Self>, tenant: &str, quota: TenantQuota, busy: BusyTime) -> Arc<TenantUse> {
-        let charged = AtomicU64::new(nanos(busy.read()));
-        let used = Arc::new(TenantUse {
-            tenant: tenant.into(),
-            quota,
-            quotas: Arc::clone(self),
-            requests: Bucket::new(),
-            cpu: Bucket::new(),
-            charged,
-            rates: Rates::new(&busy),
-            busy,
-            held: Held::default(),
-            tokens: Tokens::new(),
-            // Things that it has from before are counted at once.
-            was_asked: AtomicBool::new(true),
-        });
-        let mut tenants = self.tenants();
-        // Those that are served no more go here, so that the list does not grow with each that is loaded.
-        tenants.retain(|tenant| tenant.strong_count() > 0);
-        tenants.push(Arc::downgrade(&used));
-        used
+    /// What the tenant has used. What it used until now counts by the limits that it had until now.
+    pub fn ledger(&self, tenant: &str) -> Arc<Ledger> {
+        let mut ledgers = self.ledgers();
+        if let Some(ledger) = ledgers.get(tenant) {
+            ledger.settle_cpu(self.places.processes());
+            return Arc::clone(ledger);
+        }
+        let ledger = Arc::new(Ledger::new(tenant));
+        ledgers.insert(tenant.into(), Arc::clone(&ledger));
+        ledger
+    }
+
+    /// Begins to serve a tenant with this quota. What it has in the stores is counted first, so that one that is loaded does
+    /// not begin with nothing.
+    pub async fn begin(self: &Arc<Self>, ledger: Arc<Ledger>, quota: TenantQuota) -> Arc<TenantUse> {
+        ledger.set_quota(&quota);
+        self.count_in_time(&ledger).await;
+        Arc::new(TenantUse { quota, ledger, quotas: Arc::clone(self) })
+    }
+
+    /// Counts a read of the tenant's card, also of one that is not loaded. `None` where nothing is known of the tenant here.
+    ///
+    /// # Errors
+    /// [`A2aError::QuotaExceeded`] when there were too many.
+    pub fn admit_card_read(&self, tenant: &str) -> Option<Result<(), A2aError>> {
+        let ledger = self.ledgers().get(tenant).map(Arc::clone)?;
+        ledger.rates.count_request();
+        let Some(limit) = ledger.quota().requests_per_second else { return Some(Ok(())) };
+        let taken = ledger.card_reads.take(times(Duration::from_secs(1), self.places.processes(), limit));
+        Some(taken.map_err(|wait| refused(&ledger, "requests_per_second", (limit, limit), wait)))
     }
 
     /// Looks again and again at what tenants have used, until it is told to stop.
@@ -205,18 +206,67 @@ impl Quotas {
     }
 
     async fn look(&self) {
-        let tenants: Vec<Arc<TenantUse>> = self.tenants().iter().filter_map(Weak::upgrade).collect();
-        let look = |used: Arc<TenantUse>| async move {
-            // One that takes long keeps nobody else waiting, and is counted again.
-            if timeout(LONGEST_COUNT, used.look()).await.is_err() {
-                used.note_asked();
-            }
-        };
-        stream::iter(tenants).for_each_concurrent(AT_ONCE, look).await;
+        let ledgers: Vec<Arc<Ledger>> = self.ledgers().values().map(Arc::clone).collect();
+        stream::iter(ledgers).for_each_concurrent(AT_ONCE, |ledger| self.look_at(ledger)).await;
+        let processes = self.places.processes();
+        // Those that nobody serves go here, so that the table does not grow with each tenant that is loaded.
+        self.ledgers().retain(|_, ledger| Arc::strong_count(ledger) > 1 || !ledger.is_as_new(processes));
     }
 
-    fn tenants(&self) -> MutexGuard<'_, Vec<Weak<TenantUse>>> {
-        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    async fn look_at(&self, ledger: Arc<Ledger>) {
+        ledger.sample();
+        let has_tokens = ledger.tokens.count().read() > 0;
+        if ledger.quota().tokens_per_day.is_none() {
+            ledger.tokens.settle_here();
+        }
+        if ledger.take_asked() || has_tokens {
+            self.count_in_time(&ledger).await;
+        }
+    }
+
+    /// Counts what has a quota. Whoever looks at the tasks of other processes says that the store fails.
+    async fn count_in_time(&self, ledger: &Ledger) {
+        let began = Instant::now();
+        match timeout(LONGEST_COUNT, self.count(ledger, &ledger.quota())).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => ledger.note_asked(),
+            // One that takes long keeps nobody else waiting, and is counted again, but not at once.
+            Err(_) => {
+                ledger.held.counted(began.elapsed());
+                ledger.note_asked();
+            }
+        }
+    }
+
+    async fn count(&self, ledger: &Ledger, quota: &TenantQuota) -> Result<(), CountError> {
+        let Stores { tasks, sessions, keys, .. } = &self.stores;
+        let tenant = &ledger.tenant;
+        if quota.tokens_per_day.is_some() {
+            ledger.tokens.settle(tenant, keys.as_ref()).await?;
+        }
+        if !ledger.held.is_due() {
+            ledger.note_asked();
+            return Ok(());
+        }
+        let began = Instant::now();
+        if quota.sessions.is_some() || quota.state_bytes.is_some() {
+            ledger.held.set_sessions(sessions.holdings(tenant).await?);
+        }
+        if let Some(limit) = quota.tasks {
+            // Counted first: a sweep waits for those of other processes.
+            if tasks.count(tenant).await? > limit {
+                tasks.sweep_tenant(tenant, limit).await?;
+            }
+        }
+        if quota.keys.is_some() {
+            ledger.held.set_keys(keys.count(tenant).await?);
+        }
+        ledger.held.counted(began.elapsed());
+        Ok(())
+    }
+
+    fn ledgers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Ledger>>> {
+        self.ledgers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -228,7 +278,11 @@ impl TenantUse {
     }
 
     pub(crate) fn tenant(&self) -> Arc<str> {
-        Arc::clone(&self.tenant)
+        Arc::clone(&self.ledger.tenant)
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Counts a request, before anything is done for it.
@@ -236,21 +290,17 @@ impl TenantUse {
     /// # Errors
     /// [`A2aError::QuotaExceeded`] when there were too many, or when extensions took too long for those before.
     pub fn admit(&self) -> Result<(), A2aError> {
-        self.rates.count_request();
-        self.note_asked();
+        self.ledger.rates.count_request();
+        self.ledger.note_asked();
         let processes = self.quotas.places.processes();
         if let Some(limit) = self.quota.requests_per_second {
             let cost = times(Duration::from_secs(1), processes, limit);
-            self.requests.take(cost).map_err(|wait| self.refused("requests_per_second", (limit, limit), wait))?;
+            let over = |wait| self.refused("requests_per_second", (limit, limit), wait);
+            self.ledger.requests.take(cost).map_err(over)?;
         }
         if let Some(limit) = self.quota.cpu_ms_per_second {
-            let busy = nanos(self.busy.read());
-            // Of several at once, each charges what nobody has charged.
-            let new = busy.saturating_sub(self.charged.fetch_max(busy, Ordering::Relaxed));
-            // A second of it takes so many seconds to come.
-            let cost = times(Duration::from_nanos(new), processes.saturating_mul(1_000), limit);
             let over = |wait| self.refused("cpu_ms_per_second", (limit, limit), wait);
-            self.cpu.charge(cost).map_err(over)?;
+            self.ledger.charge_cpu(limit, processes).map_err(over)?;
         }
         Ok(())
     }
@@ -260,10 +310,15 @@ impl TenantUse {
     /// # Errors
     /// [`A2aError::QuotaExceeded`] when it has, or has used, as much as it may.
     pub(crate) fn check_work(&self) -> Result<(), A2aError> {
-        self.check("state_bytes", self.quota.state_bytes, self.held.state_bytes(), LATER)?;
-        self.check("keys", self.quota.keys, self.held.keys(), LATER)?;
+        self.check("state_bytes", self.quota.state_bytes, self.ledger.held.state_bytes(), LATER)?;
+        self.check("keys", self.quota.keys, self.ledger.held.keys(), LATER)?;
         if self.quota.tokens_per_day.is_some() {
-            self.check("tokens_per_day", self.quota.tokens_per_day, self.tokens.used(), tokens::until_tomorrow())?;
+            self.check(
+                "tokens_per_day",
+                self.quota.tokens_per_day,
+                self.ledger.tokens.used(),
+                tokens::until_tomorrow(),
+            )?;
         }
         Ok(())
     }
@@ -273,8 +328,8 @@ impl TenantUse {
     /// # Errors
     /// [`A2aError::QuotaExceeded`] when the tenant has as many as it may.
     pub(crate) fn check_new_session(&self) -> Result<(), A2aError> {
-        self.check("sessions", self.quota.sessions, self.held.sessions(), LATER)?;
-        self.held.add_session();
+        self.check("sessions", self.quota.sessions, self.ledger.held.sessions(), LATER)?;
+        self.ledger.held.add_session();
         Ok(())
     }
 
@@ -285,7 +340,7 @@ impl TenantUse {
 
     /// Where models count for it.
     pub(crate) fn tokens(&self) -> TokenCount {
-        self.tokens.count().clone()
+        self.ledger.tokens.count().clone()
     }
 
     /// Its present use. Stored things are counted for this, so this is for an operator and for no request.
@@ -294,25 +349,25 @@ impl TenantUse {
     /// When a store fails.
     pub async fn amounts(&self) -> Result<Amounts, CountError> {
         let stores = &self.quotas.stores;
-        let holdings = stores.sessions.holdings(&self.tenant).await?;
+        let holdings = stores.sessions.holdings(&self.ledger.tenant).await?;
         let turns_of_all = match stores.tasks.places() {
-            Some(places) => Some(places.running(&self.tenant).await?),
+            Some(places) => Some(places.running(&self.ledger.tenant).await?),
             None => None,
         };
         if self.quota.tokens_per_day.is_some() {
-            self.tokens.settle(&self.tenant, stores.keys.as_ref()).await?;
+            self.ledger.tokens.settle(&self.ledger.tenant, stores.keys.as_ref()).await?;
         }
         Ok(Amounts {
-            requests_per_second: self.rates.requests(),
-            cpu_ms_per_second: self.rates.cpu_ms(),
+            requests_per_second: self.ledger.rates.requests(),
+            cpu_ms_per_second: self.ledger.rates.cpu_ms(),
             turns_of_all,
             sessions: holdings.sessions,
             state_bytes: holdings.state_bytes,
-            tasks: stores.tasks.count(&self.tenant).await?,
+            tasks: stores.tasks.count(&self.ledger.tenant).await?,
             keep_tasks: self.quota.tasks.map_or(stores.keep_tasks, |tasks| tasks.min(stores.keep_tasks)),
-            keys: stores.keys.count(&self.tenant).await?,
-            tokens_per_day: self.tokens.used(),
-            refused: self.rates.refused(),
+            keys: stores.keys.count(&self.ledger.tenant).await?,
+            tokens_per_day: self.ledger.tokens.used(),
+            refused: self.ledger.rates.refused(),
             processes: self.quotas.places.processes(),
         })
     }
@@ -324,65 +379,13 @@ impl TenantUse {
         }
     }
 
-    fn refused(&self, quota: &'static str, (used, limit): (u64, u64), wait: Duration) -> A2aError {
-        self.rates.count_refusal();
-        let retry_seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
-        A2aError::QuotaExceeded { quota, used, limit, retry_seconds }
-    }
-
-    fn note_asked(&self) {
-        // Read first: nearly always it is noted, and a write takes the cache line from the other cores.
-        if !self.was_asked.load(Ordering::Relaxed) {
-            self.was_asked.store(true, Ordering::Relaxed);
-        }
-    }
-
-    async fn look(&self) {
-        self.rates.sample(&self.busy);
-        let has_tokens = self.tokens.count().read() > 0;
-        if self.quota.tokens_per_day.is_none() {
-            self.tokens.settle_here();
-        }
-        let was_asked = self.was_asked.swap(false, Ordering::Relaxed);
-        if !was_asked && !has_tokens {
-            return;
-        }
-        // Whoever looks at the tasks of other processes says that the store fails.
-        if self.count().await.is_err() {
-            self.note_asked();
-        }
-    }
-
-    /// Counts what has a quota.
-    async fn count(&self) -> Result<(), CountError> {
-        let stores = &self.quotas.stores;
-        if self.quota.tokens_per_day.is_some() {
-            self.tokens.settle(&self.tenant, stores.keys.as_ref()).await?;
-        }
-        if !self.held.is_due() {
-            self.note_asked();
-            return Ok(());
-        }
-        let began = Instant::now();
-        if self.quota.sessions.is_some() || self.quota.state_bytes.is_some() {
-            self.held.set_sessions(stores.sessions.holdings(&self.tenant).await?);
-        }
-        if let Some(limit) = self.quota.tasks {
-            // Counted first: a sweep waits for those of other processes.
-            if stores.tasks.count(&self.tenant).await? > limit {
-                stores.tasks.sweep_tenant(&self.tenant, limit).await?;
-            }
-        }
-        if self.quota.keys.is_some() {
-            self.held.set_keys(stores.keys.count(&self.tenant).await?);
-        }
-        self.held.counted(began.elapsed());
-        Ok(())
+    fn refused(&self, quota: &'static str, used_and_limit: (u64, u64), wait: Duration) -> A2aError {
+        refused(&self.ledger, quota, used_and_limit, wait)
     }
 }
 
-/// The time, so many times over, divided by a limit that is not zero.
-fn times(time: Duration, factor: usize, limit: u64) -> Duration {
-    let product = time.as_nanos().saturating_mul(factor as u128) / u128::from(limit.max(1));
-    Duration::from_nanos(u64::try_from(product).unwrap_or(u64::MAX))
+fn refused(ledger: &Ledger, quota: &'static str, (used, limit): (u64, u64), wait: Duration) -> A2aError {
+    ledger.rates.count_refusal();
+    let retry_seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
+    A2aError::QuotaExceeded { quota, used, limit, retry_seconds }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use annex_egress::Screen;
+use annex_fairness::of_same_tenant;
 use annex_protocol::{TaskId, TaskPushNotificationConfig};
 use bytes::Bytes;
 use reqwest::header::HeaderValue;
@@ -226,7 +227,8 @@ impl Notifier {
             match self.shared.queues.push(&key, config, event) {
                 Pushed::Waits => {}
                 Pushed::Starts(ticket) => {
-                    let work = Arc::clone(&self.shared).work(key, ticket);
+                    // A queue has the events of one task, so all of it is for one tenant.
+                    let work = of_same_tenant(Arc::clone(&self.shared).work(key, ticket));
                     self.workers.spawn_on(work, &self.runtime);
                 }
                 Pushed::Overflows { first, dropped } => {

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use annex_fairness::current_tenant;
 use annex_protocol::{TaskId, TaskPushNotificationConfig};
 use lru::LruCache;
 use tokio_util::sync::CancellationToken;
@@ -77,11 +78,15 @@ pub(crate) struct Queues {
 
 struct State {
     queues: HashMap<Key, Queue>,
+    /// Bytes of the events of each tenant that has some.
+    tenants: Tenants,
     /// Events given up in a row, by config that has any.
     failures: LruCache<Key, u32>,
     tickets: u64,
     closed: bool,
 }
+
+type Tenants = HashMap<Arc<str>, Arc<AtomicUsize>>;
 
 struct Queue {
     ticket: Ticket,
@@ -98,7 +103,13 @@ impl Queues {
     pub(crate) fn new(config: &NotifierConfig, cancel: CancellationToken) -> Self {
         let failures = LruCache::new(Self::REMEMBERED_FAILURES);
         Self {
-            state: Mutex::new(State { queues: HashMap::new(), failures, tickets: 0, closed: false }),
+            state: Mutex::new(State {
+                queues: HashMap::new(),
+                tenants: HashMap::new(),
+                failures,
+                tickets: 0,
+                closed: false,
+            }),
             bytes: Arc::default(),
             cancel,
             max_queued: config.max_queued.max(1),
@@ -109,28 +120,31 @@ impl Queues {
 
     /// Adds an event at the end of its queue, which loses older events if there is no room.
     pub(crate) fn push(&self, key: &Key, config: &Arc<TaskPushNotificationConfig>, event: &Event) -> Pushed {
-        let mut state = self.lock();
+        let mut guard = self.lock();
+        let state = &mut *guard;
         // `peek` does not make the failures newer: more events are no reason to remember them longer.
         if state.closed || state.failures.peek(key).is_some_and(|failures| *failures >= self.suspend_after) {
             return Pushed::Refused;
         }
-        let pending = Pending {
-            event: event.clone(),
-            config: Arc::clone(config),
-            _charge: Charge::new(&self.bytes, event.body.len()),
-        };
+        // Tenants that have none go before the map would grow.
+        if state.tenants.len() == state.tenants.capacity() {
+            forget_those_without(&mut state.tenants);
+        }
+        let own = Arc::clone(state.tenants.entry(current_tenant()).or_default());
+        let charge = Charge::new([&self.bytes, &own], event.body.len());
+        let pending = Pending { event: event.clone(), config: Arc::clone(config), _charge: charge };
         match state.queues.get_mut(key) {
-            Some(queue) => self.append(queue, pending),
+            Some(queue) => self.append(queue, &mut state.tenants, pending, &own),
             // Queues of others have the room, and this event must not take it from them.
-            None if self.is_full(1) => Pushed::NoRoom,
+            None if self.is_full(&mut state.tenants, &own, 1) => Pushed::NoRoom,
             None => Pushed::Starts(state.start(key, pending, self.cancel.child_token())),
         }
     }
 
-    fn append(&self, queue: &mut Queue, pending: Pending) -> Pushed {
+    fn append(&self, queue: &mut Queue, tenants: &mut Tenants, pending: Pending, own: &AtomicUsize) -> Pushed {
         queue.waiting.push_back(pending);
         let mut dropped = 0;
-        while queue.waiting.len() > self.max_queued || self.is_full(queue.waiting.len()) {
+        while queue.waiting.len() > self.max_queued || self.is_full(tenants, own, queue.waiting.len()) {
             if queue.drop_oldest().is_none() {
                 break;
             }
@@ -141,11 +155,18 @@ impl Queues {
         if dropped == 0 { Pushed::Waits } else { Pushed::Overflows { first, dropped } }
     }
 
-    /// Tells whether the room of all queues is used up for one in which so many events wait. Half of the room is kept
-    /// for those in which nothing waits, so that receivers that lag do not take it from those that keep up.
-    fn is_full(&self, waiting: usize) -> bool {
+    /// Tells whether the room of all queues is used up for one of a tenant in which so many events wait. Half of the room is
+    /// kept for those in which nothing waits, so that receivers that lag do not take it from those that keep up. A tenant that
+    /// has less than its share finds room although others have used all of it, up to twice of it in all.
+    fn is_full(&self, tenants: &mut Tenants, own: &AtomicUsize, waiting: usize) -> bool {
         let limit = if waiting <= 1 { self.max_bytes } else { self.max_bytes / 2 };
-        self.bytes.load(Ordering::Relaxed) > limit
+        let all = self.bytes.load(Ordering::Relaxed);
+        if all <= limit {
+            return false;
+        }
+        forget_those_without(tenants);
+        let share = limit / tenants.len().max(1);
+        own.load(Ordering::Relaxed) > share || all > limit.saturating_mul(2)
     }
 
     /// Takes the oldest event. It must be settled before the next one is taken.
@@ -221,6 +242,10 @@ impl Queues {
     }
 }
 
+fn forget_those_without(tenants: &mut Tenants) {
+    tenants.retain(|_, bytes| bytes.load(Ordering::Relaxed) > 0);
+}
+
 impl State {
     fn start(&mut self, key: &Key, pending: Pending, cancel: CancellationToken) -> Ticket {
         self.tickets += 1;
@@ -250,7 +275,8 @@ impl Queue {
 
 /// The room that an event takes, until it is dropped.
 struct Charge {
-    all: Arc<AtomicUsize>,
+    /// The counts of all events and of those of the tenant.
+    counts: [Arc<AtomicUsize>; 2],
     bytes: usize,
 }
 
@@ -258,15 +284,57 @@ impl Charge {
     /// A flat charge for the memory beside the body of an event, which bounds the number of queues too.
     const OVERHEAD: usize = 1024;
 
-    fn new(all: &Arc<AtomicUsize>, body: usize) -> Self {
+    fn new(counts: [&Arc<AtomicUsize>; 2], body: usize) -> Self {
         let bytes = body + Self::OVERHEAD;
-        all.fetch_add(bytes, Ordering::Relaxed);
-        Self { all: Arc::clone(all), bytes }
+        let counts = counts.map(Arc::clone);
+        for count in &counts {
+            count.fetch_add(bytes, Ordering::Relaxed);
+        }
+        Self { counts, bytes }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+        for count in &self.counts {
+            count.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use annex_egress::{Screen, ScreenConfig};
+    use annex_fairness::of_tenant;
+    use annex_protocol::{TaskId, TaskPushNotificationConfig};
+    use tokio_util::sync::CancellationToken;
+
+    use super::{Charge, Key, Pushed, Queues};
+    use crate::notifier::{Event, NotifierConfig};
+
+    #[tokio::test]
+    async fn a_tenant_that_fills_the_room_leaves_others_their_share_of_it() {
+        let room = 8 * Charge::OVERHEAD;
+        let config =
+            NotifierConfig { max_queued_bytes: room, ..NotifierConfig::new(Screen::new(ScreenConfig::default())) };
+        let queues = Queues::new(&config, CancellationToken::new());
+        let push = async |tenant: &str, task: u32| {
+            let key = Key { task: TaskId::from(format!("{tenant}-{task}")), config: String::new() };
+            let config = Arc::new(TaskPushNotificationConfig::default());
+            let pushed = async { queues.push(&key, &config, &Event::update("{}".into())) };
+            !matches!(of_tenant(tenant.into(), pushed).await, Pushed::NoRoom)
+        };
+        let mut begun = Vec::new();
+        for tenant in ["loud", "louder", "quiet"] {
+            let mut queues = 0;
+            for task in 0..20 {
+                queues += usize::from(push(tenant, task).await);
+            }
+            begun.push(queues);
+        }
+        assert_eq!(begun, [7, 3, 2], "all of the room, and then the half and the third of it");
+        assert!(!push("loud", 100).await);
     }
 }

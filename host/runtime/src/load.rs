@@ -25,7 +25,6 @@ use crate::confinement::profile::{Profile, Services, Validators};
 use crate::confinement::slots::Slots;
 use crate::confinement::store::HostState;
 use crate::contract::Description;
-use crate::digest::Digest;
 use crate::error::{Fault, LoadError, RuntimeError};
 use crate::extension::Extension;
 use crate::hook::Hook;
@@ -106,7 +105,7 @@ impl Runtime {
             compiler: self.compiler.clone(),
             keyvalue: Arc::clone(&self.keyvalue),
             resolver: Arc::clone(&self.resolver),
-            metrics: Arc::new(self.metrics.of_tenant()),
+            metrics: Arc::new(self.metrics.of_tenant(BusyTime::default())),
             validators: self.validators.of_tenant(&tenant),
             guest_time: self.guest_time.of_tenant(&tenant),
             quarantine: self.quarantine,
@@ -114,6 +113,12 @@ impl Runtime {
             counts_instructions: self.counts_instructions,
             tenant,
         }
+    }
+
+    /// The same runtime, which adds the time that the calls of its extensions were on a thread to `busy`.
+    #[must_use]
+    pub fn counting_in(self, busy: BusyTime) -> Self {
+        Self { metrics: Arc::new(self.metrics.of_tenant(busy)), ..self }
     }
 
     /// The same runtime for components that run beside those in force: the numbers of their calls are apart, their turns
@@ -132,18 +137,12 @@ impl Runtime {
         self.metrics.totals()
     }
 
-    /// The time that the calls of the extensions which this runtime has loaded were on a thread, as it goes on.
-    #[must_use]
-    pub fn busy(&self) -> BusyTime {
-        self.metrics.busy().clone()
-    }
-
     /// Says what a component is. None of it runs, and no more of the host than the process that compiles reads it.
     ///
     /// # Errors
     /// When it is too large, no component, or no extension of a supported contract.
     pub async fn inspect(&self, bytes: Vec<u8>) -> Result<Inspected, LoadError> {
-        self.compiler.inspect(ComponentFile::of(bytes).await?).await
+        self.compiler.inspect(ComponentFile::of(&self.tenant, bytes).await?).await
     }
 
     /// Loads one component for one installation.
@@ -152,7 +151,7 @@ impl Runtime {
     /// Says which step refused it and what the operator or the author can do.
     pub async fn load(&self, bytes: Vec<u8>, installation: Installation) -> Result<Extension, LoadError> {
         let started = Instant::now();
-        let component = ComponentFile::of(bytes).await?;
+        let component = ComponentFile::of(&self.tenant, bytes).await?;
         check_secrets(&installation)?;
         let services = self.services(&installation.grants)?;
         let keep = matches!(installation.instances, Instances::Kept { .. });

@@ -357,9 +357,9 @@ impl Shared {
         let folder = folder.map(open).transpose()?;
         // Engine, instances and compiler are shared. Keys of extensions and numbers of their calls are the tenant's
         // own.
-        let runtime = self.runtime.of_tenant(&name);
-        let busy = runtime.busy();
-        let tenant = name.clone();
+        let ledger = config.quota.is_some().then(|| self.quotas.ledger(&name));
+        let busy = ledger.as_ref().map(|ledger| ledger.busy()).unwrap_or_default();
+        let runtime = self.runtime.of_tenant(&name).counting_in(busy);
         let pins = Arc::clone(&self.pins);
         let watcher = self.watcher.clone().filter(|_| is_watched);
         let peers = self.peers.clone();
@@ -373,7 +373,10 @@ impl Shared {
         let shows_all_anonymous = config.process.tasks.list_all_anonymous;
         let lister = Lister { store: Arc::clone(&self.store), shows_all_anonymous };
         let of_process = &config.process.server;
-        let used = config.quota.clone().map(|quota| self.quotas.of_tenant(&tenant, quota, busy));
+        let used = match ledger.zip(config.quota.clone()) {
+            Some((ledger, quota)) => Some(self.quotas.begin(ledger, quota).await),
+            None => None,
+        };
         let bounds =
             TurnBounds { in_all: of_process.max_running_turns, per_caller: of_process.max_running_turns_per_caller };
         // The handler knows itself, because a turn goes on when the request that began it is answered.

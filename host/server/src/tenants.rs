@@ -11,6 +11,7 @@ use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::{A2aError, Json, JsonObject};
 use annex_tasks::Owner;
 use axum::http::HeaderMap;
+use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::installation::installer::{InstallError, Installer, ReloadOutcome};
@@ -18,11 +19,13 @@ use crate::tenants::added::{Leaving, Loaded};
 
 mod added;
 mod directory;
+mod loading;
 mod serving;
 
 pub(crate) use added::{AddedTenants, Bounds, TenantLoader};
 pub use directory::TenantFailure;
-pub(crate) use directory::{Changes, Directory};
+pub(crate) use directory::{Changes, Directory, PATIENCE};
+pub(crate) use loading::{Attempt, LoadPlaces};
 pub(crate) use serving::Serving;
 
 /// The tenants of the config and, where it lets some be added, those that were added. Clones are the same.
@@ -109,12 +112,11 @@ impl Tenants {
         }
     }
 
-    /// Ends what the agents have running.
+    /// Ends what the agents have running, of all tenants at the same time: each may have to wait for peers.
     pub(crate) async fn close_agents(&self) {
         let others = self.others.serving().into_iter().map(|(_, serving)| serving.handler);
-        for handler in iter::once(Arc::clone(&self.own)).chain(others) {
-            handler.agent.close().await;
-        }
+        let handlers = iter::once(Arc::clone(&self.own)).chain(others);
+        join_all(handlers.map(|handler| async move { handler.agent.close().await })).await;
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use annex_fairness::of_same_tenant;
+use annex_fairness::{of_same_tenant, of_tenant};
 use annex_protocol::{StreamResponse, TaskId, TaskPushNotificationConfig};
 use annex_push::{Fate, Notifier};
 use annex_tasks::{MAX_PUSH_FAILURES, PushCursor, PushProgress, PushThen, StoreError, TaskStore};
@@ -61,6 +61,8 @@ impl Senders {
         let stop = CancellationToken::new();
         self.live().insert(key.clone(), stop.clone());
         let senders = Arc::clone(self);
+        // Not always whoever starts it: what processes that are gone have left is taken by nobody's request.
+        let tenant = cursor.owner.tenant.as_str().into();
         let sent = async move {
             tokio::select! {
                 biased;
@@ -73,7 +75,7 @@ impl Senders {
                 live.remove(&key);
             }
         };
-        self.running.spawn(of_same_tenant(sent));
+        self.running.spawn(of_tenant(tenant, sent));
     }
 
     /// Notes what becomes of a cursor of which nothing is sent. By another task: while the store fails others must be started.

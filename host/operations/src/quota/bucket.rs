@@ -53,6 +53,23 @@ impl Bucket {
         }
     }
 
+    /// A limit takes the place of another: what is to be paid back comes at the new pace.
+    pub(super) fn rescale(&self, before: Option<u64>, after: Option<u64>) {
+        let (Some(before), Some(after)) = (before, after) else { return };
+        let now = self.now();
+        let rescaled = |until: u64| {
+            let owed = u128::from(until.saturating_sub(now)) * u128::from(before) / u128::from(after.max(1));
+            Some(now.saturating_add(u64::try_from(owed).unwrap_or(u64::MAX)))
+        };
+        // It always has a new value.
+        let _ = self.paid_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rescaled);
+    }
+
+    /// True if as much can be taken as from a new one.
+    pub(super) fn is_full(&self) -> bool {
+        self.paid_until.load(Ordering::Relaxed) <= self.now()
+    }
+
     fn now(&self) -> u64 {
         nanos(self.began.elapsed())
     }
@@ -88,6 +105,24 @@ mod tests {
         bucket.take(cost).expect("it is full");
         let wait = bucket.take(cost).expect_err("it is empty");
         assert!(wait > Duration::from_secs(2) && wait <= cost, "{wait:?}");
+    }
+
+    #[test]
+    fn what_is_owed_under_one_limit_is_owed_under_the_next_at_its_pace() {
+        let bucket = Bucket::new();
+        assert!(bucket.is_full());
+        bucket.charge(Duration::from_secs(100)).expect_err("more than there was");
+        bucket.rescale(Some(10), Some(5));
+        let wait = bucket.charge(Duration::ZERO).expect_err("twice as long");
+        assert!(wait > Duration::from_secs(190) && wait <= Duration::from_secs(199), "{wait:?}");
+        for unchanged in [(None, Some(1)), (Some(1), None), (Some(5), Some(5))] {
+            bucket.rescale(unchanged.0, unchanged.1);
+        }
+        bucket.rescale(Some(5), Some(5_000));
+        bucket.charge(Duration::ZERO).expect("within a second");
+        assert!(!bucket.is_full());
+        bucket.rescale(Some(1), Some(u64::MAX));
+        assert!(bucket.is_full());
     }
 
     #[test]

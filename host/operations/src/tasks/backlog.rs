@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use annex_protocol::TaskId;
-use annex_tasks::{StoreError, TaskEvent, TaskStore};
+use annex_protocol::{StreamResponse, TaskId};
+use annex_tasks::{Owner, StoreError, TaskEvent, TaskStore};
 
 use crate::tasks::log::LoggedEvent;
+use crate::tasks::long_work::LongWork;
 
 /// Events that are read from the store at once: few, because each stream holds its own until its client has read them.
 const BATCH: u64 = 8;
@@ -17,6 +18,7 @@ const BATCH_BYTES: usize = 256 << 10;
 #[derive(Clone)]
 pub(crate) struct Backlog {
     store: Arc<dyn TaskStore>,
+    owner: Owner,
     task: TaskId,
     /// The number of the last event that was read.
     after: u64,
@@ -24,19 +26,29 @@ pub(crate) struct Backlog {
     read: VecDeque<Arc<LoggedEvent>>,
 }
 
+/// What is read of a backlog.
+pub(crate) enum Read {
+    Event(Arc<LoggedEvent>),
+    /// The task with all that it will ever have, in place of events that are not kept: a store in memory keeps those of
+    /// finished tasks no longer.
+    Whole(Arc<LoggedEvent>),
+    /// There is no more.
+    End,
+}
+
 impl Backlog {
-    /// The events behind number `after`, up to number `last`.
-    pub(crate) fn new(store: &Arc<dyn TaskStore>, task: &TaskId, (after, last): (u64, u64)) -> Self {
-        Self { store: Arc::clone(store), task: task.clone(), after, last, read: VecDeque::new() }
+    /// The events of a task of this owner behind number `after`, up to number `last`.
+    pub(crate) fn new(store: &Arc<dyn TaskStore>, (owner, task): (&Owner, &TaskId), (after, last): (u64, u64)) -> Self {
+        let (store, owner, task) = (Arc::clone(store), owner.clone(), task.clone());
+        Self { store, owner, task, after, last, read: VecDeque::new() }
     }
 
-    /// The next one; `None` behind the last. Giving up the wait loses none.
-    pub(crate) async fn next(&mut self) -> Result<Option<Arc<LoggedEvent>>, StoreError> {
+    /// The next one. Giving up the wait loses none.
+    pub(crate) async fn next(&mut self) -> Result<Read, StoreError> {
         while self.read.is_empty() && self.after < self.last {
             let count = usize::try_from(BATCH.min(self.last - self.after)).unwrap_or(usize::MAX);
             let stored = self.store.events_within(&self.task, self.after, (count, BATCH_BYTES)).await?;
-            // The task was deleted meanwhile.
-            let Some(newest) = stored.last() else { break };
+            let Some(newest) = stored.last() else { return self.whole().await };
             let newest = newest.seq;
             for event in stored {
                 let unreadable = |source| StoreError::Unreadable { task: self.task.clone(), source };
@@ -47,6 +59,22 @@ impl Backlog {
             }
             self.after = newest;
         }
-        Ok(self.read.pop_front())
+        Ok(self.read.pop_front().map_or(Read::End, Read::Event))
+    }
+
+    /// The task as it ended, or nothing where it was deleted meanwhile.
+    async fn whole(&self) -> Result<Read, StoreError> {
+        let Some(stored) = self.store.load(&self.owner, &self.task).await? else { return Ok(Read::End) };
+        let task = stored.decode()?.into_task();
+        if !task.status.state.is_terminal() {
+            return Ok(Read::End);
+        }
+        let whole = LoggedEvent::new(Arc::new(StreamResponse::Task(task)), stored.seq);
+        let long = LongWork::begin(stored.bytes()).await;
+        if long.is_some() {
+            // Encoded now, as the stream is read without the permit.
+            whole.json();
+        }
+        Ok(Read::Whole(Arc::new(whole)))
     }
 }

@@ -9,7 +9,7 @@ use annex_protocol::{A2aError, StreamResponse};
 use tokio::sync::Notify;
 
 use crate::fault;
-use crate::tasks::backlog::Backlog;
+use crate::tasks::backlog::{Backlog, Read};
 
 /// One event as it was stored.
 pub struct LoggedEvent {
@@ -122,9 +122,13 @@ pub(crate) struct LogReader {
 impl LogReader {
     /// A reader of stored events and of nothing else.
     pub(crate) fn of_stored(backlog: Backlog) -> Self {
+        Self::of_nothing().behind(backlog)
+    }
+
+    fn of_nothing() -> Self {
         let log = Arc::new(TaskLog::default());
         log.close();
-        log.tail().behind(backlog)
+        log.tail()
     }
 
     /// The same reader behind stored events.
@@ -150,8 +154,13 @@ impl LogReader {
         }
         if let Some(backlog) = &mut self.backlog {
             match backlog.next().await {
-                Ok(Some(event)) => return Some(event),
-                Ok(None) => self.backlog = None,
+                Ok(Read::Event(event)) => return Some(event),
+                Ok(Read::Whole(task)) => {
+                    // Whatever is in the log is in the task.
+                    *self = Self::of_nothing();
+                    return Some(task);
+                }
+                Ok(Read::End) => self.backlog = None,
                 Err(error) => {
                     self.failed = Some(Box::new(fault::of_store(error)));
                     return None;

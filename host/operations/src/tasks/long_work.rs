@@ -6,13 +6,13 @@
 use std::sync::LazyLock;
 use std::thread::available_parallelism;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use annex_fairness::{FairPlaces, Place, current_tenant};
 
 /// Bytes that are copied and encoded in about a millisecond.
 const SHORT: usize = 256 << 10;
 
 /// At most every second thread does long work.
-static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(permits()));
+static PERMITS: LazyLock<FairPlaces> = LazyLock::new(|| FairPlaces::new(permits()));
 
 fn permits() -> usize {
     available_parallelism().map_or(1, |threads| threads.get() / 2).max(1)
@@ -20,17 +20,17 @@ fn permits() -> usize {
 
 /// The permit to do long work, given back when this is dropped. It must not be held while something else is awaited.
 pub(crate) struct LongWork {
-    _permit: SemaphorePermit<'static>,
+    _permit: Place,
 }
 
 impl LongWork {
-    /// Waits until work on so many bytes may begin. `None` when there is so little to do that nobody has to wait for it.
+    /// Waits until work on so many bytes may begin, in turn with other tenants. `None` when there is so little to do that nobody
+    /// has to wait for it.
     pub(crate) async fn begin(bytes: usize) -> Option<Self> {
         if bytes <= SHORT {
             return None;
         }
-        // It is never closed.
-        let permit = PERMITS.acquire().await.ok()?;
+        let permit = PERMITS.take(&current_tenant()).await;
         // Whoever gave the permit back woke this task to run before all others. They come first.
         tokio::task::yield_now().await;
         Some(Self { _permit: permit })
@@ -45,7 +45,7 @@ mod tests {
 
     #[tokio::test]
     async fn little_work_begins_while_long_work_waits_for_a_permit() {
-        let held = PERMITS.acquire_many(u32::try_from(permits()).expect("few")).await;
+        let held: Vec<_> = (0..permits()).map_while(|_| PERMITS.try_take()).collect();
         let mut long = Box::pin(LongWork::begin(SHORT + 1));
         assert!(long.as_mut().now_or_never().is_none(), "all permits are taken");
         assert!(LongWork::begin(SHORT).await.is_none());

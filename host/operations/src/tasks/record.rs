@@ -182,7 +182,7 @@ impl TaskRecord {
         if after >= seq {
             return reader.filter(|_| after == seq);
         }
-        let backlog = Backlog::new(&self.store, &self.id, (after, seq));
+        let backlog = Backlog::new(&self.store, (&self.owner, &self.id), (after, seq));
         Some(match reader {
             Some(reader) => reader.behind(backlog),
             None => LogReader::of_stored(backlog),

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
+use annex_fairness::FairPlaces;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use wasmtime::Engine;
 use wasmtime::component::Component;
@@ -38,17 +39,20 @@ use wire::Task;
 
 /// The bytes of a component, which nobody has read yet.
 pub(crate) struct ComponentFile {
+    /// Whose load it is: tenants that wait for a process get one in turn.
+    tenant: Arc<str>,
     bytes: Vec<u8>,
     digest: Digest,
 }
 
 impl ComponentFile {
     /// Digests the bytes on a thread for blocking work: a large one would keep a worker from requests for too long.
-    pub(crate) async fn of(bytes: Vec<u8>) -> Result<Self, LoadError> {
+    pub(crate) async fn of(tenant: &Arc<str>, bytes: Vec<u8>) -> Result<Self, LoadError> {
         if bytes.len() > MAX_COMPONENT_BYTES {
             return Err(LoadError::TooLarge { size: bytes.len(), limit: MAX_COMPONENT_BYTES });
         }
-        let digested = tokio::task::spawn_blocking(move || Self { digest: Digest::of(&bytes), bytes }).await;
+        let tenant = Arc::clone(tenant);
+        let digested = tokio::task::spawn_blocking(move || Self { tenant, digest: Digest::of(&bytes), bytes }).await;
         digested.map_err(|panicked| LoadError::CompilerStart { reason: panicked.into() })
     }
 }
@@ -64,13 +68,13 @@ pub(crate) struct Compiler {
     /// Bytes of memory that one process may have.
     memory: u64,
     options: EngineOptions,
-    /// Each process holds one until it has ended.
-    places: Arc<Semaphore>,
+    /// Each process holds one until it has ended. Tenants that wait get them in turn.
+    places: FairPlaces,
 }
 
 impl Compiler {
     pub(crate) fn new(engine: Engine, cache: Option<CompileCache>, config: &RuntimeConfig) -> Self {
-        let places = usize::try_from(config.compile_processes).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
+        let places = usize::try_from(config.compile_processes).unwrap_or(usize::MAX).max(1);
         Self {
             engine,
             cache: cache.map(Arc::new),
@@ -79,7 +83,7 @@ impl Compiler {
             time: config.compile_time,
             memory: config.compile_memory,
             options: config.engine_options(),
-            places: Arc::new(Semaphore::new(places)),
+            places: FairPlaces::new(places),
         }
     }
 
@@ -162,13 +166,12 @@ impl Compiler {
             return Err(LoadError::CompilerStart { reason: NOT_ENTERED.into() });
         }
         let cannot = |error: io::Error| LoadError::CompilerStart { reason: error.into() };
-        let place = Arc::clone(&self.places).acquire_owned().await;
-        let place = place.map_err(|closed| LoadError::CompilerStart { reason: closed.into() })?;
+        let place = self.places.take(&component.tenant).await;
         // One socket for both directions: shutting it down ends the conversation from either side.
         let (pipe, end_of_child) = UnixStream::pair().map_err(cannot)?;
         let hang_up = HangUp(pipe.try_clone().map_err(cannot)?);
         let process = self.process.clone();
-        let ComponentFile { bytes, digest } = component;
+        let ComponentFile { bytes, digest, .. } = component;
         let job = Job {
             bytes,
             digest,

@@ -246,13 +246,9 @@ impl BusyTime {
 }
 
 impl Registry {
-    /// Numbers of a tenant's own, whose calls count in the same totals.
-    pub(crate) fn of_tenant(&self) -> Self {
-        Self { kept: Mutex::default(), totals: Arc::clone(&self.totals), busy: BusyTime::default() }
-    }
-
-    pub(crate) fn busy(&self) -> &BusyTime {
-        &self.busy
+    /// Numbers of a tenant's own, whose calls count in the same totals, and their time in `busy` too.
+    pub(crate) fn of_tenant(&self, busy: BusyTime) -> Self {
+        Self { kept: Mutex::default(), totals: Arc::clone(&self.totals), busy }
     }
 
     pub(crate) fn totals(&self) -> Vec<HookTotals> {

@@ -4,21 +4,24 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_fairness::of_tenant;
 use annex_operations::fault;
 use annex_tasks::StoredTenant;
 use futures::future::BoxFuture;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{timeout, timeout_at};
 
 use super::agents::agent;
 use super::{AppError, Served, Shared};
 use crate::config::served::ServedConfig;
 use crate::config::tenant_text::{TenantText, TenantTextError};
-use crate::config::{Config, StoredTenantsConfig, TenantConfig};
+use crate::config::{AgentConfig, Config, StoredTenantsConfig, TenantConfig};
 use crate::installation::allowed::AllowedComponents;
 use crate::locations::Locations;
 use crate::stores::task_store::TaskStoreError;
-use crate::tenants::{AddedTenants, Bounds, Directory, OtherTenants, Serving, TenantLoader};
+use crate::tenants::{
+    AddedTenants, Attempt, Bounds, Directory, LoadPlaces, OtherTenants, PATIENCE, Serving, TenantLoader,
+};
 
 /// All that loading a tenant takes.
 #[derive(Clone)]
@@ -27,6 +30,7 @@ struct Loader {
     locations: Locations,
     shared: Arc<Shared>,
     components: Arc<AllowedComponents>,
+    places: LoadPlaces,
 }
 
 /// The tenants, none of which is loaded yet.
@@ -43,11 +47,15 @@ pub(super) async fn open(
         locations: locations.clone(),
         shared: Arc::clone(shared),
         components: Arc::new(AllowedComponents::new(components.map(|component| locations.component(component)))),
+        places: LoadPlaces::new(),
     };
     let of_files = loader.clone();
-    let load = move |tenant: Arc<TenantConfig>, until| -> BoxFuture<'static, _> {
+    let load = move |tenant: Arc<TenantConfig>, attempt| -> BoxFuture<'static, _> {
         let loader = of_files.clone();
-        Box::pin(async move { loader.load_named(&tenant, until).await.map_err(|error| error.public_text()) })
+        let name = tenant.name.as_str().into();
+        Box::pin(of_tenant(name, async move {
+            loader.load_named(&tenant, attempt).await.map_err(|error| error.public_text())
+        }))
     };
     let named = Directory::new(&config.tenants, Box::new(load));
     let added = match added {
@@ -62,27 +70,38 @@ pub(super) async fn open(
 }
 
 impl Loader {
-    /// Loads a tenant of the config. Its agent must be there by `until`.
-    async fn load_named(&self, tenant: &TenantConfig, until: Instant) -> Result<Serving, AppError> {
+    /// Loads a tenant of the config.
+    async fn load_named(&self, tenant: &TenantConfig, attempt: Attempt) -> Result<Serving, AppError> {
         let config = ServedConfig::of_tenant(tenant, &self.config, &self.locations.config)?;
         let folder = self.locations.config.join(&tenant.config);
         let folder = folder.parent().unwrap_or(&self.locations.config).to_owned();
         // Paths in a tenant's file start at its folder. Components that ship and the cache are the process's.
         let locations = Locations { config: folder, ..self.locations.clone() };
-        self.serve(Served { name: tenant.name.clone(), config, locations, is_watched: true }, until).await
+        self.serve(Served { name: tenant.name.clone(), config, locations, is_watched: true }, attempt).await
     }
 
-    async fn load_added(&self, tenant: &StoredTenant, until: Instant) -> Result<Serving, AppError> {
-        let config = self.served(tenant.config.clone()).await?;
+    async fn load_added(&self, tenant: &StoredTenant, attempt: Attempt) -> Result<Serving, AppError> {
+        let name = tenant.name.as_str().into();
+        let config = self.served(tenant.config.clone());
+        let config = self.places.work.run(&name, attempt.failed_before, config).await?;
         let locations = self.locations.clone();
         // Its components are named by their digests, so that no change of a file is one of the tenant.
-        self.serve(Served { name: tenant.name.clone(), config, locations, is_watched: false }, until).await
+        self.serve(Served { name: tenant.name.clone(), config, locations, is_watched: false }, attempt).await
     }
 
-    async fn serve(&self, served: Served, until: Instant) -> Result<Serving, AppError> {
-        let agent = timeout_at(until, agent(served.config.agent()?, &served.locations)).await;
+    async fn serve(&self, served: Served, attempt: Attempt) -> Result<Serving, AppError> {
+        let Attempt { until, failed_before } = attempt;
+        let name = served.name.as_str().into();
+        let config = served.config.agent()?;
+        let stage = if asks_peers(config) { &self.places.peers } else { &self.places.work };
+        // The place comes first: a tenant that waits for one has its full time behind it.
+        let agent = stage.run(&name, failed_before, timeout(PATIENCE, agent(config, &served.locations)));
+        let agent = match until {
+            Some(until) => timeout_at(until, agent).await.and_then(|agent| agent),
+            None => agent.await,
+        };
         let agent = agent.map_err(|_| AppError::AgentLate)??;
-        Box::pin(self.shared.serve(served, agent)).await
+        self.places.work.run(&name, failed_before, Box::pin(self.shared.serve(served, agent))).await
     }
 
     /// The config of the text, whose components are files.
@@ -135,8 +154,17 @@ impl TenantLoader<Serving> for Loader {
         self.shared.tasks.stop_turns_of(name);
     }
 
-    fn load(&self, tenant: Arc<StoredTenant>, until: Instant) -> BoxFuture<'static, Result<Serving, String>> {
+    fn load(&self, tenant: Arc<StoredTenant>, attempt: Attempt) -> BoxFuture<'static, Result<Serving, String>> {
         let loader = self.clone();
-        Box::pin(async move { loader.load_added(&tenant, until).await.map_err(|error| error.public_text()) })
+        Box::pin(async move { loader.load_added(&tenant, attempt).await.map_err(|error| error.public_text()) })
+    }
+}
+
+/// True where the agent is there when others have answered.
+fn asks_peers(agent: &AgentConfig) -> bool {
+    match agent {
+        AgentConfig::Upstream { .. } => true,
+        AgentConfig::Template(template) => !template.mcp.is_empty(),
+        AgentConfig::Script { .. } => false,
     }
 }

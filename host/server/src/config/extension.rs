@@ -42,6 +42,9 @@ pub struct ExtensionConfig {
     pub parameters: toml::Table,
 }
 
+/// The keys of an `[[extension]]` beside `component` and `required`.
+const KEYS: [&str; 6] = ["grants", "limits", "on_failure", "instances", "instance_turns", "parameters"];
+
 /// The consequence for a request that an extension fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -104,6 +107,16 @@ impl ExtensionConfig {
             return Err("`component` is the file beside it; leave it out".to_owned());
         }
         table.try_into().map_err(|error: toml::de::Error| one_line(&error))
+    }
+
+    /// True if settings in which something is wrong still say that the extension is not required: by `required = false`, or
+    /// by leaving it out where no key can be a misspelt `required`.
+    pub(crate) fn broken_settings_are_optional(text: &str) -> bool {
+        let Ok(table) = toml::from_str::<toml::Table>(text) else { return false };
+        match table.get("required") {
+            Some(required) => required.as_bool() == Some(false),
+            None => table.keys().all(|key| KEYS.contains(&key.as_str())),
+        }
     }
 
     /// The keys as JSON, without `component`. Secrets are named and not there.
@@ -174,7 +187,29 @@ fn one_line(error: &toml::de::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::ExtensionConfig;
+    use super::{ExtensionConfig, KEYS};
+
+    #[test]
+    fn broken_settings_are_optional_only_where_they_say_so() {
+        let optional = [
+            "required = false\n[grants]\nclok = true",
+            "[grants]\nclok = true",
+            "instances = \"often\"\n[limits]\ncpu = 1",
+            "required = false\nreqired = true",
+        ];
+        for text in optional {
+            assert!(ExtensionConfig::from_settings("x", text).is_err(), "{text}");
+            assert!(ExtensionConfig::broken_settings_are_optional(text), "{text}");
+        }
+        for text in ["reqired = true", "required = true\n[grants]\nclok = true", "required = \n", "required = \"no\""] {
+            assert!(!ExtensionConfig::broken_settings_are_optional(text), "{text}");
+        }
+        let error = ExtensionConfig::from_settings("x", "other = 1").expect_err("no such key");
+        for key in KEYS.iter().chain(&["component", "required"]) {
+            assert!(error.contains(&format!("`{key}`")), "{key}: {error}");
+        }
+        assert_eq!(error.matches('`').count() / 2, KEYS.len() + 3, "no other key: {error}");
+    }
 
     #[test]
     fn settings_have_the_keys_of_an_extension_without_its_component() {

@@ -81,6 +81,8 @@ pub(crate) enum NoCard {
     NoTenant,
     /// Nothing serves the tenant for now.
     NotServed,
+    /// The card of the tenant was read too often.
+    TooOften(A2aError),
 }
 
 /// The app, once it is loaded, and whether it still takes requests.
@@ -191,7 +193,13 @@ impl ReadinessGate {
     pub(crate) async fn card(&self, tenant: Option<&str>) -> Result<Arc<EncodedCard>, NoCard> {
         // The card is public and asks for no phase: it can also be read while the server drains.
         let app = self.app.get().ok_or(NoCard::Starting)?;
+        let count = || tenant.and_then(|name| app.quotas.admit_card_read(name));
+        // Before the tenant is loaded for it, where its quota is known without that.
+        let counted = count().transpose().map_err(NoCard::TooOften)?;
         let installer = app.installers().of(tenant).await.ok_or(NoCard::NoTenant)?.map_err(|_| NoCard::NotServed)?;
+        if counted.is_none() {
+            count().transpose().map_err(NoCard::TooOften)?;
+        }
         // It would declare what other processes do not serve any more.
         if installer.bar().is_some() {
             return Err(NoCard::NotServed);

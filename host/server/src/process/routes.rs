@@ -18,6 +18,7 @@ use crate::app::App;
 use crate::bindings::grpc::{self, GrpcOperations};
 use crate::bindings::jsonrpc;
 use crate::bindings::rest::{self, HttpRequest};
+use crate::bindings::service_headers::retry_after;
 use crate::bindings::v0_3;
 use crate::connections::caller::Caller;
 use crate::connections::network::Network;
@@ -199,6 +200,10 @@ async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, ur
         Err(NoCard::Starting) => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
         Err(NoCard::NotServed) => (StatusCode::SERVICE_UNAVAILABLE, "not served now\n").into_response(),
         Err(NoCard::NoTenant) => not_found(headers, uri).await,
+        Err(NoCard::TooOften(error)) => {
+            let text = format!("{error}\n");
+            retry_after((StatusCode::TOO_MANY_REQUESTS, text).into_response(), &error)
+        }
     }
 }
 

@@ -9,20 +9,24 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use annex_fairness::of_tenant;
 use annex_operations::fault;
 use annex_operations::looks::look_until;
 use annex_tasks::{ChangedTenant, StoreError, StoredTenant, TaskStore, TenantState};
 use futures::future::BoxFuture;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::directory::{AT_ONCE, PATIENCE, TenantFailure};
+use super::directory::TenantFailure;
+use super::loading::Attempt;
 use crate::config::tenant;
 
 mod entry;
+mod failures;
 
 use entry::{Described, Entry};
+use failures::Failures;
 
 /// The time between two looks at what other processes have changed. A removed tenant is refused everywhere within a second.
 const LOOK: Duration = Duration::from_millis(500);
@@ -33,8 +37,6 @@ const MISSED: Duration = Duration::from_secs(12 * 60 * 60);
 /// For how long a name that nobody has is remembered, and how many names.
 const UNKNOWN: Duration = Duration::from_secs(1);
 const MAX_UNKNOWN: usize = 10_000;
-/// The time after which a tenant that could not be loaded is tried again, when somebody asks.
-const RETRY: Duration = Duration::from_secs(5);
 
 /// The time between two looks for tenants that nobody asks for.
 const SHORTEST_ROUND: Duration = Duration::from_millis(100);
@@ -51,8 +53,8 @@ pub(crate) trait TenantLoader<T>: Send + Sync {
     /// Cancels the turns of a tenant that is no more.
     fn stop_turns(&self, name: &str);
 
-    /// Loads the tenant, and gives up when its agent is not there by then. An error is the reason, without secrets.
-    fn load(&self, tenant: Arc<StoredTenant>, until: Instant) -> BoxFuture<'static, Result<T, String>>;
+    /// Loads the tenant, and gives up when its agent is not there in time. An error is the reason, without secrets.
+    fn load(&self, tenant: Arc<StoredTenant>, attempt: Attempt) -> BoxFuture<'static, Result<T, String>>;
 }
 
 /// The parts that serve a tenant.
@@ -88,7 +90,6 @@ pub(crate) struct AddedTenants<T> {
     loader: Box<dyn TenantLoader<T>>,
     bounds: Bounds,
     known: Mutex<Known<T>>,
-    loads: Semaphore,
 }
 
 /// The tenants that are known.
@@ -96,6 +97,8 @@ struct Known<T> {
     entries: HashMap<String, Arc<Entry<T>>>,
     /// Names that nobody had a moment ago.
     unknown: HashMap<String, Instant>,
+    /// Loads that failed lately. They outlive a change of the text.
+    failures: Failures,
     /// The last change that was looked at, and when.
     seen: u64,
     looked: Instant,
@@ -112,8 +115,14 @@ impl<T: Loaded> AddedTenants<T> {
         bounds: Bounds,
     ) -> Result<Arc<Self>, StoreError> {
         let seen = store.tenants().last_change().await?;
-        let known = Known { entries: HashMap::new(), unknown: HashMap::new(), seen, looked: Instant::now() };
-        Ok(Arc::new(Self { store, loader, bounds, known: Mutex::new(known), loads: Semaphore::new(AT_ONCE) }))
+        let known = Known {
+            entries: HashMap::new(),
+            unknown: HashMap::new(),
+            failures: Failures::default(),
+            seen,
+            looked: Instant::now(),
+        };
+        Ok(Arc::new(Self { store, loader, bounds, known: Mutex::new(known) }))
     }
 
     /// The store that they are in.
@@ -131,6 +140,9 @@ impl<T: Loaded> AddedTenants<T> {
     pub(crate) async fn find(self: &Arc<Self>, name: &str, caller: Option<&str>) -> Option<Result<T, TenantFailure>> {
         loop {
             let entry = self.entry(name)?;
+            if caller.is_some() {
+                entry.note_called();
+            }
             let described = match entry.described.get() {
                 Some(described) => described,
                 None => match self.read(name, &entry).await {
@@ -148,7 +160,7 @@ impl<T: Loaded> AddedTenants<T> {
                 return Some(Err(TenantFailure::new("it is suspended")));
             }
             match self.serving(&entry, &there.tenant).await {
-                Err(_) if entry.failed_before(RETRY) => self.drop_entry(name, &entry),
+                Err(_) if entry.may_be_tried() => self.drop_entry(name, &entry),
                 serving => return Some(serving),
             }
         }
@@ -209,10 +221,11 @@ impl<T: Loaded> AddedTenants<T> {
             let (all, entry, tenant) = (Arc::clone(self), Arc::clone(entry), Arc::clone(tenant));
             // A task of its own: it goes on when whoever asked first goes away, and a panic costs this tenant alone.
             tokio::spawn(async move {
-                let loaded = all.load(&tenant).await;
-                if loaded.is_err() {
-                    entry.has_failed();
-                }
+                let name = tenant.name.clone();
+                let loading = tokio::spawn(of_tenant(name.as_str().into(), Arc::clone(&all).load(tenant)));
+                let broke_off = |_| Err(TenantFailure::new("loading it broke off; the log has the reason"));
+                let loaded = loading.await.unwrap_or_else(broke_off);
+                all.note_outcome(&name, &entry, loaded.is_ok());
                 sender.send_replace(Some(loaded));
                 all.make_room();
             });
@@ -222,25 +235,33 @@ impl<T: Loaded> AddedTenants<T> {
             return loaded.clone();
         }
         let mut flight = flight.clone();
-        match flight.wait_for(Option::is_some).await {
-            Ok(loaded) => loaded.clone().unwrap_or_else(|| Err(TenantFailure::new("it is being loaded"))),
-            Err(_) => {
-                entry.has_failed();
-                Err(TenantFailure::new("loading it broke off; the log has the reason"))
-            }
-        }
+        let loaded = flight.wait_for(Option::is_some).await.ok().and_then(|loaded| loaded.clone());
+        loaded.unwrap_or_else(|| {
+            // The task that loads is gone. So it is not tried again and again.
+            entry.fails_for(failures::FIRST_PAUSE);
+            Err(TenantFailure::new("it is being loaded"))
+        })
     }
 
-    async fn load(&self, tenant: &Arc<StoredTenant>) -> Result<T, TenantFailure> {
-        // The semaphore is never closed.
-        let _place = self.loads.acquire().await;
+    async fn load(self: Arc<Self>, tenant: Arc<StoredTenant>) -> Result<T, TenantFailure> {
+        let failed_before = self.known().failures.has(&tenant.name);
+        let loaded = self.loader.load(Arc::clone(&tenant), Attempt { until: None, failed_before }).await;
         let name = &tenant.name;
-        let loaded = self.loader.load(Arc::clone(tenant), Instant::now() + PATIENCE).await;
         match &loaded {
             Ok(_) => tracing::debug!(tenant = name, "the tenant is loaded"),
             Err(reason) => tracing::error!(tenant = name, "the tenant is not served, and is tried again: {reason}"),
         }
         loaded.map_err(TenantFailure::new)
+    }
+
+    /// Notes how a load ended, before anybody is told.
+    fn note_outcome(&self, name: &str, entry: &Entry<T>, is_loaded: bool) {
+        let failures = &mut self.known().failures;
+        if is_loaded {
+            failures.forget(name);
+        } else {
+            entry.fails_for(failures.add(name));
+        }
     }
 
     /// The outcome of loading the tenant; `None` while it is not loaded. Asks for nothing.
@@ -274,6 +295,9 @@ impl<T: Loaded> AddedTenants<T> {
         }
         let mut known = self.known();
         known.unknown.remove(&changed.name);
+        if changed.state.is_none() {
+            known.failures.forget(&changed.name);
+        }
         let entry = known.entries.get(&changed.name).filter(|entry| entry.is_before(changed.rev)).cloned();
         let Some(entry) = entry else { return };
         known.entries.remove(&changed.name);
@@ -332,16 +356,19 @@ impl<T: Loaded> AddedTenants<T> {
     fn let_idle_go(&self) {
         let mut known = self.known();
         known.unknown.retain(|_, since| since.elapsed() < UNKNOWN);
+        known.failures.forget_old();
         let idle = known.entries.iter().filter(|(_, entry)| entry.idle() >= self.bounds.idle && entry.can_go());
         let idle: Vec<String> = idle.map(|(name, _)| name.clone()).collect();
         known.let_go(idle);
     }
 
-    /// Lets go of those that were idle for longest while more are loaded than may be.
+    /// Lets go of tenants while more are loaded than may be: first of those that nobody has called since they were loaded, so
+    /// that whoever reads cards takes the place of no tenant that works; of those the ones that were idle for longest.
     fn make_room(&self) {
         let mut known = self.known();
         let loaded = known.entries.iter().filter(|(_, entry)| matches!(entry.loaded(), Some(Ok(_))));
-        let mut loaded: Vec<_> = loaded.map(|(name, entry)| (entry.idle(), name.clone(), Arc::clone(entry))).collect();
+        let rank = |entry: &Entry<T>| (!entry.was_called(), entry.idle());
+        let mut loaded: Vec<_> = loaded.map(|(name, entry)| (rank(entry), name.clone(), Arc::clone(entry))).collect();
         let surplus = loaded.len().saturating_sub(self.bounds.max_loaded);
         if surplus == 0 {
             return;

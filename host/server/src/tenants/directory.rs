@@ -5,26 +5,26 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use annex_protocol::Timestamp;
-use futures::future::BoxFuture;
-use futures::{StreamExt, stream};
+use futures::future::{BoxFuture, join_all};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::loading::Attempt;
 use crate::config::TenantConfig;
 
-/// Tenants that are loaded at the same time. Each may hold a component of 32 MiB meanwhile.
-pub(super) const AT_ONCE: usize = 8;
 /// The longest that the agents of tenants may take to be there, all together: an agent elsewhere that cannot be reached holds
 /// up the start, and a reload, for no longer.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// Why a tenant is not served that was not tried yet.
+const LOADING: &str = "it is being loaded";
 /// The pause before tenants are tried again. It doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// Loads a tenant, and gives up when its agent is not there by then. An error is the reason, without secrets.
+/// Loads a tenant, and gives up when its agent is not there in time. An error is the reason, without secrets.
 pub(crate) type Load<T> =
-    Box<dyn Fn(Arc<TenantConfig>, Instant) -> BoxFuture<'static, Result<T, String>> + Send + Sync>;
+    Box<dyn Fn(Arc<TenantConfig>, Attempt) -> BoxFuture<'static, Result<T, String>> + Send + Sync>;
 
 /// Told of what serves a tenant.
 pub(crate) type Told<T> = Box<dyn Fn(&T) + Send + Sync>;
@@ -161,16 +161,16 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
     pub(crate) async fn load_missing(self: &Arc<Self>) -> Vec<(String, Result<T, TenantFailure>)> {
         let until = Instant::now() + PATIENCE;
         let missing: Vec<String> = self.failing().into_iter().map(|(name, _)| name).collect();
-        let loads = stream::iter(missing).map(|name| {
+        // All at once: how many do what at the same time is bounded where it costs something (`loading`), so that none waits
+        // here for the agents of others.
+        let loads = missing.into_iter().map(|name| {
             let all = Arc::clone(self);
-            async move {
-                // A task of its own, so that all threads load, and a panic costs this tenant alone.
-                let named = name.clone();
-                let loading = tokio::spawn(async move { all.load_one(named, until).await });
-                (name, loading.await.unwrap_or_else(|panicked| Err(TenantFailure::new(panicked.to_string()))))
-            }
+            // A task of its own, so that all threads load, and a panic costs this tenant alone.
+            let named = name.clone();
+            let loading = tokio::spawn(async move { all.load_one(named, until).await });
+            async move { (name, loading.await.unwrap_or_else(|panicked| Err(TenantFailure::new(panicked.to_string())))) }
         });
-        loads.buffer_unordered(AT_ONCE).collect().await
+        join_all(loads).await
     }
 
     async fn load_one(&self, name: String, until: Instant) -> Result<T, TenantFailure> {
@@ -182,7 +182,8 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
             Ok(serving) => return Ok(serving.clone()),
             Err(failure) => failure.reason.clone(),
         };
-        let loaded = (self.load)(Arc::clone(&tenant.config), until).await.map_err(TenantFailure::new);
+        let attempt = Attempt { until: Some(until), failed_before: before != LOADING };
+        let loaded = (self.load)(Arc::clone(&tenant.config), attempt).await.map_err(TenantFailure::new);
         match &loaded {
             Ok(_) => tracing::debug!(tenant = name, "the tenant is served"),
             // Said once, however often it is tried.
@@ -204,7 +205,8 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         let tenant = self.tenants().get(name).cloned();
         let Some(tenant) = tenant else { return Ok(None) };
         let _door = tenant.door.lock().await;
-        let loading = (self.load)(Arc::clone(&tenant.config), Instant::now() + PATIENCE);
+        let attempt = Attempt { until: Some(Instant::now() + PATIENCE), failed_before: false };
+        let loading = (self.load)(Arc::clone(&tenant.config), attempt);
         let serving = loading.await.map_err(TenantFailure::new)?;
         let now = Ok(serving.clone());
         let before = std::mem::replace(&mut *tenant.state.write().unwrap_or_else(PoisonError::into_inner), now);
@@ -246,7 +248,7 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
 impl<T> Tenant<T> {
     fn new(config: TenantConfig) -> Self {
         let callers = config.callers.as_ref().map(|callers| callers.iter().cloned().collect());
-        let state = RwLock::new(Err(TenantFailure::new("it is being loaded")));
+        let state = RwLock::new(Err(TenantFailure::new(LOADING)));
         Self { config: Arc::new(config), callers, state, door: tokio::sync::Mutex::default() }
     }
 

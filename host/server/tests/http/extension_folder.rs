@@ -194,7 +194,20 @@ async fn a_server_starts_without_a_broken_drop_in_unless_it_is_required() {
     assert_eq!(on_card(&server).await, ["urn:z"]);
     assert_eq!(ready(&server).await["failed"][0], "broken.wasm in runtime.extensions_dir");
 
-    for settings in ["required = true", "reqired = true"] {
+    // What is wrong in the settings of one costs no other one its place.
+    for settings in [
+        "required = false\n[grants]\nclok = true",
+        "[grants]\nclok = true",
+        "[limits]\nmemory_mib = 640",
+        "instances = \"often\"",
+    ] {
+        fs::write(installation.path("extensions/broken.toml"), settings).expect("a file");
+        let server = installation.serve().await;
+        assert_eq!(on_card(&server).await, ["urn:z"], "{settings}");
+        assert_eq!(ready(&server).await["failed"][0], "broken.wasm in runtime.extensions_dir", "{settings}");
+    }
+
+    for settings in ["required = true", "reqired = true", "required = \n", "required = true\n[grants]\nclok = true"] {
         fs::write(installation.path("extensions/broken.toml"), settings).expect("a file");
         let error = installation.try_serve().await.err().expect("a refusal");
         assert!(format!("{error:#}").contains("broken"), "{error:#}");

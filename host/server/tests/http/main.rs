@@ -46,6 +46,7 @@ mod sessions;
 mod sharing;
 mod state;
 mod streams;
+mod taken_up;
 mod task_limits;
 mod tasks;
 mod tenants;

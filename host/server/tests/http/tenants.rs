@@ -19,7 +19,9 @@ use crate::scoped_keys::capable;
 
 mod added;
 mod failing;
+mod fair;
 mod many;
+mod outliving;
 mod quotas;
 
 const PERMITS: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";

@@ -31,6 +31,9 @@ pub(super) struct Found {
     pub(super) component: PathBuf,
     /// The settings, or what is wrong with them.
     pub(super) settings: Result<ExtensionConfig, String>,
+    /// True if the settings say that the extension is not required, also where something else in them is wrong. Settings that
+    /// do not say so may require it, and a required extension must not be missing without anybody noticing.
+    pub(super) is_optional: bool,
 }
 
 impl Folder {
@@ -55,8 +58,11 @@ impl Folder {
             let name = file.to_str().and_then(|name| name.strip_suffix(".wasm"));
             if let Some(name) = name.filter(|name| !name.starts_with('.') && !name.is_empty()) {
                 let component = self.component(name);
-                let settings = self.settings(name);
-                found.push(Found { name: name.to_owned(), component, settings });
+                let text = self.settings_text(name);
+                let broken_is_optional = text.as_deref().is_ok_and(ExtensionConfig::broken_settings_are_optional);
+                let settings = text.and_then(|text| read_settings(name, &text));
+                let is_optional = settings.as_ref().map_or(broken_is_optional, |settings| !settings.required);
+                found.push(Found { name: name.to_owned(), component, settings, is_optional });
             }
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -73,13 +79,14 @@ impl Folder {
 
     /// The settings beside the component; those of an empty file when there is none.
     pub(super) fn settings(&self, name: &str) -> Result<ExtensionConfig, String> {
-        let file = self.settings_file(name);
-        let text = match annex_files::read_text(&file, Purpose::Managed, MAX_SETTINGS_BYTES) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(format!("cannot read {name}.toml: {error}")),
-        };
-        ExtensionConfig::from_settings(name, &text).map_err(|reason| format!("{name}.toml: {reason}"))
+        read_settings(name, &self.settings_text(name)?)
+    }
+
+    fn settings_text(&self, name: &str) -> Result<String, String> {
+        match annex_files::read_text(&self.settings_file(name), Purpose::Managed, MAX_SETTINGS_BYTES) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+            text => text.map_err(|error| format!("cannot read {name}.toml: {error}")),
+        }
     }
 
     /// Puts a component into the folder, in place of one with its name. Without `settings`, those that are there stay.
@@ -122,6 +129,10 @@ impl Folder {
         }
         Ok(())
     }
+}
+
+fn read_settings(name: &str, text: &str) -> Result<ExtensionConfig, String> {
+    ExtensionConfig::from_settings(name, text).map_err(|reason| format!("{name}.toml: {reason}"))
 }
 
 /// True for a name that is plain enough for a file.

@@ -68,6 +68,7 @@ struct Wanted {
     origin: Origin,
     component: PathBuf,
     settings: Result<ExtensionConfig, String>,
+    is_optional: bool,
 }
 
 /// The versions and decisions that are in force while a plan is made.
@@ -111,7 +112,7 @@ impl Loader {
         let mut candidates = Vec::new();
         for wanted in self.in_folder().await? {
             // In the folder each file stands for itself, but no server starts without an extension that is required.
-            let is_tolerated = occasion != Occasion::Start || is_optional(&wanted);
+            let is_tolerated = occasion != Occasion::Start || wanted.is_optional;
             let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
             candidates.extend(tolerate(loaded, &wanted, present, is_tolerated, &mut failures)?);
         }
@@ -161,6 +162,7 @@ impl Loader {
             origin: Origin::Config { component: extension.component.clone() },
             component: self.locations.component(&extension.component),
             settings: Ok(extension.clone()),
+            is_optional: !extension.required,
         }
     }
 
@@ -169,8 +171,10 @@ impl Loader {
         let path = folder.path().to_owned();
         let found = blocking(move || folder.list()).await;
         let found = found.map_err(|source| InstallError::Folder { path, source })?;
-        let wanted =
-            |Found { name, component, settings }| Wanted { origin: Origin::Folder { name }, component, settings };
+        let wanted = |Found { name, component, settings, is_optional }| {
+            let origin = Origin::Folder { name };
+            Wanted { origin, component, settings, is_optional }
+        };
         Ok(found.into_iter().map(wanted).collect())
     }
 
@@ -348,12 +352,6 @@ pub(super) fn in_order(versions: Vec<Version>) -> Result<Arranged, InstallError>
         }
     }
     arrange::arrange(&config, folder, &added)
-}
-
-/// True if the settings say that the extension is not required. Settings that cannot be read may require it, and a
-/// required extension must not be missing without anybody noticing.
-fn is_optional(wanted: &Wanted) -> bool {
-    wanted.settings.as_ref().is_ok_and(|settings| !settings.required)
 }
 
 /// Keeps what was installed in the place of a broken source, if that is allowed.

@@ -1,6 +1,7 @@
 //! One tenant as far as it is known: what is stored of it, and what serves it.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +22,10 @@ pub(super) struct Entry<T> {
     pub(super) flight: OnceLock<Flight<T>>,
     /// When somebody asked last.
     used: Mutex<Instant>,
-    failed: OnceLock<Instant>,
+    /// True once a caller has asked for it, and not just for its card.
+    called: AtomicBool,
+    /// When it may be tried again; empty unless loading it has failed.
+    try_again: OnceLock<Instant>,
 }
 
 /// The tenant that is stored under the name.
@@ -55,7 +59,8 @@ impl<T: Loaded> Entry<T> {
             described: OnceLock::new(),
             flight: OnceLock::new(),
             used: Mutex::new(Instant::now()),
-            failed: OnceLock::new(),
+            called: AtomicBool::new(false),
+            try_again: OnceLock::new(),
         }
     }
 
@@ -68,13 +73,22 @@ impl<T: Loaded> Entry<T> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
-    pub(super) fn has_failed(&self) {
-        let _ = self.failed.set(Instant::now());
+    pub(super) fn note_called(&self) {
+        self.called.store(true, Ordering::Relaxed);
     }
 
-    /// True if loading it failed so long ago.
-    pub(super) fn failed_before(&self, ago: Duration) -> bool {
-        self.failed.get().is_some_and(|failed| failed.elapsed() >= ago)
+    pub(super) fn was_called(&self) -> bool {
+        self.called.load(Ordering::Relaxed)
+    }
+
+    /// Loading it has failed, and is not to be tried again for so long.
+    pub(super) fn fails_for(&self, pause: Duration) {
+        let _ = self.try_again.set(Instant::now() + pause);
+    }
+
+    /// True unless loading it failed a moment ago.
+    pub(super) fn may_be_tried(&self) -> bool {
+        self.try_again.get().is_none_or(|again| *again <= Instant::now())
     }
 
     /// The outcome of loading it; `None` while it is not loaded.
@@ -87,7 +101,8 @@ impl<T: Loaded> Entry<T> {
         match self.flight.get().map(watch::Receiver::borrow) {
             Some(loaded) => match &*loaded {
                 Some(Ok(serving)) => !serving.is_in_use(),
-                Some(Err(_)) => true,
+                // Without it the next one who asks would have it loaded at once.
+                Some(Err(_)) => self.may_be_tried(),
                 None => false,
             },
             None => true,

@@ -10,10 +10,11 @@ use annex_tasks::{
     WaitingBounds,
 };
 use futures::future::{BoxFuture, join_all};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::{AddedTenants, Bounds, Leaving, Loaded, RETRY, TenantLoader, UNKNOWN};
+use super::failures::{FIRST_PAUSE, LONGEST_PAUSE};
+use super::{AddedTenants, Attempt, Bounds, Leaving, Loaded, TenantLoader, UNKNOWN};
 
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -56,9 +57,12 @@ impl TenantLoader<Text> for Loader {
         self.told.lock().unwrap().push(format!("turns of {name} stop"));
     }
 
-    fn load(&self, tenant: Arc<StoredTenant>, _: Instant) -> BoxFuture<'static, Result<Text, String>> {
+    fn load(&self, tenant: Arc<StoredTenant>, attempt: Attempt) -> BoxFuture<'static, Result<Text, String>> {
         let told = Arc::clone(&self.told);
         self.loads.fetch_add(1, Ordering::Relaxed);
+        if attempt.failed_before {
+            told.lock().unwrap().push(format!("{} failed before", tenant.name));
+        }
         Box::pin(async move {
             sleep(Duration::from_millis(10)).await;
             match tenant.config.as_str() {
@@ -79,13 +83,16 @@ struct Setting {
 
 impl Setting {
     async fn new(max_loaded: usize) -> Self {
+        Self::with(Bounds { max_loaded, idle: IDLE }).await
+    }
+
+    async fn with(of_tenants: Bounds) -> Self {
         let bounds = MemoryBounds { max_tasks: 1, max_bytes: 1 << 20, waiting: WaitingBounds::UNBOUNDED };
         let store: Arc<dyn TaskStore> = Arc::new(MemoryTaskStore::new(bounds));
         let told = Told::default();
         let loads = Arc::default();
         let loader = Loader { told: Arc::clone(&told), loads: Arc::clone(&loads) };
-        let bounds = Bounds { max_loaded, idle: IDLE };
-        let tenants = AddedTenants::open(Arc::clone(&store), Box::new(loader), bounds).await.unwrap();
+        let tenants = AddedTenants::open(Arc::clone(&store), Box::new(loader), of_tenants).await.unwrap();
         Self { store, tenants, told, loads }
     }
 
@@ -173,9 +180,56 @@ async fn one_that_cannot_be_loaded_fails_alone_and_is_tried_again_when_somebody_
     assert_eq!(setting.find("fine").await, served("one"));
     assert_eq!(setting.loads(), 3);
     let names: Vec<_> = setting.tenants.failing().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["bad"]);
-    sleep(RETRY).await;
+    assert_eq!(names, ["bad", "worse"]);
+    assert!(setting.told().is_empty());
+    sleep(FIRST_PAUSE).await;
     assert_eq!((setting.find("bad").await, setting.loads()), (failing("its text is broken"), 4));
+    assert_eq!(setting.told(), ["bad failed before"], "so that it takes no place of those that never did");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_fails_again_and_again_is_tried_ever_more_seldom_until_its_text_is_changed() {
+    // Shorter than the pauses: a tenant that is let go is not tried sooner for it.
+    let setting = Setting::with(Bounds { max_loaded: 10, idle: Duration::from_secs(1) }).await;
+    let stop = CancellationToken::new();
+    let keeping = tokio::spawn(Arc::clone(&setting.tenants).keep_house(stop.clone()));
+    let mut rev = setting.add("bad", "broken").await;
+    for _ in 0..3_600 {
+        assert_eq!(setting.find("bad").await, failing("its text is broken"));
+        sleep(Duration::from_secs(1)).await;
+    }
+    let in_an_hour = setting.loads();
+    assert!(in_an_hour <= 3_600 / LONGEST_PAUSE.as_secs() as usize + 6, "{in_an_hour}");
+    // A change is tried at once, and when it fails as well, the pauses are as long as before.
+    for text in ["broken", "broken", "one"] {
+        let before = setting.loads();
+        rev = setting.put("bad", Believed::Rev(rev), TenantState::Active, text).await;
+        let found = setting.find("bad").await;
+        assert_eq!(found, if text == "one" { served("one") } else { failing("its text is broken") });
+        sleep(LONGEST_PAUSE / 2).await;
+        setting.find("bad").await;
+        assert_eq!(setting.loads() - before, if text == "one" { 2 } else { 1 }, "{text}");
+    }
+    assert!(!setting.tenants.known().failures.has("bad"));
+    stop.cancel();
+    keeping.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_reads_cards_has_no_tenant_let_go_that_is_called() {
+    let setting = Setting::new(2).await;
+    for name in ["works", "too", "a", "b", "c"] {
+        setting.add(name, name).await;
+    }
+    setting.find("works").await;
+    setting.find("too").await;
+    for name in ["a", "b", "c", "a"] {
+        sleep(Duration::from_secs(1)).await;
+        // As a card is read, without a caller.
+        assert!(setting.tenants.find(name, None).await.is_some_and(|found| found.is_ok()));
+    }
+    let loaded: Vec<_> = setting.tenants.loaded().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(loaded, ["too", "works"]);
 }
 
 #[tokio::test(start_paused = true)]

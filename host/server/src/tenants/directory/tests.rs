@@ -20,14 +20,14 @@ fn directory(names: &[&str], tries: &Arc<AtomicUsize>) -> Arc<Directory<String>>
     let tenants: Vec<_> = names.iter().map(|name| tenant(name, "")).collect();
     Directory::new(
         &tenants,
-        Box::new(move |config, until| {
+        Box::new(move |config, attempt| {
             let tries = Arc::clone(&tries);
             Box::pin(async move {
                 match config.name.as_str() {
                     "broken" if tries.fetch_add(1, Ordering::Relaxed) >= 3 => Ok("mended".to_owned()),
                     "broken" => Err("its file is broken".to_owned()),
                     "far" => {
-                        sleep_until(until).await;
+                        sleep_until(attempt.until.expect("a time")).await;
                         Err("its agent cannot be reached".to_owned())
                     }
                     _ => Ok(format!("{} {:?}", config.name, config.quota.turns)),
@@ -64,6 +64,30 @@ async fn tenants_that_fail_keep_no_other_waiting_for_long_and_are_tried_again() 
     assert!(!trying.is_finished(), "one is still to be reached");
     stop.cancel();
     trying.await.expect("no panic");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_number_of_tenants_whose_agents_are_silent_keeps_one_behind_them_from_its_time() {
+    let names: Vec<String> = (0..40).map(|number| format!("{number}")).chain(["z".to_owned()]).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let tenants: Vec<_> = names.iter().map(|name| tenant(name, "")).collect();
+    let load: super::Load<String> = Box::new(|config, attempt| {
+        Box::pin(async move {
+            let until = attempt.until.expect("a time");
+            if config.name != "z" {
+                sleep_until(until).await;
+                return Err("its agent is silent".to_owned());
+            }
+            // It takes half of the time.
+            match tokio::time::timeout_at(until, tokio::time::sleep(PATIENCE / 2)).await {
+                Ok(()) => Ok("served".to_owned()),
+                Err(_) => Err("it was not there in time".to_owned()),
+            }
+        })
+    });
+    let directory = Directory::new(&tenants, load);
+    directory.load_missing().await;
+    assert_eq!(directory.serving(), [("z".to_owned(), "served".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,15 +12,15 @@ use super::{agent, answer, call, files, message, refused, say, serve};
 use crate::auth::{ADA, BOB, api_keys};
 use crate::installation::{TOKEN, addition, admin, marked};
 
-const ADMIN: &str = "[admin]\ntoken_file = \"token\"\n[runtime]\nwatch = false\n";
+pub(super) const ADMIN: &str = "[admin]\ntoken_file = \"token\"\n[runtime]\nwatch = false\n";
 
 /// The config of a server to which tenants can be added; `more` is for its `[tenants]`.
-fn open(more: &str) -> TempDir {
+pub(super) fn open(more: &str) -> TempDir {
     files(&format!("{ADMIN}{}\n[tenants]\n{more}", api_keys()), "", "")
 }
 
 /// A request of the admin API with header fields. The path is below `/v1/`.
-async fn ask(
+pub(super) async fn ask(
     server: &TestServer,
     method: &str,
     path: &str,
@@ -39,18 +39,18 @@ async fn ask(
 }
 
 /// Adds a tenant and returns its tag.
-async fn add(server: &TestServer, name: &str, text: &str) -> String {
+pub(super) async fn add(server: &TestServer, name: &str, text: &str) -> String {
     let fields = [("if-none-match", "*")];
     let (status, body, tag) = ask(server, "PUT", &format!("tenants/{name}"), &fields, json!({"config": text})).await;
     assert_eq!(status, 201, "{body}");
     tag
 }
 
-async fn change(server: &TestServer, name: &str, tag: &str, body: Value) -> (u16, Value, String) {
+pub(super) async fn change(server: &TestServer, name: &str, tag: &str, body: Value) -> (u16, Value, String) {
     ask(server, "PUT", &format!("tenants/{name}"), &[("if-match", tag)], body).await
 }
 
-async fn say_as(server: &TestServer, key: &str, tenant: &str, text: &str) -> Value {
+pub(super) async fn say_as(server: &TestServer, key: &str, tenant: &str, text: &str) -> Value {
     call(server, key, "", "SendMessage", message(tenant, text)).await
 }
 

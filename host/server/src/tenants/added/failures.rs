@@ -1,0 +1,43 @@
+//! The tenants whose last loads failed: each is tried again after a longer pause, so that a text that is costly to load and
+//! fails is not paid for all the time.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The pause after the first failure. It doubles with each one that follows, up to the longest.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(5);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// The failures, by tenant. A tenant that is not asked for is forgotten after twice the longest pause.
+#[derive(Default)]
+pub(super) struct Failures(HashMap<String, Failing>);
+
+struct Failing {
+    /// In a row.
+    times: u32,
+    last: Instant,
+}
+
+impl Failures {
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// One more, and the pause that follows it.
+    pub(super) fn add(&mut self, name: &str) -> Duration {
+        let failing = self.0.entry(name.to_owned()).or_insert(Failing { times: 0, last: Instant::now() });
+        let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failing.times)).min(LONGEST_PAUSE);
+        *failing = Failing { times: failing.times.saturating_add(1), last: Instant::now() };
+        pause
+    }
+
+    pub(super) fn forget(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
+    pub(super) fn forget_old(&mut self) {
+        self.0.retain(|_, failing| failing.last.elapsed() < LONGEST_PAUSE * 2);
+    }
+}
