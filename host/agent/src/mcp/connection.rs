@@ -45,6 +45,14 @@ pub enum McpError {
         /// The variable.
         variable: String,
     },
+    /// A token has characters that no header field takes, such as a line break.
+    #[error("environment variable {variable} has no token that can be sent to MCP server `{server}`")]
+    Token {
+        /// The server.
+        server: String,
+        /// The variable.
+        variable: String,
+    },
     /// It does not start, or does not speak MCP.
     #[error("MCP server `{server}` cannot be started")]
     Start {
@@ -205,7 +213,7 @@ impl Starter {
             Place::Url { url, token_env } => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
                 if let Some(variable) = token_env {
-                    config = config.auth_header(self.variable(variable)?);
+                    config = config.auth_header(self.config.variable(variable)?);
                 }
                 let http = http_client().map_err(|error| failed(error.into()))?;
                 let served = serve_client(client(), StreamableHttpClientTransport::with_client(http, config)).await;
@@ -229,17 +237,12 @@ impl Starter {
         }
         command.envs(USUAL_VARIABLES.into_iter().filter_map(|name| Some((name, env::var_os(name)?))));
         for name in env {
-            command.env(name, self.variable(name)?);
+            command.env(name, self.config.variable(name)?);
         }
         let mut command = CommandWrap::from(command);
         // The group is killed as a whole. A package runner that is killed alone leaves its server behind.
         command.wrap(ProcessGroup::leader());
         Ok(command)
-    }
-
-    fn variable(&self, name: &str) -> Result<String, McpError> {
-        let missing = || McpError::Variable { server: self.config.name.clone(), variable: name.to_owned() };
-        env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(missing)
     }
 }
 
