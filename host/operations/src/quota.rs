@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use annex_agent::TokenCount;
+use annex_agent::{CpuTime, TokenCount};
 use annex_protocol::A2aError;
 use annex_runtime::{BusyTime, KeyValueError, KeyValueStore};
 use annex_session::{SessionError, SessionService};
@@ -49,7 +49,7 @@ pub struct TenantQuota {
     /// Requests per second, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u64>,
-    /// Milliseconds of CPU time in extensions per second, over all processes.
+    /// Milliseconds of CPU time in extensions and in the agent per second, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ms_per_second: Option<u64>,
     /// Turns at once, those that wait for their context included, over all processes.
@@ -142,7 +142,7 @@ pub enum CountError {
 pub struct Amounts {
     /// Requests in the last second, in this process.
     pub requests_per_second: u64,
-    /// Milliseconds in extensions in the last second, in this process.
+    /// Milliseconds in extensions and in the agent in the last second, in this process.
     pub cpu_ms_per_second: u64,
     /// Turns that run with a task, over all processes; `None` where there is one.
     pub turns_of_all: Option<u64>,
@@ -169,7 +169,7 @@ impl Quotas {
         Arc::new(Self { stores, places, tenants: Mutex::default() })
     }
 
-    /// Begins to count for a tenant. `busy` is the time that its extensions take.
+    /// Begins to count for a tenant. `busy` is the time that its extensions take, and gets that of its agent.
     pub fn of_tenant(self: &Arc<Self>, tenant: &str, quota: TenantQuota, busy: BusyTime) -> Arc<TenantUse> {
         let charged = AtomicU64::new(nanos(busy.read()));
         let used = Arc::new(TenantUse {
@@ -234,7 +234,7 @@ impl TenantUse {
     /// Counts a request, before anything is done for it.
     ///
     /// # Errors
-    /// [`A2aError::QuotaExceeded`] when there were too many, or when extensions took too long for those before.
+    /// [`A2aError::QuotaExceeded`] when there were too many, or when extensions and the agent took too long for those before.
     pub fn admit(&self) -> Result<(), A2aError> {
         self.rates.count_request();
         self.note_asked();
@@ -286,6 +286,12 @@ impl TenantUse {
     /// Where models count for it.
     pub(crate) fn tokens(&self) -> TokenCount {
         self.tokens.count().clone()
+    }
+
+    /// Where the time counts that its agent takes of the cores, beside that of its extensions.
+    pub(crate) fn cpu(&self) -> CpuTime {
+        let busy = self.busy.clone();
+        CpuTime::new(move |took| busy.add(took))
     }
 
     /// Its present use. Stored things are counted for this, so this is for an operator and for no request.
