@@ -15,12 +15,12 @@ use crate::installation::{TOKEN, addition, admin, marked};
 const ADMIN: &str = "[admin]\ntoken_file = \"token\"\n[runtime]\nwatch = false\n";
 
 /// The config of a server to which tenants can be added; `more` is for its `[tenants]`.
-fn open(more: &str) -> TempDir {
+pub(super) fn open(more: &str) -> TempDir {
     files(&format!("{ADMIN}{}\n[tenants]\n{more}", api_keys()), "", "")
 }
 
 /// A request of the admin API with header fields. The path is below `/v1/`.
-async fn ask(
+pub(super) async fn ask(
     server: &TestServer,
     method: &str,
     path: &str,
@@ -39,7 +39,7 @@ async fn ask(
 }
 
 /// Adds a tenant and returns its tag.
-async fn add(server: &TestServer, name: &str, text: &str) -> String {
+pub(super) async fn add(server: &TestServer, name: &str, text: &str) -> String {
     let fields = [("if-none-match", "*")];
     let (status, body, tag) = ask(server, "PUT", &format!("tenants/{name}"), &fields, json!({"config": text})).await;
     assert_eq!(status, 201, "{body}");
@@ -54,11 +54,11 @@ async fn say_as(server: &TestServer, key: &str, tenant: &str, text: &str) -> Val
     call(server, key, "", "SendMessage", message(tenant, text)).await
 }
 
-fn code(body: &Value) -> &Value {
+pub(super) fn code(body: &Value) -> &Value {
     &body["error"]["code"]
 }
 
-fn reason(body: &Value) -> &str {
+pub(super) fn reason(body: &Value) -> &str {
     body["error"]["message"].as_str().unwrap_or_else(|| unreachable!("{body}"))
 }
 
