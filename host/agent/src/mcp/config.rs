@@ -1,13 +1,9 @@
 //! `[[agent.mcp]]`: the MCP servers that an agent has tools from.
 
-use std::env;
 use std::time::Duration;
 
 use annex_session::Scope;
-use http::HeaderValue;
 use serde::Deserialize;
-
-use super::McpError;
 
 /// The longest time of a call unless told otherwise, in seconds.
 const TIMEOUT_SECONDS: u64 = 30;
@@ -125,29 +121,6 @@ fn place(table: &McpTable) -> Result<Place, McpTableError> {
 }
 
 impl McpConfig {
-    /// Checks that its variables are there, and that its token can be sent. Nobody is asked.
-    ///
-    /// # Errors
-    /// The reason why the server cannot be used.
-    pub fn check_environment(&self) -> Result<(), McpError> {
-        match &self.place {
-            Place::Program { env, .. } => env.iter().try_for_each(|name| self.variable(name).map(drop)),
-            Place::Url { token_env: None, .. } => Ok(()),
-            Place::Url { token_env: Some(variable), .. } => {
-                let token = self.variable(variable)?;
-                let is_sent = HeaderValue::try_from(format!("Bearer {token}")).is_ok();
-                let unusable = || McpError::Token { server: self.name.clone(), variable: variable.clone() };
-                if is_sent { Ok(()) } else { Err(unusable()) }
-            }
-        }
-    }
-
-    /// The value of an environment variable that it needs.
-    pub(super) fn variable(&self, name: &str) -> Result<String, McpError> {
-        let missing = || McpError::Variable { server: self.name.clone(), variable: name.to_owned() };
-        env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(missing)
-    }
-
     /// The number of names of tools in it.
     pub fn named(&self) -> usize {
         self.named_tools().count()

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use http::HeaderValue;
 use process_wrap::tokio::{CommandWrap, ProcessGroup};
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, Tool};
 use rmcp::service::{ClientInitializeError, Peer, RoleClient, RunningService, serve_client};
@@ -100,6 +101,31 @@ pub(super) struct Connection {
 struct Starter {
     config: McpConfig,
     folder: PathBuf,
+}
+
+impl McpConfig {
+    /// Checks that its variables are there, and that its token can be sent. Nobody is asked.
+    ///
+    /// # Errors
+    /// The reason why the server cannot be used.
+    pub fn check_environment(&self) -> Result<(), McpError> {
+        match &self.place {
+            Place::Program { env, .. } => env.iter().try_for_each(|name| self.variable(name).map(drop)),
+            Place::Url { token_env: None, .. } => Ok(()),
+            Place::Url { token_env: Some(variable), .. } => {
+                let token = self.variable(variable)?;
+                let is_sent = HeaderValue::try_from(format!("Bearer {token}")).is_ok();
+                let unusable = || McpError::Token { server: self.name.clone(), variable: variable.clone() };
+                if is_sent { Ok(()) } else { Err(unusable()) }
+            }
+        }
+    }
+
+    /// The value of an environment variable that it needs.
+    fn variable(&self, name: &str) -> Result<String, McpError> {
+        let missing = || McpError::Variable { server: self.name.clone(), variable: name.to_owned() };
+        env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(missing)
+    }
 }
 
 impl Connection {
