@@ -141,3 +141,8 @@ pub struct ModelError {
     #[source]
     pub source: Box<dyn Error + Send + Sync>,
 }
+
+/// The cause of a [`ModelError`] that the user can do something about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The message is too long for the rules of this agent. Send a shorter one.")]
+pub(crate) struct PromptTooLong;

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use annex_protocol::Timestamp;
 use serde::Serialize;
 
+use crate::work::CpuTime;
+
 /// Steps kept of one turn. Those beyond are not recorded.
 const MAX_STEPS: usize = 256;
 /// Bytes kept of a name or an error.
@@ -20,6 +22,8 @@ pub struct Steps {
     kept: Option<Arc<Mutex<Vec<Step>>>>,
     /// Whoever pays for the tokens.
     tokens: Option<TokenCount>,
+    /// Whoever pays for the time of cores that the agent takes.
+    cpu: Option<CpuTime>,
 }
 
 /// The tokens that models have counted, of prompts and answers together. Clones count in the same number.
@@ -101,7 +105,7 @@ struct Step {
 /// Steps that are recorded.
 impl Default for Steps {
     fn default() -> Self {
-        Self { kept: Some(Arc::default()), tokens: None }
+        Self { kept: Some(Arc::default()), tokens: None, cpu: None }
     }
 }
 
@@ -109,13 +113,25 @@ impl Steps {
     /// Steps that nobody may read, and that are not recorded.
     #[must_use]
     pub const fn unread() -> Self {
-        Self { kept: None, tokens: None }
+        Self { kept: None, tokens: None, cpu: None }
     }
 
     /// The same steps, whose tokens are counted there too, also those of steps that are not recorded.
     #[must_use]
     pub fn counting_in(self, tokens: Option<TokenCount>) -> Self {
         Self { tokens, ..self }
+    }
+
+    /// The same steps, for whose time of cores somebody pays.
+    #[must_use]
+    pub fn taking_time_of(self, cpu: Option<CpuTime>) -> Self {
+        Self { cpu, ..self }
+    }
+
+    /// Where the time of cores counts that the agent takes in the turn.
+    #[must_use]
+    pub fn cpu(&self) -> Option<CpuTime> {
+        self.cpu.clone()
     }
 
     /// Records that a step begins now.

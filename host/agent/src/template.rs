@@ -33,7 +33,22 @@ pub enum TemplateError {
         /// The most bytes.
         limit: usize,
     },
+    /// The template asks for too many values.
+    #[error("The template asks for {given} {what}; at most {most} are allowed.")]
+    TooMany {
+        /// What it asks for.
+        what: &'static str,
+        /// How many times.
+        given: usize,
+        /// The most.
+        most: usize,
+    },
 }
+
+/// The most variables of a template, each time counted that one stands there: each is looked up whenever a model is asked.
+const MAX_VARIABLES: usize = 1_000;
+/// The most artifacts of a template: each is read from the store.
+const MAX_ARTIFACTS: usize = 64;
 
 /// The most bytes of a rendered template.
 const MAX_BYTES: usize = 4 << 20;
@@ -97,6 +112,25 @@ pub fn render(template: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> R
     }
     output.push_str(rest);
     Ok(output)
+}
+
+/// Checks that rendering the template is not much work, whoever wrote it.
+///
+/// # Errors
+/// [`TemplateError::TooMany`]
+pub fn check_template(template: &str) -> Result<(), TemplateError> {
+    let mut variables = 0;
+    // With a value for everything it cannot fail.
+    render(template, |_| {
+        variables += 1;
+        Some(Json::string(""))
+    })?;
+    let counts =
+        [("variables", variables, MAX_VARIABLES), ("artifacts", artifact_names(template).len(), MAX_ARTIFACTS)];
+    match counts.into_iter().find(|(_, given, most)| given > most) {
+        Some((what, given, most)) => Err(TemplateError::TooMany { what, given, most }),
+        None => Ok(()),
+    }
 }
 
 /// Tells whether a template may ask for keys that sessions share.

@@ -21,6 +21,10 @@ use run::Run;
 const ARTIFACT: &str = "result";
 /// The number of times that the model may have tools called in one turn unless told otherwise.
 const MAX_TOOL_ROUNDS: u32 = 8;
+/// The most calls of tools that one answer of the model may ask for.
+pub(crate) const MAX_CALLS: usize = 64;
+/// The most calls of one turn.
+const MAX_CALLS_OF_TURN: usize = 256;
 /// The most events of a conversation that the model is told of, the latest ones.
 const HISTORY: usize = 1_000;
 
@@ -45,7 +49,7 @@ pub struct TemplateAgent {
     pub model: Arc<dyn Model>,
     /// The tools that the model may call.
     pub tools: Tools,
-    /// The number of times that it may ask for tools in one turn, each time for as many as it likes. Default: 8.
+    /// The number of times that it may ask for tools in one turn, each time for at most 64 and in all for 256. Default: 8.
     pub max_tool_rounds: u32,
     /// The program's callbacks around the steps.
     pub callbacks: Option<Arc<dyn Callbacks>>,

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use annex_agent::TokenCount;
+use annex_agent::{CpuTime, TokenCount};
 use annex_protocol::A2aError;
 use annex_runtime::{KeyValueError, KeyValueStore};
 use annex_session::{SessionError, SessionService};
@@ -52,7 +52,7 @@ pub struct TenantQuota {
     /// Requests per second, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_second: Option<u64>,
-    /// Milliseconds of CPU time in extensions per second, over all processes.
+    /// Milliseconds of CPU time in extensions and in the agent per second, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ms_per_second: Option<u64>,
     /// Turns at once, those that wait for their context included, over all processes.
@@ -135,7 +135,7 @@ pub enum CountError {
 pub struct Amounts {
     /// Requests in the last second, in this process.
     pub requests_per_second: u64,
-    /// Milliseconds in extensions in the last second, in this process.
+    /// Milliseconds in extensions and in the agent in the last second, in this process.
     pub cpu_ms_per_second: u64,
     /// Turns that run with a task, over all processes; `None` where there is one.
     pub turns_of_all: Option<u64>,
@@ -288,7 +288,7 @@ impl TenantUse {
     /// Counts a request, before anything is done for it.
     ///
     /// # Errors
-    /// [`A2aError::QuotaExceeded`] when there were too many, or when extensions took too long for those before.
+    /// [`A2aError::QuotaExceeded`] when there were too many, or when extensions and the agent took too long for those before.
     pub fn admit(&self) -> Result<(), A2aError> {
         self.ledger.rates.count_request();
         self.ledger.note_asked();
@@ -341,6 +341,12 @@ impl TenantUse {
     /// Where models count for it.
     pub(crate) fn tokens(&self) -> TokenCount {
         self.ledger.tokens.count().clone()
+    }
+
+    /// Where the time counts that its agent takes of the cores, beside that of its extensions.
+    pub(crate) fn cpu(&self) -> CpuTime {
+        let busy = self.ledger.busy();
+        CpuTime::new(move |took| busy.add(took))
     }
 
     /// Its present use. Stored things are counted for this, so this is for an operator and for no request.

@@ -121,9 +121,10 @@ impl RequestHandler {
         Ok(())
     }
 
-    /// The steps of a turn, whose tokens count for the tenant.
+    /// The steps of a turn, whose tokens and time of cores count for the tenant.
     pub(crate) fn counted(&self, steps: Steps) -> Steps {
-        steps.counting_in(self.used.as_ref().map(|used| used.tokens()))
+        let used = self.used.as_ref();
+        steps.counting_in(used.map(|used| used.tokens())).taking_time_of(used.map(|used| used.cpu()))
     }
 
     /// Takes no further turns, of any tenant. Where there may be other processes, messages that wait for their turn are refused

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
+use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext, counted};
 use annex_cluster::Replica;
 use annex_protocol::{A2aError, ExtensionUri, Message, StreamResponse, TaskState};
 use annex_runtime::Chain;
@@ -133,7 +133,7 @@ impl Turn {
             }
         }
         let agent = Arc::clone(&self.agent);
-        let mut execution = agent.execute(self.context.clone(), sender);
+        let mut execution = counted(self.context.steps.cpu(), agent.execute(self.context.clone(), sender));
         let is_stopped = self.context.cancel.is_cancelled() || self.stop.is_cancelled();
         // An agent that was stopped before it began is not polled: `follow` finds the reason first.
         let first = if is_stopped {

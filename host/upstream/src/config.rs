@@ -3,6 +3,7 @@
 use std::env;
 use std::time::Duration;
 
+use annex_agent::check_template;
 use annex_client::{Binding, ServiceParameters};
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
@@ -157,7 +158,19 @@ impl UpstreamConfig {
             return Err(ConfigError::new("max_answer_bytes", "must be at least 1"));
         }
         self.forwarded()?;
+        if let Some(credentials) = &self.credentials {
+            settable("credentials.header", &credentials.header)?;
+        }
         self.state.check()
+    }
+
+    /// Checks the settings with the environment as it is now. Nobody is asked.
+    ///
+    /// # Errors
+    /// The key and its fault.
+    pub fn check_environment(&self) -> Result<(), ConfigError> {
+        self.check()?;
+        self.fields().map(drop)
     }
 
     /// The header fields, with the credentials from the environment.
@@ -205,6 +218,9 @@ impl Credentials {
 impl StateMapping {
     fn check(&self) -> Result<(), ConfigError> {
         let is_text = self.send == Some(Sent::TextPart);
+        if let Some(Err(error)) = self.template.as_deref().map(check_template) {
+            return Err(ConfigError::new("state.template", format!("cannot be used: {error}")));
+        }
         if is_text != self.template.is_some() {
             return Err(ConfigError::new("state.template", "goes with send = \"text-part\", and with nothing else"));
         }

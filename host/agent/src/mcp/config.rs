@@ -121,6 +121,11 @@ fn place(table: &McpTable) -> Result<Place, McpTableError> {
 }
 
 impl McpConfig {
+    /// The number of names of tools in it.
+    pub fn named(&self) -> usize {
+        self.named_tools().count()
+    }
+
     /// The tools that the config names, which the server must have.
     pub(crate) fn named_tools(&self) -> impl Iterator<Item = &String> {
         self.tools.iter().flatten().chain(&self.long_running)

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use http::HeaderValue;
 use process_wrap::tokio::{CommandWrap, ProcessGroup};
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, Tool};
 use rmcp::service::{ClientInitializeError, Peer, RoleClient, RunningService, serve_client};
@@ -40,6 +41,14 @@ pub enum McpError {
     /// A variable that the config names is not there.
     #[error("environment variable {variable}, which MCP server `{server}` needs, is not set")]
     Variable {
+        /// The server.
+        server: String,
+        /// The variable.
+        variable: String,
+    },
+    /// A token has characters that no header field takes, such as a line break.
+    #[error("environment variable {variable} has no token that can be sent to MCP server `{server}`")]
+    Token {
         /// The server.
         server: String,
         /// The variable.
@@ -92,6 +101,31 @@ pub(super) struct Connection {
 struct Starter {
     config: McpConfig,
     folder: PathBuf,
+}
+
+impl McpConfig {
+    /// Checks that its variables are there, and that its token can be sent. Nobody is asked.
+    ///
+    /// # Errors
+    /// The reason why the server cannot be used.
+    pub fn check_environment(&self) -> Result<(), McpError> {
+        match &self.place {
+            Place::Program { env, .. } => env.iter().try_for_each(|name| self.variable(name).map(drop)),
+            Place::Url { token_env: None, .. } => Ok(()),
+            Place::Url { token_env: Some(variable), .. } => {
+                let token = self.variable(variable)?;
+                let is_sent = HeaderValue::try_from(format!("Bearer {token}")).is_ok();
+                let unusable = || McpError::Token { server: self.name.clone(), variable: variable.clone() };
+                if is_sent { Ok(()) } else { Err(unusable()) }
+            }
+        }
+    }
+
+    /// The value of an environment variable that it needs.
+    fn variable(&self, name: &str) -> Result<String, McpError> {
+        let missing = || McpError::Variable { server: self.name.clone(), variable: name.to_owned() };
+        env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(missing)
+    }
 }
 
 impl Connection {
@@ -205,7 +239,7 @@ impl Starter {
             Place::Url { url, token_env } => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
                 if let Some(variable) = token_env {
-                    config = config.auth_header(self.variable(variable)?);
+                    config = config.auth_header(self.config.variable(variable)?);
                 }
                 let http = http_client().map_err(|error| failed(error.into()))?;
                 let served = serve_client(client(), StreamableHttpClientTransport::with_client(http, config)).await;
@@ -229,17 +263,12 @@ impl Starter {
         }
         command.envs(USUAL_VARIABLES.into_iter().filter_map(|name| Some((name, env::var_os(name)?))));
         for name in env {
-            command.env(name, self.variable(name)?);
+            command.env(name, self.config.variable(name)?);
         }
         let mut command = CommandWrap::from(command);
         // The group is killed as a whole. A package runner that is killed alone leaves its server behind.
         command.wrap(ProcessGroup::leader());
         Ok(command)
-    }
-
-    fn variable(&self, name: &str) -> Result<String, McpError> {
-        let missing = || McpError::Variable { server: self.config.name.clone(), variable: name.to_owned() };
-        env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(missing)
     }
 }
 

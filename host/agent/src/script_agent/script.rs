@@ -136,6 +136,16 @@ enum EventScriptError {
 }
 
 impl EventScript {
+    /// The number of its rules.
+    pub fn rules(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// The most steps of a rule.
+    pub fn longest_rule(&self) -> usize {
+        self.rules.iter().map(|rule| rule.steps.len()).max().unwrap_or(0)
+    }
+
     /// The steps for a message with this id and text.
     pub(crate) fn steps_for(&self, id: &str, text: &str) -> Option<&[Step]> {
         let applies = |rule: &&EventRule| id.starts_with(&rule.message_id) && text.starts_with(&rule.text);

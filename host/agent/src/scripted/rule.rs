@@ -5,22 +5,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use annex_protocol::{Json, JsonObject};
-use regex::{Regex, RegexBuilder};
 
+use super::pattern::{Pattern, PatternError};
 use super::{CallConfig, RuleConfig, ScriptError};
 use crate::model::{Prompt, Turn};
 
-/// The most memory that a compiled pattern may take.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
 /// The most bytes that the answer and the calls of a rule may have together.
 const MAX_FILLED_BYTES: usize = 4 << 20;
+/// Nanoseconds that one of them takes at most: it is copied, and in arguments written as JSON before.
+const FILLED_BYTE: u64 = 8;
+/// The most pieces that an answer may be sent in, each of which is an event.
+const MAX_CHUNKS: usize = 1_000;
+/// The most tools that a rule may call: as many as any answer may.
+const MAX_CALLS: usize = crate::template_agent::MAX_CALLS;
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Rule {
-    when: Regex,
+    when: Pattern,
     after: Option<String>,
-    extract: BTreeMap<String, Regex>,
-    extract_result: BTreeMap<String, Regex>,
+    extract: BTreeMap<String, Pattern>,
+    extract_result: BTreeMap<String, Pattern>,
     answer: Option<Vec<Segment>>,
     /// The name of each tool, and its arguments.
     calls: Vec<(String, Vec<Segment>)>,
@@ -53,19 +57,27 @@ impl Applied {
 }
 
 impl Rule {
-    /// `number` is the rule's place in the script, for error messages.
-    pub(super) fn compile(number: usize, config: RuleConfig) -> Result<Self, ScriptError> {
+    /// `number` is the rule's place in the script, for error messages. What its patterns keep is taken from `room`.
+    pub(super) fn compile(number: usize, config: RuleConfig, room: &mut usize) -> Result<Self, ScriptError> {
         if config.answer.is_none() && config.call.is_empty() {
             return Err(ScriptError::Empty { rule: number });
         }
         if config.after.is_none() && !config.extract_result.is_empty() {
             return Err(ScriptError::NoResult { rule: number });
         }
-        let when = compile(number, "when".to_owned(), &config.when)?;
-        let extract = compile_pieces(number, "extract", config.extract)?;
-        let extract_result = compile_pieces(number, "extract_result", config.extract_result)?;
+        let too_many = |field, given: usize, most| ScriptError::TooMany { rule: number, field, given, most };
+        let chunks = config.chunks.unwrap_or(1);
+        if chunks > MAX_CHUNKS {
+            return Err(too_many("chunks", chunks, MAX_CHUNKS));
+        }
+        if config.call.len() > MAX_CALLS {
+            return Err(too_many("call", config.call.len(), MAX_CALLS));
+        }
+        let when = compile(number, "when".to_owned(), &config.when, room)?;
+        let extract = compile_pieces(number, "extract", config.extract, room)?;
+        let extract_result = compile_pieces(number, "extract_result", config.extract_result, room)?;
         let extracted = extract.keys().chain(extract_result.keys()).map(String::as_str);
-        let known: BTreeSet<&str> = when.capture_names().flatten().chain(extracted).collect();
+        let known: BTreeSet<&str> = when.names().chain(extracted).collect();
         let text = |field, text: &str| known_segments(number, field, text, &known);
         let answer = config.answer.map(|answer| text("answer", &answer)).transpose()?;
         let mut calls = Vec::new();
@@ -80,30 +92,57 @@ impl Rule {
             calls.push((tool, arguments));
         }
         let delay = Duration::from_millis(config.delay_ms.unwrap_or(0));
-        let chunks = config.chunks.unwrap_or(1);
         Ok(Self { when, after: config.after, extract, extract_result, answer, calls, chunks, delay })
     }
 
-    /// The answer and the calls of the rule, if it applies. One whose texts would be too long does not.
-    pub(super) fn apply(&self, prompt: &Prompt) -> Option<Applied> {
+    /// Nanoseconds of one core that [`Self::apply`] takes at most.
+    pub(super) fn cost(&self, prompt: &Prompt) -> u64 {
+        let Some(result) = self.result(prompt) else { return 0 };
+        let said = prompt.last_user_text();
+        let captured = |patterns: &BTreeMap<String, Pattern>, text: &str| {
+            patterns.values().map(|pattern| pattern.to_capture(text.len())).fold(0, u64::saturating_add)
+        };
+        let when = if self.when.names().next().is_none() {
+            self.when.to_find(said.len())
+        } else {
+            self.when.to_capture(said.len())
+        };
+        let searches = [when, captured(&self.extract, &prompt.instruction), captured(&self.extract_result, result)];
+        let pieces = said.len().max(prompt.instruction.len()).max(result.len());
+        let texts = self.answer.iter().chain(self.calls.iter().map(|(_, arguments)| arguments));
+        let filled = texts.flatten().map(|segment| match segment {
+            Segment::Literal(literal) => literal.len(),
+            Segment::Piece(_) => pieces,
+        });
+        // The piece for which there is no room is read too.
+        let filled = filled.fold(0, usize::saturating_add).min(MAX_FILLED_BYTES.saturating_add(pieces));
+        let filled = u64::try_from(filled).unwrap_or(u64::MAX).saturating_mul(FILLED_BYTE);
+        searches.into_iter().fold(filled, u64::saturating_add)
+    }
+
+    /// The answer and the calls of the rule, if it applies. One whose texts would be too long does not, and none does when
+    /// the work is `given_up`.
+    pub(super) fn apply(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> Option<Applied> {
         let result = self.result(prompt)?;
         let mut pieces = Pieces::new();
-        if self.when.capture_names().flatten().next().is_none() {
+        if self.when.names().next().is_none() {
             // Nothing is taken out of what the user said.
-            if !self.when.is_match(prompt.last_user_text()) {
+            if !self.when.is_in(prompt.last_user_text()) {
                 return None;
             }
         } else {
             let said = self.when.captures(prompt.last_user_text())?;
-            for name in self.when.capture_names().flatten() {
-                pieces.insert(name, said.name(name)?.as_str());
+            for name in self.when.names() {
+                pieces.insert(name, said.name(name)?);
             }
         }
-        for (name, pattern) in &self.extract {
-            pieces.insert(name, pattern.captures(&prompt.instruction)?.get(1)?.as_str());
-        }
-        for (name, pattern) in &self.extract_result {
-            pieces.insert(name, pattern.captures(result)?.get(1)?.as_str());
+        let instruction = self.extract.iter().map(|piece| (piece, prompt.instruction.as_str()));
+        let result = self.extract_result.iter().map(|piece| (piece, result));
+        for ((name, pattern), text) in instruction.chain(result) {
+            if given_up() {
+                return None;
+            }
+            pieces.insert(name, pattern.captures(text)?.get(1)?);
         }
         let mut room = MAX_FILLED_BYTES;
         let answer = match &self.answer {
@@ -131,21 +170,33 @@ impl Rule {
     }
 }
 
-fn compile(rule: usize, field: String, pattern: &str) -> Result<Regex, ScriptError> {
-    let compiled = RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build();
-    compiled.map_err(|source| ScriptError::Pattern { rule, field, source })
+fn compile(rule: usize, field: String, pattern: &str, room: &mut usize) -> Result<Pattern, ScriptError> {
+    let pattern = match Pattern::compile(pattern) {
+        Ok(pattern) => pattern,
+        Err(PatternError::Syntax(source)) => return Err(ScriptError::Pattern { rule, field, source }),
+        Err(PatternError::TooLarge(reason)) => return Err(ScriptError::TooLarge { rule, field, reason }),
+    };
+    match room.checked_sub(pattern.weight()) {
+        Some(left) => *room = left,
+        None => {
+            let reason = "takes too much when it is compiled, with the patterns before it; write fewer or smaller ones";
+            return Err(ScriptError::TooLarge { rule, field, reason: reason.to_owned() });
+        }
+    }
+    Ok(pattern)
 }
 
 fn compile_pieces(
     rule: usize,
     table: &str,
     patterns: BTreeMap<String, String>,
-) -> Result<BTreeMap<String, Regex>, ScriptError> {
+    room: &mut usize,
+) -> Result<BTreeMap<String, Pattern>, ScriptError> {
     let mut compiled = BTreeMap::new();
     for (name, pattern) in patterns {
         let field = format!("{table}.{name}");
-        let pattern = compile(rule, field.clone(), &pattern)?;
-        let groups = pattern.captures_len() - 1;
+        let pattern = compile(rule, field.clone(), &pattern, room)?;
+        let groups = pattern.groups();
         if groups != 1 {
             return Err(ScriptError::Groups { rule, field, groups });
         }

@@ -1,6 +1,6 @@
 //! One turn of the template agent: ask the model, call the tools that it wants, until it answers or somebody has to wait.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use annex_protocol::{Json, Message, Part, Parts, TaskState};
@@ -8,12 +8,12 @@ use annex_session::{Event, StateDelta};
 use futures::StreamExt;
 
 use super::pieces::Pieces;
-use super::{HISTORY, TemplateAgent};
+use super::{HISTORY, MAX_CALLS, MAX_CALLS_OF_TURN, TemplateAgent};
 use crate::call_part;
 use crate::callbacks::{CallbackContext, Callbacks, ModelAnswer};
 use crate::conversation::{Conversation, readable, says_nothing};
 use crate::executor::{AgentError, AgentEvent, EventSender, TurnContext};
-use crate::model::{ModelError, ModelEvent, ModelStream, Prompt, ToolCall};
+use crate::model::{ModelError, ModelEvent, ModelStream, Prompt, PromptTooLong, ToolCall};
 use crate::steps::{OpenStep, StepKind};
 use crate::template::{ARTIFACT_PREFIX, artifact_names, render};
 use crate::toolbox::{Outcome, Outcomes, Toolbox, callback_context};
@@ -63,6 +63,7 @@ impl<'a> Run<'a> {
         let mut prompt = self.prompt(conversation).await?;
         self.events.send(status(TaskState::Working, None)).await?;
         let mut round = 0;
+        let mut calls = 0;
         loop {
             let answered = self.ask(prompt).await?;
             if answered.answer.calls.is_empty() {
@@ -73,6 +74,17 @@ impl<'a> Run<'a> {
                 return Err(failed(&format!(
                     "The agent asked for tools again after {round} rounds of calls, which is the most in one turn. Ask \
                      for less at once."
+                )));
+            }
+            calls += answered.answer.calls.len();
+            // A callback may have added some to those of the model.
+            if answered.answer.calls.len() > MAX_CALLS {
+                return Err(asks_for_too_many());
+            }
+            if calls > MAX_CALLS_OF_TURN {
+                return Err(failed(&format!(
+                    "The agent asked for {calls} calls of tools in one turn; at most {MAX_CALLS_OF_TURN} are made. Ask for \
+                     less at once."
                 )));
             }
             round += 1;
@@ -184,6 +196,8 @@ impl<'a> Run<'a> {
                     has_thought = true;
                     step.pass(piece.len());
                 }
+                // The rest of the answer is not waited for.
+                ModelEvent::Call(_) if answer.calls.len() == MAX_CALLS => return Err(asks_for_too_many()),
                 ModelEvent::Call(call) => {
                     step.pass(call.arguments.get().len());
                     answer.calls.push(call);
@@ -218,12 +232,12 @@ impl<'a> Run<'a> {
     /// Providers number the calls of one answer, or leave ids out; results are found by id in a whole conversation.
     async fn with_ids_of_their_own(&self, mut calls: Vec<ToolCall>) -> Result<Vec<ToolCall>, AgentError> {
         let conversation = self.conversation().await?;
-        let mut taken: Vec<String> = conversation.call_ids().into_iter().map(str::to_owned).collect();
+        let mut taken: HashSet<String> = conversation.call_ids().into_iter().map(str::to_owned).collect();
         for call in &mut calls {
             if call.id.is_empty() || taken.contains(&call.id) {
                 call.id = format!("call-{}", uuid::Uuid::now_v7());
             }
-            taken.push(call.id.clone());
+            taken.insert(call.id.clone());
         }
         Ok(calls)
     }
@@ -327,9 +341,16 @@ fn failed(message: &str) -> AgentError {
     AgentError::Failed { message: message.to_owned() }
 }
 
+fn asks_for_too_many() -> AgentError {
+    failed(&format!("The agent asked for more than {MAX_CALLS} calls of tools at once. Ask for less at once."))
+}
+
 /// Without the cause, which may tell of addresses and keys.
 fn gave_up(step: &OpenStep, error: ModelError) -> AgentError {
     step.fail(&error.to_string());
+    if let Some(too_long) = error.source.downcast_ref::<PromptTooLong>() {
+        return failed(&too_long.to_string());
+    }
     AgentError::internal(error)
 }
 

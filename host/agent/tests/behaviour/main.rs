@@ -10,6 +10,7 @@
 mod cases;
 mod generative;
 mod script_agent;
+mod script_costs;
 mod scripted;
 mod support;
 mod template_agent;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use annex_agent::{TemplateError, render};
+use annex_agent::{TemplateError, check_template, render};
 use annex_protocol::{Json, JsonObject};
 use serde::Deserialize;
 
@@ -159,4 +159,14 @@ fn a_template_that_would_be_too_long_with_its_values_is_refused() {
     let lookup = |_: &str| Some(Json::string(&"x".repeat(1 << 20)));
     assert_eq!(render(&"{name}".repeat(4), lookup).unwrap().len(), 4 << 20);
     assert_eq!(render(&"{name}".repeat(5), lookup), Err(TemplateError::TooLong { limit: 4 << 20 }));
+}
+
+#[test]
+fn a_template_that_asks_for_too_much_is_refused_before_it_is_rendered() {
+    let refused = |template: String| check_template(&template).unwrap_err().to_string();
+    assert!(check_template(&"{name}".repeat(1_000)).is_ok());
+    assert!(refused("{name}".repeat(1_001)).contains("1001 variables; at most 1000"));
+    let artifacts: String = (0..65).map(|number| format!("{{artifact.f{number}}}")).collect();
+    assert!(refused(artifacts).contains("65 artifacts; at most 64"));
+    assert!(check_template(&"{literal:x} {} {a.b}".repeat(2_000)).is_ok(), "nothing is looked up for these");
 }

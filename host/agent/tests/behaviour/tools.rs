@@ -337,3 +337,27 @@ fn two_tools_of_one_name_are_refused() {
     let expected = "tool `set` is offered by the test and by the test; leave it out of the `tools` of one of them";
     assert_eq!(error.to_string(), expected);
 }
+
+#[tokio::test]
+async fn an_answer_that_asks_for_too_many_calls_fails_the_turn_and_none_is_made() {
+    let calls = vec![r#">set {"called":1}"#; 65];
+    let flood = bench("", &[&calls, &["done"]]);
+    let (_, result) = flood.turn("hi", "{}").await;
+    assert!(result.unwrap_err().to_string().contains("more than 64 calls of tools at once"));
+    assert_eq!(flood.state().await, "{}");
+    // As many as may be are made.
+    let many = bench("", &[&calls[..64], &["done"]]);
+    let (events, result) = many.turn("hi", "{}").await;
+    result.unwrap();
+    assert_eq!(events, ["Working", "done (false, true)"]);
+}
+
+#[tokio::test]
+async fn a_turn_that_asks_for_too_many_calls_in_all_its_rounds_fails() {
+    let calls = vec![">set {}"; 64];
+    let mut bench = bench("", &[&calls]);
+    bench.agent.max_tool_rounds = 1_000;
+    let (_, result) = bench.turn("hi", "{}").await;
+    assert!(result.unwrap_err().to_string().contains("320 calls of tools in one turn; at most 256"));
+    assert_eq!(bench.model.prompts.lock().unwrap().len(), 5);
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::http::{TEST_URI, call, connect, exchange, head, message};
+use crate::http::{TEST_URI, call, connect, exchange, get, head, message};
 use crate::process::Server;
 
 /// One attack, by its name.
@@ -28,8 +28,10 @@ const OF_TURNS: Duration = Duration::from_millis(100 * TURNS as u64);
 const OF_REQUESTS: Duration = Duration::from_secs(4);
 /// The CPU time that compiling may take by its limits, in a child.
 const OF_COMPILING: Duration = Duration::from_secs(12);
+/// The CPU time that searches for the patterns of a tenant may take by their bound, and that of reading the messages.
+const OF_SEARCHES: Duration = Duration::from_secs(3 * TURNS as u64);
 
-pub(crate) const ATTACKS: [Attack; 16] = [
+pub(crate) const ATTACKS: [Attack; 18] = [
     Attack { name: "unevaluated", allowed: OF_TURNS, run: |server| misuse(server, "schema 0") },
     Attack { name: "patterns", allowed: OF_TURNS, run: |server| misuse(server, "schema 1") },
     Attack { name: "automaton", allowed: OF_TURNS, run: |server| misuse(server, "schema 2") },
@@ -42,6 +44,8 @@ pub(crate) const ATTACKS: [Attack; 16] = [
     Attack { name: "compile-bomb", allowed: OF_COMPILING, run: compile_bomb },
     Attack { name: "nested-types", allowed: OF_COMPILING, run: nested_types },
     Attack { name: "parameter-schema", allowed: OF_COMPILING, run: parameter_schema },
+    Attack { name: "tenant-search", allowed: OF_SEARCHES, run: tenant_search },
+    Attack { name: "tenant-patterns", allowed: Duration::ZERO, run: tenant_patterns },
     Attack { name: "one-byte-connections", allowed: Duration::from_millis(500), run: one_byte_connections },
     Attack { name: "unfinished-bodies", allowed: OF_REQUESTS, run: unfinished_bodies },
     Attack { name: "large-task", allowed: Duration::from_secs(12), run: large_task },
@@ -129,6 +133,40 @@ fn parameter_schema(server: &Server) -> Result<()> {
     let settings = "[parameters]\nuri = \"https://annex.example/other/v1\"\nbehaviour = { describe = \"schema\" }\n";
     fs::write(server.extensions().join("schema.toml"), settings)?;
     install(server, &[("schema".to_owned(), fs::read(annex_components::TEST_EXTENSION)?)])
+}
+
+/// Messages for which the patterns of a tenant are searched for as long as they may be, and one that is refused.
+fn tenant_search(server: &Server) -> Result<()> {
+    let turn = |length: usize| {
+        let message = message(&format!("search-{length}"), &letters(length), "");
+        let params = message.replacen('{', r#"{"tenant":"searching","#, 1);
+        let (address, request) = (server.address.clone(), call("SendMessage", &params, ""));
+        thread::spawn(move || exchange(&address, &request))
+    };
+    let lengths = (0..TURNS).map(|number| 30_000 + number).chain([1_000_000]);
+    let turns: Vec<_> = lengths.map(turn).collect();
+    for turn in turns {
+        let answer = turn.join().map_err(|_| anyhow::anyhow!("a turn panicked"))??;
+        ensure!(answer.contains("nothing matched") || answer.contains("too long"), "the search found: {answer}");
+    }
+    Ok(())
+}
+
+/// Letters of which no table keeps what came before.
+fn letters(count: usize) -> String {
+    let mut number = 12_345_u64;
+    let letter = |_| {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if number >> 63 == 0 { 'a' } else { 'b' }
+    };
+    (0..count).map(letter).collect()
+}
+
+/// The card of a tenant whose patterns would take gigabytes.
+fn tenant_patterns(server: &Server) -> Result<()> {
+    let answer = exchange(&server.address, &get("/refused/.well-known/agent-card.json"))?;
+    ensure!(answer.contains(" 503 "), "the tenant is served: {answer}");
+    Ok(())
 }
 
 /// Each begins as HTTP/2 does and says no more.

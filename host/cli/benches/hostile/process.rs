@@ -49,6 +49,8 @@ impl Server {
         fs::create_dir(folder.path().join("extensions"))?;
         let component = annex_components::TEST_EXTENSION;
         let config = format!("{}\n[[extension]]\ncomponent = {component:?}\n", include_str!("annex.toml"));
+        fs::write(folder.path().join("searching.toml"), tenant("[ab]*a[ab]{100}[xy]", 40))?;
+        fs::write(folder.path().join("refused.toml"), tenant(&format!("(?i){}", r"\pL".repeat(80_000)), 1))?;
         let path = folder.path().join("annex.toml");
         fs::write(&path, config)?;
         let executable = std::env::var("ANNEX").unwrap_or_else(|_| env!("CARGO_BIN_EXE_annex").to_owned());
@@ -109,6 +111,12 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// The file of a tenant with so many rules for a pattern.
+fn tenant(pattern: &str, rules: usize) -> String {
+    let rule = format!("[[agent.model.scripted.rules]]\nwhen = '{pattern}'\nanswer = ''\n");
+    format!("{}\n{}", include_str!("tenant.toml"), rule.repeat(rules))
 }
 
 /// Looks at the children of the server, which live for a moment.

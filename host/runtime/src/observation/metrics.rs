@@ -240,7 +240,8 @@ impl BusyTime {
         meters::time(&self.0)
     }
 
-    fn add(&self, busy: Duration) {
+    /// Adds time that something else has taken for the tenant.
+    pub fn add(&self, busy: Duration) {
         meters::add_time(&self.0, busy);
     }
 }

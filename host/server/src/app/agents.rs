@@ -3,10 +3,10 @@
 use std::sync::{Arc, Weak};
 
 use annex_agent::{
-    AgentExecutor, GenerativeModel, McpServers, Model, ScriptAgent, ScriptedModel, TemplateAgent, Tools,
+    AgentExecutor, GenerativeModel, McpConfig, McpServers, Model, ScriptAgent, ScriptedModel, TemplateAgent, Tools,
 };
 use annex_protocol::AgentCard;
-use annex_upstream::{UpstreamAgent, UpstreamConfig};
+use annex_upstream::{ConnectError, UpstreamAgent, UpstreamConfig};
 use tokio::sync::watch;
 
 use super::AppError;
@@ -44,7 +44,7 @@ pub(super) async fn agent(config: &AgentConfig, locations: &Locations) -> Result
 }
 
 async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Result<TemplateAgent, AppError> {
-    let model = model(&config.model)?;
+    let model = model(&config.model).await?;
     let mut agent = TemplateAgent::new(config.name.as_str(), &config.instruction, model);
     let (servers, tools) = McpServers::start(&config.mcp, &locations.config).await?;
     agent.tools = Tools::new(tools)?;
@@ -55,10 +55,30 @@ async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Resul
     Ok(agent)
 }
 
-fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {
+/// Checks all of an agent that can be told without asking anybody: what cannot be loaded, and the keys that it names.
+pub(super) async fn check(config: &AgentConfig) -> Result<(), AppError> {
+    match config {
+        AgentConfig::Template(template) => {
+            match &template.model {
+                ModelConfig::Scripted(script) => {
+                    let checked = ScriptedModel::check(script.clone()).await;
+                    checked.map_err(|error| AppError::Model(error.into()))?;
+                }
+                ModelConfig::Generative(_) => drop(model(&template.model).await?),
+            }
+            template.mcp.iter().try_for_each(McpConfig::check_environment)?;
+        }
+        AgentConfig::Upstream { upstream, .. } => upstream.check_environment().map_err(ConnectError::from)?,
+        AgentConfig::Script { .. } => {}
+    }
+    Ok(())
+}
+
+async fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {
     Ok(match config {
         ModelConfig::Scripted(script) => {
-            Arc::new(ScriptedModel::new(script.clone()).map_err(|error| AppError::Model(error.into()))?)
+            let compiled = ScriptedModel::compile(script.clone()).await;
+            Arc::new(compiled.map_err(|error| AppError::Model(error.into()))?)
         }
         ModelConfig::Generative(generative) => {
             Arc::new(GenerativeModel::new(generative.clone()).map_err(|error| AppError::Model(error.into()))?)

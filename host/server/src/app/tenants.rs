@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use annex_fairness::of_tenant;
 use annex_operations::fault;
+use annex_runtime::Installed;
 use annex_tasks::StoredTenant;
 use futures::future::BoxFuture;
 use tokio::task::spawn_blocking;
 use tokio::time::{timeout, timeout_at};
 
-use super::agents::agent;
+use super::agents::{self, agent};
 use super::{AppError, Served, Shared};
 use crate::config::served::ServedConfig;
 use crate::config::tenant_text::{TenantText, TenantTextError};
 use crate::config::{AgentConfig, Config, StoredTenantsConfig, TenantConfig};
 use crate::installation::allowed::AllowedComponents;
+use crate::installation::issuer::Issuer;
 use crate::locations::Locations;
 use crate::stores::task_store::TaskStoreError;
 use crate::tenants::{
@@ -135,14 +137,28 @@ impl Loader {
             let installed = extension.installation(&self.locations.config, &self.config.runtime.ceiling);
             installed.map_err(|(key, reason)| TenantTextError::new(format!("extension.{key}"), reason))?;
         }
+        let agent = served.agent().map_err(|error| wrong("agent", &error))?;
+        agents::check(agent).await.map_err(|error| wrong("agent", &error))?;
+        let Shared { base_url, authenticator, .. } = &*self.shared;
+        let issuer = Issuer::new(&served, "", base_url, authenticator.as_deref(), &self.locations);
+        let issuer = issuer.map_err(|error| wrong("card.signing", &error))?;
+        issuer.cards(&Installed::default()).map_err(|error| wrong("card", &error))?;
         Ok(())
     }
 }
 
+fn wrong(place: &str, error: &(dyn std::error::Error + 'static)) -> TenantTextError {
+    TenantTextError::new(place, fault::text(error))
+}
+
 impl TenantLoader<Serving> for Loader {
-    fn callers(&self, text: &str) -> Result<Option<HashSet<String>>, String> {
-        let text = TenantText::parse(text).map_err(|error| error.to_string())?;
-        Ok(text.callers.map(|callers| callers.into_iter().collect()))
+    fn callers(&self, text: String) -> BoxFuture<'static, Result<Option<HashSet<String>>, String>> {
+        // The longest texts take a tenth of a second to be read.
+        let reading = spawn_blocking(move || {
+            let text = TenantText::parse(&text).map_err(|error| error.to_string())?;
+            Ok(text.callers.map(|callers| callers.into_iter().collect()))
+        });
+        Box::pin(async move { reading.await.unwrap_or_else(|broke_off| Err(fault::text(&broke_off))) })
     }
 
     fn check(&self, text: String) -> BoxFuture<'static, Result<(), String>> {

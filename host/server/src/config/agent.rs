@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annex_agent::{EventScript, GenerativeConfig, McpConfig, ScriptConfig};
+use annex_agent::{EventScript, GenerativeConfig, McpConfig, ScriptConfig, TemplateError, check_template};
 use annex_client::Binding;
 use annex_operations::on_lost_turn::OnLostTurn;
 use annex_upstream::{Credentials, LostContext, StateMapping, UpstreamConfig};
@@ -193,6 +193,8 @@ pub(super) enum AgentTableError {
     Follows { kind: &'static str },
     #[error("on_lost_turn = \"rerun\" would send a message to the upstream twice; take \"follow\" or \"fail\"")]
     SendsTwice,
+    #[error("instruction cannot be used: {0}")]
+    Instruction(#[from] TemplateError),
     #[error(transparent)]
     Upstream(#[from] annex_upstream::ConfigError),
 }
@@ -213,9 +215,11 @@ fn template(table: AgentTable) -> Result<TemplateConfig, AgentTableError> {
     const KIND: &str = "template";
     refuse(KIND, table.of_script().into_iter().chain(table.of_upstream()))?;
     let missing = |key| AgentTableError::Missing { key, kind: KIND };
+    let instruction = table.instruction.ok_or(missing("instruction"))?;
+    check_template(&instruction)?;
     Ok(TemplateConfig {
         name: table.name,
-        instruction: table.instruction.ok_or(missing("instruction"))?,
+        instruction,
         output_key: table.output_key,
         artifact: table.artifact,
         model: table.model.ok_or(missing("model"))?,

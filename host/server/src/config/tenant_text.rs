@@ -20,6 +20,9 @@ use lent::{Lent, Wrong};
 /// The most bytes of a text.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 10;
 
+/// The most extensions of a text, each of which is compiled or read, and tried out, when the tenant is loaded.
+const MAX_EXTENSIONS: usize = 64;
+
 /// A fault of a text, and its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {reason}")]
@@ -118,6 +121,7 @@ impl TenantText {
         }
         let lent = Lent(allowed);
         let wrong = |(key, reason): Wrong| TenantTextError::new(key, reason);
+        lent.check_most("extension", (Some(extensions.len()), MAX_EXTENSIONS)).map_err(wrong)?;
         Ok(AdmittedTenant {
             quota,
             card: card.admit(&lent).map_err(wrong)?,

@@ -45,7 +45,7 @@ const LONGEST_ROUND: Duration = Duration::from_secs(30);
 /// Loads tenants. `T` is what serves one.
 pub(crate) trait TenantLoader<T>: Send + Sync {
     /// The principals that may call the tenant of the text; `None` for all. An error is the reason, without secrets.
-    fn callers(&self, text: &str) -> Result<Option<HashSet<String>>, String>;
+    fn callers(&self, text: String) -> BoxFuture<'static, Result<Option<HashSet<String>>, String>>;
 
     /// Checks the text as far as that can be done without loading anything. An error is the reason.
     fn check(&self, text: String) -> BoxFuture<'static, Result<(), String>>;
@@ -194,7 +194,7 @@ impl<T: Loaded> AddedTenants<T> {
             }
         };
         let described = match found {
-            Some(tenant) => Described::there(tenant, self.loader.as_ref()),
+            Some(tenant) => Described::there(tenant, self.loader.as_ref()).await,
             None => Described::Absent,
         };
         let is_absent = matches!(described, Described::Absent);

@@ -18,6 +18,7 @@ use crate::installation::{TOKEN, addition, admin, marked, segment};
 use crate::scoped_keys::capable;
 
 mod added;
+mod costs;
 mod failing;
 mod fair;
 mod many;

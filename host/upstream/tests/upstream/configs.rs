@@ -14,7 +14,7 @@ type Change<'a> = &'a dyn Fn(&mut UpstreamConfig);
 #[test]
 fn a_value_that_cannot_be_used_is_named_by_its_key() {
     let credentials = |header: &str| Some(Credentials { header: header.to_owned(), env: "UNUSED".to_owned() });
-    let cases: [(Change<'_>, &str); 9] = [
+    let cases: [(Change<'_>, &str); 11] = [
         (&|config| config.connect = Duration::ZERO, "connect_seconds must be at least 1"),
         (&|config| config.idle = Duration::ZERO, "idle_seconds must be at least 1"),
         (&|config| config.start = Duration::ZERO, "start_seconds must be at least 1"),
@@ -30,6 +30,8 @@ fn a_value_that_cannot_be_used_is_named_by_its_key() {
             },
             "headers_forward has \"X-Key\", which is what `credentials` sets",
         ),
+        (&|config| config.credentials = credentials("host"), "credentials.header has \"host\""),
+        (&|config| config.credentials = credentials("x\r\ny"), "is not the name of a header field"),
     ];
     config("http://agent.example").check().unwrap();
     for (change, expected) in cases {

@@ -102,12 +102,25 @@ fn authorization() -> String {
     "authorization".to_owned()
 }
 
-/// The most patterns in all rules of a script: each is compiled when the tenant is loaded.
-const MAX_PATTERNS: usize = 100;
+/// The most MCP servers, each of which is connected to when the tenant is loaded.
+const MAX_MCP: usize = 16;
+/// The most names of tools for one of them, each of which is compared with those that it has.
+const MAX_NAMED_TOOLS: usize = 256;
+/// The most rounds of tools in one turn.
+const MAX_TOOL_ROUNDS: u32 = 64;
+/// The most rules of a script agent, all of which are looked at for a message.
+const MAX_RULES: usize = 1_000;
+/// The most steps of one of them, each of which is an event.
+const MAX_STEPS: usize = 1_000;
 
 impl TextAgent {
     pub(super) fn admit(self, lent: &Lent<'_>) -> Result<AgentConfig, Wrong> {
         lent.check_most("agent.max_answer_bytes", (self.max_answer_bytes, DEFAULT_MAX_ANSWER_BYTES))?;
+        let whole = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        lent.check_most("agent.max_tool_rounds", (self.max_tool_rounds.map(whole), whole(MAX_TOOL_ROUNDS)))?;
+        lent.check_most("agent.mcp", (self.mcp.as_ref().map(Vec::len), MAX_MCP))?;
+        lent.check_most("agent.rule", (self.rule.as_ref().map(EventScript::rules), MAX_RULES))?;
+        lent.check_most("agent.rule.steps", (self.rule.as_ref().map(EventScript::longest_rule), MAX_STEPS))?;
         if let Some(card) = &self.card {
             lent.check_url("agent.card", card)?;
         }
@@ -150,11 +163,7 @@ impl TextAgent {
 impl TextModel {
     fn admit(self, lent: &Lent<'_>) -> Result<ModelConfig, Wrong> {
         let TextGenerative { model, adapter, endpoint, secret } = match self {
-            Self::Scripted(script) => {
-                let patterns = script.rules.iter().map(|rule| 1 + rule.extract.len() + rule.extract_result.len());
-                lent.check_most("agent.model.scripted.rules", (Some(patterns.sum()), MAX_PATTERNS))?;
-                return Ok(ModelConfig::Scripted(script));
-            }
+            Self::Scripted(script) => return Ok(ModelConfig::Scripted(script)),
             Self::Generative(generative) => generative,
         };
         let Some(endpoint) = endpoint else {
@@ -184,6 +193,9 @@ impl TextMcp {
             state: self.state,
         };
         let table = toml::Value::try_from(table).map_err(|error| ("agent.mcp", error.to_string()))?;
-        table.try_into().map_err(|error: toml::de::Error| ("agent.mcp", error.message().to_owned()))
+        let server: McpConfig =
+            table.try_into().map_err(|error: toml::de::Error| ("agent.mcp", error.message().to_owned()))?;
+        lent.check_most("agent.mcp.tools", (Some(server.named()), MAX_NAMED_TOOLS))?;
+        Ok(server)
     }
 }

@@ -167,9 +167,35 @@ fn a_text_asks_for_no_more_than_the_host_holds_for_strangers() {
     }
     let http = extension("http = { allow = [], max_response_bytes = 1000000000 }");
     refused(&http, &["extension.grants.http.max_response_bytes", "at most 1048576"]);
-    let rule = "[[agent.model.scripted.rules]]\nwhen = \"x\"\nanswer = \"y\"\n";
-    assert!(admit(&template(&format!("{SCRIPTED}{}", rule.repeat(100)))).is_ok());
-    refused(&template(&format!("{SCRIPTED}{}", rule.repeat(101))), &["agent.model.scripted.rules", "at most 100"]);
+    let one = format!("[[extension]]\ncomponent = \"{DIGEST}\"\n");
+    assert!(admit(&text(&one.repeat(64))).is_ok());
+    refused(&text(&one.repeat(65)), &["extension", "65 is more than a tenant may have: at most 64"]);
+    let mcp = |count: usize, more: &str| {
+        let server = |number| format!("[[agent.mcp]]\nname = \"m{number}\"\nurl = \"https://a.example.com\"\n{more}");
+        template(&format!("{SCRIPTED}{}", (0..count).map(server).collect::<String>()))
+    };
+    assert!(admit(&mcp(16, "")).is_ok());
+    refused(&mcp(17, ""), &["agent.mcp", "at most 16"]);
+    refused(&mcp(1, &format!("tools = [{}]\n", "\"t\",".repeat(257))), &["agent.mcp.tools", "at most 256"]);
+    refused(&template(&format!("max_tool_rounds = 65\n{SCRIPTED}")), &["agent.max_tool_rounds", "at most 64"]);
+    refused(&template(SCRIPTED).replace("\"i\"", &format!("{:?}", "{x}".repeat(1_001))), &["agent", "at most 1000"]);
+    let script = |rules: &str| {
+        format!("[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"script\"\nname = \"a\"\n{rules}")
+    };
+    let rules: String = (0..1_001).map(|number| format!("[[agent.rule]]\ntext = \"{number}\"\nsteps = []\n")).collect();
+    refused(&script(&rules), &["agent.rule", "at most 1000"]);
+    let steps = format!("[[agent.rule]]\nsteps = [{}]\n", "{ wait_ms = 0 },".repeat(1_001));
+    refused(&script(&steps), &["agent.rule.steps", "at most 1000"]);
+    let state = "card = \"https://a.example.com\"\n[agent.state]\nsend = \"text-part\"\n";
+    refused(&upstream(&format!("{state}template = {:?}\n", "{x}".repeat(1_001))), &["state.template", "at most 1000"]);
+    let header = |name: &str| {
+        upstream(&format!(
+            "card = \"https://a.example.com\"\n[agent.credentials]\nsecret = \"key\"\nheader = {name:?}\n"
+        ))
+    };
+    assert!(admit(&header("x-key")).is_ok());
+    refused(&header("host"), &["agent", "credentials.header", "set by the protocol itself"]);
+    refused(&header("x\r\ny"), &["agent", "credentials.header", "not the name of a header field"]);
 }
 
 #[test]

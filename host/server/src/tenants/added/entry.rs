@@ -41,8 +41,8 @@ pub(super) struct There {
 }
 
 impl Described {
-    pub(super) fn there<T>(tenant: StoredTenant, loader: &dyn TenantLoader<T>) -> Self {
-        let callers = loader.callers(&tenant.config).unwrap_or_else(|_| Some(HashSet::new()));
+    pub(super) async fn there<T>(tenant: StoredTenant, loader: &dyn TenantLoader<T>) -> Self {
+        let callers = loader.callers(tenant.config.clone()).await.unwrap_or_else(|_| Some(HashSet::new()));
         Self::There(There { tenant: Arc::new(tenant), callers })
     }
 }

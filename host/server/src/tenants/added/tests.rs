@@ -45,8 +45,9 @@ struct Loader {
 }
 
 impl TenantLoader<Text> for Loader {
-    fn callers(&self, text: &str) -> Result<Option<HashSet<String>>, String> {
-        Ok(text.strip_prefix("only ").map(|caller| HashSet::from([caller.to_owned()])))
+    fn callers(&self, text: String) -> BoxFuture<'static, Result<Option<HashSet<String>>, String>> {
+        let callers = text.strip_prefix("only ").map(|caller| HashSet::from([caller.to_owned()]));
+        Box::pin(async { Ok(callers) })
     }
 
     fn check(&self, _: String) -> BoxFuture<'static, Result<(), String>> {

@@ -54,11 +54,11 @@ pub(super) async fn say_as(server: &TestServer, key: &str, tenant: &str, text: &
     call(server, key, "", "SendMessage", message(tenant, text)).await
 }
 
-fn code(body: &Value) -> &Value {
+pub(super) fn code(body: &Value) -> &Value {
     &body["error"]["code"]
 }
 
-fn reason(body: &Value) -> &str {
+pub(super) fn reason(body: &Value) -> &str {
     body["error"]["message"].as_str().unwrap_or_else(|| unreachable!("{body}"))
 }
 
