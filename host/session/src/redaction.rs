@@ -14,6 +14,10 @@ const MAX_TEXTS: usize = 4;
 /// The most bytes of a text that is looked into as JSON. A longer one that begins as JSON does is hidden as a whole.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
+/// The keys of an entry in a list: `{"name": "Cookie", "value": "…"}`.
+const NAMES: [&str; 2] = ["name", "key"];
+const VALUE: &str = "value";
+
 /// Hides values by the names of their keys, at any depth, and in texts that are themselves JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redaction {
@@ -79,12 +83,21 @@ impl Redaction {
     fn object_without(&self, object: &JsonObject, texts: Texts<'_>) -> Option<JsonObject> {
         let mut is_changed = false;
         let mut shown = JsonObject::new();
+        let is_named = self.names_hidden(object);
         for (key, value) in object.iter() {
-            let other = if self.hides(key) { Some(Json::string(HIDDEN)) } else { self.without(value, texts) };
+            let is_hidden = self.hides(key) || (is_named && key == VALUE);
+            let other = if is_hidden { Some(Json::string(HIDDEN)) } else { self.without(value, texts) };
             is_changed |= other.is_some();
             shown.insert(key.to_owned(), other.unwrap_or_else(|| value.clone()));
         }
         is_changed.then_some(shown)
+    }
+
+    /// True for an entry of a list of fields or variables whose name is one that is hidden.
+    fn names_hidden(&self, object: &JsonObject) -> bool {
+        let named =
+            |key| object.get(key).and_then(|name| name.to::<String>().ok()).is_some_and(|name| self.hides(&name));
+        object.contains_key(VALUE) && NAMES.into_iter().any(named)
     }
 
     fn array_without(&self, items: Vec<Json>, texts: Texts<'_>) -> Result<Option<Json>, serde_json::Error> {
@@ -227,6 +240,13 @@ mod tests {
             assert_eq!(redaction.text(plain), plain);
         }
         assert_eq!(Redaction::new([]).text(&deep), deep, "nothing is to be hidden");
+    }
+
+    #[test]
+    fn an_entry_that_names_a_secret_is_shown_without_its_value() {
+        let list = r#"{"fields":[{"name":"Cookie","value":"c"},{"value":{"a":1},"key":"db_password"},{"name":"id","value":7}]}"#;
+        let expected = r#"{"fields":[{"name":"Cookie","value":"[hidden]"},{"value":"[hidden]","key":"db_password"},{"name":"id","value":7}]}"#;
+        assert_eq!(shown(&Redaction::default(), list), expected);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::installation::installer::Installer;
 mod look;
 mod watcher;
 
-use look::Place;
+use look::{Place, is_installed};
 pub(crate) use watcher::FileWatcher;
 use watcher::Number;
 
@@ -155,12 +155,6 @@ impl Watched {
         // Kubernetes replaces mounted files by a link of this name.
         self.files.contains(path) || (in_folder && is_installed(path)) || name == "..data"
     }
-}
-
-/// True for a file that is a component or the settings of one when it lies in the managed folder.
-fn is_installed(path: &Path) -> bool {
-    let is_hidden = path.file_name().unwrap_or_default().to_string_lossy().starts_with('.');
-    !is_hidden && path.extension().is_some_and(|ending| ending == "wasm" || ending == "toml")
 }
 
 #[cfg(test)]

@@ -6,8 +6,6 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::is_installed;
-
 /// A place that is looked at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
@@ -57,6 +55,12 @@ impl Place {
             }
         }
     }
+}
+
+/// True for a file that is a component or the settings of one when it lies in the managed folder.
+pub(super) fn is_installed(path: &Path) -> bool {
+    let is_hidden = path.file_name().unwrap_or_default().to_string_lossy().starts_with('.');
+    !is_hidden && path.extension().is_some_and(|ending| ending == "wasm" || ending == "toml")
 }
 
 /// The identity of the file that a path leads to in the end; `None` where there is none.
