@@ -38,8 +38,8 @@ pub struct Response {
 /// The reason for a missing response.
 #[derive(Debug)]
 pub enum Error {
-    /// Not an absolute URL with the scheme `https` or `http`.
-    Url,
+    /// The URL or the method cannot be sent, for this reason.
+    Url(&'static str),
     /// The host refuses a header field: its name (`Host`, `Connection`, …), its form, or their size.
     Fields(String),
     /// The request was not allowed, failed, took too long, or its answer is too large.
@@ -49,7 +49,7 @@ pub enum Error {
 impl std::fmt::Display for Error {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Url => formatter.write_str("the URL is not absolute, or neither https nor http"),
+            Self::Url(reason) => write!(formatter, "the request has no URL that can be called: {reason}"),
             Self::Fields(reason) => write!(formatter, "the header fields are refused: {reason}"),
             Self::Failed(code) => write!(formatter, "the request failed: {code:?}"),
         }
@@ -97,19 +97,25 @@ impl Request {
     }
 }
 
-/// Scheme, authority, and path with query.
-pub(crate) fn split(url: &str) -> Option<(Scheme, &str, &str)> {
-    let (scheme, rest) = url.split_once("://")?;
+/// Scheme, authority, and path with query; or the reason for which the URL has none.
+pub(crate) fn split(url: &str) -> Result<(Scheme, &str, &str), Error> {
+    let (scheme, rest) = url.split_once("://").ok_or(Error::Url("it is not absolute; begin it with https://"))?;
     let scheme = match scheme {
-        "https" => Scheme::Https,
-        "http" => Scheme::Http,
-        _ => return None,
+        _ if scheme.eq_ignore_ascii_case("https") => Scheme::Https,
+        _ if scheme.eq_ignore_ascii_case("http") => Scheme::Http,
+        _ => return Err(Error::Url("its scheme is neither https nor http")),
     };
     // RFC 9110, section 7.1: a fragment is not sent.
-    let rest = rest.split('#').next()?;
+    let rest = rest.split('#').next().unwrap_or_default();
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
-    Some((scheme, authority, if path.is_empty() { "/" } else { path }))
+    if authority.is_empty() {
+        return Err(Error::Url("it names no host"));
+    }
+    if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Error::Url("its path or query has characters that have to be percent-encoded"));
+    }
+    Ok((scheme, authority, if path.is_empty() { "/" } else { path }))
 }
 
 #[cfg(test)]
@@ -128,8 +134,25 @@ mod tests {
             let (_, found_authority, found_path) = split(url).expect("a URL");
             assert_eq!((found_authority, found_path), (authority, path), "{url}");
         }
-        for url in ["a.example/x", "ftp://a.example/", "/x", ""] {
-            assert!(split(url).is_none(), "{url}");
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_called_is_refused_with_its_own_reason() {
+        for (url, expected) in [
+            ("a.example/x", "not absolute"),
+            ("/x", "not absolute"),
+            ("", "not absolute"),
+            ("ftp://a.example/", "neither https nor http"),
+            ("https://", "names no host"),
+            ("https:///x", "names no host"),
+            ("https://?x", "names no host"),
+            ("https://a.example/a b", "percent-encoded"),
+            ("https://a.example/\u{e9}", "percent-encoded"),
+            ("https://a.example?q=a\n", "percent-encoded"),
+        ] {
+            let reason = split(url).expect_err(url).to_string();
+            assert!(reason.contains(expected), "{url}: {reason}");
         }
+        assert!(split("HTTPS://a.example/").is_ok());
     }
 }

@@ -225,7 +225,7 @@ fn a_request_is_noted_and_the_test_answers() {
         let answer = http::Request::post("https://a.example/", "x").field("Accept", "text/plain").send().unwrap();
         assert_eq!((answer.status, answer.body), (201, b"x".to_vec()));
         assert!(matches!(http::Request::get("https://b.example/").send(), Err(http::Error::Failed(_))));
-        assert!(matches!(http::Request::get("b.example").send(), Err(http::Error::Url)));
+        assert!(matches!(http::Request::get("b.example").send(), Err(http::Error::Url(_))));
     });
     let sent = host.sent();
     let sent: Vec<(&str, &str)> = sent.iter().map(|sent| (sent.method.as_str(), sent.url.as_str())).collect();

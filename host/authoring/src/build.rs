@@ -54,7 +54,7 @@ pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<Built, Proje
         bindings::write(project, language)?;
     }
     let output = project.folder.join(&build.output);
-    make_folder_of(&output)?;
+    make_folder_of(project, &build.output)?;
     command::run(project, &build.command, &say).await?;
     let made = fs::read(&output).map_err(|_| {
         let command = build.command.join(" ");
@@ -67,15 +67,15 @@ pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<Built, Proje
 /// Writes the contract beside the world of a project that comes without it: its repository need not keep a copy.
 fn complete(project: &Project) -> Result<(), ProjectError> {
     let wit = project.folder.join("wit");
-    if !wit.join("world.wit").exists() || wit.join("deps").exists() {
+    if !wit.join("world.wit").exists() || wit.join("deps").symlink_metadata().is_ok() {
         return Ok(());
     }
-    contract::write_dependencies(&wit).map_err(ProjectError::file(&wit))
+    contract::write_dependencies(&project.folder, Path::new("wit")).map_err(ProjectError::file(&wit))
 }
 
-fn make_folder_of(file: &Path) -> Result<(), ProjectError> {
-    let folder = file.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(ProjectError::file(folder))
+fn make_folder_of(project: &Project, file: &Path) -> Result<(), ProjectError> {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    annex_files::create_folders(&project.folder, folder).map_err(ProjectError::file(&project.folder.join(folder)))
 }
 
 #[cfg(test)]

@@ -17,8 +17,14 @@ pub const VERSION: &str = "0.1.0";
 /// Writes the contract as it lies in the repository: the package in `folder`, what it builds on in `folder/deps`.
 ///
 /// # Errors
-/// When the folder has files already, or cannot be written.
+/// When the folder has files already, is reached by a link, or cannot be written.
 pub fn write(folder: &Path) -> io::Result<()> {
+    // What stands before an absolute path is the system's, and may well be a link.
+    let links = |part: &Path| part == folder || folder.is_relative();
+    if let Some(link) = folder.ancestors().find(|part| links(part) && part.is_symlink()) {
+        let reason = format!("{} is a link, and nothing is written through links; name another folder", link.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
     if folder.exists() && fs::read_dir(folder)?.next().is_some() {
         let reason = format!("{} has files already; name a folder that is not there", folder.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
@@ -31,16 +37,16 @@ pub fn write(folder: &Path) -> io::Result<()> {
 pub(crate) fn write_world(folder: &Path, choice: &Choice) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("world.wit"), world(choice))?;
-    write_dependencies(folder)
+    write_dependencies(folder, Path::new(""))
 }
 
-/// Writes the contract into `folder/deps`.
-pub(crate) fn write_dependencies(folder: &Path) -> io::Result<()> {
-    let deps = folder.join("deps");
-    let own = deps.join("annex-extension");
-    fs::create_dir_all(&own)?;
+/// Writes the contract into the folder `deps` of `wit`, which lies below `base`.
+pub(crate) fn write_dependencies(base: &Path, wit: &Path) -> io::Result<()> {
+    let own = Path::new("deps").join("annex-extension");
+    annex_files::create_folders(base, &wit.join(&own))?;
+    let folder = base.join(wit);
     for file in CONTRACT.files() {
-        fs::write(own.join(file.path()), file.contents())?;
+        fs::write(folder.join(&own).join(file.path()), file.contents())?;
     }
     for file in CONTRACT.get_dir("deps").into_iter().flat_map(Dir::files) {
         // Their paths begin with `deps`.

@@ -1,6 +1,6 @@
 //! `annex-extension.toml`, by which a project says how it is built and how it is tried.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
@@ -16,6 +16,8 @@ pub const FILE: &str = "annex-extension.toml";
 
 /// The most bytes of the file.
 const MAX_BYTES: usize = 1 << 20;
+/// The folder of the project that bindings are written to, which has nothing else in it.
+pub(crate) const GENERATED: &str = "generated";
 
 /// The file.
 #[derive(Clone, Debug, Deserialize)]
@@ -113,10 +115,27 @@ impl Project {
     /// The files that `build.watch` names, and the manifest, each with the time of its last change and its size.
     #[must_use]
     pub fn sources(&self) -> Sources {
-        let mut sources = Sources::new();
-        let declared = self.manifest.build.watch.iter().map(|path| self.path(path));
-        declared.chain([self.path(FILE)]).for_each(|root| add(&root, &mut sources));
-        sources
+        let declared = self.manifest.build.watch.iter().map(|path| self.path(plain(path)));
+        let mut walk =
+            Walk { sources: Sources::new(), made: self.made(), seen: BTreeSet::new(), project: &self.folder };
+        declared.chain([self.path(FILE)]).for_each(|root| walk.add(&root));
+        walk.sources
+    }
+
+    /// The files and folders that a build makes. Of a folder that it makes in the project, such as `target` or `build`, all
+    /// counts as made.
+    fn made(&self) -> Vec<PathBuf> {
+        let Build { output, setup_makes, bindings, watch, .. } = &self.manifest.build;
+        let has_sources = |folder: &Path| watch.iter().any(|path| plain(path).starts_with(folder));
+        let whole = |path: &PathBuf| {
+            let path = plain(path);
+            let mut folders: Vec<&Path> = path.ancestors().filter(|folder| !folder.as_os_str().is_empty()).collect();
+            folders.reverse();
+            folders.into_iter().find(|folder| !has_sources(folder)).unwrap_or(&path).to_owned()
+        };
+        let made = [output].into_iter().chain(setup_makes).map(whole);
+        let bindings = bindings.iter().map(|_| PathBuf::from(GENERATED));
+        made.chain(bindings).map(|path| self.path(path)).chain([self.component()]).collect()
     }
 
     /// A source that has changed since the component was built.
@@ -153,22 +172,51 @@ impl Manifest {
 /// Files, each with the time of its last change and its size.
 pub type Sources = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
-/// Folders that hold what tools make. They lie among the sources of some languages.
-const MADE: [&str; 4] = ["__pycache__", "node_modules", "target", "deps"];
+/// The folder in which Python keeps what it has compiled, beside its sources.
+const PYTHON_CACHE: &str = "__pycache__";
 
-fn add(path: &Path, sources: &mut Sources) {
-    // A file that has gone meanwhile is no source. A link could lead anywhere, to a folder above too, and is not followed.
-    let Ok(metadata) = fs::symlink_metadata(path) else { return };
-    if metadata.is_file() {
-        sources.insert(path.to_owned(), (metadata.modified().ok(), metadata.len()));
-    } else if metadata.is_dir() {
-        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            if !MADE.iter().any(|made| name == *made) && !name.to_string_lossy().starts_with('.') {
-                add(&entry.path(), sources);
+/// A walk through the sources of a project.
+struct Walk<'a> {
+    sources: Sources,
+    /// The paths that are left out.
+    made: Vec<PathBuf>,
+    /// The real paths of the folders that were walked through, some of which several links may lead to.
+    seen: BTreeSet<PathBuf>,
+    project: &'a Path,
+}
+
+impl Walk<'_> {
+    fn add(&mut self, path: &Path) {
+        // A file that has gone meanwhile is no source.
+        let Ok(metadata) = fs::metadata(path) else { return };
+        if self.made.iter().any(|made| made == path) {
+            return;
+        }
+        if metadata.is_file() {
+            self.sources.insert(path.to_owned(), (metadata.modified().ok(), metadata.len()));
+        } else if metadata.is_dir() && self.enters(path) {
+            for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+                let name = entry.file_name();
+                // Editors keep their own files under names with a dot.
+                if name != PYTHON_CACHE && !name.to_string_lossy().starts_with('.') {
+                    self.add(&entry.path());
+                }
             }
         }
     }
+
+    /// True for a folder that is new. A link to a folder above the project is none of its sources.
+    fn enters(&mut self, folder: &Path) -> bool {
+        let Ok(real) = fs::canonicalize(folder) else { return false };
+        let leads_up =
+            fs::canonicalize(self.project).is_ok_and(|project| project != real && project.starts_with(&real));
+        !leads_up && self.seen.insert(real)
+    }
+}
+
+/// A path inside the project without `.` in it.
+fn plain(path: &Path) -> PathBuf {
+    path.components().filter(|part| matches!(part, Component::Normal(_))).collect()
 }
 
 fn is_inside(path: &Path) -> bool {
@@ -178,6 +226,8 @@ fn is_inside(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -229,5 +279,69 @@ mod tests {
             let reason = opened(&manifest).expect_err("a mistake");
             assert!(reason.contains(expected), "{expected}: {reason}");
         }
+    }
+
+    fn sources_of(watch: &str, files: &[&str]) -> Vec<String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let build = format!(
+            "bindings = \"c\"\ncommand = [\"true\"]\noutput = \"build/out.wasm\"\nsetup_makes = \"node_modules/x\"\nwatch = {watch}"
+        );
+        let manifest = format!("name = \"x\"\nversion = \"1\"\n[build]\n{build}");
+        std::fs::write(folder.path().join(FILE), manifest).expect("a file");
+        for file in files {
+            let path = folder.path().join(file);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, "").expect("a file");
+        }
+        symlink("../src", folder.path().join("src/circle")).expect("a link");
+        symlink("/", folder.path().join("src/all")).expect("a link");
+        symlink("../shared", folder.path().join("src/shared")).expect("a link");
+        symlink("../shared/a.h", folder.path().join("src/linked.h")).expect("a link");
+        let project = Project::open(folder.path()).expect("a project");
+        let below = |path: PathBuf| path.strip_prefix(folder.path()).expect("a path below").display().to_string();
+        project.sources().into_keys().map(below).filter(|path| path != FILE).collect()
+    }
+
+    #[test]
+    fn all_below_the_declared_sources_counts_whatever_it_is_called_but_what_the_build_makes() {
+        let files = [
+            "src/a.c",
+            "src/target/a.h",
+            "src/deps/a.h",
+            "src/node_modules/a.js",
+            "src/build/a.c",
+            "src/generated/a.c",
+            "src/__pycache__/a.pyc",
+            "src/.a.c.swp",
+            "shared/a.h",
+            "build/out.wasm",
+            "build/a.o",
+            "generated/a.c",
+            "node_modules/y/a.js",
+            "x.wasm",
+            "README.md",
+        ];
+        let below_src = [
+            "src/a.c",
+            "src/build/a.c",
+            "src/deps/a.h",
+            "src/generated/a.c",
+            "src/linked.h",
+            "src/node_modules/a.js",
+            "src/shared/a.h",
+            "src/target/a.h",
+        ];
+        for watch in ["[\"src\"]", "[\"./src/\", \"src\"]"] {
+            assert_eq!(sources_of(watch, &files), below_src, "{watch}");
+        }
+        let all = sources_of("[\".\"]", &files);
+        for made in ["build/out.wasm", "build/a.o", "generated/a.c", "node_modules/y/a.js", "x.wasm"] {
+            assert!(!all.contains(&made.to_owned()), "{made}: {all:?}");
+        }
+        for source in ["src/target/a.h", "README.md"] {
+            assert!(all.contains(&source.to_owned()), "{source}: {all:?}");
+        }
+        let beside = sources_of("[\"build/a.o\"]", &files);
+        assert_eq!(beside, ["build/a.o"], "a source may lie in the folder of the output");
     }
 }

@@ -125,11 +125,13 @@ impl Recording {
             Err(RecordingError::Line { .. }) => return Err(no_recording()),
             Err(error) => return Err(error),
         };
-        let any: AnyHead = serde_json::from_slice(&first).map_err(|_| no_recording())?;
+        // The mark that some editors put before UTF-8.
+        let first = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&first);
+        let any: AnyHead = serde_json::from_slice(first).map_err(|_| no_recording())?;
         if any.recording.version != FORMAT_VERSION {
             return Err(RecordingError::Version { path: path.to_owned(), found: any.recording.version });
         }
-        match serde_json::from_slice(&first).map_err(|error| lines.wrong(error))? {
+        match serde_json::from_slice(first).map_err(|error| lines.wrong(error))? {
             RecordingLine::Recording(head) => Ok(Self { head, end: None, lines }),
             RecordingLine::Turn(_) | RecordingLine::End(_) => Err(no_recording()),
         }
@@ -211,6 +213,7 @@ mod tests {
     fn turns_are_read_up_to_the_end_or_to_where_it_was_broken_off() {
         assert_eq!(read(&format!("{HEAD}\n{TURN}\n{TURN}\n{END}\n")), Ok((2, true)));
         assert_eq!(read(&format!("{HEAD}\n")), Ok((0, false)));
+        assert_eq!(read(&format!("\u{feff}{HEAD}\n{TURN}\n")), Ok((1, false)), "an editor's mark");
         assert_eq!(read(&format!("{HEAD}\n{TURN}\n{}", TURN.split_at(40).0)), Ok((1, false)));
     }
 

@@ -70,7 +70,8 @@ impl Calling {
 
 fn read_keys(file: &Path) -> anyhow::Result<Jwks> {
     let shown = file.display();
-    let keys = fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
+    let keys =
+        fs::read_to_string(file).map(annex_files::without_mark).with_context(|| format!("cannot read {shown}"))?;
     // A key set is a JSON object. Anything else is taken for PEM.
     let keys = if keys.trim_start().starts_with('{') { Jwks::parse(&keys) } else { Jwks::from_pem(&keys) };
     keys.with_context(|| format!("no keys in {shown}"))

@@ -165,7 +165,11 @@ fn forced(force: bool) -> &'static [(&'static str, &'static str)] {
 fn addition(file: &Path, settings: Option<&Path>, name: Option<&str>) -> anyhow::Result<Addition> {
     let component = annex_files::read(file, Purpose::Named, MAX_COMPONENT_BYTES)
         .with_context(|| format!("cannot read the component {}", file.display()))?;
-    let read = |file: &Path| fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()));
+    let read = |file: &Path| {
+        fs::read_to_string(file)
+            .map(annex_files::without_mark)
+            .with_context(|| format!("cannot read {}", file.display()))
+    };
     let settings = settings.map(read).transpose()?;
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let name = name.unwrap_or(&stem).to_owned();

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use annex_server::admin_api::sessions::{self, Deleted, Event, EventError, Events, Listed};
-use annex_server::{Config, SessionFilter, SessionName, Sessions};
+use annex_server::admin_api::sessions::{
+    self, Deleted, DeletedKeys, DeletedUserState, Event, EventError, Events, KeysToDelete, Listed, Shared,
+};
+use annex_server::{Config, SessionFilter, SessionName, Sessions, StateOwner};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use reqwest::Method;
@@ -13,11 +15,12 @@ use crate::admin::Admin;
 use crate::line::Line;
 use crate::pretty::pretty_text;
 
-/// Show and delete the sessions of a server, through its admin API or where it keeps them.
+/// Show and delete the sessions of a server and their state, through its admin API or where it keeps them.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  annex session list\n  annex session show 0197f9c2-7c1e-7d8a-b0a5-2f2b3f6c9a11\n  annex \
-                        session events my-context --user principal:ada --last 10\n  annex session list --config \
+                        session events my-context --user principal:ada --last 10\n  annex session delete-keys \
+                        app:motd app:old\n  annex session delete-user principal:ada\n  annex session list --config \
                         annex.toml\n\nThe server's config needs [admin]; the token is read from --token-file, or from \
                         the environment variable ANNEX_ADMIN_TOKEN. With --config no server is asked: the \
                         sessions are read from the folder or the database that the config names. Delete them that way \
@@ -60,6 +63,31 @@ enum Command {
     },
     /// Delete one session with its events; what it shares with others stays
     Delete(Named),
+    /// Show the state that sessions share: `app:` keys, and the `user:` keys of one user
+    State(Owner),
+    /// Delete state keys: `app:` keys, `user:` keys of one user, or keys of one session
+    DeleteKeys {
+        /// The keys with their prefixes
+        #[arg(required = true, value_name = "KEY")]
+        keys: Vec<String>,
+        #[command(flatten)]
+        owner: Owner,
+    },
+    /// Delete all `user:` keys of a user, who need not have a session any more
+    DeleteUser {
+        /// The user, as the list shows it
+        user: String,
+    },
+}
+
+#[derive(Args)]
+struct Owner {
+    /// The user to whom `user:` keys belong, as the list shows it; default: the anonymous user of --context
+    #[arg(long)]
+    user: Option<String>,
+    /// The context id of the session to which keys without a prefix belong
+    #[arg(long)]
+    context: Option<String>,
 }
 
 #[derive(Args)]
@@ -83,6 +111,9 @@ impl Session {
             Command::Show(_) => self.admin.print(&answer, shown),
             Command::Events { .. } => self.admin.print(&answer, events),
             Command::Delete(_) => self.admin.print(&answer, deleted),
+            Command::State(_) => self.admin.print(&answer, shared),
+            Command::DeleteKeys { .. } => self.admin.print(&answer, deleted_keys),
+            Command::DeleteUser { .. } => self.admin.print(&answer, deleted_user_state),
         }
     }
 
@@ -104,6 +135,14 @@ impl Session {
             Command::Delete(Named { context, user }) => {
                 (Method::DELETE, vec!["sessions", context], given([("user", user.clone())]))
             }
+            Command::State(Owner { user, context }) => {
+                (Method::GET, vec!["state"], given([("user", user.clone()), ("context", context.clone())]))
+            }
+            Command::DeleteKeys { keys, owner: Owner { user, context } } => {
+                let body = KeysToDelete { keys: keys.clone(), user: user.clone(), context: context.clone() };
+                return client.call(Method::POST, &["state", "delete"], Some(&body)).await;
+            }
+            Command::DeleteUser { user } => (Method::DELETE, vec!["state"], given([("user", Some(user.clone()))])),
         };
         let query: Vec<(&str, &str)> = query.iter().map(|(name, value)| (*name, value.as_str())).collect();
         client.call_with(method, &path, &query, None::<&()>).await
@@ -120,6 +159,11 @@ impl Session {
             user: named.user.clone(),
             context: named.context.clone(),
         };
+        let owner = |Owner { user, context }: &Owner| StateOwner {
+            tenant: tenant.clone(),
+            user: user.clone(),
+            context: context.clone(),
+        };
         match &self.command {
             Command::List { user, after, limit } => {
                 let user = user.clone();
@@ -130,6 +174,9 @@ impl Session {
             Command::Show(named) => json(&sessions.show(&name(named)).await?),
             Command::Events { session, last } => json(&sessions.events(&name(session), *last).await?),
             Command::Delete(named) => json(&sessions.delete(&name(named)).await?),
+            Command::State(of) => json(&sessions.shared_state(&owner(of)).await?),
+            Command::DeleteKeys { keys, owner: of } => json(&sessions.delete_keys(&owner(of), keys.clone()).await?),
+            Command::DeleteUser { user } => json(&sessions.delete_user_state(tenant.clone(), user.clone()).await?),
         }
     }
 }
@@ -188,6 +235,21 @@ fn events(events: &Events<Line>) -> String {
 
 fn deleted(deleted: &Deleted<Line>) -> String {
     format!("{} of {} is deleted\n", deleted.deleted, deleted.user)
+}
+
+fn shared(Shared { agent, user, state }: &Shared<Line>) -> String {
+    let user =
+        user.as_ref().map_or_else(|| "none is named, so no user: keys are shown".to_owned(), ToString::to_string);
+    format!("Agent     {agent}\nUser      {user}\n{}\n", pretty_text(&state.to_json_string()))
+}
+
+fn deleted_keys(DeletedKeys { deleted, missing }: &DeletedKeys<Line>) -> String {
+    let deleted = deleted.iter().map(|key| format!("{key} is deleted\n"));
+    deleted.chain(missing.iter().map(|key| format!("{key} was not there\n"))).collect()
+}
+
+fn deleted_user_state(DeletedUserState { user, keys }: &DeletedUserState<Line>) -> String {
+    format!("{keys} keys of {user} are deleted\n")
 }
 
 /// JSON, which may have lines between its tokens.

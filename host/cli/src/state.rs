@@ -84,7 +84,9 @@ pub(crate) fn read_object(argument: &str) -> anyhow::Result<JsonObject> {
         return JsonObject::parse(argument)
             .context("must be a JSON object, such as '{\"user_info\":{\"name\":\"Ada\"}}', or @FILE");
     };
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read the file {path}"))?;
+    let text = fs::read_to_string(path)
+        .map(annex_files::without_mark)
+        .with_context(|| format!("cannot read the file {path}"))?;
     JsonObject::parse(&text).with_context(|| format!("the file {path} must be a JSON object"))
 }
 

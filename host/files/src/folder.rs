@@ -1,9 +1,9 @@
 //! Folders.
 
-use std::fs::OpenOptions;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use rustix::fs::OFlags;
 
@@ -24,4 +24,33 @@ pub fn check_folder(path: &Path, purpose: Purpose) -> io::Result<()> {
     let folder = OpenOptions::new().read(true).custom_flags(bits(flags)).open(path)?;
     let metadata = folder.metadata()?;
     apply(purpose.judge(Attributes::from(&metadata), user(), path), path)
+}
+
+/// Makes the folder `inner` below `base`, with those in between. No link below `base` is followed.
+///
+/// # Errors
+/// As making a folder has them; [`ErrorKind::InvalidInput`] where a link is, and when `inner` leads out of `base`.
+pub fn create_folders(base: &Path, inner: &Path) -> io::Result<()> {
+    let mut path = base.to_owned();
+    for part in inner.components() {
+        match part {
+            Component::CurDir => continue,
+            Component::Normal(name) => path.push(name),
+            Component::Prefix(_) | Component::RootDir | Component::ParentDir => {
+                let reason = format!("{} leads out of {}", inner.display(), base.display());
+                return Err(io::Error::new(ErrorKind::InvalidInput, reason));
+            }
+        }
+        match fs::symlink_metadata(&path) {
+            Ok(there) if there.is_symlink() => {
+                let reason =
+                    format!("{} is a link, and nothing is written through links; put a folder there", path.display());
+                return Err(io::Error::new(ErrorKind::InvalidInput, reason));
+            }
+            // Something else than a folder is refused when something is put into it.
+            Ok(_) => {}
+            Err(_) => fs::create_dir(&path)?,
+        }
+    }
+    Ok(())
 }

@@ -61,13 +61,23 @@ pub fn read(path: &Path, purpose: Purpose, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same for text.
+/// The same for text, without the mark (U+FEFF) that some editors put before it.
 ///
 /// # Errors
 /// As [`read`]; [`ErrorKind::InvalidData`] when it is not UTF-8.
 pub fn read_text(path: &Path, purpose: Purpose, most: usize) -> io::Result<String> {
     let bytes = read(path, purpose, most)?;
-    String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
+    let text = String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))?;
+    Ok(without_mark(text))
+}
+
+/// The text without the mark (U+FEFF) that some editors put before UTF-8.
+#[must_use]
+pub fn without_mark(text: String) -> String {
+    match text.strip_prefix('\u{feff}') {
+        Some(text) => text.to_owned(),
+        None => text,
+    }
 }
 
 /// Refuses, or logs a remark the first time that it is made about the path.

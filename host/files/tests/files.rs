@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use annex_files::{Purpose, check_folder, create, open, read, read_text, replace};
+use annex_files::{Purpose, check_folder, create, create_folders, open, read, read_text, replace};
 use tempfile::TempDir;
 
 const ALL: [Purpose; 4] = [Purpose::Managed, Purpose::Named, Purpose::Secret, Purpose::Private];
@@ -155,4 +155,31 @@ fn a_new_file_takes_the_place_of_a_file_or_a_link_only_on_demand() {
     assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::read_to_string(&path).expect("a file"), "");
     assert_eq!(create(folder.path(), 0o600, true).expect_err("a folder").kind(), ErrorKind::AlreadyExists);
+}
+
+#[test]
+fn folders_are_made_through_no_link_and_not_outside_of_their_base() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let base = folder.path().join("base");
+    fs::create_dir(&base).expect("a folder");
+    fs::create_dir(folder.path().join("outside")).expect("a folder");
+    for _ in 0..2 {
+        create_folders(&base, Path::new("./a/b")).expect("it is made, or there");
+    }
+    assert!(base.join("a/b").is_dir());
+    symlink("../outside", base.join("link")).expect("a link");
+    symlink("../../outside", base.join("a/link")).expect("a link");
+    symlink("../nowhere", base.join("dangling")).expect("a link");
+    for inner in ["link", "link/x", "a/link/x", "dangling", "dangling/x", "../x", "/x", "a/../../x"] {
+        create_folders(&base, Path::new(inner)).expect_err(inner);
+    }
+    assert_eq!(fs::read_dir(folder.path().join("outside")).expect("a folder").count(), 0);
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
+}
+
+#[test]
+fn the_mark_that_editors_put_before_text_is_no_part_of_it() {
+    let (_folder, path) = file(0o600);
+    fs::write(&path, "\u{feff}a\u{feff}").expect("a file");
+    assert_eq!(read_text(&path, Purpose::Named, 100).expect("it is read"), "a\u{feff}");
 }

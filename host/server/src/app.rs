@@ -325,7 +325,7 @@ impl Shared {
             names: names.clone(),
             authenticator: authenticator.map(Arc::new),
             runtime: runtime(config, locations, &keyvalue)?,
-            watcher: config.runtime.watch.then(FileWatcher::start).flatten(),
+            watcher: config.runtime.watch.then(FileWatcher::start),
             peers,
             tasks: Tasks::new(Arc::clone(&store), Arc::clone(&pins), task_bounds(&config.tasks), Arc::clone(&wake)),
             pins,

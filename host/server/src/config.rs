@@ -208,7 +208,9 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         // The rule for files does not judge the config: who starts the server names it, and in containers it often
         // belongs to another user.
-        let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text = fs::read_to_string(path)
+            .map(annex_files::without_mark)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let file = Some(ConfigFile::new(path, &text));
         Ok(Self { file, ..Self::parse(path, &text)? })
     }

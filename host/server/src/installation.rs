@@ -4,6 +4,7 @@ pub(crate) mod allowed;
 pub(crate) mod card;
 pub(crate) mod editions;
 pub(crate) mod encoded_card;
+pub(crate) mod file_identity;
 pub(crate) mod hiding;
 pub(crate) mod installer;
 pub(crate) mod issuer;

@@ -31,5 +31,6 @@ pub use process::readiness_gate::Phase;
 pub use process::serve::{ServeError, Server};
 pub use stores::session_store::SessionStoreError;
 pub use stores::sessions::{MAX_SHOWN, SessionFilter, SessionName, Sessions, SessionsError};
+pub use stores::state::StateOwner;
 pub use stores::task_store::TaskStoreError;
 pub use tenants::{Installers, TenantFailure};

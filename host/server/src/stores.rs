@@ -7,6 +7,7 @@ mod place;
 pub(crate) mod postgres;
 pub(crate) mod session_store;
 pub(crate) mod sessions;
+pub(crate) mod state;
 pub(crate) mod task_store;
 pub(crate) mod wake;
 

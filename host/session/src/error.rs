@@ -59,7 +59,10 @@ pub enum SessionError {
         id: String,
     },
     /// The state of one scope would outgrow its limit.
-    #[error("{scope} state would take {bytes} bytes, the limit is {limit}")]
+    #[error(
+        "{scope} state would take {bytes} bytes, the limit is {limit}; set smaller values, or ask the operator to delete keys \
+         or raise sessions.max_state_bytes"
+    )]
     StateTooLarge {
         /// The scope that would be too large.
         scope: Scope,
@@ -69,7 +72,10 @@ pub enum SessionError {
         limit: usize,
     },
     /// The state of one scope would have too many keys.
-    #[error("{scope} state would have {keys} keys, the limit is {limit}")]
+    #[error(
+        "{scope} state would have {keys} keys, the limit is {limit}; use keys that are there, or ask the operator to delete \
+         some or raise sessions.max_state_keys"
+    )]
     TooManyStateKeys {
         /// The scope.
         scope: Scope,

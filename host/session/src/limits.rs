@@ -26,6 +26,16 @@ pub struct Limits {
     /// The most bytes of all artifacts, roughly counted; the one that was not written for longest goes. One that alone
     /// is larger is refused. Default: 8 MiB.
     pub artifact_bytes: usize,
+    /// True if `null` in a delta removes its key. Default: false, `null` is a value.
+    pub null_removes: bool,
+}
+
+/// The size of one scope.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ScopeSize {
+    /// Bytes of names and values.
+    pub(crate) bytes: usize,
+    pub(crate) keys: usize,
 }
 
 impl Default for Limits {
@@ -37,6 +47,7 @@ impl Default for Limits {
             events: 1_000,
             artifacts: 100,
             artifact_bytes: 8 << 20,
+            null_removes: false,
         }
     }
 }
@@ -59,17 +70,18 @@ impl Limits {
     /// Checks what can be told of an event that begins a session and changes nothing that others share.
     pub(crate) fn check_first(&self, event: &Event) -> Result<(), SessionError> {
         self.check_event(event)?;
-        let own = event.state_delta.within(Scope::Session);
+        let own = event.state_delta.within(Scope::Session).filter(|(_, value)| !self.removes(value));
         let (keys, bytes) =
             own.fold((0, 0), |(keys, bytes), (key, value)| (keys + 1, bytes + key.len() + value.get().len()));
-        self.check_scope(Scope::Session, bytes, keys)
+        self.check_scope(Scope::Session, ScopeSize { bytes, keys })
     }
 
     /// Checks what can be told of a delta without knowing the state.
     pub(crate) fn check_delta(&self, delta: &StateDelta) -> Result<(), SessionError> {
         for scope in STORED {
             // A delta with more keys than a scope may have is refused before anything is read from a store.
-            self.check_scope(scope, 0, delta.within(scope).count())?;
+            let keys = delta.within(scope).filter(|(_, value)| !self.removes(value)).count();
+            self.check_scope(scope, ScopeSize { bytes: 0, keys })?;
         }
         for (key, value) in delta.iter() {
             check_escaped("state key", key)?;
@@ -81,8 +93,20 @@ impl Limits {
         Ok(())
     }
 
-    /// Checks the size that one scope would have after a change.
-    pub(crate) fn check_scope(&self, scope: Scope, bytes: usize, keys: usize) -> Result<(), SessionError> {
+    /// True if this value in a delta removes its key.
+    pub(crate) fn removes(&self, value: &Json) -> bool {
+        self.null_removes && value.is_null()
+    }
+
+    /// Checks the size that one scope would have after a change. A change that makes a scope smaller is never refused: the
+    /// limit may be lower than it was.
+    pub(crate) fn check_change(&self, scope: Scope, before: ScopeSize, after: ScopeSize) -> Result<(), SessionError> {
+        let is_smaller = after.bytes < before.bytes && after.keys <= before.keys;
+        if is_smaller { Ok(()) } else { self.check_scope(scope, after) }
+    }
+
+    /// Checks the size of one scope.
+    pub(crate) fn check_scope(&self, scope: Scope, ScopeSize { bytes, keys }: ScopeSize) -> Result<(), SessionError> {
         if keys > self.state_keys {
             return Err(SessionError::TooManyStateKeys { scope, keys, limit: self.state_keys });
         }

@@ -93,6 +93,14 @@ impl SessionService for InMemorySessionService {
         Ok(self.table().delete(key))
     }
 
+    async fn delete_key(&self, owner: &SessionKey, full_key: &str) -> Result<bool, SessionError> {
+        Ok(self.table().delete_key(owner, full_key))
+    }
+
+    async fn delete_user_state(&self, owner: &SessionKey) -> Result<u64, SessionError> {
+        Ok(self.table().delete_user_state(owner))
+    }
+
     async fn append(
         &self,
         key: &SessionKey,

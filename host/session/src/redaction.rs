@@ -1,55 +1,46 @@
 //! Redaction: hides the values of a session that are not for every operator to see.
 
 use annex_protocol::{Json, JsonObject};
+use serde::de::IgnoredAny;
 
 use crate::state::State;
 
+mod secret_names;
+
 /// The text that stands in the place of a hidden value.
 const HIDDEN: &str = "[hidden]";
+/// How often JSON that is the text of a string of JSON is looked into. What lies deeper is hidden as a whole.
+const MAX_TEXTS: usize = 4;
+/// The most bytes of a text that is looked into as JSON. A longer one that begins as JSON does is hidden as a whole.
+const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// Hides values by the names of their keys, at any depth.
-///
-/// A pattern is a key in which `*` stands for any characters; upper and lower case are the same. The prefix of a scope
-/// belongs to the key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The keys of an entry in a list: `{"name": "Cookie", "value": "…"}`.
+const NAMES: [&str; 2] = ["name", "key"];
+const VALUE: &str = "value";
+
+/// Hides values by the names of their keys, at any depth, and in texts that are themselves JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redaction {
-    patterns: Vec<String>,
-}
-
-impl Default for Redaction {
-    /// Keys that have one of these in their name: password, passwd, secret, token, api_key, apikey, api-key, credential,
-    /// authorization, private_key.
-    fn default() -> Self {
-        let words = [
-            "password",
-            "passwd",
-            "secret",
-            "token",
-            "api_key",
-            "apikey",
-            "api-key",
-            "credential",
-            "authorization",
-            "private_key",
-        ];
-        Self { patterns: words.iter().map(|word| format!("*{word}*")).collect() }
-    }
+    /// `None` for the usual names of secrets.
+    patterns: Option<Vec<String>>,
 }
 
 impl Redaction {
-    /// Hides what these patterns match, and nothing else.
+    /// Hides what these patterns match, and nothing else. The default hides the usual names of secrets in each spelling.
+    ///
+    /// A pattern is a key in which `*` stands for any characters; upper and lower case are the same. The prefix of a scope
+    /// belongs to the key.
     pub fn new(patterns: impl IntoIterator<Item = String>) -> Self {
-        Self { patterns: patterns.into_iter().map(|pattern| pattern.to_lowercase()).collect() }
+        Self { patterns: Some(patterns.into_iter().map(|pattern| pattern.to_lowercase()).collect()) }
     }
 
     /// The state without what is hidden.
     pub fn state(&self, state: &State) -> State {
-        let mut shown = State::new();
-        for (key, value) in state.iter() {
-            let value = if self.hides(key) { Json::string(HIDDEN) } else { self.json(value) };
-            shown.insert(key.to_owned(), value);
+        let plain = Texts { change: &str::to_owned, depth: MAX_TEXTS };
+        match self.object_without(state, plain) {
+            Some(shown) => shown,
+            None => state.clone(),
         }
-        shown
     }
 
     /// The value without what is hidden in it. Numbers, the order of keys and all else stay as they are.
@@ -59,34 +50,110 @@ impl Redaction {
 
     /// The same with every text in it as `text` gives it.
     pub fn json_and_texts(&self, value: &Json, text: &dyn Fn(&str) -> String) -> Json {
-        let shown = match value.get().as_bytes().first() {
-            Some(b'{') => JsonObject::parse(value.get()).and_then(|object| {
-                let shown = |(key, value): (&str, &Json)| {
-                    let hidden = || Json::string(HIDDEN);
-                    (key.to_owned(), if self.hides(key) { hidden() } else { self.json_and_texts(value, text) })
-                };
-                object.iter().map(shown).collect::<JsonObject>().to_json()
-            }),
-            Some(b'[') => value.to::<Vec<Json>>().and_then(|items| {
-                let items: Vec<Json> = items.iter().map(|item| self.json_and_texts(item, text)).collect();
-                Json::from_serialize(&items)
-            }),
-            Some(b'"') => value.to::<String>().map(|plain| match text(&plain) {
-                // As it was written, where nothing is hidden in it.
-                same if same == plain => value.clone(),
-                other => Json::string(&other),
-            }),
-            _ => return value.clone(),
-        };
-        // What cannot be read cannot be shown to have nothing to hide, such as a key that stands there twice.
-        shown.unwrap_or_else(|_| Json::string(HIDDEN))
+        self.without(value, Texts { change: text, depth: MAX_TEXTS }).unwrap_or_else(|| value.clone())
+    }
+
+    /// A text without what is hidden in it, if it is JSON.
+    pub fn text(&self, text: &str) -> String {
+        self.text_without(text, Texts { change: &str::to_owned, depth: MAX_TEXTS }).unwrap_or_else(|| text.to_owned())
     }
 
     /// True when values of the key are hidden.
     pub fn hides(&self, key: &str) -> bool {
+        let Some(patterns) = &self.patterns else { return secret_names::is_secret(key) };
         let key = key.to_lowercase();
-        self.patterns.iter().any(|pattern| matches(pattern, &key))
+        patterns.iter().any(|pattern| matches(pattern, &key))
     }
+
+    /// The value without what is hidden in it; `None` where nothing is, so that it stays as it was written.
+    fn without(&self, value: &Json, texts: Texts<'_>) -> Option<Json> {
+        let shown = match value.get().as_bytes().first() {
+            Some(b'{') => JsonObject::parse(value.get())
+                .and_then(|object| self.object_without(&object, texts).map(|shown| shown.to_json()).transpose()),
+            Some(b'[') => value.to::<Vec<Json>>().and_then(|items| self.array_without(items, texts)),
+            Some(b'"') => {
+                value.to::<String>().map(|text| self.text_without(&text, texts).map(|shown| Json::string(&shown)))
+            }
+            _ => return None,
+        };
+        // What cannot be read cannot be shown to have nothing to hide, such as a key that stands there twice.
+        shown.unwrap_or_else(|_| Some(Json::string(HIDDEN)))
+    }
+
+    fn object_without(&self, object: &JsonObject, texts: Texts<'_>) -> Option<JsonObject> {
+        let mut is_changed = false;
+        let mut shown = JsonObject::new();
+        let is_named = self.names_hidden(object);
+        for (key, value) in object.iter() {
+            let is_hidden = self.hides(key) || (is_named && key == VALUE);
+            let other = if is_hidden { Some(Json::string(HIDDEN)) } else { self.without(value, texts) };
+            is_changed |= other.is_some();
+            shown.insert(key.to_owned(), other.unwrap_or_else(|| value.clone()));
+        }
+        is_changed.then_some(shown)
+    }
+
+    /// True for an entry of a list of fields or variables whose name is one that is hidden.
+    fn names_hidden(&self, object: &JsonObject) -> bool {
+        let named =
+            |key| object.get(key).and_then(|name| name.to::<String>().ok()).is_some_and(|name| self.hides(&name));
+        object.contains_key(VALUE) && NAMES.into_iter().any(named)
+    }
+
+    fn array_without(&self, items: Vec<Json>, texts: Texts<'_>) -> Result<Option<Json>, serde_json::Error> {
+        let mut is_changed = false;
+        let shown = items.into_iter().map(|item| {
+            let other = self.without(&item, texts);
+            is_changed |= other.is_some();
+            other.unwrap_or(item)
+        });
+        let shown: Vec<Json> = shown.collect();
+        is_changed.then(|| Json::from_serialize(&shown)).transpose()
+    }
+
+    fn text_without(&self, text: &str, texts: Texts<'_>) -> Option<String> {
+        // The whole text first: a secret may itself be JSON.
+        let changed = (texts.change)(text);
+        let shown = self.json_text_without(&changed, texts);
+        shown.or_else(|| (changed != text).then_some(changed))
+    }
+
+    fn json_text_without(&self, text: &str, texts: Texts<'_>) -> Option<String> {
+        // The operator wants nothing hidden.
+        if self.patterns.as_ref().is_some_and(Vec::is_empty) {
+            return None;
+        }
+        let is_short = text.len() <= MAX_TEXT_BYTES;
+        if !text.trim_start().starts_with(['{', '[', '"']) || (is_short && !is_json(text)) {
+            return None;
+        }
+        let inner = texts.inner().filter(|_| is_short);
+        match (Json::parse(text.to_owned()), inner) {
+            (Ok(json), Some(inner)) => self.without(&json, inner).map(|shown| shown.get().to_owned()),
+            _ => Some(HIDDEN.to_owned()),
+        }
+    }
+}
+
+/// What becomes of texts.
+#[derive(Clone, Copy)]
+struct Texts<'a> {
+    /// Changes a text that is no JSON.
+    change: &'a dyn Fn(&str) -> String,
+    /// How often texts of JSON are still looked into.
+    depth: usize,
+}
+
+impl Texts<'_> {
+    /// What becomes of texts within a text; `None` where it is not looked into.
+    fn inner(self) -> Option<Self> {
+        Some(Self { depth: self.depth.checked_sub(1)?, ..self })
+    }
+}
+
+/// Tells whether a text is JSON, however deep that nests.
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 /// Tells whether the text matches the pattern. Both are in lower case.
@@ -147,5 +214,44 @@ mod tests {
     fn what_cannot_be_read_is_hidden() {
         let twice = r#"{"o":{"a":1,"a":2}}"#;
         assert_eq!(shown(&Redaction::new(["b".to_owned()]), twice), r#"{"o":"[hidden]"}"#);
+    }
+
+    #[test]
+    fn texts_that_are_json_are_looked_into_and_all_other_texts_stay_as_they_are() {
+        let redaction = Redaction::default();
+        let secret = r#"{"password": "p-1"}"#.to_owned();
+        let quoted = |text: &String| Json::string(text).get().to_owned();
+        let mut nested = secret.clone();
+        for depth in 0..8 {
+            let shown = redaction.text(&nested);
+            assert!(shown.contains("[hidden]") && !shown.contains("p-1"), "{depth}: {shown}");
+            nested = format!(r#"{{"text": {}}}"#, quoted(&nested));
+        }
+        let list = format!(r#"[1, {}]"#, quoted(&secret));
+        assert_eq!(redaction.text(&list), r#"[1,"{\"password\":\"[hidden]\"}"]"#);
+        let deep = format!("{}{secret}{}", "[".repeat(1_000), "]".repeat(1_000));
+        let twice = r#"{"a":1,"a":{"password":"p-1"}}"#.to_owned();
+        let long = format!(r#"{{"password":"p-1","x":"{}"}}"#, "x".repeat(MAX_TEXT_BYTES));
+        for unreadable in [&quoted(&quoted(&secret)), &deep, &twice, &long] {
+            assert!(!redaction.text(unreadable).contains("p-1"), "{}", unreadable.get(..40).unwrap_or_default());
+        }
+        for plain in [r#"{ "a" : 1.0 }"#, "{name} is here", "[link](x)", "\"so\" he said", "{", "", " [ 1, \"pin\" ] "]
+        {
+            assert_eq!(redaction.text(plain), plain);
+        }
+        assert_eq!(Redaction::new([]).text(&deep), deep, "nothing is to be hidden");
+    }
+
+    #[test]
+    fn an_entry_that_names_a_secret_is_shown_without_its_value() {
+        let list = r#"{"fields":[{"name":"Cookie","value":"c"},{"value":{"a":1},"key":"db_password"},{"name":"id","value":7}]}"#;
+        let expected = r#"{"fields":[{"name":"Cookie","value":"[hidden]"},{"value":"[hidden]","key":"db_password"},{"name":"id","value":7}]}"#;
+        assert_eq!(shown(&Redaction::default(), list), expected);
+    }
+
+    #[test]
+    fn a_value_in_which_nothing_is_hidden_stays_as_it_was_written() {
+        let value = Json::parse(r#"{ "a" : [1.0, "\u0041", "{ \"b\" : 2 }"] }"#.to_owned()).unwrap();
+        assert_eq!(Redaction::default().json(&value).get(), value.get());
     }
 }

@@ -64,6 +64,20 @@ pub trait SessionService: Send + Sync + 'static {
     /// None but those of the database.
     async fn delete(&self, key: &SessionKey) -> Result<bool, SessionError>;
 
+    /// Deletes one full key, whether turns run or not, and says whether it was there. A turn that runs sees the key to its
+    /// end. Of `owner` counts what the scope of the key belongs to: the tenant and the agent, for a `user:` key the user too,
+    /// for a key of a session all of it.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn delete_key(&self, owner: &SessionKey, full_key: &str) -> Result<bool, SessionError>;
+
+    /// Deletes all `user:` keys of a user, and says how many there were. The context of `owner` does not count.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn delete_user_state(&self, owner: &SessionKey) -> Result<u64, SessionError>;
+
     /// Stores events in this order and applies their deltas, all in one step, if nobody appended since the session had
     /// `expected_revision`. With 0, which says that there was no session, it is created.
     ///

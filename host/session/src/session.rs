@@ -12,6 +12,7 @@ use crate::SessionError;
 use crate::event::Event;
 use crate::limits::check_key;
 use crate::session_state::SessionState;
+use crate::state::Scope;
 
 /// Names one session. The same context id under another user, agent or tenant is another session.
 ///
@@ -126,6 +127,16 @@ impl SessionKey {
         check_key("agent's name", &self.app)?;
         check_key("user id", &self.user)?;
         check_key("context id", id)
+    }
+
+    /// Checks the names that the state of a scope is found by.
+    pub(crate) fn check_of(&self, scope: Scope) -> Result<(), SessionError> {
+        if scope == Scope::Session {
+            return self.check();
+        }
+        check_key("tenant", &self.tenant)?;
+        check_key("agent's name", &self.app)?;
+        check_key("user id", &self.user)
     }
 
     pub(crate) fn not_found(&self) -> SessionError {

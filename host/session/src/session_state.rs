@@ -2,6 +2,7 @@
 
 use annex_protocol::Json;
 
+use crate::limits::Limits;
 use crate::state::{Scope, State, StateDelta};
 
 /// The stored keys that a session sees, by scope. Clones share them until one is changed.
@@ -27,15 +28,24 @@ impl SessionState {
     /// All keys: those of the session, then `app:` and `user:` keys with their prefixes.
     pub fn merged(&self) -> State {
         let mut merged = State::clone(&self.session);
-        for (scope, state) in [(Scope::App, &self.app), (Scope::User, &self.user)] {
-            merged.extend(state.iter().map(|(name, value)| (format!("{}{name}", scope.prefix()), value.clone())));
-        }
+        merged.extend(self.shared());
         merged
     }
 
-    /// Sets the keys of a delta. `temp:` keys are left out.
-    pub(crate) fn apply(&mut self, delta: StateDelta) {
-        if self.session.is_empty() && delta.iter().all(|(key, _)| Scope::of(key).0 == Scope::Session) {
+    /// The keys that it shares with other sessions: `app:` and `user:` keys with their prefixes.
+    pub fn shared(&self) -> State {
+        let scopes = [(Scope::App, &self.app), (Scope::User, &self.user)];
+        let full = |(scope, state): (Scope, &State)| {
+            let keys = state.iter().map(|(name, value)| (format!("{}{name}", scope.prefix()), value.clone()));
+            keys.collect::<Vec<_>>()
+        };
+        scopes.into_iter().flat_map(full).collect()
+    }
+
+    /// Sets and removes the keys of a delta. `temp:` keys are left out.
+    pub(crate) fn apply(&mut self, delta: StateDelta, limits: &Limits) {
+        let is_whole = |(key, value): (&str, &Json)| Scope::of(key).0 == Scope::Session && !limits.removes(value);
+        if self.session.is_empty() && delta.iter().all(is_whole) {
             self.session = delta.into();
             return;
         }
@@ -43,7 +53,7 @@ impl SessionState {
             let (scope, name) = Scope::of(&key);
             if let Some(state) = self.of_mut(scope) {
                 // The first change copies the map if others share it, such as the table in memory or another turn.
-                state.insert(name.to_owned(), value);
+                set(state, name, value, limits);
             }
         }
     }
@@ -64,5 +74,14 @@ impl SessionState {
             Scope::App => Some(&mut self.app),
             Scope::Temp => None,
         }
+    }
+}
+
+/// Sets one key of a scope, or removes it.
+pub(crate) fn set(state: &mut State, name: &str, value: Json, limits: &Limits) {
+    if limits.removes(&value) {
+        state.remove(name);
+    } else {
+        state.insert(name.to_owned(), value);
     }
 }

@@ -24,12 +24,12 @@ use self::write::Write;
 use crate::SessionError;
 use crate::event::Event;
 use crate::event_log::EventFilter;
-use crate::limits::Limits;
+use crate::limits::{Limits, check_key};
 use crate::place::{Joined, TurnPlace};
 use crate::service::{Appended, Holdings, OfTurn, Retention, SessionQuery, SessionService, StoredArtifact};
 use crate::session::{Session, SessionKey};
 use crate::session_state::SessionState;
-use crate::state::{State, StateDelta};
+use crate::state::{Scope, State, StateDelta};
 
 /// Sessions in a SQL database.
 #[derive(Debug)]
@@ -149,6 +149,30 @@ impl<D: Database> SessionService for SqlSessionService<D> {
         }
         D::commit(transaction).await?;
         Ok(deleted > 0)
+    }
+
+    async fn delete_key(&self, owner: &SessionKey, full_key: &str) -> Result<bool, SessionError> {
+        let (scope, name) = Scope::of(full_key);
+        let name = encoded_name(name);
+        // What cannot be stored is not there, and a database would not even take it.
+        if owner.check_of(scope).is_err() || check_key("state key", &name).is_err() {
+            return Ok(false);
+        }
+        let mut transaction = self.database.begin().await?;
+        let is_deleted = scopes::delete_key::<D>(&mut transaction, (scope, &name), owner).await?;
+        D::commit(transaction).await?;
+        Ok(is_deleted)
+    }
+
+    async fn delete_user_state(&self, owner: &SessionKey) -> Result<u64, SessionError> {
+        if owner.check_of(Scope::User).is_err() {
+            return Ok(0);
+        }
+        let [tenant, app, user, _] = named(owner);
+        let mut transaction = self.database.begin().await?;
+        let deleted = D::execute(&mut transaction, statements::DELETE_KEYS_OF_USER, &[tenant, app, user]).await?;
+        D::commit(transaction).await?;
+        Ok(deleted)
     }
 
     async fn append(

@@ -66,7 +66,8 @@ impl fmt::Display for Scope {
 
 /// A change to state: full keys to new values, in the order in which they were set.
 ///
-/// It is applied shallowly: each value replaces the previous one as a whole. `null` is a value; nothing removes a key.
+/// It is applied shallowly: each value replaces the previous one as a whole. `null` is a value, except where
+/// [`Limits::null_removes`](crate::Limits::null_removes) says that it removes its key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StateDelta(JsonObject);

@@ -16,6 +16,7 @@ use crate::SessionError;
 use crate::artifacts::Artifacts;
 use crate::event::{Event, combined};
 use crate::event_log::{EventFilter, EventLog};
+use crate::limits::{Limits, ScopeSize};
 use crate::memory::Bounds;
 use crate::service::{Appended, Holdings, Retention, SessionQuery, StoredArtifact};
 use crate::session::{NAME_HASHER, Session, SessionKey};
@@ -142,29 +143,41 @@ impl Slot {
         Self::OVERHEAD + self.key_bytes + self.state_bytes + self.events.bytes() + self.artifacts.bytes()
     }
 
-    /// Sets keys. The revision counts such steps, also those that set nothing.
-    fn change(&mut self, delta: &StateDelta, scope: Scope, timestamp: Timestamp) {
-        let is_whole = scope == Scope::Session && delta.iter().all(|(key, _)| Scope::of(key).0 == scope);
+    /// Sets and removes keys. The revision counts such steps, also those that change nothing.
+    fn change(&mut self, (delta, scope): (&StateDelta, Scope), timestamp: Timestamp, limits: &Limits) {
+        let is_own = |(key, value): (&str, &Json)| Scope::of(key).0 == scope && !limits.removes(value);
+        let is_whole = scope == Scope::Session && delta.iter().all(is_own);
         if is_whole && self.state.is_empty() {
             // Nothing is copied: the event that brings the delta shares it.
             self.state = delta.clone().into();
             self.state_bytes = self.state.iter().map(|(name, value)| name.len() + value.get().len()).sum();
         } else {
-            self.set(delta.within(scope));
+            self.set(delta.within(scope), limits);
         }
         self.revision += 1;
         self.last_update = timestamp;
         self.changed_at = Timestamp::now();
     }
 
-    fn set<'a>(&mut self, changes: impl Iterator<Item = (&'a str, &'a Json)>) {
+    fn set<'a>(&mut self, changes: impl Iterator<Item = (&'a str, &'a Json)>, limits: &Limits) {
         for (name, value) in changes {
+            if limits.removes(value) {
+                self.remove(name);
+                continue;
+            }
             // Added before the old value is subtracted, so that the sum never falls below zero.
             self.state_bytes += name.len() + value.get().len();
             if let Some(previous) = self.state.insert(name.to_owned(), value.clone()) {
                 self.state_bytes -= name.len() + previous.get().len();
             }
         }
+    }
+
+    /// Removes a key, and says whether it was there.
+    fn remove(&mut self, name: &str) -> bool {
+        let Some(previous) = self.state.remove(name) else { return false };
+        self.state_bytes -= name.len() + previous.get().len();
+        true
     }
 }
 
@@ -258,6 +271,26 @@ impl Table {
             self.bytes -= slot.bytes();
         }
         true
+    }
+
+    /// Removes one full key, and says whether it was there.
+    pub(crate) fn delete_key(&mut self, owner: &SessionKey, full_key: &str) -> bool {
+        let (scope, name) = Scope::of(full_key);
+        let keys = Self::keys(owner);
+        if self.slot(&keys, scope).is_none_or(|slot| !slot.state.contains_key(name)) {
+            return false;
+        }
+        let mut is_removed = false;
+        self.update(&keys, scope, |slot| is_removed = slot.remove(name));
+        is_removed
+    }
+
+    /// Removes the `user:` keys of a user, and says how many there were.
+    pub(crate) fn delete_user_state(&mut self, owner: &SessionKey) -> u64 {
+        let keys = Self::keys(owner);
+        let Some(slot) = keys.of(Scope::User).and_then(|user| self.slots.pop(user.as_ref())) else { return 0 };
+        self.bytes -= slot.bytes();
+        slot.state.len() as u64
     }
 
     /// The revision of a session, 0 if there is none.
@@ -433,24 +466,30 @@ impl Table {
                 continue;
             }
             let slot = self.slot(keys, scope);
-            let mut bytes = slot.map_or(0, |slot| slot.state_bytes);
-            let mut count = slot.map_or(0, |slot| slot.state.len());
+            let limits = &self.bounds.limits;
+            let before = slot
+                .map_or_else(ScopeSize::default, |slot| ScopeSize { bytes: slot.state_bytes, keys: slot.state.len() });
+            let mut after = before;
             for (name, value) in delta.within(scope) {
                 let previous = slot.and_then(|slot| slot.state.get(name));
-                bytes += name.len() + value.get().len();
-                bytes -= previous.map_or(0, |previous| name.len() + previous.get().len());
-                count += usize::from(previous.is_none());
+                if !limits.removes(value) {
+                    after.bytes += name.len() + value.get().len();
+                    after.keys += 1;
+                }
+                after.bytes -= previous.map_or(0, |previous| name.len() + previous.get().len());
+                after.keys -= usize::from(previous.is_some());
             }
-            self.bounds.limits.check_scope(scope, bytes, count)?;
+            limits.check_change(scope, before, after)?;
         }
         Ok(())
     }
 
     /// Applies a delta to all scopes. The session counts a revision and the time even if none of its keys change.
     fn change(&mut self, keys: &SlotKeys<'_>, delta: &StateDelta, timestamp: Timestamp) {
+        let limits = self.bounds.limits;
         for scope in STORED {
             if scope == Scope::Session || delta.touches(scope) {
-                self.update(keys, scope, |slot| slot.change(delta, scope, timestamp));
+                self.update(keys, scope, |slot| slot.change((delta, scope), timestamp, &limits));
             }
         }
     }

@@ -275,12 +275,12 @@ impl TurnSession {
             self.inner.view().follow(appended.revision, |view| (view.state, view.first) = (state, None));
         } else {
             self.inner.view().follow(appended.revision, |view| {
-                view.history = history;
-                view.apply(delta, first, is_from_user);
+                (view.history, view.first) = (history, first);
+                view.apply(delta, service.limits(), is_from_user);
             });
         }
         // Last, because nothing of an event that was not stored is to be seen.
-        self.inner.view().temp.extend(State::from(temp));
+        self.inner.view().apply_temp(temp, service.limits());
         Ok(())
     }
 
@@ -294,7 +294,8 @@ impl TurnSession {
     /// # Errors
     /// As [`append`](Self::append); what a database or another writer can refuse is refused only when it is stored.
     pub async fn append_user(&self, mut event: Event, following: Following) -> Result<(), SessionError> {
-        if self.inner.view().goes_on_from(&mut event) {
+        let limits = self.inner.hold.service.limits();
+        if self.inner.view().goes_on_from(&mut event, limits) {
             return Ok(());
         }
         match durability(&event, self.exists(), following) {
@@ -314,7 +315,7 @@ impl TurnSession {
             }
             other => other?,
         }
-        self.inner.view().temp.extend(State::from(temp));
+        self.inner.view().apply_temp(temp, self.inner.hold.service.limits());
         Ok(())
     }
 
@@ -331,8 +332,11 @@ impl TurnSession {
         let first = First { event: Arc::new(event), is_stored: false };
         let mut view = self.inner.view();
         // For this turn the session exists, but the revision stays 0: the append that stores the event creates it.
-        view.follow(0, |view| view.apply(delta, Some(first), is_from_user));
-        view.temp.extend(State::from(temp));
+        view.follow(0, |view| {
+            view.first = Some(first);
+            view.apply(delta, service.limits(), is_from_user);
+        });
+        view.apply_temp(temp, service.limits());
         Ok(())
     }
 

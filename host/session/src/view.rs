@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::event::{Event, EventError};
+use crate::limits::Limits;
 use crate::session::Session;
-use crate::session_state::SessionState;
+use crate::session_state::{SessionState, set};
 use crate::state::{State, StateDelta};
 
 /// The most bytes of the conversation that a turn reads. Sessions in a database may hold more than fits into memory.
@@ -92,12 +93,12 @@ impl View {
 
     /// True if the last turn has stored this message of the user and got no further: another turn goes on from there, and
     /// keeps the `temp:` keys for itself.
-    pub(crate) fn goes_on_from(&mut self, event: &mut Event) -> bool {
+    pub(crate) fn goes_on_from(&mut self, event: &mut Event, limits: &Limits) -> bool {
         if self.unanswered.as_ref() != Some(&event.id) {
             return false;
         }
         (self.is_unanswered, self.broken_off, self.unanswered) = (true, None, None);
-        self.temp.extend(State::from(event.state_delta.take_temp()));
+        self.apply_temp(event.state_delta.take_temp(), limits);
         true
     }
 
@@ -121,10 +122,17 @@ impl View {
         change(self);
     }
 
-    pub(crate) fn apply(&mut self, delta: StateDelta, first: Option<First>, is_from_user: bool) {
-        self.state.apply(delta);
-        self.first = first;
+    /// Follows an event with its delta.
+    pub(crate) fn apply(&mut self, delta: StateDelta, limits: &Limits, is_from_user: bool) {
+        self.state.apply(delta, limits);
         self.is_unanswered = is_from_user;
         (self.broken_off, self.unanswered) = (None, None);
+    }
+
+    /// Sets and removes `temp:` keys, which have their prefix.
+    pub(crate) fn apply_temp(&mut self, delta: StateDelta, limits: &Limits) {
+        for (key, value) in State::from(delta) {
+            set(&mut self.temp, &key, value, limits);
+        }
     }
 }

@@ -13,15 +13,15 @@ const READ: u64 = 64 * 1024;
 
 /// Sends a request and reads the response to its end.
 pub(super) fn exchange(sent: &Request) -> Result<Response, Error> {
-    let (scheme, authority, path) = split(&sent.url).ok_or(Error::Url)?;
+    let (scheme, authority, path) = split(&sent.url)?;
     let fields = Fields::from_list(&sent.fields).map_err(|error| Error::Fields(error.to_string()))?;
     let request = OutgoingRequest::new(fields);
-    let is_set = request.set_method(&sent.method).is_ok()
-        && request.set_scheme(Some(&scheme)).is_ok()
-        && request.set_authority(Some(authority)).is_ok()
-        && request.set_path_with_query(Some(path)).is_ok();
+    request.set_method(&sent.method).map_err(|()| Error::Url("the method is no token"))?;
+    request.set_scheme(Some(&scheme)).map_err(|()| Error::Url("the host refuses its scheme"))?;
+    request.set_authority(Some(authority)).map_err(|()| Error::Url("its host or port is none"))?;
+    request.set_path_with_query(Some(path)).map_err(|()| Error::Url("the host refuses its path or query"))?;
     // The body is taken out first: the request is the host's once it is handed over.
-    let body = request.body().ok().filter(|_| is_set).ok_or(Error::Url)?;
+    let body = request.body().map_err(|()| Error::Failed(ErrorCode::HttpRequestBodySize(None)))?;
     let answer = outgoing_handler::handle(request, None).map_err(Error::Failed)?;
     // The host reads the body while it sends, so it is written once the request is on its way.
     write(body, &sent.body)?;

@@ -31,7 +31,7 @@ pub(crate) struct Network {
 pub(crate) fn exchange(request: &Request) -> Result<Response, Error> {
     const FUNCTION: &str = "http::Request::send";
     // The host never sees a request without a proper URL.
-    split(&request.url).ok_or(Error::Url)?;
+    split(&request.url)?;
     let sent = Sent {
         method: name(&request.method).to_owned(),
         url: request.url.clone(),

@@ -11,10 +11,7 @@ use wit_bindgen_core::wit_parser::{Resolve, WorldId, WorldItem};
 use super::component;
 use crate::choice::upper_camel;
 use crate::error::ProjectError;
-use crate::manifest::{Bindings, Project};
-
-/// The folder of the project that they are written to, which has nothing else in it.
-const FOLDER: &str = "generated";
+use crate::manifest::{Bindings, GENERATED as FOLDER, Project};
 
 /// Writes the bindings of the world in `wit/` anew.
 pub(super) fn write(project: &Project, language: Bindings) -> Result<(), ProjectError> {

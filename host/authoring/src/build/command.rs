@@ -1,5 +1,6 @@
 //! Runs the commands of a project.
 
+use std::env;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::{self, Path, PathBuf};
@@ -11,15 +12,43 @@ use super::tools;
 use crate::error::ProjectError;
 use crate::manifest::Project;
 
-/// Runs one command in the project's folder. Its words go to standard error, because standard output is for those
+/// Variables that compilers take flags and folders from. Some of them replace the flags of the project as a whole, as
+/// `RUSTFLAGS` does, and those of a machine are for its own processor.
+const FLAGS: [&str; 18] = [
+    "ASFLAGS",
+    "CARGO_BUILD_RUSTFLAGS",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CCC_OVERRIDE_OPTIONS",
+    "CFLAGS",
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "CPPFLAGS",
+    "CXXFLAGS",
+    "C_INCLUDE_PATH",
+    "GOEXPERIMENT",
+    "GOFLAGS",
+    "LDFLAGS",
+    "LIBRARY_PATH",
+    "NODE_PATH",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "RUSTFLAGS",
+];
+
+/// Runs one command in the project's folder, without the flags of this machine: those of the project hold. Its words go to standard error, because standard output is for those
 /// of `annex` itself. Dropping the future ends the program.
 pub(super) async fn run(project: &Project, words: &[String], say: impl Fn(&str)) -> Result<(), ProjectError> {
     let Some((program, arguments)) = words.split_first() else { return Ok(()) };
     let command = words.join(" ");
-    say(&command);
+    let left_out = left_out(project);
+    say(&shown(&left_out, &command));
     let start = |source| ProjectError::Start { program: program.clone(), source };
     let output = io::stderr().as_fd().try_clone_to_owned().map_err(start)?;
-    let status = Command::new(path_of(&project.folder, program))
+    let mut process = Command::new(path_of(&project.folder, program));
+    for name in &left_out {
+        process.env_remove(name);
+    }
+    let status = process
         .args(arguments)
         .current_dir(&project.folder)
         .envs(&project.manifest.build.env)
@@ -37,9 +66,62 @@ pub(super) async fn run(project: &Project, words: &[String], say: impl Fn(&str))
     if status.success() { Ok(()) } else { Err(ProjectError::Command { command, status }) }
 }
 
+/// The variables of this machine that the commands do not get. What the project sets itself they get.
+fn left_out(project: &Project) -> Vec<String> {
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let mut names: Vec<String> =
+        names.filter(|name| is_flags(name) && !project.manifest.build.env.contains_key(name)).collect();
+    names.sort();
+    names
+}
+
+fn is_flags(name: &str) -> bool {
+    let is_of_target = name.starts_with("CARGO_TARGET_") && name.ends_with("_RUSTFLAGS");
+    FLAGS.contains(&name) || is_of_target || name.starts_with("CARGO_PROFILE_")
+}
+
+/// The command as a shell would run it: `env -u RUSTFLAGS cargo build`.
+fn shown(left_out: &[String], command: &str) -> String {
+    if left_out.is_empty() {
+        return command.to_owned();
+    }
+    let names: String = left_out.iter().map(|name| format!(" -u {name}")).collect();
+    format!("env{names} {command}")
+}
+
 /// A name is looked for on the `PATH`; a path is one in the project.
 fn path_of(folder: &Path, program: &str) -> PathBuf {
     // Absolute, because the program starts in the folder.
     let inside = || path::absolute(folder.join(program)).unwrap_or_else(|_| folder.join(program));
     if program.contains('/') { inside() } else { PathBuf::from(program) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_flags, shown};
+
+    #[test]
+    fn flags_of_each_language_are_the_machines_and_what_finds_tools_is_not() {
+        for name in [
+            "RUSTFLAGS",
+            "CARGO_ENCODED_RUSTFLAGS",
+            "CARGO_BUILD_RUSTFLAGS",
+            "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS",
+            "CARGO_PROFILE_RELEASE_DEBUG",
+            "CFLAGS",
+            "CPATH",
+            "GOFLAGS",
+            "PYTHONPATH",
+            "NODE_PATH",
+        ] {
+            assert!(is_flags(name), "{name}");
+        }
+        for name in
+            ["PATH", "HOME", "CARGO_HOME", "RUSTC_WRAPPER", "NODE_OPTIONS", "GOPROXY", "HTTPS_PROXY", "TARGET_CFLAGS"]
+        {
+            assert!(!is_flags(name), "{name}");
+        }
+        assert_eq!(shown(&[], "cargo build"), "cargo build");
+        assert_eq!(shown(&["CFLAGS".to_owned(), "RUSTFLAGS".to_owned()], "c d"), "env -u CFLAGS -u RUSTFLAGS c d");
+    }
 }

@@ -142,8 +142,8 @@ pub(super) struct AnswerGiven {
 #[serde(deny_unknown_fields)]
 pub(super) struct MethodGiven {
     pub(super) name: String,
-    #[serde(default)]
-    pub(super) params: Table,
+    /// A table, or a string of JSON. Default: empty.
+    pub(super) params: Option<Value>,
 }
 
 /// A call of a client.

@@ -84,11 +84,11 @@ impl GivenTurn {
             Some(StepInput::Call { params }) => {
                 let mut method = Table::from_iter([("name".to_owned(), turn.operation.as_str().into())]);
                 if !params.is_null() {
-                    let params = said(params, "its parameters")?;
-                    if !params.is_table() {
+                    let params = json(params)?;
+                    if !params.is_object() {
                         return Err("its parameters are no object".to_owned());
                     }
-                    method.insert("params".to_owned(), params);
+                    method.insert("params".to_owned(), toml_json::toml(&params));
                 }
                 self.set("method", method);
                 Ok(())

@@ -232,8 +232,7 @@ impl Run<'_> {
     }
 
     async fn method(self, method: &MethodGiven) -> Result<(), CaseError> {
-        let params = toml_json::object(&method.params).to_string();
-        let params = Json::parse(params).map_err(|error| CaseError::wrong("method.params", error))?;
+        let params = params(method)?;
         let requested = self.requested();
         let request = TurnRequest {
             operation: &method.name,
@@ -409,4 +408,15 @@ fn status(state: TaskState, message: Option<&str>) -> TaskStatusUpdateEvent {
 fn state(name: &str, key: &str) -> Result<TaskState, CaseError> {
     let whole = format!("TASK_STATE_{}", name.trim_start_matches("TASK_STATE_").replace('-', "_").to_uppercase());
     serde_json::from_value(whole.into()).map_err(|_| CaseError::wrong(key, format!("there is no state {name:?}")))
+}
+
+/// The parameters of a method, which are one object.
+fn params(method: &MethodGiven) -> Result<Json, CaseError> {
+    let wrong = |error: serde_json::Error| CaseError::wrong("method.params", error);
+    let params = method.params.as_ref().map_or_else(|| Ok(serde_json::json!({})), toml_json::of_case).map_err(wrong)?;
+    if !params.is_object() {
+        let reason = "is neither a table nor a string with an object of JSON, such as '{\"limit\": null}'";
+        return Err(CaseError::wrong("method.params", reason));
+    }
+    Json::parse(params.to_string()).map_err(wrong)
 }

@@ -86,7 +86,7 @@ impl Conversation {
 
 fn read(file: &Path) -> anyhow::Result<Option<ClientSession>> {
     let shown = file.display();
-    match fs::read_to_string(file) {
+    match fs::read_to_string(file).map(annex_files::without_mark) {
         Ok(text) => {
             let session = serde_json::from_str(&text);
             session.map(Some).with_context(|| format!("{shown} does not hold a conversation"))

@@ -46,3 +46,11 @@ fn the_state_is_kept_as_it_was_written() {
         r#"{"b":1.0,"a":9007199254740993}"#
     );
 }
+
+#[test]
+fn a_file_is_read_without_the_mark_that_editors_put_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("state.json");
+    std::fs::write(&file, "\u{feff}{\"a\":1}").unwrap();
+    assert_eq!(read(&format!("@{}", file.display())).unwrap().to_json_string(), r#"{"a":1}"#);
+}

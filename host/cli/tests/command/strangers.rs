@@ -155,13 +155,16 @@ fn listings_of_strangers_words_have_one_line_for_each() -> Result<()> {
                        "state": {WORDS: WORDS}});
     let event = json!({"author": WORDS, "task": WORDS, "timestamp": WORDS, "parts": [{"text": WORDS}],
                        "state_delta": {WORDS: WORDS}, "error": {"code": WORDS, "message": WORDS}});
-    let cases: [(&[&str], Value, usize); 6] = [
+    let cases: [(&[&str], Value, usize); 9] = [
         (&["extension", "list"], extensions(), 12),
         (&["extension", "log", "uri:x"], log, 7),
         (&["session", "list"], sessions, 5),
         (&["session", "show", "c"], shown, 4),
         (&["session", "events", "c"], json!({"events": [event]}), 5),
         (&["session", "delete", "c"], json!({"deleted": WORDS, "user": WORDS}), 2),
+        (&["session", "state"], json!({"agent": WORDS, "user": WORDS, "state": {WORDS: WORDS}}), 3),
+        (&["session", "delete-keys", "k"], json!({"deleted": [WORDS], "missing": [WORDS]}), 2),
+        (&["session", "delete-user", "u"], json!({"user": WORDS, "keys": 1}), 1),
     ];
     for (command, body, fields) in cases {
         for options in [&[][..], &["--json"]] {

@@ -17,7 +17,8 @@ pub trait Hide {
     /// Text without what is hidden in it: secrets.
     fn text(&self, text: &str) -> String;
 
-    /// JSON without the values that are hidden by their keys, and with texts as [`Hide::text`] gives them.
+    /// JSON without the values that are hidden by their keys, in texts that are themselves JSON too, and with other texts as
+    /// [`Hide::text`] gives them.
     fn json(&self, value: &Json) -> Json;
 }
 
@@ -120,11 +121,7 @@ fn octets(octets: &Octets, hide: &dyn Hide) -> Octets {
 
 /// A text, which may itself be JSON.
 fn text(text: &str, hide: &dyn Hide) -> String {
-    let is_structure = text.trim_start().starts_with(['{', '[']);
-    match is_structure.then(|| Json::parse(text.to_owned()).ok()).flatten() {
-        Some(json) => hide.json(&json).get().to_owned(),
-        None => hide.text(text),
-    }
+    hide.json(&Json::string(text)).to().unwrap_or_else(|_| HIDDEN.to_owned())
 }
 
 /// The value by way of its JSON; `None` when it is none any more.

@@ -2,25 +2,31 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::error::AdminError;
-use super::shared::Admin;
-use crate::admin_api::sessions::{Deleted, Events, List, Session};
+use super::shared::{Admin, OfTenant, read_small};
+use crate::admin_api::sessions::{Deleted, DeletedKeys, DeletedUserState, Events, KeysToDelete, List, Session, Shared};
 use crate::stores::sessions::{SessionFilter, SessionName, SessionsError};
+use crate::stores::state::StateOwner;
 
 /// Sessions or events that are shown unless the query says how many.
 const SHOWN: usize = 100;
+/// The most bytes of a list of keys.
+const MAX_KEYS_BYTES: usize = 1 << 20;
 
 pub(super) fn routes() -> Router<Arc<Admin>> {
     Router::new()
         .route("/v1/sessions", get(list))
         .route("/v1/sessions/{context}", get(show).delete(delete))
         .route("/v1/sessions/{context}/events", get(events))
+        .route("/v1/state", get(state).delete(delete_user_state))
+        .route("/v1/state/delete", post(delete_keys))
 }
 
 /// The query of a list.
@@ -83,13 +89,61 @@ async fn delete(
     Ok(Json(admin.sessions.delete(&of.name(context)).await?))
 }
 
+/// The query that names the state which sessions share.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfState {
+    tenant: Option<String>,
+    user: Option<String>,
+    context: Option<String>,
+}
+
+/// The query that names a user.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfUser {
+    tenant: Option<String>,
+    user: Option<String>,
+}
+
+async fn state(State(admin): State<Arc<Admin>>, Query(of): Query<OfState>) -> Result<Json<Shared>, AdminError> {
+    let OfState { tenant, user, context } = of;
+    admin.know(tenant.as_deref()).await;
+    Ok(Json(admin.sessions.shared_state(&StateOwner { tenant, user, context }).await?))
+}
+
+async fn delete_keys(
+    State(admin): State<Arc<Admin>>,
+    Query(of): Query<OfTenant>,
+    body: Body,
+) -> Result<Json<DeletedKeys>, AdminError> {
+    admin.know(of.tenant.as_deref()).await;
+    let KeysToDelete { keys, user, context } = read_small(body, MAX_KEYS_BYTES).await?;
+    let owner = StateOwner { tenant: of.tenant, user, context };
+    Ok(Json(admin.sessions.delete_keys(&owner, keys).await?))
+}
+
+async fn delete_user_state(
+    State(admin): State<Arc<Admin>>,
+    Query(of): Query<OfUser>,
+) -> Result<Json<DeletedUserState>, AdminError> {
+    let OfUser { tenant, user } = of;
+    let missing = || AdminError::invalid("`user` is missing; name the user as a list of sessions shows it");
+    let user = user.ok_or_else(missing)?;
+    admin.know(tenant.as_deref()).await;
+    Ok(Json(admin.sessions.delete_user_state(tenant, user).await?))
+}
+
 impl From<SessionsError> for AdminError {
     fn from(error: SessionsError) -> Self {
         let (status, code) = match &error {
             SessionsError::NoTenant { .. } => (StatusCode::NOT_FOUND, "no_tenant"),
             SessionsError::NotFound { .. } => (StatusCode::NOT_FOUND, "no_session"),
             SessionsError::Busy { .. } => (StatusCode::CONFLICT, "busy"),
-            SessionsError::NoPlace { .. } => (StatusCode::BAD_REQUEST, "invalid_request"),
+            SessionsError::NoKeys | SessionsError::NoUserState { .. } => (StatusCode::NOT_FOUND, "no_state"),
+            SessionsError::NoPlace { .. } | SessionsError::NoOwner { .. } => {
+                (StatusCode::BAD_REQUEST, "invalid_request")
+            }
             SessionsError::Store(_) | SessionsError::Open(_) | SessionsError::Config(_) => {
                 return Self::internal(&error);
             }

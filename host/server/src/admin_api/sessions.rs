@@ -87,6 +87,50 @@ pub struct EventError<Text = String> {
     pub message: Text,
 }
 
+/// The state that sessions share.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Shared<Text = String> {
+    /// The agent.
+    pub agent: Text,
+    /// The user whose `user:` keys are among the state; absent where none was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<Text>,
+    /// `app:` and `user:` keys.
+    pub state: JsonObject,
+}
+
+/// State keys to delete.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeysToDelete {
+    /// The full keys, with the prefixes of their scopes.
+    pub keys: Vec<String>,
+    /// The user to whom `user:` keys belong, and the session. Absent: the anonymous user of the context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The A2A context to which keys without a prefix belong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+}
+
+/// State keys that are there no more.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct DeletedKeys<Text = String> {
+    /// The keys that were deleted.
+    pub deleted: Vec<Text>,
+    /// The keys that were not there.
+    pub missing: Vec<Text>,
+}
+
+/// A user without `user:` state.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct DeletedUserState<Text = String> {
+    /// The user.
+    pub user: Text,
+    /// The number of keys that were deleted.
+    pub keys: u64,
+}
+
 /// A session that is there no more.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Deleted<Text = String> {

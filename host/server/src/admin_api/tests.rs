@@ -46,6 +46,11 @@ fn answers_about_sessions_are_read_as_they_are_written() {
         r#"{"events":[{"id":"i","author":"user","task":"t","timestamp":"t","parts":[{"data":{"b":1.0},"metadata":{"m":null}}],"state_delta":{"k":[]},"error":{"code":"c","message":"m"}},{"id":"j","author":"a","task":"t","timestamp":"t","parts":[]}]}"#,
     );
     check::<sessions::Deleted>(r#"{"deleted":"c","user":"u"}"#);
+    check::<sessions::Shared>(r#"{"agent":"a","user":"u","state":{"app:b":1.0}}"#);
+    check::<sessions::Shared>(r#"{"agent":"a","state":{}}"#);
+    check::<sessions::KeysToDelete>(r#"{"keys":["app:a"],"user":"u","context":"c"}"#);
+    check::<sessions::DeletedKeys>(r#"{"deleted":["app:a"],"missing":[]}"#);
+    check::<sessions::DeletedUserState>(r#"{"user":"u","keys":2}"#);
 }
 
 #[test]

@@ -36,7 +36,9 @@ impl ConfigFile {
             let text = tenant::text(path)?;
             return Ok((Self::of_tenant(path, &text), tenant::extensions(path, &text)?));
         }
-        let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        let text = fs::read_to_string(path)
+            .map(annex_files::without_mark)
+            .map_err(|source| ConfigError::Read { path: path.clone(), source })?;
         let config = Config::parse(path, &text)?;
         // A config that had an agent keeps one, because the next start may need it. Only a program that brings its own
         // does without.
@@ -52,7 +54,9 @@ impl ConfigFile {
     /// When it can no longer be used.
     pub(crate) fn tenants(&self) -> Result<Vec<TenantConfig>, ConfigError> {
         let path = &self.path;
-        let text = fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        let text = fs::read_to_string(path)
+            .map(annex_files::without_mark)
+            .map_err(|source| ConfigError::Read { path: path.clone(), source })?;
         Ok(Config::parse(path, &text)?.tenants)
     }
 

@@ -33,6 +33,8 @@ pub struct SessionsConfig {
     pub max_artifact_bytes: usize,
     /// Events kept per session; older ones are dropped, their state stays. Default 1,000.
     pub max_events: usize,
+    /// A `null` in a change of the state removes its key. Default: `false`, `null` is a value.
+    pub null_removes: bool,
     /// Keys whose values operators are not shown, `*` for any characters. Default: names of secrets.
     pub hide: Option<Vec<String>>,
 }
@@ -61,6 +63,7 @@ impl Default for SessionsConfig {
             max_artifacts: limits.artifacts,
             max_artifact_bytes: limits.artifact_bytes,
             max_events: limits.events,
+            null_removes: limits.null_removes,
             hide: None,
         }
     }

@@ -1,22 +1,19 @@
 //! The components that tenants which are added may name by their digests: those that the operator has named by their paths.
 
 use std::collections::HashMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
 
 use annex_files::Purpose;
 use annex_runtime::{Digest, MAX_COMPONENT_BYTES};
 
+use crate::installation::file_identity::FileIdentity;
+
 /// The components. Their files are digested when somebody asks, and again when they have changed.
 pub(crate) struct AllowedComponents {
     files: Vec<PathBuf>,
-    digested: Mutex<HashMap<PathBuf, (Stamp, String)>>,
+    digested: Mutex<HashMap<PathBuf, (FileIdentity, String)>>,
 }
-
-/// Tells a file that has changed.
-type Stamp = (Option<SystemTime>, u64);
 
 impl AllowedComponents {
     pub(crate) fn new(files: impl Iterator<Item = PathBuf>) -> Self {
@@ -30,21 +27,44 @@ impl AllowedComponents {
 
     /// `None` where the file cannot be read, which is then no component that anybody can name.
     fn digest(&self, file: &Path) -> Option<String> {
-        let stamp = stamp(file).ok()?;
+        let identity = FileIdentity::of(file)?;
         let known = self.digested.lock().unwrap_or_else(PoisonError::into_inner).get(file).cloned();
         if let Some((of_known, digest)) = known
-            && of_known == stamp
+            && of_known == identity
         {
             return Some(digest);
         }
         let digest = Digest::of(&annex_files::read(file, Purpose::Named, MAX_COMPONENT_BYTES).ok()?).to_string();
         let mut digested = self.digested.lock().unwrap_or_else(PoisonError::into_inner);
-        digested.insert(file.to_owned(), (stamp, digest.clone()));
+        digested.insert(file.to_owned(), (identity, digest.clone()));
         Some(digest)
     }
 }
 
-fn stamp(file: &Path) -> io::Result<Stamp> {
-    let metadata = file.metadata()?;
-    Ok((metadata.modified().ok(), metadata.len()))
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::fs::symlink;
+    use std::time::UNIX_EPOCH;
+
+    use annex_runtime::Digest;
+
+    use super::AllowedComponents;
+
+    #[test]
+    fn a_link_that_leads_to_another_file_of_the_same_size_and_time_is_digested_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        for name in ["1", "2"] {
+            fs::write(at(name), name).expect("a file");
+            // As in the layers of an image that is built reproducibly.
+            File::options().write(true).open(at(name)).and_then(|file| file.set_modified(UNIX_EPOCH)).expect("a time");
+        }
+        let allowed = AllowedComponents::new([at("current")].into_iter());
+        for name in ["1", "2"] {
+            let _ = fs::remove_file(at("current"));
+            symlink(name, at("current")).expect("a link");
+            assert_eq!(allowed.find(&Digest::of(name.as_bytes()).to_string()), Some(at("current")), "{name}");
+        }
+    }
 }

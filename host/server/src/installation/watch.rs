@@ -1,4 +1,7 @@
 //! Watches the files of components, and has them looked at again when they have changed and are quiet.
+//!
+//! The kernel tells of changes in the folders of the files at once. It does not tell of what a link leads to, nor of a volume
+//! that is mounted later, so the files are also looked at twice a second ([`look`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,8 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::installation::installer::Installer;
 
+mod look;
 mod watcher;
 
+use look::{Place, is_installed};
 pub(crate) use watcher::FileWatcher;
 use watcher::Number;
 
@@ -75,9 +80,11 @@ impl Watch {
 
     /// Watches these files from now on. Returns whether a folder is watched that was not before.
     fn follow(&mut self, watched: Watched) -> bool {
+        let places = watched.places();
         let (watched, mut refused) = watched.real();
         let folders = watched.folders();
         let (has_begun, unwatched) = self.watcher.follow(self.number, watched, &self.followed);
+        self.watcher.look_at(self.number, places);
         refused.extend(unwatched);
         for (folder, error) in &refused {
             if !self.refused.contains(folder) {
@@ -97,7 +104,7 @@ impl Drop for Watch {
 }
 
 fn cannot(error: &notify::Error) {
-    tracing::warn!(%error, "component files cannot be watched; reload the config after a change (SIGHUP)");
+    tracing::warn!(%error, "a folder of component files cannot be watched; its files are looked at twice a second instead");
 }
 
 /// The files that matter: those that the config names, and all components of the managed folder with their settings.
@@ -112,6 +119,12 @@ impl Watched {
     pub(crate) fn new(named: impl Iterator<Item = PathBuf>, folder: Option<&Path>) -> Self {
         let absolute = |path: &Path| path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Self { files: named.map(|file| absolute(&file)).collect(), folder: folder.map(absolute) }
+    }
+
+    /// The places to look at, by the names that the config gives them: whatever they lead to counts.
+    fn places(&self) -> BTreeSet<Place> {
+        let files = self.files.iter().cloned().map(Place::File);
+        files.chain(self.folder.clone().map(Place::Folder)).collect()
     }
 
     /// The same by real paths, and the folders that are not there. What they would have is left out.
@@ -138,10 +151,9 @@ impl Watched {
     /// True for a file that matters. Other files of the folders, such as logs, change all the time.
     fn concerns(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let in_folder = self.folder.as_deref() == path.parent() && !name.starts_with('.');
-        let is_kind = path.extension().is_some_and(|ending| ending == "wasm" || ending == "toml");
+        let in_folder = self.folder.as_deref() == path.parent();
         // Kubernetes replaces mounted files by a link of this name.
-        self.files.contains(path) || (in_folder && is_kind) || name == "..data"
+        self.files.contains(path) || (in_folder && is_installed(path)) || name == "..data"
     }
 }
 
@@ -183,7 +195,7 @@ mod tests {
         let link = parent.path().join("link");
         fs::create_dir(&folder).expect("a folder");
         symlink(&folder, &link).expect("a link");
-        let watcher = FileWatcher::start().expect("a watcher");
+        let watcher = FileWatcher::start();
         let follow = |file: PathBuf| Watch::begin(&watcher, Watched::new([file].into_iter(), None));
         let one = follow(folder.join("a.wasm"));
         let linked = follow(link.join("a.wasm"));
@@ -196,12 +208,62 @@ mod tests {
         told(&linked).await;
     }
 
+    /// Whatever a name leads to is looked at again and again, so each of these changes is told without an event in the folder of
+    /// the name.
+    #[tokio::test]
+    async fn a_change_is_told_whatever_links_lead_to_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let put = |target: &str, link: &str| {
+            symlink(target, at(".new")).expect("a link");
+            fs::rename(at(".new"), at(link)).expect("it is put there");
+        };
+        for name in ["store", "releases/1", "releases/2", "linked", "extensions"] {
+            fs::create_dir_all(at(name)).expect("a folder");
+        }
+        for name in ["store/a.wasm", "store/b.wasm", "store/c.toml", "releases/1/d.wasm", "releases/2/d.wasm"] {
+            fs::write(at(name), "1").expect("a file");
+        }
+        put("../store/a.wasm", "linked/a.wasm");
+        put("../linked/a.wasm", "linked/chain.wasm");
+        put("releases/1", "current");
+        put("../store/dangling", "linked/dangling.wasm");
+        put("../store/b.wasm", "extensions/b.wasm");
+        put("../store/c.toml", "extensions/b.toml");
+        let watcher = FileWatcher::start();
+        let named = ["linked/a.wasm", "linked/chain.wasm", "current/d.wasm", "linked/dangling.wasm"];
+        let of_file = named.map(|name| Watch::begin(&watcher, Watched::new([at(name)].into_iter(), None)));
+        let of_folder = Watch::begin(&watcher, Watched::new(std::iter::empty(), Some(&at("extensions"))));
+        let [file, chain, current, dangling] = &of_file;
+        // The same size and time as before: it is another file.
+        let time = fs::metadata(at("store/a.wasm")).and_then(|file| file.modified()).expect("a time");
+        fs::write(at("store/new"), "2").expect("a file");
+        fs::File::options().write(true).open(at("store/new")).and_then(|file| file.set_modified(time)).expect("a time");
+        fs::rename(at("store/new"), at("store/a.wasm")).expect("it is put there");
+        told(file).await;
+        told(chain).await;
+        fs::write(at("store/a.wasm"), "33").expect("a file");
+        told(file).await;
+        put("releases/2", "current");
+        told(current).await;
+        fs::write(at("store/dangling"), "1").expect("a file");
+        told(dangling).await;
+        for changed in ["store/b.wasm", "store/c.toml"] {
+            fs::write(at(changed), "22").expect("a file");
+            told(&of_folder).await;
+        }
+        // As when a volume is mounted over it: another folder has its name.
+        fs::rename(at("extensions"), at("before")).expect("it is moved");
+        fs::create_dir(at("extensions")).expect("a folder");
+        told(&of_folder).await;
+    }
+
     #[tokio::test]
     async fn a_folder_that_is_gone_is_followed_again_when_it_is_there_again() {
         let parent = tempfile::tempdir().expect("a folder");
         let folder = parent.path().join("components");
         let watched = || Watched::new([folder.join("a.wasm")].into_iter(), None);
-        let watcher = FileWatcher::start().expect("a watcher");
+        let watcher = FileWatcher::start();
         let mut watch = Watch::begin(&watcher, watched());
         assert!(!watch.refused.is_empty() && !watch.follow(watched()), "it is not there");
         for _ in 0..2 {

@@ -118,6 +118,7 @@ fn bounds(config: &SessionsConfig) -> Bounds {
         events: config.max_events,
         artifacts: config.max_artifacts,
         artifact_bytes: config.max_artifact_bytes,
+        null_removes: config.null_removes,
     };
     Bounds { max_sessions: config.max_sessions, max_bytes: config.max_bytes, limits }
 }

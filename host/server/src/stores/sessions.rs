@@ -88,6 +88,23 @@ pub enum SessionsError {
         /// The text that was given as a place.
         token: String,
     },
+    /// None of the keys is there.
+    #[error("none of these keys is there; `annex session state` and `annex session show` list the keys")]
+    NoKeys,
+    /// A user has no `user:` state.
+    #[error("user {user:?} has no state; `annex session list` shows the users who have sessions")]
+    NoUserState {
+        /// The user.
+        user: String,
+    },
+    /// It is not said whose key it is.
+    #[error("key {key:?}: {reason}")]
+    NoOwner {
+        /// The full key.
+        key: String,
+        /// What is missing.
+        reason: &'static str,
+    },
     /// The store fails.
     #[error("the sessions cannot be read")]
     Store(#[from] SessionError),
@@ -181,7 +198,7 @@ impl Sessions {
         self.service.get(&key, filter).await?.ok_or_else(|| not_found(&key))
     }
 
-    fn key(&self, name: &SessionName) -> Result<SessionKey, SessionsError> {
+    pub(crate) fn key(&self, name: &SessionName) -> Result<SessionKey, SessionsError> {
         let (tenant, app) = self.app(name.tenant.clone())?;
         let context = ContextId::from(name.context.as_str());
         let anonymous = session_key(app, &Owner { tenant, principal: String::new() }, &context);
@@ -202,10 +219,12 @@ impl Sessions {
 
     fn shown(&self, event: &Event) -> shown::Event {
         let part = |part: &Part| {
-            // Redaction goes by the names of keys. Plain text has none and is shown as it is.
+            // Redaction goes by the names of keys. Text that is no JSON has none and is shown as it is.
             let mut part = part.clone();
-            if let PartContent::Data(data) = &part.content {
-                part.content = PartContent::Data(self.redaction.json(data));
+            match &part.content {
+                PartContent::Data(data) => part.content = PartContent::Data(self.redaction.json(data)),
+                PartContent::Text(text) => part.content = PartContent::Text(self.redaction.text(text)),
+                PartContent::Raw(_) | PartContent::Url(_) => {}
             }
             part.metadata = self.redaction.state(&part.metadata);
             part

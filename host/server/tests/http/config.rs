@@ -241,3 +241,11 @@ async fn a_required_extension_cannot_be_one_that_is_skipped() {
     check(&crate::test_extension("required = true\non_failure = \"skip\""), &["on_failure", "required"]).await;
     check(&crate::test_extension("on_failure = \"ignore\""), &["`ignore`", "`reject` or `skip`"]).await;
 }
+
+#[tokio::test]
+async fn the_mark_that_editors_put_before_a_config_is_no_part_of_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("annex.toml");
+    std::fs::write(&path, format!("\u{feff}{}", TestConfig::template("Be short.").toml())).expect("a file");
+    TestServer::from_file(&path, None).await.expect("a server");
+}

@@ -1,6 +1,7 @@
 //! Components that are watched: those that the config names, and the folder into which others are put.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,6 +135,38 @@ async fn a_component_of_the_config_is_watched() {
         tokio::task::yield_now().await;
     }
     assert_eq!(on_card(&server).await, [TEST_EXTENSION], "the config still names it");
+}
+
+#[tokio::test]
+async fn a_component_behind_links_is_put_in_force_when_what_they_lead_to_changes() {
+    let installation = Installation::new();
+    let put = |target: &str, link: &str| {
+        symlink(target, installation.path(".new")).expect("a link");
+        fs::rename(installation.path(".new"), installation.path(link)).expect("it is put there");
+    };
+    for (folder, mark) in [("releases/1", "first"), ("releases/2", "second"), ("extensions", "none")] {
+        fs::create_dir_all(installation.path(folder)).expect("a folder");
+        installation.component(&format!("{folder}/test.component"), mark);
+    }
+    put("releases/1", "current");
+    put("../current/test.component", "extensions/test.wasm");
+    installation.config("[runtime]\nextensions_dir = \"extensions\"");
+    let server = installation.serve().await;
+    let until_in_force = async |mark: &str| {
+        let look = async {
+            while server.installer().installed().get(&test_uri()).expect("installed").digest()
+                != Digest::of(&marked(mark))
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(TIMEOUT, look).await.unwrap_or_else(|_| panic!("{mark} never comes in force"));
+    };
+    until_in_force("first").await;
+    put("releases/2", "current");
+    until_in_force("second").await;
+    installation.component("releases/2/test.component", "third");
+    until_in_force("third").await;
 }
 
 /// Puts the test extension into the folder under another URI.

@@ -87,10 +87,14 @@ async fn what_operators_must_not_see_is_hidden_in_a_recording() {
     let (_files, server) = serve(RECORDING).await;
     let mut lines = Lines::begin(&server, json!({"turns": 1})).await;
     let command = r#"{"validate": "ok", "api_token": "t-0p-s3cret"}"#;
-    server.say("hi").extensions(TEST_EXTENSION).metadata(COMMAND_KEY, command).send().await.expect("a reply");
+    let text = r#"{"Set-Cookie": "c-00k1e", "inner": "{\"privateKey\": \"k-3y\"}"}"#;
+    server.say(text).extensions(TEST_EXTENSION).metadata(COMMAND_KEY, command).send().await.expect("a reply");
     lines.next().await.expect("a head");
     let turn = lines.next().await.expect("a turn").to_string();
-    assert!(turn.contains("[hidden]") && !turn.contains("t-0p-s3cret"), "{turn}");
+    assert!(turn.contains("[hidden]"), "{turn}");
+    for secret in ["t-0p-s3cret", "c-00k1e", "k-3y"] {
+        assert!(!turn.contains(secret), "{secret}: {turn}");
+    }
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ async fn sessions_are_listed_shown_and_deleted_and_secrets_are_hidden() {
     let folder = files("");
     let server = serve(&folder).await;
     say(&server, "", "one", "hi").await;
-    say(&server, "", "two", "hi").await;
+    say(&server, "", "two", r#"{"card": {"PINCode": 4711, "spinning": true}}"#).await;
     let (status, list) = admin(&server, "GET", "sessions?limit=1", Value::Null).await;
     assert_eq!((status, &list["sessions"][0]["context"]), (200, &json!("one")), "{list}");
     assert_eq!(list["sessions"][0]["keys"], json!(["name", "n", "api_token", "deep", "last"]));
@@ -82,6 +82,9 @@ async fn sessions_are_listed_shown_and_deleted_and_secrets_are_hidden() {
         events["events"].as_array().expect("events").iter().map(|event| &event["author"]).collect();
     assert_eq!(authors, ["user", "keeper"]);
     assert!(!events.to_string().contains("t-1") && !events.to_string().contains("p-1"), "{events}");
+    let (_, events) = admin(&server, "GET", "sessions/two/events", Value::Null).await;
+    let text = &events["events"][0]["parts"][0]["text"];
+    assert_eq!(text, r#"{"card":{"PINCode":"[hidden]","spinning":true}}"#, "a text that is JSON: {events}");
     let (_, last) = admin(&server, "GET", "sessions/one/events?last=1", Value::Null).await;
     assert_eq!(last["events"][0]["parts"][0]["text"], "well");
 
@@ -179,5 +182,74 @@ async fn turns_that_come_at_once_leave_a_history_that_alternates() {
     for turn in events.chunks(2) {
         assert_eq!((&turn[0]["author"], &turn[1]["author"]), (&json!("user"), &json!("keeper")));
         assert_eq!(turn[0]["task"], turn[1]["task"]);
+    }
+}
+
+/// Sends a message whose state is this, and returns the state of its task.
+async fn keep(server: &TestServer, context: &str, state: Value) -> Value {
+    send(server, context, URI, json!({KEY: state})).await["result"]["task"]["status"].clone()
+}
+
+fn scoped(more: &str) -> TempDir {
+    let folder = files(more);
+    let config = fs::read_to_string(path(&folder)).expect("a config");
+    let grant = "read = true\nscopes = [\"user\", \"app\"]";
+    let config = config.replace("read = true", grant);
+    assert!(config.contains(grant), "{config}");
+    fs::write(path(&folder), config).expect("a file");
+    folder
+}
+
+#[tokio::test]
+async fn keys_that_fill_a_shared_scope_are_listed_and_deleted_by_the_operator() {
+    let folder = scoped("[sessions]\nmax_state_keys = 2");
+    let server = serve(&folder).await;
+    keep(&server, "c", json!({"app:a": 1, "app:token": 2, "user:a": 1, "user:b": 2, "own": 3})).await;
+    let refused = send(&server, "d", URI, json!({KEY: {"app:new": 1}})).await.to_string();
+    for word in ["the limit is 2", "ask the operator to delete", "sessions.max_state_keys"] {
+        assert!(refused.contains(word), "{word}: {refused}");
+    }
+    let (status, shown) = admin(&server, "GET", "state", Value::Null).await;
+    let expected = json!({"agent": "keeper", "state": {"app:a": 1, "app:token": "[hidden]"}});
+    assert_eq!((status, shown), (200, expected));
+    let (_, shown) = admin(&server, "GET", "state?context=c", Value::Null).await;
+    assert_eq!(shown["state"], json!({"app:a": 1, "app:token": "[hidden]", "user:a": 1, "user:b": 2}));
+    let user = shown["user"].as_str().expect("a user").to_owned();
+
+    // It has to be said whose keys they are, and then none is deleted before all can be.
+    for body in [json!({"keys": ["app:a", "user:a"]}), json!({"keys": ["app:a", "own"], "user": user})] {
+        let (status, refusal) = admin(&server, "POST", "state/delete", body).await;
+        assert_eq!((status, &refusal["error"]["code"]), (400, &json!("invalid_request")), "{refusal}");
+    }
+    let keys = json!({"keys": ["app:a", "user:a", "own", "none"], "context": "c"});
+    let (status, done) = admin(&server, "POST", "state/delete", keys.clone()).await;
+    assert_eq!((status, done), (200, json!({"deleted": ["app:a", "user:a", "own"], "missing": ["none"]})));
+    let (status, gone) = admin(&server, "POST", "state/delete", keys).await;
+    assert_eq!((status, &gone["error"]["code"]), (404, &json!("no_state")), "{gone}");
+    let (_, shown) = admin(&server, "GET", "sessions/c", Value::Null).await;
+    assert_eq!(shown["state"], json!({"last": "well", "app:token": "[hidden]", "user:b": 2}), "{shown}");
+    keep(&server, "d", json!({"app:new": 1})).await;
+
+    let (status, done) = admin(&server, "DELETE", &format!("state?user={user}"), Value::Null).await;
+    assert_eq!((status, done), (200, json!({"user": user, "keys": 1})));
+    let (status, gone) = admin(&server, "DELETE", &format!("state?user={user}"), Value::Null).await;
+    assert_eq!((status, &gone["error"]["code"]), (404, &json!("no_state")), "{gone}");
+    assert_eq!(admin(&server, "DELETE", "state", Value::Null).await.0, 400, "nobody is named");
+    let (_, shown) = admin(&server, "GET", "state", Value::Null).await;
+    assert_eq!(shown["state"], json!({"app:token": "[hidden]", "app:new": 1}));
+}
+
+#[tokio::test]
+async fn null_removes_a_key_where_the_operator_says_so_and_is_a_value_elsewhere() {
+    for (more, left) in [
+        ("", json!({"a": null, "last": "well", "app:a": null})),
+        ("[sessions]\nnull_removes = true", json!({"last": "well"})),
+    ] {
+        let folder = scoped(more);
+        let server = serve(&folder).await;
+        keep(&server, "c", json!({"a": 1, "app:a": 1})).await;
+        keep(&server, "c", json!({"a": null, "app:a": null})).await;
+        let (_, shown) = admin(&server, "GET", "sessions/c", Value::Null).await;
+        assert_eq!(shown["state"], left, "{more}");
     }
 }

@@ -7,8 +7,9 @@ use annex_protocol::Json;
 
 use super::encoding::encoded_name;
 use super::statements;
+use super::values::{NO_SESSION, named};
 use crate::SessionError;
-use crate::limits::Limits;
+use crate::limits::{Limits, ScopeSize};
 use crate::session::SessionKey;
 use crate::state::{Scope, StateDelta};
 
@@ -21,7 +22,8 @@ pub(super) struct ScopeChange<'a> {
 
 struct KeyRow<'a> {
     name: String,
-    value: &'a Json,
+    /// `None` for a key that is removed.
+    value: Option<&'a Json>,
     size: usize,
     place: i64,
 }
@@ -55,27 +57,34 @@ impl<'a> ScopeChange<'a> {
             let size = usize::try_from(row.int(1)?).unwrap_or_default();
             kept.insert(row.text(0)?, Kept { size, place: row.int(2)? });
         }
-        let change = Self::over(&mut kept, scope, delta);
-        limits.check_scope(scope, kept.values().map(|kept| kept.size).sum(), kept.len())?;
+        let before = size_of(&kept);
+        let change = Self::over(&mut kept, (scope, delta), limits);
+        limits.check_change(scope, before, size_of(&kept))?;
         Ok(change)
     }
 
-    /// The rows to write; `kept` becomes what the scope has with them.
-    fn over(kept: &mut HashMap<String, Kept>, scope: Scope, delta: &'a StateDelta) -> Self {
+    /// The rows to write and to delete; `kept` becomes what the scope has then.
+    fn over(kept: &mut HashMap<String, Kept>, (scope, delta): (Scope, &'a StateDelta), limits: &Limits) -> Self {
         let last = kept.values().map(|kept| kept.place).max().unwrap_or_default();
         let mut rows = Vec::new();
         for ((name, value), place) in delta.within(scope).zip(last.saturating_add(1)..) {
             let size = name.len() + value.get().len();
             let name = encoded_name(name);
+            if limits.removes(value) {
+                if kept.remove(&name).is_some() {
+                    rows.push(KeyRow { name, value: None, size: 0, place });
+                }
+                continue;
+            }
             kept.insert(name.clone(), Kept { size, place });
-            rows.push(KeyRow { name, value, size, place });
+            rows.push(KeyRow { name, value: Some(value), size, place });
         }
         // Two transactions that lock the same rows in one order cannot end up waiting for each other.
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         Self { scope, rows }
     }
 
-    /// Writes the rows. A key that was there keeps its place.
+    /// Writes and deletes the rows. A key that was there keeps its place.
     pub(super) async fn write<D: Database>(
         &self,
         transaction: &mut D::Transaction,
@@ -88,17 +97,47 @@ impl<'a> ScopeChange<'a> {
             Scope::Session | Scope::Temp => statements::PUT_KEY_OF_SESSION,
         };
         for row in &self.rows {
-            let mut values = vec![
-                Value::Text(&row.name),
-                Value::Text(row.value.get()),
-                Value::count(row.size),
-                Value::Int(row.place),
-            ];
+            let mut values = vec![Value::Text(&row.name)];
+            let statement = match row.value {
+                Some(value) => {
+                    values.extend([Value::Text(value.get()), Value::count(row.size), Value::Int(row.place)]);
+                    put
+                }
+                None => delete(self.scope),
+            };
             values.extend(owner(self.scope, key, id));
-            D::execute(transaction, put, &values).await?;
+            D::execute(transaction, statement, &values).await?;
         }
         Ok(())
     }
+}
+
+/// Deletes the key of an encoded name, and says whether it was there.
+pub(super) async fn delete_key<D: Database>(
+    transaction: &mut D::Transaction,
+    (scope, name): (Scope, &str),
+    key: &SessionKey,
+) -> Result<bool, SessionError> {
+    let mut id = NO_SESSION;
+    if scope == Scope::Session {
+        let rows = D::query(transaction, statements::LOCK_SESSION, &named(key)).await?;
+        id = rows.first().map_or(Ok(NO_SESSION), |row| row.int(0))?;
+    }
+    let values: Vec<Value<'_>> = [Value::Text(name)].into_iter().chain(owner(scope, key, id)).collect();
+    Ok(D::execute(transaction, delete(scope), &values).await? > 0)
+}
+
+/// The statement that deletes a key of a scope.
+fn delete(scope: Scope) -> &'static str {
+    match scope {
+        Scope::User => statements::DELETE_KEY_OF_USER,
+        Scope::App => statements::DELETE_KEY_OF_APP,
+        Scope::Session | Scope::Temp => statements::DELETE_KEY_OF_SESSION,
+    }
+}
+
+fn size_of(kept: &HashMap<String, Kept>) -> ScopeSize {
+    ScopeSize { bytes: kept.values().map(|kept| kept.size).sum(), keys: kept.len() }
 }
 
 /// The parameters that name the owner of the keys of a scope.

@@ -188,6 +188,13 @@ pub(super) const PUT_KEY_OF_APP: &str = "
     INSERT INTO app_state (name, value, size, place, tenant, app) VALUES ($1, $2, $3, $4, $5, $6)
     ON CONFLICT (tenant, app, name) DO UPDATE SET value = excluded.value, size = excluded.size";
 
+pub(super) const DELETE_KEY_OF_SESSION: &str = "DELETE FROM session_state WHERE name = $1 AND session_id = $2";
+
+pub(super) const DELETE_KEY_OF_USER: &str = "
+    DELETE FROM user_state WHERE name = $1 AND tenant = $2 AND app = $3 AND user_id = $4";
+
+pub(super) const DELETE_KEY_OF_APP: &str = "DELETE FROM app_state WHERE name = $1 AND tenant = $2 AND app = $3";
+
 pub(super) const SELECT_EVENT: &str = "SELECT json FROM session_event WHERE session_id = $1 AND id = $2";
 
 pub(super) const INSERT_EVENT: &str = "

@@ -10,7 +10,7 @@ use super::writing_turn::WritingTurn;
 use super::{queue_statements, statements};
 use crate::SessionError;
 use crate::event::{Event, combined};
-use crate::limits::Limits;
+use crate::limits::{Limits, ScopeSize};
 use crate::service::{Appended, OfTurn};
 use crate::session::SessionKey;
 use crate::state::{STORED, Scope, StateDelta};
@@ -364,7 +364,9 @@ impl FewKeys {
         let names: Vec<String> = delta.within(Scope::Session).map(|(name, _)| encoded_name(name)).collect();
         let count = artifacts.len();
         let is_own = !delta.touches(Scope::User) && !delta.touches(Scope::App);
-        let is_common = is_own && names.len() <= FEW_KEYS && events.len() <= FEW.min(limits.events) && count <= FEW;
+        let removes = delta.iter().any(|(_, value)| limits.removes(value));
+        let is_common =
+            is_own && !removes && names.len() <= FEW_KEYS && events.len() <= FEW.min(limits.events) && count <= FEW;
         // Two versions of one artifact would be two rows of one key.
         let versions = artifacts
             .iter()
@@ -372,7 +374,8 @@ impl FewKeys {
             .any(|(artifact, next)| artifacts.iter().skip(next).any(|other| other.name == artifact.name));
         let all_kept = !versions && count <= limits.artifacts && size_of_all(events) <= limits.artifact_bytes;
         let few = Self { delta, names };
-        let is_in_limits = limits.check_scope(Scope::Session, few.bytes(), few.names.len()).is_ok();
+        let size = ScopeSize { bytes: few.bytes(), keys: few.names.len() };
+        let is_in_limits = limits.check_scope(Scope::Session, size).is_ok();
         (is_common && all_kept && is_in_limits).then_some(few)
     }
 

@@ -30,7 +30,10 @@ async fn state_beyond_the_limit_is_refused_and_nothing_is_stored(backend: Backen
         (r#"{"c":1,"user:d":1,"app:b":"1234567890123456"}"#, Scope::App, 19),
     ];
     for (change, scope, bytes) in cases {
-        let expected = format!("{scope} state would take {bytes} bytes, the limit is 16");
+        let expected = format!(
+            "{scope} state would take {bytes} bytes, the limit is 16; set smaller values, or ask the operator to delete keys \
+             or raise sessions.max_state_bytes"
+        );
         assert_eq!(refusal(add(&service, "s", 1, event("e", change)).await), expected, "{change}");
         let created = service.create(&key("new"), delta(change)).await;
         assert_eq!(created.err().map(|error| error.to_string()), (scope != Scope::Session).then_some(expected));
@@ -46,11 +49,12 @@ async fn too_many_keys_are_refused(backend: Backend) {
     let service = backend.within(Limits { state_keys: 3, ..Limits::default() }).await;
     create(&service, "s", r#"{"a":1,"b":1,"c":1,"user:a":1}"#).await;
     add(&service, "s", 1, event("same", r#"{"a":2,"b":2}"#)).await.unwrap();
-    let expected = "session state would have 4 keys, the limit is 3";
+    let way_out = "use keys that are there, or ask the operator to delete some or raise sessions.max_state_keys";
+    let expected = format!("session state would have 4 keys, the limit is 3; {way_out}");
     assert_eq!(refusal(add(&service, "s", 2, event("e", r#"{"user:b":1,"d":1}"#)).await), expected);
     let many: String = (0..1_000_000).map(|number| format!(r#","app:{number}":1"#)).collect();
     let many = service.create(&key("t"), delta(&format!("{{{}}}", &many[1..]))).await;
-    assert_eq!(refusal(many), "app state would have 1000000 keys, the limit is 3");
+    assert_eq!(refusal(many), format!("app state would have 1000000 keys, the limit is 3; {way_out}"));
     assert_eq!(state_of(&service, "s").await, r#"{"a":2,"b":2,"c":1,"user:a":1}"#);
 }
 

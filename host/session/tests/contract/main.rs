@@ -75,6 +75,7 @@ mod events;
 mod limits;
 mod queues;
 mod races;
+mod removal;
 mod scopes;
 mod support;
 mod turns;

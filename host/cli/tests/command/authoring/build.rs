@@ -1,6 +1,7 @@
 //! `annex build`
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use annex_components::{COMPLIANCE_BADGE, HELLO_EXTENSION};
 use anyhow::Result;
@@ -202,5 +203,52 @@ fn a_folder_without_a_project_is_told_how_to_get_one() -> Result<()> {
         let refused = super::run_in(nothing.path(), &[command])?;
         check_refused(&refused, 1, &["there is no project here", "annex-extension.toml", "`annex new`", "--project"]);
     }
+    Ok(())
+}
+
+#[test]
+fn what_a_build_writes_goes_through_no_link() -> Result<()> {
+    let world = "package my:tried;\nworld extension { export annex:extension/descriptor@0.1.0; }\n";
+    let check = |link: &str, run: &[&str], project: &Project| -> Result<()> {
+        let outside = tempfile::tempdir()?;
+        fs::write(outside.path().join("world.wit"), world)?;
+        symlink(outside.path(), project.path(link))?;
+        check_refused(&project.run(run)?, 1, &[link, "is a link, and nothing is written through links"]);
+        assert_eq!(files_below(outside.path(), &[])?, ["world.wit"], "{link}");
+        assert_eq!(fs::read_dir(outside.path())?.count(), 1, "{link}: no folder either");
+        Ok(())
+    };
+    check("wit", &["build"], &Project::of_script("true")?)?;
+    let output = "command = [\"true\"]\noutput = \"o/inner/out.wasm\"\n";
+    check("o", &["build"], &Project::with(output)?)?;
+    check("w", &["wit", "w/contract"], &Project::of_script("true")?)?;
+    let project = Project::of_script("true")?;
+    project.write("wit/world.wit", world)?;
+    check("wit/deps", &["wit", "wit/deps"], &project)?;
+    // A link that stands in the place of what is written anew goes, and what it leads to stays.
+    let project = Project::with("bindings = \"c\"\ncommand = [\"true\"]\noutput = \"out.wasm\"\n")?;
+    project.write("wit/world.wit", world)?;
+    let outside = tempfile::tempdir()?;
+    fs::write(outside.path().join("precious"), "")?;
+    symlink(outside.path(), project.path("generated"))?;
+    check_refused(&project.run(&["build"])?, 1, &["made no out.wasm"]);
+    assert_eq!(files_below(outside.path(), &[])?, ["precious"]);
+    assert!(project.path("generated/extension.c").exists() && !project.path("generated").is_symlink());
+    Ok(())
+}
+
+#[test]
+fn flags_of_the_machine_do_not_take_the_place_of_those_of_the_project() -> Result<()> {
+    let script = "echo \"has ($RUSTFLAGS) ($CFLAGS) ($CARGO_TARGET_X_RUSTFLAGS) ($GOFLAGS)\"; exit 1";
+    let build = format!("command = [\"sh\", \"-c\", {script:?}]\noutput = \"o\"\n[build.env]\nGOFLAGS = \"own\"\n");
+    let project = Project::with(&build)?;
+    let mut command = annex(["build"]);
+    for name in ["RUSTFLAGS", "CFLAGS", "CARGO_TARGET_X_RUSTFLAGS", "GOFLAGS"] {
+        command.env(name, "of-the-machine");
+    }
+    let output = command.current_dir(project.folder.path()).output()?;
+    let said = String::from_utf8(output.stderr)?;
+    assert!(said.contains("\nhas () () () (own)\n"), "{said}");
+    assert!(said.contains("-u CARGO_TARGET_X_RUSTFLAGS -u CFLAGS") && said.contains("-u RUSTFLAGS"), "{said}");
     Ok(())
 }

@@ -2,22 +2,30 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
 
 use notify::event::{ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
 use super::Watched;
+use super::look::{Place, Sight};
 
 /// Watches folders for any number of followers, each of which is told only of its own files. All paths are real ones: the
 /// kernel has one watch per folder, whatever links lead there.
 pub(crate) struct FileWatcher {
     /// Held for the whole of a change: whoever comes next finds what the one before has done. Events are taken without it,
     /// because the watcher may wait for one to be taken.
-    watcher: Mutex<RecommendedWatcher>,
+    ///
+    /// `None` where the kernel has no watcher left for this user.
+    watcher: Mutex<Option<RecommendedWatcher>>,
     followed: Arc<Mutex<Followed>>,
 }
+
+/// The time between two looks at the places of all followers.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// A follower's number.
 pub(super) type Number = u64;
@@ -28,22 +36,47 @@ struct Followed {
     followers: HashMap<Number, Follower>,
     /// The folders that are watched, and who follows them.
     folders: BTreeMap<PathBuf, BTreeSet<Number>>,
+    /// The places that are looked at, whoever follows them: many tenants have one component.
+    places: BTreeMap<Place, Seen>,
     last: Number,
+}
+
+/// A place as it was seen last, and who follows it.
+#[derive(Default)]
+struct Seen {
+    sight: Sight,
+    followers: BTreeSet<Number>,
 }
 
 struct Follower {
     watched: Watched,
+    places: BTreeSet<Place>,
     touched: Arc<Notify>,
 }
 
 impl FileWatcher {
-    /// Starts it. Where that is not possible, the log says so and the server goes on without.
-    pub(crate) fn start() -> Option<Arc<Self>> {
+    /// Starts it. Where a part of it is not possible, the log says so and the server goes on without.
+    pub(crate) fn start() -> Arc<Self> {
         let followed = Arc::<Mutex<Followed>>::default();
         let shared = Arc::clone(&followed);
         let watcher = notify::recommended_watcher(move |event| lock(&shared).take(event));
-        let watcher = watcher.inspect_err(super::cannot).ok()?;
-        Some(Arc::new(Self { watcher: Mutex::new(watcher), followed }))
+        let watcher = watcher.inspect_err(super::cannot).ok();
+        let looking = Arc::downgrade(&followed);
+        // A thread of its own: a file system that does not answer must hold up nobody else. It ends with the watcher.
+        if let Err(error) = thread::Builder::new().name("annex-look".to_owned()).spawn(move || look(&looking)) {
+            tracing::warn!(%error, "what links to component files lead to is not watched");
+        }
+        Arc::new(Self { watcher: Mutex::new(watcher), followed })
+    }
+
+    /// Has the follower told of changes at these places from now on, and at no others.
+    pub(super) fn look_at(&self, number: Number, places: BTreeSet<Place>) {
+        let followed = lock(&self.followed);
+        let new: Vec<Place> = places.iter().filter(|place| !followed.places.contains_key(place)).cloned().collect();
+        drop(followed);
+        // Without the lock, because a file system may take its time.
+        let seen = new.into_iter().map(|place| (place.look(), place)).collect();
+        lock(&self.followed).look_at(number, places, seen);
     }
 
     /// A new follower, who follows nothing yet.
@@ -51,7 +84,7 @@ impl FileWatcher {
         let mut followed = lock(&self.followed);
         followed.last += 1;
         let number = followed.last;
-        followed.followers.insert(number, Follower { watched: Watched::default(), touched });
+        followed.followers.insert(number, Follower { watched: Watched::default(), places: BTreeSet::new(), touched });
         number
     }
 
@@ -76,7 +109,8 @@ impl FileWatcher {
         for folder in folders {
             let (is_watched, is_followed) = lock(&self.followed).add(number, &folder);
             // One that was moved away is still watched where it is now.
-            let watch = |watcher: &mut RecommendedWatcher| {
+            let watch = |watcher: &mut Option<RecommendedWatcher>| {
+                let Some(watcher) = watcher else { return Ok(()) };
                 let _ = watcher.unwatch(&folder);
                 watcher.watch(&folder, RecursiveMode::NonRecursive)
             };
@@ -94,22 +128,68 @@ impl FileWatcher {
     /// The follower is told of nothing more.
     pub(super) fn part(&self, number: Number, folders: &BTreeSet<PathBuf>) {
         let mut watcher = lock(&self.watcher);
-        lock(&self.followed).followers.remove(&number);
+        let mut followed = lock(&self.followed);
+        followed.look_at(number, BTreeSet::new(), Vec::new());
+        followed.followers.remove(&number);
+        drop(followed);
         for folder in folders {
             self.leave(&mut watcher, number, folder);
         }
     }
 
     /// Ends the watch on a folder that nobody else follows.
-    fn leave(&self, watcher: &mut RecommendedWatcher, number: Number, folder: &Path) {
-        if lock(&self.followed).remove(number, folder) {
+    fn leave(&self, watcher: &mut Option<RecommendedWatcher>, number: Number, folder: &Path) {
+        if lock(&self.followed).remove(number, folder)
+            && let Some(watcher) = watcher
+        {
             // One that was deleted is not watched any more.
             let _ = watcher.unwatch(folder);
         }
     }
 }
 
+/// Looks at all places for as long as there is a watcher.
+fn look(followed: &Weak<Mutex<Followed>>) {
+    loop {
+        thread::sleep(LOOK);
+        let Some(followed) = followed.upgrade() else { return };
+        let places: Vec<Place> = lock(&followed).places.keys().cloned().collect();
+        for place in places {
+            let sight = place.look();
+            lock(&followed).see(&place, sight);
+        }
+    }
+}
+
 impl Followed {
+    /// The follower follows these places and no others. `seen` are those that nobody has followed before.
+    fn look_at(&mut self, number: Number, places: BTreeSet<Place>, seen: Vec<(Sight, Place)>) {
+        for (sight, place) in seen {
+            self.places.entry(place).or_insert_with(|| Seen { sight, followers: BTreeSet::new() });
+        }
+        for place in &places {
+            self.places.entry(place.clone()).or_default().followers.insert(number);
+        }
+        let Some(follower) = self.followers.get_mut(&number) else { return };
+        let before = std::mem::replace(&mut follower.places, places);
+        for place in before.difference(&follower.places) {
+            if let Some(seen) = self.places.get_mut(place) {
+                seen.followers.remove(&number);
+                if seen.followers.is_empty() {
+                    self.places.remove(place);
+                }
+            }
+        }
+    }
+
+    /// Tells the followers of a place if it is another than it was.
+    fn see(&mut self, place: &Place, sight: Sight) {
+        let Some(seen) = self.places.get_mut(place).filter(|seen| seen.sight != sight) else { return };
+        seen.sight = sight;
+        let followers: Vec<Number> = seen.followers.iter().copied().collect();
+        followers.into_iter().for_each(|number| self.tell(number));
+    }
+
     /// Returns whether the folder is watched already, and whether it has this follower already.
     fn add(&mut self, number: Number, folder: &Path) -> (bool, bool) {
         let is_watched = self.folders.contains_key(folder);
@@ -180,6 +260,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::path::Path;
     use std::sync::Arc;
 
@@ -197,7 +278,8 @@ mod tests {
         let file = ["/var/e/one.component".into()].into_iter();
         let watched = [Watched::new(std::iter::empty(), Some(Path::new("/var/e"))), Watched::new(file, None)];
         for ((number, watched), touched) in (1..).zip(watched).zip(&touched) {
-            followed.followers.insert(number, Follower { watched, touched: Arc::clone(touched) });
+            let places = BTreeSet::new();
+            followed.followers.insert(number, Follower { watched, places, touched: Arc::clone(touched) });
         }
         assert_eq!(followed.add(1, Path::new("/var/e")), (false, false));
         assert_eq!(followed.add(2, Path::new("/var/e")), (true, false));

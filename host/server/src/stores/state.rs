@@ -1,0 +1,85 @@
+//! The state that sessions share, and single keys of any scope, as operators see and delete them.
+
+use std::sync::Arc;
+
+use annex_session::{EventFilter, Scope, SessionKey, SessionNames};
+
+use crate::admin_api::sessions::{DeletedKeys, DeletedUserState, Shared};
+use crate::stores::sessions::{SessionName, Sessions, SessionsError};
+
+/// Names whose state it is.
+#[derive(Clone, Debug, Default)]
+pub struct StateOwner {
+    /// The tenant; none for the agent of the config itself.
+    pub tenant: Option<String>,
+    /// The user as a list of sessions shows it; none for the anonymous user of the context.
+    pub user: Option<String>,
+    /// The A2A context.
+    pub context: Option<String>,
+}
+
+impl Sessions {
+    /// The `app:` keys, and the `user:` keys of the user who is named.
+    ///
+    /// # Errors
+    /// [`SessionsError::NoTenant`], [`SessionsError::Store`].
+    pub async fn shared_state(&self, owner: &StateOwner) -> Result<Shared, SessionsError> {
+        let SessionNames { tenant, app, user, .. } = &*self.key(&name(owner))?;
+        let is_named = owner.user.is_some() || owner.context.is_some();
+        let user = if is_named { Arc::clone(user) } else { "".into() };
+        // A session is read by a context, and what it shares is the same for each.
+        let key = SessionKey::new(Arc::clone(tenant), Arc::clone(app), user, "-");
+        let state = self.service.read(&key, EventFilter::NONE).await?.state.shared();
+        let user = is_named.then(|| key.user.to_string());
+        Ok(Shared { agent: key.app.to_string(), user, state: self.redaction.state(&state) })
+    }
+
+    /// Deletes keys by their full names. A turn that runs sees them to its end.
+    ///
+    /// # Errors
+    /// [`SessionsError::NoTenant`], [`SessionsError::NoOwner`], [`SessionsError::NoKeys`], [`SessionsError::Store`].
+    pub async fn delete_keys(&self, owner: &StateOwner, keys: Vec<String>) -> Result<DeletedKeys, SessionsError> {
+        // Before the first one goes.
+        keys.iter().try_for_each(|key| check(owner, key))?;
+        let owner = self.key(&name(owner))?;
+        let mut done = DeletedKeys { deleted: Vec::new(), missing: Vec::new() };
+        for key in keys {
+            let is_deleted = self.service.delete_key(&owner, &key).await?;
+            if is_deleted { &mut done.deleted } else { &mut done.missing }.push(key);
+        }
+        if done.deleted.is_empty() { Err(SessionsError::NoKeys) } else { Ok(done) }
+    }
+
+    /// Deletes all `user:` keys of a user.
+    ///
+    /// # Errors
+    /// [`SessionsError::NoTenant`], [`SessionsError::NoUserState`], [`SessionsError::Store`].
+    pub async fn delete_user_state(
+        &self,
+        tenant: Option<String>,
+        user: String,
+    ) -> Result<DeletedUserState, SessionsError> {
+        let owner = self.key(&SessionName { tenant, user: Some(user.clone()), context: String::new() })?;
+        match self.service.delete_user_state(&owner).await? {
+            0 => Err(SessionsError::NoUserState { user }),
+            keys => Ok(DeletedUserState { user, keys }),
+        }
+    }
+}
+
+fn name(StateOwner { tenant, user, context }: &StateOwner) -> SessionName {
+    SessionName { tenant: tenant.clone(), user: user.clone(), context: context.clone().unwrap_or_default() }
+}
+
+/// Checks that it is said whose key it is.
+fn check(owner: &StateOwner, key: &str) -> Result<(), SessionsError> {
+    let reason = match Scope::of(key).0 {
+        Scope::App => return Ok(()),
+        Scope::User if owner.user.is_some() || owner.context.is_some() => return Ok(()),
+        Scope::Session if owner.context.is_some() => return Ok(()),
+        Scope::User => "it belongs to a user; name the user, or the context of an anonymous one",
+        Scope::Session => "it belongs to a session; name the context",
+        Scope::Temp => "`temp:` keys end with their turn and are not stored",
+    };
+    Err(SessionsError::NoOwner { key: key.to_owned(), reason })
+}
