@@ -17,6 +17,7 @@ mod cards;
 pub(crate) mod foreign;
 mod hostile;
 mod states;
+mod waiting;
 
 /// An extension that only the upstream has.
 const ITS_OWN: &str = "urn:upstream:own";

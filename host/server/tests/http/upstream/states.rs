@@ -39,7 +39,7 @@ async fn state_is_sent_where_the_config_says() {
     let chosen = "send = \"data-part\"\nkey = \"st\"\nkeys = [\"name\", \"none\"]";
     check(chosen, "/message/parts/0/data", json!({"st": {"name": "Ada"}})).await;
     let template = "send = \"text-part\"\ntemplate = \"The user is {name} ({n}){title?}.\"";
-    check(template, "/message/parts/0/text", "The user is Ada (1.50).".into()).await;
+    check(template, "/message/parts/0/text", "The user is Ada (1.50).\n\nhello".into()).await;
 }
 
 #[tokio::test]
