@@ -2,7 +2,7 @@
 
     python client.py [URL]        # default: http://127.0.0.1:9999
 
-For programs that have not moved on to A2A 1.0. The agent's config needs `server.a2a_0_3 = true`.
+For programs that have not moved on to A2A 1.0.
 Short programs, to be read in this order. Each checks what the agent answered, over JSON-RPC and over HTTP+JSON.
 """
 
@@ -46,7 +46,7 @@ QUESTION = "Who am I and what is my email?"
 SLOW_QUESTION = "Tell me a story"
 
 # What this SDK keeps of an error: over JSON-RPC its code, over HTTP+JSON the status of HTTP.
-EXTENSION_REQUIRED = {TransportProtocol.jsonrpc: -32603, TransportProtocol.http_json: 400}
+EXTENSION_REQUIRED = {TransportProtocol.jsonrpc: -32008, TransportProtocol.http_json: 400}
 INVALID_PARAMS = {TransportProtocol.jsonrpc: -32602, TransportProtocol.http_json: 400}
 TASK_NOT_FOUND = {TransportProtocol.jsonrpc: -32001, TransportProtocol.http_json: 404}
 TASK_NOT_CANCELABLE = {TransportProtocol.jsonrpc: -32002, TransportProtocol.http_json: 400}

@@ -6,6 +6,8 @@ pub mod client;
 pub mod logic;
 pub mod parameters;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use annex_sdk::{
     Addition, Card, Client, Declaration, Descriptor, Event, EventKinds, Extension, Incoming, Json, MetadataEntry,
     Outgoing, Patch, Rejection, Request, Response, Scopes, State, Violation, schema, session,
@@ -25,7 +27,7 @@ impl Extension for StateInjection {
         Ok(Descriptor {
             name: "state-injection".to_owned(),
             metadata_keys: parameters.metadata_keys(),
-            events: EventKinds::ARTIFACT | EventKinds::MESSAGE,
+            events: EventKinds::ARTIFACT | EventKinds::MESSAGE | EventKinds::STATUS,
             ..Descriptor::new(parameters.uri.clone(), parameters.description.clone())
         })
     }
@@ -51,10 +53,17 @@ impl State for StateInjection {
     }
 }
 
+/// True once this turn's answer has the state. An instance begins each turn without a trace of another.
+static RETURNED: AtomicBool = AtomicBool::new(false);
+
 impl Response for StateInjection {
     fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
         // The host is asked for the state only where an event carries it.
-        Ok(logic::carries_state(&event).then(|| logic::add_state(parameters, session::snapshot())))
+        if !logic::carries_state(&event, RETURNED.load(Ordering::Relaxed)) {
+            return Ok(None);
+        }
+        RETURNED.store(true, Ordering::Relaxed);
+        Ok(Some(logic::add_state(parameters, session::snapshot())))
     }
 }
 

@@ -100,12 +100,17 @@ pub fn is_valid_schema(
     }
 }
 
-/// True if an event ends what it belongs to, so that the state on it is that after the turn.
-pub fn carries_state(event: &Event) -> bool {
+/// The states in which the agent has answered. A turn that failed, was canceled or was rejected has no answer.
+const ANSWERED: [&str; 3] = ["TASK_STATE_COMPLETED", "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"];
+
+/// True if an event ends what it belongs to, so that the state on it is that after the turn. An agent that answers by a
+/// status or in the history sends no other event than statuses: the last one carries the state, unless the answer has it
+/// already.
+pub fn carries_state(event: &Event, is_returned: bool) -> bool {
     match event.kind {
         EventKind::Message => true,
         EventKind::Artifact => event.last_chunk,
-        EventKind::Status => false,
+        EventKind::Status => !is_returned && event.task_state.as_deref().is_some_and(|state| ANSWERED.contains(&state)),
     }
 }
 

@@ -76,6 +76,12 @@ pub trait AgentExecutor: Send + Sync {
         None
     }
 
+    /// Asks an agent that lives elsewhere whether a task that waits for its client has gone on there without a message. The
+    /// server waits for a few seconds at most.
+    async fn has_gone_on(&self, _task: &TaskId, _remote: &UpstreamContext) -> bool {
+        false
+    }
+
     /// Called when a task ends before the agent has ended it: it was cancelled, or its turn took too long. An agent that
     /// lives elsewhere tells whoever works on the task. The server waits for a few seconds at most.
     async fn give_up(&self, _task: &TaskId, _remote: &UpstreamContext) {}
@@ -126,6 +132,9 @@ pub enum AgentEvent {
     /// An event of another agent with all that it says of itself. The server puts its own ids in the place of that agent's.
     /// A whole task is not relayed: it has no place among the events of this one.
     Relayed(Box<StreamResponse>),
+    /// Another agent has taken the message and works on it as a task, of which there is nothing to tell yet. The client gets
+    /// the task at once.
+    Begun,
 }
 
 /// The sender of an agent's events. Sending waits while the receiver is behind.

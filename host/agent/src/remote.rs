@@ -29,6 +29,19 @@ pub trait UpstreamIds: Send + Sync {
     async fn store_task(&self, ids: &str) -> Result<(), UpstreamIdsError>;
 }
 
+/// The beginning of a turn at an agent elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TurnStart {
+    /// The message is sent.
+    #[default]
+    Message,
+    /// A process that is gone has sent the message. Nothing is sent, and what the agent made of the message is followed.
+    LostTurn,
+    /// The task waited for its client, and has gone on at the agent without a message. Nothing is sent, and the task is
+    /// followed.
+    WaitingTask,
+}
+
 /// The parts of a request that an agent elsewhere needs beside its message.
 pub struct UpstreamContext {
     /// The extensions that the caller asked for and that are the agent's own.
@@ -41,8 +54,8 @@ pub struct UpstreamContext {
     pub own_keys: Vec<String>,
     /// The ids of conversations and tasks at the agent.
     pub ids: Arc<dyn UpstreamIds>,
-    /// True if a process that is gone has begun the turn: nothing is sent, and what the agent made of the message is followed.
-    pub goes_on: bool,
+    /// The beginning of the turn.
+    pub begins_with: TurnStart,
     active: Mutex<Vec<ExtensionUri>>,
 }
 
@@ -55,7 +68,7 @@ impl UpstreamContext {
             accepted_output_modes: Vec::new(),
             own_keys: Vec::new(),
             ids,
-            goes_on: false,
+            begins_with: TurnStart::Message,
             active: Mutex::default(),
         }
     }

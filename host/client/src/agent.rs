@@ -49,7 +49,11 @@ impl Agent {
             let url = transport::interface_url(spoken.binding, &spoken.interface.url, &document.url);
             config.allowed_hosts.is_none() || url.is_ok_and(|url| config.trusts(&url, &document.url))
         };
-        let spoken = binding::choose(&document.card, &config.bindings, may_use)?;
+        let spoken = binding::choose(&document.card, &config.bindings, may_use).map_err(|error| {
+            // One that would do is there, and is elsewhere.
+            binding::choose(&document.card, &config.bindings, |_| true)
+                .map_or(error, |spoken| not_allowed(&spoken, &document))
+        })?;
         let binding = spoken.binding;
         let interface = spoken.interface;
         let url = transport::interface_url(binding, &interface.url, &document.url)?;
@@ -97,7 +101,8 @@ impl Agent {
         // The message is checked after the interceptors, because they may change it.
         valid(request.validate())?;
         let answer = self.transport.call(self.wire(&mut exchange, request)?).await?;
-        let event = answer.value.decode()?;
+        let event = answer.value.decode_event()?;
+        let event = event.ok_or_else(|| answer.value.misshapen("neither a task nor a message"))?;
         exchange.end(&answer.active, Some(&event)).await?;
         let value = match event {
             StreamResponse::Task(task) => SendMessageResponse::Task(task),
@@ -312,6 +317,17 @@ impl Agent {
             .map_err(|error| ClientError::NotCarried { binding: self.binding.name(), problem: error.to_string() })?;
         Ok(WireCall { operation: exchange.operation.clone(), params, headers: exchange.headers()? })
     }
+}
+
+fn not_allowed(spoken: &Spoken<'_>, document: &AgentCardDocument) -> ClientError {
+    let interface = &spoken.interface.url;
+    let url = match transport::interface_url(spoken.binding, interface, &document.url) {
+        Ok(url) => url,
+        Err(error) => return error,
+    };
+    let host = url.host_str().unwrap_or_default();
+    let host = url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    ClientError::NotAllowed { card: document.url.to_string(), interface: interface.clone(), host }
 }
 
 /// A result that cannot be read drops the stream, so that nothing comes behind it.

@@ -87,6 +87,20 @@ pub enum ClientError {
         /// The address.
         interface: String,
     },
+    /// All interfaces that this client speaks are at places that were not allowed.
+    #[error(
+        "the agent card at {card} names an interface at {interface}, which is not the card's own scheme, host and port, so it is \
+         not used; correct the URL on the card, or name {host} in allow_hosts if the agent is really there (by the card's \
+         scheme, or https)"
+    )]
+    NotAllowed {
+        /// The URL of the card.
+        card: String,
+        /// The address of the first such interface.
+        interface: String,
+        /// The name by which it could be allowed.
+        host: String,
+    },
     /// Header fields may be credentials, and they go to nobody but the one who was asked for the card.
     #[error(
         "the agent card is at {card} and names an interface at {interface}; header fields are not sent there, because \
@@ -130,6 +144,8 @@ pub enum ClientError {
         status: StatusCode,
         /// The beginning of its body.
         body: String,
+        /// The seconds after which the request may be sent again, if the answer says so.
+        retry_after: Option<u64>,
     },
     /// The agent does not keep to the protocol.
     #[error("{url} answered something else than A2A: {body}")]

@@ -144,7 +144,7 @@ where
             _ => return Err(no_rpc(rpc)),
         };
         let (metadata, events, _) = opened.map_err(failed)?.into_parts();
-        let events = events.map(|event| event.map_err(failed).and_then(json::<StreamResponse, _>));
+        let events = events.map(|event| event.map_err(failed).and_then(event_json));
         Ok(Reply { value: ends_with_error(events), active: active(&metadata) })
     }
 
@@ -185,6 +185,14 @@ fn no_rpc(name: &str) -> CallError {
 }
 
 /// Ends with the first error. Events after it are not the agent's.
+/// An event as JSON; an empty object where it is of a kind that is not known here.
+fn event_json(event: crate::pb::StreamResponse) -> Result<Json, CallError> {
+    if event.payload.is_none() {
+        return Json::parse("{}".to_owned()).map_err(|error| CallError::Answer(error.to_string()));
+    }
+    json::<StreamResponse, _>(event)
+}
+
 fn ends_with_error(events: impl Stream<Item = Result<Json, CallError>> + Send + 'static) -> Events {
     let until_error = |is_over: &mut bool, event: Result<Json, CallError>| {
         // The error itself is still given out, and nothing behind it.

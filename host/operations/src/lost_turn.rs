@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_agent::TurnStart;
 use annex_protocol::{A2aError, ExtensionUri};
 use annex_tasks::LostTurn;
 use tokio::time::sleep;
@@ -80,7 +81,7 @@ impl RequestHandler {
         session.answer_again(lost.task.as_str());
         let call = ServiceParameters { requested, owner, headers: None, last_event: None };
         let extensions = self.extensions.current()?;
-        Ok(self.begin_again(call, (&extensions, true), target, (session, permit)).await?)
+        Ok(self.begin_again(call, (&extensions, TurnStart::LostTurn), target, (session, permit)).await?)
     }
 
     async fn permit_of(&self, lost: &LostTurn) -> Result<TurnPermit, NotHere> {

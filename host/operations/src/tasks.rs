@@ -26,6 +26,7 @@ use crate::views::scoped_keys::ScopedKeys;
 mod backlog;
 mod cancel_elsewhere;
 mod cancellation;
+mod catch_up;
 pub mod list;
 pub mod log;
 pub(crate) mod long_work;

@@ -101,7 +101,8 @@ impl RequestHandler {
         }
     }
 
-    fn upstream_context_about(
+    /// The context for what is asked about a task that has no turn.
+    pub(crate) fn upstream_context_about(
         &self,
         call: &ServiceParameters,
         context: &ContextId,

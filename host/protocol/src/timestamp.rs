@@ -45,6 +45,28 @@ impl Timestamp {
         Ok(Self::from_millis(timestamp.as_millisecond()))
     }
 
+    /// Reads what others write: as [`parse`](Self::parse), and a time without a zone as one of UTC, which is the zone that A2A
+    /// has.
+    ///
+    /// ```
+    /// use annex_protocol::Timestamp;
+    ///
+    /// let timestamp = Timestamp::parse_or_utc("2026-11-26T01:09:32.903703")?;
+    /// assert_eq!(timestamp.to_string(), "2026-11-26T01:09:32.903Z");
+    /// # Ok::<(), annex_protocol::TimestampError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When `text` is no point in time even so.
+    pub fn parse_or_utc(text: &str) -> Result<Self, TimestampError> {
+        Self::parse(text).or_else(|error| {
+            // A date alone says nothing about the time.
+            let local = text.parse::<jiff::civil::DateTime>().ok().filter(|_| text.contains([':', 'T', 't']));
+            let utc = local.and_then(|local| local.to_zoned(jiff::tz::TimeZone::UTC).ok());
+            utc.map(|utc| Self::from_millis(utc.timestamp().as_millisecond())).ok_or(error)
+        })
+    }
+
     /// The time `millis` milliseconds after 1970-01-01T00:00:00Z. Times outside the years -9999 to 9999 become the
     /// nearest one inside.
     pub fn from_millis(millis: i64) -> Self {
@@ -75,7 +97,7 @@ impl Serialize for Timestamp {
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Self::parse(&text).map_err(serde::de::Error::custom)
+        Self::parse_or_utc(&text).map_err(serde::de::Error::custom)
     }
 }
 

@@ -85,7 +85,12 @@ impl Tenants {
 
     /// The tenants for a request with these header fields.
     pub(crate) fn asked_with<'a>(&'a self, headers: &'a HeaderMap) -> AskedTenants<'a> {
-        AskedTenants { tenants: self, headers }
+        AskedTenants { tenants: self, headers, of_path: None }
+    }
+
+    /// True if the config has tenants, or some can be added.
+    pub(crate) fn has_others(&self) -> bool {
+        !self.others.is_empty()
     }
 
     /// The tenant that the parameters of an extension's method name, and the parameters without it. Where there are no
@@ -124,9 +129,16 @@ impl Tenants {
 pub(crate) struct AskedTenants<'a> {
     tenants: &'a Tenants,
     headers: &'a HeaderMap,
+    /// The tenant that the path of the request names, where the request itself has a field for one as well.
+    of_path: Option<&'a str>,
 }
 
-impl AskedTenants<'_> {
+impl<'a> AskedTenants<'a> {
+    /// The same for a request whose path names the tenant. The request itself may repeat that name.
+    pub(crate) fn at_path(self, tenant: Option<&'a str>) -> Self {
+        Self { of_path: tenant, ..self }
+    }
+
     /// The handler of the tenant that the request names, and the call with the tenant set in its owner. A tenant that the
     /// caller may not call looks like one that does not exist.
     ///
@@ -139,7 +151,13 @@ impl AskedTenants<'_> {
         tenant: Option<&str>,
     ) -> Result<(Arc<RequestHandler>, ServiceParameters), A2aError> {
         // In protobuf an absent string is an empty one, so an empty name is none.
-        let handler = match tenant.filter(|name| !name.is_empty()) {
+        let named = tenant.filter(|name| !name.is_empty());
+        if let (Some(named), Some(of_path)) = (named, self.of_path)
+            && named != of_path
+        {
+            return Err(other_than_in_path());
+        }
+        let handler = match named.or(self.of_path) {
             None => Arc::clone(&self.tenants.own),
             Some(name) => {
                 let handler = self.handler(name, &call.owner.principal).await?;
@@ -165,10 +183,15 @@ impl AskedTenants<'_> {
         }
     }
 
-    /// [`Tenants::tenant_in`]
+    /// [`Tenants::tenant_in`]. Where the path names the tenant all parameters are the extension's.
     pub(crate) fn tenant_in<'p>(&self, params: &'p Json) -> Result<(Option<String>, Cow<'p, Json>), A2aError> {
-        self.tenants.tenant_in(params)
+        if self.of_path.is_some() { Ok((None, Cow::Borrowed(params))) } else { self.tenants.tenant_in(params) }
     }
+}
+
+/// The refusal of a request that names another tenant than its path.
+pub(crate) fn other_than_in_path() -> A2aError {
+    A2aError::invalid_field("tenant", "is not the tenant of the path")
 }
 
 /// The installers of the config itself and of each tenant that is served, and the tenants that are not.

@@ -60,6 +60,17 @@ impl AgentExecutor for UpstreamAgent {
         Some(self.upstream.card())
     }
 
+    async fn has_gone_on(&self, task: &TaskId, remote: &UpstreamContext) -> bool {
+        match Link::of_task(remote, task).await {
+            Ok(Some(link)) => follow::has_gone_on(&self.upstream, remote, &link).await,
+            Ok(None) => false,
+            Err(error) => {
+                tracing::warn!(%error, "it cannot be told which task of the upstream agent waits");
+                false
+            }
+        }
+    }
+
     async fn give_up(&self, task: &TaskId, remote: &UpstreamContext) {
         match Link::of_task(remote, task).await {
             Ok(Some(Link { task: Some(task), .. })) => follow::cancel(&self.upstream, remote, &task).await,

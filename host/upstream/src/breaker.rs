@@ -41,6 +41,11 @@ impl Breaker {
         Ok(())
     }
 
+    /// Tells whether calls fail at once.
+    pub(crate) fn is_open(&self) -> bool {
+        self.lock().closed_until.is_some_and(|until| Instant::now() < until)
+    }
+
     /// The upstream answered, whatever it answered.
     pub(crate) fn succeeded(&self) {
         let was_closed = {

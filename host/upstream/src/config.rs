@@ -95,7 +95,7 @@ pub enum Sent {
     MessageMetadata,
     /// A data part in front of the others: `{"<key>": {…}}`.
     DataPart,
-    /// A text part in front of the others, rendered from a template.
+    /// A text in front of the first text part, rendered from a template.
     TextPart,
 }
 

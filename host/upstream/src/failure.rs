@@ -4,6 +4,7 @@
 use annex_agent::AgentError;
 use annex_client::{ClientError, RemoteError, Violation};
 use annex_protocol::{A2aError, FieldViolation};
+use http::StatusCode;
 
 use crate::links::Link;
 
@@ -44,17 +45,24 @@ pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
                        contextId.";
         return broken(message, error);
     }
+    if is_overload(&error) {
+        // The message was not taken, and whoever sends it again later may be luckier.
+        return AgentError::Refused(A2aError::Unavailable { reason: overload(&error) });
+    }
     let Some(answered) = error.agent() else { return of_transport(error) };
-    // A2A 1.0 answers a message to a task that has ended with UnsupportedOperationError.
     let continues = sent.waiting_task().is_some();
-    if continues && matches!(answered.code, Some(TASK_NOT_FOUND | UNSUPPORTED_OPERATION)) {
-        let message = "The agent behind this server does not know the task any more, or takes no message for it. Send the \
-                       message again without taskId.";
+    if continues && answered.code == Some(TASK_NOT_FOUND) {
+        let message =
+            "The agent behind this server does not know the task any more. Send the message again without taskId.";
         return broken(message, error);
+    }
+    // It has ended there, or works. What has become of it is found out when somebody asks for the task.
+    if continues && answered.code == Some(UNSUPPORTED_OPERATION) {
+        return AgentError::Refused(A2aError::UnsupportedOperation { reason: answered.message.clone() });
     }
     match of_request(answered) {
         Some(refusal) => AgentError::Refused(refusal),
-        None => broken("The agent behind this server answered with an error.", error),
+        None => of_transport(error),
     }
 }
 
@@ -108,14 +116,59 @@ pub(crate) fn of_transport(error: ClientError) -> AgentError {
         ClientError::TimedOut { .. } => "The agent behind this server did not answer in time.",
         ClientError::Broken { .. } => "The connection to the agent behind this server broke off.",
         ClientError::TooLarge { .. } => "The answer of the agent behind this server is too large.",
-        ClientError::Protocol { .. } | ClientError::Status { .. } => {
-            "The agent behind this server answered something else than A2A."
-        }
+        ClientError::Status { status, .. } => return broken(&of_status(*status), error),
+        ClientError::Protocol { .. } => "The agent behind this server answered something else than A2A.",
+        ClientError::Agent(error) if is_denial(error) => DENIED,
         ClientError::Agent(_) => "The agent behind this server answered with an error.",
         ClientError::NotCarried { .. } => "The message cannot be sent to the agent behind this server.",
         _ => "The agent behind this server could not be asked.",
     };
     broken(message, error)
+}
+
+/// The text for an HTTP status without an error of A2A.
+fn of_status(status: StatusCode) -> String {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => DENIED.to_owned(),
+        status if status.is_redirection() => format!(
+            "The agent behind this server answered with a redirect ({}), which is not followed: its card must name the address \
+             where it is.",
+            status.as_u16()
+        ),
+        status => format!("The agent behind this server answered with the HTTP status {status}."),
+    }
+}
+
+/// The text where credentials are missing or not accepted.
+const DENIED: &str = "The agent behind this server does not accept the credentials that it was sent, or misses some.";
+
+/// True if the upstream wants other credentials.
+fn is_denial(error: &RemoteError) -> bool {
+    matches!(error.reason.as_deref(), Some("UNAUTHENTICATED" | "PERMISSION_DENIED"))
+}
+
+/// True if the upstream takes no message now, and may take it later.
+fn is_overload(error: &ClientError) -> bool {
+    match error {
+        ClientError::Status { status, .. } => {
+            matches!(*status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+        }
+        ClientError::Agent(error) => {
+            let reasons = ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "OVERLOADED", "QUOTA_EXCEEDED"];
+            error.reason.as_deref().is_some_and(|reason| reasons.contains(&reason))
+        }
+        _ => false,
+    }
+}
+
+/// The reason for the client, with the time after which it may try again, if the upstream says it.
+fn overload(error: &ClientError) -> String {
+    let seconds = match error {
+        ClientError::Status { retry_after, .. } => *retry_after,
+        _ => None,
+    };
+    let when = seconds.map_or_else(String::new, |seconds| format!(" and wants to be asked again in {seconds} s"));
+    format!("the agent behind this server takes no message now{when}")
 }
 
 pub(crate) fn broken(message: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> AgentError {
@@ -129,8 +182,8 @@ pub(crate) enum Deviation {
     OtherContext { sent: String, returned: String },
     #[error("the upstream sent an event of task {returned:?} in the stream of {expected:?}")]
     OtherTask { expected: String, returned: String },
-    #[error("the upstream sent a message after its task had begun")]
-    LateMessage,
+    #[error("the upstream answered with a message that has no parts")]
+    EmptyAnswer,
     #[error("the upstream sent {bytes} bytes and {artifacts} artifacts in one turn, and went on")]
     Endless { bytes: usize, artifacts: usize },
     #[error("the upstream named no task that could be asked for, and its answer broke off")]
@@ -143,9 +196,8 @@ impl From<Deviation> for AgentError {
             Deviation::OtherContext { .. } => {
                 "The agent behind this server answered in another conversation than it was asked in."
             }
-            Deviation::OtherTask { .. } | Deviation::LateMessage => {
-                "The agent behind this server answered something else than A2A."
-            }
+            Deviation::EmptyAnswer => "The answer of the agent behind this server is empty.",
+            Deviation::OtherTask { .. } => "The agent behind this server answered something else than A2A.",
             Deviation::Endless { .. } => "The answer of the agent behind this server is too large.",
             Deviation::NoTask => "The answer of the agent behind this server broke off.",
         };

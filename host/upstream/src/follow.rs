@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use annex_agent::{AgentError, EventSender, TurnContext, UpstreamContext};
+use annex_agent::{AgentError, EventSender, TurnContext, TurnStart, UpstreamContext};
 use annex_client::{Agent, Answer, ClientError, EventStream, ServiceParameters};
 use annex_protocol::{
     A2aError, CancelTaskRequest, GetTaskRequest, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, TaskId,
 };
 use futures::{FutureExt, StreamExt};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::config::LostContext;
 use crate::failure::{self, Deviation};
@@ -61,10 +61,11 @@ impl<'a> Follower<'a> {
         Self { upstream, turn, remote, agent }
     }
 
-    /// Sends the message and relays the answer.
+    /// Sends the message, unless the turn goes on with a task that is there, and relays the answer.
     pub(crate) async fn run(&self, events: EventSender) -> Result<(), AgentError> {
-        if self.remote.goes_on {
-            return self.go_on(events).await;
+        match self.remote.begins_with {
+            TurnStart::Message => {}
+            TurnStart::LostTurn | TurnStart::WaitingTask => return self.go_on(events).await,
         }
         // While the circuit is open the caller is told at once, before anything is read or noted.
         self.upstream.breaker.enter().map_err(is_closed)?;
@@ -83,12 +84,21 @@ impl<'a> Follower<'a> {
         followed
     }
 
-    /// Follows what the upstream made of a message that a process sent which is gone.
+    /// Follows what the upstream made of a message that a process sent which is gone, or of a task that has gone on without a
+    /// message.
     async fn go_on(&self, events: EventSender) -> Result<(), AgentError> {
         let noted = Link::of_task(self.remote, &self.turn.task_id).await.map_err(AgentError::internal)?;
-        // A task that waited when the message was sent may not have got it.
-        let noted = noted.filter(|noted| noted.task.is_some() && !noted.waits);
-        let noted = noted.ok_or_else(|| AgentError::Failed { message: NOT_FOLLOWED.to_owned() })?;
+        let waited = self.remote.begins_with == TurnStart::WaitingTask;
+        // A task that waited when a lost message was sent may not have got it.
+        let noted = noted.filter(|noted| noted.task.is_some() && noted.waits == waited);
+        let noted = noted.ok_or_else(|| {
+            if waited {
+                let reason = "the task waits no longer".to_owned();
+                AgentError::Refused(A2aError::UnsupportedOperation { reason })
+            } else {
+                AgentError::Failed { message: NOT_FOLLOWED.to_owned() }
+            }
+        })?;
         // The task counts as known, as one does that a message has just continued.
         let sent = Link { waits: true, ..noted.clone() };
         let mut relay = Relay::new((self.turn, self.remote), &self.upstream.config, events, (noted, &sent));
@@ -149,7 +159,10 @@ impl<'a> Follower<'a> {
 
     async fn follow(&self, reply: Reply, relay: &mut Relay<'a>) -> Result<(), AgentError> {
         match reply {
-            Reply::Whole(event) => relay.take(*event).await?,
+            Reply::Whole(event) => {
+                relay.take(*event).await?;
+                relay.end().await?;
+            }
             Reply::Stream(stream) => {
                 if let Ended::Broken(error) = self.read(stream, relay).await? {
                     tracing::warn!(%error, "the stream of the upstream agent broke off; its task is asked for");
@@ -163,8 +176,7 @@ impl<'a> Follower<'a> {
     /// Reads a stream to its end, or to the end of the turn.
     async fn read(&self, mut stream: EventStream, relay: &mut Relay<'a>) -> Result<Ended, AgentError> {
         while !relay.is_settled() {
-            let next = async { stream.next().await.transpose() };
-            match self.in_time(next).await {
+            match self.next(&mut stream, relay.may_be_over()).await {
                 // A stream begins with the task as it is, which may still show the wait that this message ends.
                 Ok(Some(event)) if relay.taken() == 0 => relay.take_first(event).await?,
                 Ok(Some(event)) => relay.take(event).await?,
@@ -187,11 +199,17 @@ impl<'a> Follower<'a> {
         Ok(Ended::Well)
     }
 
+    /// The next event of a stream; `None` at its end. The client counts the silence, in which comments are a sign of life. A
+    /// stream of messages is over too when nothing but comments comes: some agents leave it open.
+    async fn next(&self, stream: &mut EventStream, may_be_over: bool) -> Result<Option<StreamResponse>, ClientError> {
+        let next = async { stream.next().await.transpose() };
+        if may_be_over { timeout(self.upstream.config.idle, next).await.unwrap_or(Ok(None)) } else { next.await }
+    }
+
     /// Gets back to a task whose stream has ended before the task has, or that is not followed by a stream at all.
     async fn recover(&self, relay: &mut Relay<'a>) -> Result<(), AgentError> {
         let mut attempts = 0;
         let mut pause = FIRST_PAUSE;
-        let mut progress = Instant::now();
         while !relay.is_settled() {
             let task = relay.task().cloned().ok_or(Deviation::NoTask)?;
             sleep(pause).await;
@@ -207,11 +225,9 @@ impl<'a> Follower<'a> {
                     }
                 }
             }
+            // A task can be read again and again without news: the upstream works on it. The limit of the turn ends that.
             if relay.relayed() > before {
-                (attempts, pause, progress) = (0, FIRST_PAUSE, Instant::now());
-            // A task can be read again and again without news. The limit of silence ends that too.
-            } else if progress.elapsed() > self.upstream.config.idle {
-                return Err(failure::of_transport(self.timed_out()));
+                (attempts, pause) = (0, FIRST_PAUSE);
             }
         }
         Ok(())
@@ -223,7 +239,7 @@ impl<'a> Follower<'a> {
         let get = GetTaskRequest { id: task.clone(), ..GetTaskRequest::default() };
         let parameters = self.parameters().map_err(internal)?;
         match self.in_time(self.agent.get_task(parameters, get)).await {
-            Ok(answer) => relay.take(StreamResponse::Task(answer.value)).await?,
+            Ok(answer) => relay.take_asked(answer.value).await?,
             // An error of A2A is an answer: the upstream works, and does not show the task.
             Err(error) if error.agent().is_some() => return Err(failure::of_lost_task(error)),
             Err(error) => return Ok(Ended::Broken(error)),
@@ -241,7 +257,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Waits for an answer or an event as long as the upstream may be silent. What keeps the connection alive is no event.
+    /// Waits for an answer, or for the beginning of a stream, as long as the upstream may be silent.
     async fn in_time<T>(&self, answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
         timeout(self.upstream.config.idle, answer).await.unwrap_or_else(|_| Err(self.timed_out()))
     }
@@ -285,6 +301,22 @@ fn is_closed(wait: Duration) -> AgentError {
     let seconds = wait.as_secs() + 1;
     let reason = format!("the agent behind it has failed several times in a row and is tried again in {seconds} s");
     AgentError::Refused(A2aError::Overloaded { reason })
+}
+
+/// Asks the upstream whether a task that waits there for its client has gone on without a message.
+pub(crate) async fn has_gone_on(upstream: &Upstream, remote: &UpstreamContext, link: &Link) -> bool {
+    let Some(task) = link.waiting_task().filter(|_| !upstream.breaker.is_open()) else { return false };
+    let agent = upstream.agent();
+    let request = GetTaskRequest { id: task.clone(), history_length: Some(0), ..GetTaskRequest::default() };
+    let asked = async { agent.get_task(upstream.parameters(remote)?, request).await };
+    match asked.await {
+        Ok(answer) => link.has_gone_on(answer.value.status.state),
+        // A message to the task finds out what is wrong, and the client is told then.
+        Err(error) => {
+            tracing::debug!(%error, "the upstream agent does not say whether a task that waits has gone on");
+            false
+        }
+    }
 }
 
 /// Tells the upstream that nobody waits for the task. It may have ended already.

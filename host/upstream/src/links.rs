@@ -1,7 +1,7 @@
 //! The contexts and tasks of the upstream that belong to those of this server, as they are noted.
 
 use annex_agent::{UpstreamContext, UpstreamIdsError};
-use annex_protocol::{ContextId, TaskId};
+use annex_protocol::{ContextId, MessageId, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 
 /// The upstream's ids for a task of this server. As JSON it is the note about the task; without the task it is the note
@@ -15,6 +15,12 @@ pub(crate) struct Link {
     /// True if the task waits for its client at the upstream.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) waits: bool,
+    /// The state that it waits in. Notes of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) waits_in: Option<TaskState>,
+    /// The last message of the upstream about the task that its client has seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) shown: Option<MessageId>,
 }
 
 impl Link {
@@ -45,6 +51,12 @@ impl Link {
             remote.ids.store_task(&serde_json::to_string(self)?).await?;
         }
         Ok(())
+    }
+
+    /// True if a task that was left waiting is in this state because it has gone on by itself.
+    pub(crate) fn has_gone_on(&self, state: TaskState) -> bool {
+        let is_as_left = self.waits_in.map_or_else(|| state.is_interrupted(), |waits_in| waits_in == state);
+        state != TaskState::Unspecified && !is_as_left
     }
 
     /// The upstream's task, if the next message continues it.

@@ -1,18 +1,25 @@
 //! The upstream's answer, event by event: checked, noted, taken into the session, and sent on.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem;
 
 use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext, readable};
 use annex_protocol::{
-    Artifact, ArtifactId, ContextId, Message, Metadata, Part, PartContent, Role, StreamResponse, Task,
-    TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatusUpdateEvent,
+    ContextId, Message, MessageId, Part, Role, StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskState,
+    TaskStatus, TaskStatusUpdateEvent,
 };
 use annex_session::{Event, StateDelta};
 
 use crate::config::UpstreamConfig;
 use crate::failure::Deviation;
 use crate::links::Link;
+
+mod artifacts;
+mod measure;
+mod messages;
+
+use artifacts::{Artifacts, Relayed};
+use measure::{metadata_of, size};
+use messages::Messages;
 
 /// The number of events of the largest size that one turn may have. Smaller ones may be more.
 const EVENTS_OF_FULL_SIZE: usize = 16;
@@ -31,7 +38,14 @@ pub(crate) struct Relay<'a> {
     link: Link,
     /// The task of this turn, once the upstream has named it.
     task: Option<TaskId>,
-    artifacts: Vec<Relayed>,
+    /// True if the task was there before this turn.
+    continues: bool,
+    /// The last message about the task that an earlier turn has shown.
+    shown: Option<MessageId>,
+    /// True once an event about the task has come.
+    has_begun: bool,
+    artifacts: Artifacts,
+    messages: Messages,
     /// The agent's last words beside its artifacts.
     said: String,
     /// The last state that was sent on.
@@ -40,47 +54,12 @@ pub(crate) struct Relay<'a> {
     stale: Option<TaskStatusUpdateEvent>,
     /// Bytes of the events that have come, roughly.
     bytes: usize,
+    /// Bytes of the task when it was last asked for.
+    asked_bytes: usize,
     /// The number of events that have come, and of those that were sent on.
     taken: usize,
     relayed: usize,
     is_settled: bool,
-}
-
-/// The parts of one artifact that were sent on.
-struct Relayed {
-    id: ArtifactId,
-    /// The digest of their contents, by which a snapshot tells a replaced artifact from one that was sent on.
-    digest: DefaultHasher,
-    text: String,
-}
-
-impl Relayed {
-    /// The artifact without its text, which is not the conversation's yet.
-    fn of(artifact: &Artifact) -> Self {
-        let id = artifact.artifact_id.clone();
-        let mut relayed = Self { id, digest: DefaultHasher::new(), text: String::new() };
-        relayed.add(&artifact.parts);
-        relayed
-    }
-
-    fn add(&mut self, parts: &[Part]) {
-        for part in parts {
-            // A text and a URL of the same letters are not the same part.
-            mem::discriminant(&part.content).hash(&mut self.digest);
-            part.media_type.hash(&mut self.digest);
-            part.filename.hash(&mut self.digest);
-            match &part.content {
-                PartContent::Text(text) | PartContent::Raw(text) | PartContent::Url(text) => {
-                    text.hash(&mut self.digest)
-                }
-                PartContent::Data(json) => json.get().hash(&mut self.digest),
-            }
-        }
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        self.id == other.id && self.digest.finish() == other.digest.finish()
-    }
 }
 
 impl<'a> Relay<'a> {
@@ -91,24 +70,25 @@ impl<'a> Relay<'a> {
         (noted, sent): (Link, &Link),
     ) -> Self {
         let task = sent.waiting_task().cloned();
-        let link = Link { context: sent.context.clone(), task: task.clone(), waits: false };
-        let artifacts = Vec::new();
-        let said = String::new();
-        let state = None;
-        let stale = None;
+        let link = Link { context: sent.context.clone(), task: task.clone(), ..Link::default() };
         Self {
             turn,
             remote,
             config,
             events,
-            noted,
             link,
+            continues: task.is_some(),
             task,
-            artifacts,
-            said,
-            state,
-            stale,
+            shown: noted.shown.clone(),
+            noted,
+            has_begun: false,
+            artifacts: Artifacts::default(),
+            messages: Messages::default(),
+            said: String::new(),
+            state: None,
+            stale: None,
             bytes: 0,
+            asked_bytes: 0,
             taken: 0,
             relayed: 0,
             is_settled: false,
@@ -135,34 +115,27 @@ impl<'a> Relay<'a> {
         self.relayed
     }
 
+    /// True if what has come is the answer as soon as nothing more follows.
+    pub(crate) fn may_be_over(&self) -> bool {
+        !self.has_begun && self.messages.is_waiting()
+    }
+
     /// Takes one event.
     pub(crate) async fn take(&mut self, event: StreamResponse) -> Result<(), AgentError> {
-        let is_first = self.taken == 0;
-        self.taken += 1;
-        self.bytes = self.bytes.saturating_add(size(&event));
-        // Counted before anything is stored or sent on: an upstream that never stops must not fill the task.
-        let room = self.config.max_answer_bytes.saturating_mul(EVENTS_OF_FULL_SIZE);
-        if self.bytes > room || self.artifacts.len() > MAX_ARTIFACTS {
-            return Err(Deviation::Endless { bytes: self.bytes, artifacts: self.artifacts.len() }.into());
-        }
+        self.count(size(&event))?;
         match event {
-            StreamResponse::Task(task) => {
-                self.enter(&task.context_id, Some(&task.id)).await?;
-                self.snapshot(task).await
-            }
+            StreamResponse::Task(task) => self.take_task(task).await,
             StreamResponse::StatusUpdate(update) => {
                 self.enter(&update.context_id, Some(&update.task_id)).await?;
+                self.say_waiting().await?;
                 self.status(update).await
             }
             StreamResponse::ArtifactUpdate(update) => {
                 self.enter(&update.context_id, Some(&update.task_id)).await?;
+                self.say_waiting().await?;
                 self.artifact(update).await
             }
             StreamResponse::Message(message) => {
-                if !is_first {
-                    // A stream with a message has nothing else (A2A 1.0, section 3.1.2).
-                    return Err(Deviation::LateMessage.into());
-                }
                 if let Some(context) = &message.context_id {
                     self.enter(&context.clone(), None).await?;
                 }
@@ -171,19 +144,47 @@ impl<'a> Relay<'a> {
         }
     }
 
+    /// Takes the task as it is when it is asked for. It repeats what it had before, which counts once.
+    pub(crate) async fn take_asked(&mut self, task: Task) -> Result<(), AgentError> {
+        let event = StreamResponse::Task(task);
+        let bytes = size(&event);
+        let before = mem::replace(&mut self.asked_bytes, bytes);
+        self.count(bytes.saturating_sub(before))?;
+        let StreamResponse::Task(task) = event else { return Ok(()) };
+        self.take_task(task).await
+    }
+
+    async fn take_task(&mut self, task: Task) -> Result<(), AgentError> {
+        self.enter(&task.context_id, Some(&task.id)).await?;
+        self.say_waiting().await?;
+        self.snapshot(task).await
+    }
+
+    /// Counts an event before anything is stored or sent on: an upstream that never stops must not fill the task.
+    fn count(&mut self, bytes: usize) -> Result<(), AgentError> {
+        self.taken += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        let room = self.config.max_answer_bytes.saturating_mul(EVENTS_OF_FULL_SIZE);
+        let artifacts = self.artifacts.len();
+        if self.bytes > room || artifacts > MAX_ARTIFACTS {
+            return Err(Deviation::Endless { bytes: self.bytes, artifacts }.into());
+        }
+        Ok(())
+    }
+
     /// Takes the task as it is before the message that continues it has had any effect: its artifacts so far count as
     /// sent on.
     pub(crate) async fn take_first(&mut self, event: StreamResponse) -> Result<(), AgentError> {
         let bytes = size(&event);
         match event {
-            StreamResponse::Task(task) if self.task.is_some() => {
+            StreamResponse::Task(mut task) if self.task.is_some() => {
                 self.taken += 1;
                 self.enter(&task.context_id, Some(&task.id)).await?;
                 self.bytes = self.bytes.saturating_add(bytes);
                 self.check_number(&task)?;
+                self.artifacts.name_all(&mut task.artifacts);
                 for artifact in &task.artifacts {
-                    self.artifacts.retain(|known| known.id != artifact.artifact_id);
-                    self.artifacts.push(Relayed::of(artifact));
+                    self.artifacts.mark(artifact);
                 }
                 let state = task.status.state;
                 let update = as_update(task);
@@ -203,16 +204,25 @@ impl<'a> Relay<'a> {
         if artifacts > MAX_ARTIFACTS { Err(endless.into()) } else { Ok(()) }
     }
 
-    /// The stream has ended as it should. A waiting state that nothing has followed is what it ended in.
+    /// The answer has ended as it should. Messages are the answer where there is no task, and a waiting state that nothing has
+    /// followed is what it ended in.
     pub(crate) async fn end(&mut self) -> Result<(), AgentError> {
-        match self.stale.take().filter(|_| self.taken == 1) {
-            Some(update) => self.status(update).await,
+        if let Some(update) = self.stale.take().filter(|_| self.taken == 1) {
+            return self.status(update).await;
+        }
+        if self.has_begun {
+            return Ok(());
+        }
+        match self.messages.answer() {
+            Some(message) => self.answer(message).await,
+            None if self.messages.had_empty() => Err(Deviation::EmptyAnswer.into()),
             None => Ok(()),
         }
     }
 
     /// Checks the ids, and notes them before anybody hears of a task or context that has them.
     async fn enter(&mut self, context: &ContextId, task: Option<&TaskId>) -> Result<(), AgentError> {
+        self.has_begun |= task.is_some();
         match &self.link.context {
             // An upstream that has no contexts names none.
             _ if context.is_empty() => {}
@@ -222,10 +232,9 @@ impl<'a> Relay<'a> {
             Some(_) => {}
             None => self.link.context = Some(context.clone()),
         }
-        match (&self.task, task) {
-            (Some(expected), Some(task)) if expected != task => {
-                return Err(Deviation::OtherTask { expected: expected.to_string(), returned: task.to_string() }.into());
-            }
+        // An event without the id of its task is about the one of this turn.
+        match (&self.task, task.filter(|task| !task.is_empty())) {
+            (Some(expected), Some(task)) if expected != task => return Err(other_task(expected, task)),
             (None, Some(task)) => {
                 self.task = Some(task.clone());
                 self.link.task = Some(task.clone());
@@ -247,38 +256,64 @@ impl<'a> Relay<'a> {
     async fn snapshot(&mut self, mut task: Task) -> Result<(), AgentError> {
         // Each is compared with all that are known, so their number is looked at before any of them.
         self.check_number(&task)?;
-        for artifact in mem::take(&mut task.artifacts) {
+        let mut artifacts = mem::take(&mut task.artifacts);
+        self.artifacts.name_all(&mut artifacts);
+        let mut unseen = self.messages.unseen(mem::take(&mut task.history), self.shown.as_ref(), self.continues);
+        let status_text = task.status.message.as_ref().map(Message::text);
+        let is_said = |text: &str| {
+            status_text.as_deref() == Some(text) || artifacts.iter().any(|artifact| readable(&artifact.parts) == text)
+        };
+        unseen.retain(|message| !is_said(&message.text()));
+        let state = task.status.state;
+        // A task that ends without a word of its own has said its answer before.
+        if ends(state) && task.status.message.is_none() && artifacts.is_empty() && self.artifacts.len() == 0 {
+            task.status.message = unseen.pop();
+        }
+        for message in unseen {
+            self.say(message).await?;
+        }
+        for artifact in artifacts {
             // The digest is made once, however many are known.
-            let shown = Relayed::of(&artifact);
-            if !self.artifacts.iter().any(|known| known.is_same(&shown)) {
+            if !self.artifacts.has(&Relayed::of(&artifact)) {
                 let update = TaskArtifactUpdateEvent { artifact, last_chunk: true, ..Default::default() };
                 self.artifact(update).await?;
             }
         }
-        let update = as_update(task);
         // A task that is read again and again repeats its state, which is no news to the client.
-        if self.state == Some(update.status.state) && !ends(update.status.state) {
+        if self.state == Some(state) && !ends(state) {
             return Ok(());
         }
-        self.status(update).await
+        self.status(as_update(task)).await
     }
 
     async fn status(&mut self, mut update: TaskStatusUpdateEvent) -> Result<(), AgentError> {
-        let state = update.status.state;
-        // This server has announced the task to the client itself.
-        let says_nothing = matches!(state, TaskState::Submitted | TaskState::Unspecified);
-        if says_nothing && update.status.message.is_none() {
-            return Ok(());
+        update.status.message = update.status.message.and_then(|message| self.adopted(message));
+        let state = match update.status.state {
+            // The client gets its task now, and hears of it when there is something to tell.
+            TaskState::Submitted | TaskState::Unspecified if update.status.message.is_none() => {
+                return self.begin().await;
+            }
+            // Whoever says something works.
+            TaskState::Unspecified => TaskState::Working,
+            state => state,
+        };
+        update.status.state = state;
+        // Whoever reads the task finds the whole answer, also one that came in pieces.
+        if ends(state) && update.status.message.is_none() && self.artifacts.len() == 0 {
+            update.status.message = self.messages.take_beside();
         }
-        if let Some(message) = &mut update.status.message {
+        if let Some(message) = &update.status.message {
             self.said = message.text();
-            self.adopt(message);
+            self.messages.note(message);
         }
+        let shown = update.status.message.as_ref().map(|message| message.message_id.clone());
         let event = StreamResponse::StatusUpdate(update);
         let delta = self.config.state.received(&event);
         if ends(state) {
             // The client can answer as soon as it gets the event. The ids and the session are stored by then.
             self.link.waits = state.is_interrupted();
+            self.link.waits_in = Some(state).filter(|_| self.link.waits);
+            self.link.shown = shown.filter(|_| self.link.waits);
             self.note().await?;
             self.remember(delta).await?;
             self.is_settled = true;
@@ -289,20 +324,66 @@ impl<'a> Relay<'a> {
         self.send(event).await
     }
 
+    /// The upstream has taken the message, and says nothing else yet.
+    async fn begin(&mut self) -> Result<(), AgentError> {
+        if self.relayed > 0 || self.state.is_some() {
+            return Ok(());
+        }
+        self.state = Some(TaskState::Submitted);
+        self.events.send(AgentEvent::Begun).await
+    }
+
     async fn artifact(&mut self, mut update: TaskArtifactUpdateEvent) -> Result<(), AgentError> {
         let remote = self.remote;
         // Only extensions that were asked of the upstream are passed on: it does not speak for those that run here.
         update.artifact.extensions.retain(|uri| remote.extensions.contains(uri));
-        self.count(&update.artifact, update.append);
+        self.artifacts.name(&mut update.artifact, update.append);
+        // Clients have nothing that a first piece could be added to. A task from before may have it.
+        update.append &= self.continues || self.artifacts.knows(&update.artifact.artifact_id);
+        self.artifacts.add(&update.artifact, update.append, self.config.max_answer_bytes);
         let event = StreamResponse::ArtifactUpdate(update);
         // State comes first: whoever hears of the event finds the state that it brings.
         self.change(self.config.state.received(&event)).await?;
         self.send(event).await
     }
 
-    async fn message(&mut self, mut message: Message) -> Result<(), AgentError> {
+    /// A message: the answer or a piece of it while there is no task, and a word about the task once there is one.
+    async fn message(&mut self, message: Message) -> Result<(), AgentError> {
+        if message.parts.is_empty() {
+            self.messages.leave_out();
+            return Ok(());
+        }
+        if !self.has_begun {
+            self.messages.wait(message);
+            return Ok(());
+        }
+        match (&self.task, message.task_id.as_ref().filter(|task| !task.is_empty())) {
+            (Some(expected), Some(task)) if expected != task => Err(other_task(expected, task)),
+            _ => self.say(message).await,
+        }
+    }
+
+    /// Messages that came before their task are words about it.
+    async fn say_waiting(&mut self) -> Result<(), AgentError> {
+        for message in self.messages.take_waiting() {
+            self.say(message).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a message on as a status of the task, which goes on.
+    async fn say(&mut self, message: Message) -> Result<(), AgentError> {
+        let Some(message) = self.adopted(message) else { return Ok(()) };
+        self.messages.add_beside(&message);
+        let status = TaskStatus { state: TaskState::Working, message: Some(message), timestamp: None };
+        self.status(TaskStatusUpdateEvent { status, ..TaskStatusUpdateEvent::default() }).await
+    }
+
+    /// Answers with a message instead of a task. Its role becomes the agent's, whatever the upstream says.
+    async fn answer(&mut self, mut message: Message) -> Result<(), AgentError> {
         self.said = message.text();
-        self.adopt(&mut message);
+        message.role = Role::Agent;
+        self.strip(&mut message);
         message.task_id = None;
         let event = StreamResponse::Message(message);
         self.remember(self.config.state.received(&event)).await?;
@@ -310,31 +391,26 @@ impl<'a> Relay<'a> {
         self.send(event).await
     }
 
-    /// Takes out the ids and extensions that mean something at the upstream only. The role becomes the agent's,
-    /// whatever the upstream says.
-    fn adopt(&self, message: &mut Message) {
+    /// A message about the task as the agent's; `None` for one that repeats what the user said, and for one without parts.
+    fn adopted(&self, mut message: Message) -> Option<Message> {
+        if message.role == Role::User || message.parts.is_empty() {
+            tracing::debug!(
+                "a status of the upstream agent has a message of the user, or without parts; it is left out"
+            );
+            return None;
+        }
         message.role = Role::Agent;
-        message.reference_task_ids.clear();
-        message.extensions.retain(|uri| self.remote.extensions.contains(uri));
+        self.strip(&mut message);
+        Some(message)
     }
 
-    fn count(&mut self, artifact: &Artifact, append: bool) {
-        let id = &artifact.artifact_id;
-        // Without `append` it is the first chunk, or an artifact that takes the place of one with the same id.
-        if !append {
-            self.artifacts.retain(|known| known.id != *id);
+    /// Takes out the ids and extensions that mean something at the upstream only, and makes an id where there is none.
+    fn strip(&self, message: &mut Message) {
+        if message.message_id.is_empty() {
+            message.message_id = MessageId::generate();
         }
-        // These texts become the session's history. Together they are at most as long as one answer may be.
-        let kept: usize = self.artifacts.iter().map(|known| known.text.len()).sum();
-        let text = readable(&artifact.parts);
-        let text = if kept + text.len() > self.config.max_answer_bytes { String::new() } else { text };
-        match self.artifacts.iter_mut().find(|known| known.id == *id) {
-            Some(known) => {
-                known.add(&artifact.parts);
-                known.text.push_str(&text);
-            }
-            None => self.artifacts.push(Relayed { text, ..Relayed::of(artifact) }),
-        }
+        message.reference_task_ids.clear();
+        message.extensions.retain(|uri| self.remote.extensions.contains(uri));
     }
 
     /// Changes the session's state.
@@ -344,8 +420,7 @@ impl<'a> Relay<'a> {
 
     /// Takes the answer into the session's history, with a last change of its state.
     async fn remember(&self, delta: StateDelta) -> Result<(), AgentError> {
-        let texts = self.artifacts.iter().map(|artifact| artifact.text.as_str()).filter(|text| !text.is_empty());
-        let answer = texts.collect::<Vec<_>>().join("\n");
+        let answer = self.artifacts.texts().collect::<Vec<_>>().join("\n");
         let answer = if answer.is_empty() { self.said.clone() } else { answer };
         let parts = if answer.is_empty() { Vec::new() } else { vec![Part::text(answer)] };
         self.turn.session.append_last(self.event(parts, delta)).await.map_err(AgentError::unstored)
@@ -370,43 +445,8 @@ impl<'a> Relay<'a> {
     }
 }
 
-/// All metadata of an event but that of parts, which are content.
-fn metadata_of(event: &mut StreamResponse) -> Vec<&mut Metadata> {
-    match event {
-        StreamResponse::Message(message) => vec![&mut message.metadata],
-        StreamResponse::StatusUpdate(update) => {
-            let of_message = update.status.message.as_mut().map(|message| &mut message.metadata);
-            of_message.into_iter().chain([&mut update.metadata]).collect()
-        }
-        StreamResponse::ArtifactUpdate(update) => vec![&mut update.artifact.metadata, &mut update.metadata],
-        StreamResponse::Task(task) => vec![&mut task.metadata],
-    }
-}
-
-/// The bytes that an event takes: its content, and a flat charge for the rest.
-fn size(event: &StreamResponse) -> usize {
-    // Parts without content take memory too, so a flood of them is charged.
-    const OVERHEAD: usize = 256;
-    let part = |part: &Part| match &part.content {
-        PartContent::Text(text) | PartContent::Raw(text) | PartContent::Url(text) => OVERHEAD + text.len(),
-        PartContent::Data(json) => OVERHEAD + json.get().len(),
-    };
-    let parts = |parts: &[Part]| parts.iter().map(part).sum::<usize>();
-    let metadata =
-        |metadata: &Metadata| metadata.iter().map(|(key, value)| key.len() + value.get().len()).sum::<usize>();
-    let message = |message: &Message| parts(&message.parts) + metadata(&message.metadata);
-    let artifact = |artifact: &Artifact| parts(&artifact.parts) + metadata(&artifact.metadata);
-    OVERHEAD
-        + match event {
-            StreamResponse::Message(sent) => message(sent),
-            StreamResponse::StatusUpdate(update) => {
-                update.status.message.as_ref().map_or(0, message) + metadata(&update.metadata)
-            }
-            StreamResponse::ArtifactUpdate(update) => artifact(&update.artifact) + metadata(&update.metadata),
-            StreamResponse::Task(task) => {
-                task.artifacts.iter().map(artifact).sum::<usize>() + task.status.message.as_ref().map_or(0, message)
-            }
-        }
+fn other_task(expected: &TaskId, returned: &TaskId) -> AgentError {
+    Deviation::OtherTask { expected: expected.to_string(), returned: returned.to_string() }.into()
 }
 
 /// Tells whether the turn is over in this state.

@@ -27,7 +27,7 @@ impl StateMapping {
             let text = render(template, |key| session.value(key)).map_err(|error| AgentError::Failed {
                 message: format!("{error} The agent is told of it with each message."),
             })?;
-            request.message.parts.insert(0, Part::text(text));
+            put_in_front(&mut request.message.parts, text);
             return Ok(());
         }
         let key = self.key.clone().unwrap_or_default();
@@ -66,6 +66,19 @@ impl StateMapping {
             }
         }
         delta
+    }
+}
+
+/// Puts the text in front of what the user says, in the same part: some agents read one text part only, and others join all
+/// of them without a space. Where the user says nothing in words it is a part of its own.
+fn put_in_front(parts: &mut Vec<Part>, text: String) {
+    let said = parts.iter_mut().find_map(|part| match &mut part.content {
+        PartContent::Text(said) => Some(said),
+        PartContent::Raw(_) | PartContent::Url(_) | PartContent::Data(_) => None,
+    });
+    match said {
+        Some(said) => said.insert_str(0, &format!("{text}\n\n")),
+        None => parts.insert(0, Part::text(text)),
     }
 }
 

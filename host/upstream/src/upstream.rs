@@ -54,7 +54,7 @@ impl Upstream {
         let failed = |source| ConnectError::Agent { card: config.card.clone(), source };
         let client = Client::new(client_config(&config)).map_err(failed)?;
         let agent = first_agent(&client, &config).await.map_err(failed)?;
-        let card = watch::Sender::new(Arc::new(agent.card().clone()));
+        let card = watch::Sender::new(Arc::new(usable(agent.card())));
         let breaker = Breaker::new(config.pause);
         tracing::info!(url = agent.url(), binding = %agent.binding(), "the upstream agent was found");
         let upstream = Arc::new(Self { config, breaker, fields, client, agent: RwLock::new(Arc::new(agent)), card });
@@ -102,7 +102,7 @@ impl Upstream {
             return Ok(());
         }
         let agent = Arc::new(self.client.agent(&self.config.card).await?);
-        let card = Arc::new(agent.card().clone());
+        let card = Arc::new(usable(agent.card()));
         *self.agent.write().unwrap_or_else(PoisonError::into_inner) = agent;
         tracing::info!("the card of the upstream agent has changed");
         self.card.send_replace(card);
@@ -110,13 +110,27 @@ impl Upstream {
     }
 }
 
+/// The card without extensions that no client can ask for. Were a required one among them, every message would be refused;
+/// the upstream itself decides what it does without.
+fn usable(card: &AgentCard) -> AgentCard {
+    let mut card = card.clone();
+    card.capabilities.extensions.retain(|extension| {
+        let can_be_asked_for = ServiceParameters::default().activate(extension.uri.clone());
+        if let Err(error) = &can_be_asked_for {
+            tracing::warn!(%error, required = extension.required, "an extension on the card of the upstream agent is left out");
+        }
+        can_be_asked_for.is_ok()
+    });
+    card
+}
+
 fn client_config(config: &UpstreamConfig) -> ClientConfig {
     ClientConfig {
         bindings: config.binding.into_iter().collect(),
         connect_timeout: config.connect,
         card_timeout: config.idle.min(Duration::from_secs(10)),
-        // `Follower` counts the silence, and by events: what keeps a connection alive ends none.
-        silence: Duration::MAX,
+        // By bytes: what keeps a connection alive says that the upstream works. The limit of the turn ends that.
+        silence: config.idle,
         max_bytes: config.max_answer_bytes,
         // The interface gets credentials, so it is at the card's origin or at a host that the operator has named.
         allowed_hosts: Some(config.allow_hosts.clone()),

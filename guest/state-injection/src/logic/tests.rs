@@ -211,7 +211,7 @@ fn a_state_that_the_host_cannot_validate_is_refused() {
 }
 
 #[test]
-fn the_state_goes_out_with_messages_and_with_the_last_chunk_of_an_artifact() {
+fn the_state_goes_out_with_messages_last_chunks_and_else_with_the_last_status() {
     let event = |kind, last_chunk| Event {
         kind,
         task_id: None,
@@ -222,10 +222,19 @@ fn the_state_goes_out_with_messages_and_with_the_last_chunk_of_an_artifact() {
         present: Vec::new(),
         payload: None,
     };
-    assert!(carries_state(&event(EventKind::Message, false)));
-    assert!(carries_state(&event(EventKind::Artifact, true)));
-    assert!(!carries_state(&event(EventKind::Artifact, false)));
-    assert!(!carries_state(&event(EventKind::Status, false)));
+    for is_returned in [false, true] {
+        assert!(carries_state(&event(EventKind::Message, false), is_returned));
+        assert!(carries_state(&event(EventKind::Artifact, true), is_returned));
+        assert!(!carries_state(&event(EventKind::Artifact, false), is_returned));
+    }
+    let status = |state: &str| Event { task_state: Some(state.to_owned()), ..event(EventKind::Status, false) };
+    for answered in ["COMPLETED", "INPUT_REQUIRED", "AUTH_REQUIRED"] {
+        let status = status(&format!("TASK_STATE_{answered}"));
+        assert!(carries_state(&status, false) && !carries_state(&status, true), "{answered}");
+    }
+    for other in ["SUBMITTED", "WORKING", "FAILED", "CANCELED", "REJECTED"] {
+        assert!(!carries_state(&status(&format!("TASK_STATE_{other}")), false), "{other}");
+    }
     let patch = add_state(&parameters(None), r#"{"k":1.0}"#.to_owned());
     assert_eq!(patch.metadata, [(KEY.to_owned(), r#"{"k":1.0}"#.to_owned())]);
 }

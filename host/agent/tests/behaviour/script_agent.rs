@@ -30,7 +30,7 @@ fn short(event: &AgentEvent) -> String {
     match event {
         AgentEvent::Status { state, message: None } => format!("{state:?}"),
         AgentEvent::Status { state, message: Some(message) } => format!("{state:?} {}", message.text()),
-        AgentEvent::Relayed(event) => panic!("nothing is relayed here: {event:?}"),
+        AgentEvent::Relayed(_) | AgentEvent::Begun => panic!("nothing is relayed here: {event:?}"),
         AgentEvent::Message(message) => format!("message {}", message.text()),
         AgentEvent::Artifact { artifact, append, last_chunk } => {
             let parts = serde_json::to_string(&artifact.parts).unwrap();

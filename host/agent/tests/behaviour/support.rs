@@ -73,7 +73,7 @@ pub(crate) struct Bench {
 pub(crate) fn short(event: &AgentEvent) -> String {
     match event {
         AgentEvent::Status { state, .. } => format!("{state:?}"),
-        AgentEvent::Relayed(event) => panic!("nothing is relayed here: {event:?}"),
+        AgentEvent::Relayed(_) | AgentEvent::Begun => panic!("nothing is relayed here: {event:?}"),
         AgentEvent::Message(message) => format!("message {}", message.message_id),
         AgentEvent::Artifact { artifact, append, last_chunk } => {
             let PartContent::Text(text) = &artifact.parts[0].content else { panic!("not a text part") };

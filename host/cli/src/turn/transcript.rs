@@ -1,6 +1,6 @@
 //! The agent's words as text: the answer on standard output, progress on standard error.
 
-use annex_protocol::{Artifact, Message, Part, PartContent, StreamResponse, Task, TaskState, TaskStatus};
+use annex_protocol::{Artifact, Message, Part, PartContent, Role, StreamResponse, Task, TaskState, TaskStatus};
 use annex_text::line;
 
 use crate::output;
@@ -20,6 +20,9 @@ pub(crate) struct Transcript {
     words: String,
     /// The last event, if it was a task.
     snapshot: Option<Task>,
+    /// The last message that came as a remark on the progress. It is the answer of a task that completes without another
+    /// one.
+    remark: Option<Message>,
 }
 
 impl Transcript {
@@ -46,6 +49,12 @@ impl Transcript {
                 self.artifact(artifact, false)?;
             }
             self.status(&task.status)?;
+            if task.status.state == TaskState::Completed {
+                self.remark = last_words(&task.history);
+            }
+        }
+        if let Some(answer) = self.remark.take().filter(|_| !self.begun) {
+            self.parts(&answer.parts)?;
         }
         self.end_line()
     }
@@ -76,13 +85,20 @@ impl Transcript {
                 self.end_line()?;
                 self.parts(parts)
             }
-            TaskState::Completed if !self.begun => self.parts(parts),
+            TaskState::Completed if !self.begun => {
+                self.remark = self.remark.take().filter(|_| parts.is_empty());
+                self.parts(parts)
+            }
             TaskState::Unspecified | TaskState::Submitted | TaskState::Working | TaskState::Completed => {
                 self.end_line()?;
                 progress(status);
+                self.remark = status.message.clone().or(self.remark.take());
                 Ok(())
             }
-            TaskState::Failed | TaskState::Canceled | TaskState::Rejected => self.end_line(),
+            TaskState::Failed | TaskState::Canceled | TaskState::Rejected => {
+                self.remark = None;
+                self.end_line()
+            }
         }
     }
 
@@ -102,6 +118,11 @@ impl Transcript {
         }
         Ok(())
     }
+}
+
+/// The last message of the agent since the user's last one.
+fn last_words(history: &[Message]) -> Option<Message> {
+    history.last().filter(|message| message.role == Role::Agent).cloned()
 }
 
 /// Remarks on the progress of the task. A completed one without a message is left out, because the summary has its

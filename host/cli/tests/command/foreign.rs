@@ -61,6 +61,44 @@ fn a_task_that_waits_says_how_to_continue_it() -> Result<()> {
     Ok(())
 }
 
+/// A message of the agent as JSON.
+const WORDS: &str = r#"{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"It is 5."}]}"#;
+const ASKED: &str = r#"{"messageId":"u","role":"ROLE_USER","parts":[{"text":"hello"}]}"#;
+
+#[test]
+fn an_answer_that_is_only_in_a_status_or_in_the_history_is_printed() -> Result<()> {
+    let completed = format!(r#"{{"state":"TASK_STATE_COMPLETED","message":{WORDS}}}"#);
+    let working = format!(r#"{{"state":"TASK_STATE_WORKING","message":{WORDS}}}"#);
+    let bare = r#"{"state":"TASK_STATE_COMPLETED"}"#;
+    let task = |status: &str, history: &str| {
+        format!(r#"{{"task":{{"id":"t","contextId":"c","status":{status},"history":[{history}]}}}}"#)
+    };
+    let update = |status: &str| format!(r#"{{"statusUpdate":{{"taskId":"t","contextId":"c","status":{status}}}}}"#);
+    let said = format!("{ASKED},{WORDS}");
+    let earlier = format!("{WORDS},{ASKED}");
+    let begun = task(r#"{"state":"TASK_STATE_SUBMITTED"}"#, ASKED);
+    let cases = [
+        (vec![task(&completed, ASKED)], "It is 5.\n"),
+        (vec![task(bare, &said)], "It is 5.\n"),
+        (vec![begun.clone(), update(&completed)], "It is 5.\n"),
+        (vec![begun.clone(), update(&working), update(bare)], "It is 5.\n"),
+        (vec![begun.clone(), update(&working), task(bare, &said)], "It is 5.\n"),
+        // What the agent said to an earlier message is no answer to this one.
+        (vec![task(bare, &earlier)], ""),
+    ];
+    for (events, expected) in cases {
+        let envelope = |event: &String| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{event}}}"#);
+        let streamed: String = events.iter().map(|event| format!("data: {}\n\n", envelope(event))).collect();
+        let run = send(EVENT_STREAM, streamed.leak(), &["--stream"])?;
+        assert_eq!((run.code, run.out.as_str()), (Some(0), expected), "{events:?} {}", run.err);
+        if let [whole] = events.as_slice() {
+            let run = send(JSON, envelope(whole).leak(), &[])?;
+            assert_eq!((run.code, run.out.as_str()), (Some(0), expected), "{events:?} {}", run.err);
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_task_that_fails_ends_the_command_with_the_words_of_the_agent() -> Result<()> {
     let body = r#"{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"t-1","contextId":"c-1","status":{

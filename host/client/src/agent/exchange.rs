@@ -9,8 +9,11 @@ use http::{Extensions, HeaderMap};
 use reqwest::Url;
 
 use crate::card::AgentCardDocument;
-use crate::transport::Answers;
+use crate::transport::{Answers, Unread};
 use crate::{Answer, ClientError, EventStream, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters};
+
+/// Events of one stream that are passed over. An agent that sends more does not speak A2A.
+const MAX_PASSED_OVER: usize = 1_000;
 
 /// The parts that are the same for all calls to an agent.
 pub(super) struct Around {
@@ -33,6 +36,8 @@ struct Followed {
     exchange: Exchange,
     active: Vec<ExtensionUri>,
     events: Answers,
+    /// The number of events that were passed over.
+    passed_over: usize,
 }
 
 impl Exchange {
@@ -95,17 +100,34 @@ impl Exchange {
     pub(super) fn follow(self, answer: Answer<Answers>) -> Answer<EventStream> {
         let Answer { value: events, active } = answer;
         // The header comes before the first event, so what it names as active holds for all of them.
-        let followed = Followed { exchange: self, active: active.clone(), events };
+        let followed = Followed { exchange: self, active: active.clone(), events, passed_over: 0 };
         Answer { value: stream::try_unfold(followed, Followed::step).boxed(), active }
     }
 }
 
 impl Followed {
     async fn step(mut self) -> Result<Option<(StreamResponse, Self)>, ClientError> {
-        let Some(answer) = self.events.try_next().await? else { return Ok(None) };
-        // An error drops `self` and the connection with it, so nothing comes behind it.
-        let event = answer.decode()?;
-        self.exchange.end(&self.active, Some(&event)).await?;
-        Ok(Some((event, self)))
+        loop {
+            let Some(answer) = self.events.try_next().await? else { return Ok(None) };
+            // An error drops `self` and the connection with it, so nothing comes behind it.
+            let Some(event) = answer.decode_event()? else {
+                self.pass_over(&answer)?;
+                continue;
+            };
+            self.exchange.end(&self.active, Some(&event)).await?;
+            return Ok(Some((event, self)));
+        }
+    }
+
+    /// Passes over an event of a kind that A2A does not have (specification section 5.7).
+    fn pass_over(&mut self, answer: &Unread) -> Result<(), ClientError> {
+        self.passed_over += 1;
+        let problem = answer.misshapen("an event of an unknown kind");
+        match self.passed_over {
+            1 => tracing::warn!(%problem, "events of an unknown kind are passed over"),
+            ..=MAX_PASSED_OVER => {}
+            _ => return Err(problem),
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use http::StatusCode;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, StatusCode};
 
 use super::unread::{Form, Text, Unread};
 use super::wire::Answers;
@@ -16,8 +17,16 @@ use crate::sse::Decoder;
 pub(super) async fn single(http: &Http, response: Response, form: Form) -> Result<Unread, ClientError> {
     let status = response.status();
     let url = response.url().into();
+    let seconds = retry_after(response.headers());
     let text = http.text(response).await?;
-    Ok(Unread::Text(Text { url, status, text, form }))
+    let unread = Unread::Text(Text { url, status, text, form });
+    unread.check_status(status, seconds)?;
+    Ok(unread)
+}
+
+/// The seconds after which the request may be sent again. A date instead of seconds is not read.
+fn retry_after(headers: &HeaderMap) -> Option<u64> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
 
 /// The answers of an event stream.

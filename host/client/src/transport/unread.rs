@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_protocol::Json;
+use annex_protocol::{Json, JsonObject, StreamResponse, v0_3};
 use http::StatusCode;
 use memchr::memmem;
 use serde::Deserialize;
@@ -10,6 +10,9 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::error::quoted;
 use crate::{ClientError, RemoteError};
+
+/// The names under which 1.0 has the events of a stream.
+const EVENTS: [&str; 6] = ["task", "message", "statusUpdate", "artifactUpdate", "status_update", "artifact_update"];
 
 /// An answer, or an event of a stream, that is still to be read.
 pub(crate) enum Unread {
@@ -81,6 +84,21 @@ impl Unread {
         json.to().map_err(|error| ClientError::protocol(self.url(), json.get(), error))
     }
 
+    /// Reads an event of a stream; `None` where it is of a kind that A2A does not have, so that it can be passed over. Some
+    /// agents of 1.0 write single events as 0.3 has them.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub(crate) fn decode_event(&self) -> Result<Option<StreamResponse>, ClientError> {
+        match self.decode() {
+            Err(error @ ClientError::Protocol { .. }) => {
+                let json = self.result()?;
+                odd_event(&json).ok_or(error)
+            }
+            decoded => decoded.map(Some),
+        }
+    }
+
     /// The same, taken apart already: where an error is to be told before the result is asked for.
     ///
     /// # Errors
@@ -91,6 +109,23 @@ impl Unread {
             Self::Result { url, .. } | Self::Text(Text { url, .. }) => url,
         };
         Ok(Self::Result { url, json })
+    }
+
+    /// Checks that an answer with an HTTP status that is no success has an error of A2A in it.
+    ///
+    /// # Errors
+    /// The status, with the time after which the request may be sent again.
+    pub(super) fn check_status(&self, status: StatusCode, seconds: Option<u64>) -> Result<(), ClientError> {
+        if status.is_success() {
+            return Ok(());
+        }
+        match self.result() {
+            Err(ClientError::Status { url, status, body, .. }) => {
+                Err(ClientError::Status { url, status, body, retry_after: seconds })
+            }
+            // The agent's own error is told when the answer is read.
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// The error of a result that has another shape than it is to have.
@@ -117,6 +152,25 @@ impl Unread {
     }
 }
 
+/// Reads an event that is not in the form of 1.0, as nothing where its kind is unknown. `None` where it is in that form, and
+/// something else is wrong with it.
+fn odd_event(json: &Json) -> Option<Option<StreamResponse>> {
+    let object: JsonObject = json.to().ok()?;
+    if EVENTS.iter().any(|name| object.contains_key(name)) {
+        return None;
+    }
+    let kind = object.get("kind").and_then(|kind| kind.to::<String>().ok());
+    let event = match kind.as_deref() {
+        Some("task") => json.to().map(StreamResponse::Task),
+        Some("message") => json.to().map(StreamResponse::Message),
+        Some("status-update") => json.to().map(StreamResponse::StatusUpdate),
+        Some("artifact-update") => json.to().map(StreamResponse::ArtifactUpdate),
+        _ => return Some(None),
+    };
+    // The names of its states may be those of 0.3 as well.
+    event.or_else(|_| v0_3::answer::event(json)).ok().map(Some)
+}
+
 impl Text {
     /// The result of a success; `None` for all else.
     fn success<T: DeserializeOwned>(&self) -> Option<T> {
@@ -141,9 +195,12 @@ impl Text {
         match (form.read)(text) {
             // The agent's own error says more than the HTTP status that it comes with.
             Err(Unreadable::Agent(error)) => Err(error.into()),
-            _ if !status.is_success() => {
-                Err(ClientError::Status { url: url.to_string(), status: *status, body: quoted(text) })
-            }
+            _ if !status.is_success() => Err(ClientError::Status {
+                url: url.to_string(),
+                status: *status,
+                body: quoted(text),
+                retry_after: None,
+            }),
             Ok(json) => Ok(json),
             Err(Unreadable::Foreign(source)) => Err(ClientError::protocol(url, text, source)),
         }
@@ -152,7 +209,7 @@ impl Text {
 
 #[cfg(test)]
 mod tests {
-    use annex_protocol::StreamResponse;
+    use annex_protocol::{StreamResponse, TaskState};
     use http::StatusCode;
 
     use super::{Text, Unread};
@@ -183,6 +240,33 @@ mod tests {
         assert!(decoded(&text, http_json::FORM).is_ok());
         let failed = decoded(r#"{"error":{"message":"no"},"task":{"id":"t"}}"#, http_json::FORM).unwrap_err();
         assert!(failed.agent().is_some(), "{failed}");
+    }
+
+    fn event(text: &str) -> Result<Option<StreamResponse>, ClientError> {
+        let (url, text) = ("http://a.example".into(), format!(r#"{{"result":{text}}}"#));
+        Unread::Text(Text { url, status: StatusCode::OK, text, form: json_rpc::FORM }).decode_event()
+    }
+
+    #[test]
+    fn an_event_that_says_by_its_kind_what_it_is_is_read_whichever_names_its_states_have() {
+        for state in ["TASK_STATE_WORKING", "working"] {
+            let text =
+                format!(r#"{{"kind":"status-update","taskId":"t","contextId":"c","status":{{"state":"{state}"}}}}"#);
+            let Some(StreamResponse::StatusUpdate(update)) = event(&text).unwrap() else { panic!("{text}") };
+            assert_eq!((update.status.state, update.task_id.as_str()), (TaskState::Working, "t"));
+        }
+        let message = r#"{"kind":"message","messageId":"m","role":"ROLE_AGENT","parts":[{"kind":"text","text":"hi"}]}"#;
+        assert!(matches!(event(message).unwrap(), Some(StreamResponse::Message(message)) if message.text() == "hi"));
+    }
+
+    #[test]
+    fn an_event_of_an_unknown_kind_is_none_and_one_that_cannot_be_read_is_an_error() {
+        for text in ["{}", r#"{"somethingNew":{}}"#, r#"{"kind":"progress"}"#] {
+            assert_eq!(event(text).unwrap(), None, "{text}");
+        }
+        for text in ["null", "[]", "7", r#"{"task":{"status":{"state":"DREAMING"}}}"#, r#"{"kind":"task","id":7}"#] {
+            assert!(matches!(event(text), Err(ClientError::Protocol { .. })), "{text}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, parse_extensions};
 use annex_protocol::v0_3::{self, Method, answer as read, call};
 use annex_protocol::{
-    CancelTaskRequest, ExtensionUri, GetTaskRequest, Json, SendMessageRequest, SubscribeToTaskRequest,
+    CancelTaskRequest, ExtensionUri, GetTaskRequest, Json, JsonObject, SendMessageRequest, SubscribeToTaskRequest,
 };
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
@@ -114,8 +114,18 @@ fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
 }
 
 fn event(text: &str) -> Result<Json, Unreadable> {
-    let event = read::event(&json_rpc::result(text)?);
-    event.and_then(|event| Json::from_serialize(&event)).map_err(foreign)
+    let result = json_rpc::result(text)?;
+    let event = read::event(&result);
+    match event.and_then(|event| Json::from_serialize(&event)) {
+        // Whoever reads a stream passes it over.
+        Err(_) if is_of_unknown_kind(&result) => Ok(result),
+        event => event.map_err(foreign),
+    }
+}
+
+fn is_of_unknown_kind(result: &Json) -> bool {
+    let kind = result.to::<JsonObject>().ok().and_then(|object| object.get("kind")?.to::<String>().ok());
+    kind.is_some_and(|kind| !matches!(kind.as_str(), "task" | "message" | "status-update" | "artifact-update"))
 }
 
 fn task(text: &str) -> Result<Json, Unreadable> {

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use annex_agent::Steps;
+use annex_agent::{Steps, TurnStart};
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri, Message, Role, SendMessageRequest, TaskId};
 use annex_runtime::{Chain, RequestOutcome, TurnRequest};
 use annex_session::TurnSession;
@@ -131,7 +131,7 @@ impl RequestHandler {
         }
         let requested = interruption.requested;
         let call = ServiceParameters { requested, owner, headers: None, last_event: None };
-        self.begin_again(call, (&extensions, false), target, (session, permit)).await
+        self.begin_again(call, (&extensions, TurnStart::Message), target, (session, permit)).await
     }
 
     /// The target of [`Self::begin_again`], for which the lease that this process has now must hold.
@@ -142,11 +142,11 @@ impl RequestHandler {
     }
 
     /// Begins a turn of a task that is there already, by the last message that its user sent to it. Nobody waits for the turn.
-    /// An agent elsewhere is sent nothing if the turn `goes_on` with what it has begun there.
+    /// An agent elsewhere is sent the message once more only if the turn `begins_with` it.
     pub(crate) async fn begin_again(
         &self,
         call: ServiceParameters,
-        (extensions, goes_on): (&ExtensionSet, bool),
+        (extensions, begins_with): (&ExtensionSet, TurnStart),
         target: Target,
         (session, permit): (TurnSession, TurnPermit),
     ) -> Result<(), A2aError> {
@@ -154,7 +154,7 @@ impl RequestHandler {
             self.wake(&call, OPERATION, (extensions, &extensions.passed_on), &target, &session).await?;
         let mut remote = self.upstream_context(&call, extensions, (&session, &target.task_id), &request).await?;
         if let Some(remote) = &mut remote {
-            remote.goes_on = goes_on;
+            remote.begins_with = begins_with;
         }
         let counted = self.running.token();
         let resources =

@@ -47,7 +47,9 @@ impl RequestHandler {
             let record = self.tasks.open(&call.owner, &task_id).await?;
             push.check(&request, "").await?;
             let subscription = record.subscribe();
-            push.put(&record, subscription, request).await
+            let put = push.put(&record, subscription, request).await?;
+            self.watch(call, &record);
+            Ok(put)
         };
         self.for_tenant(put).await
     }

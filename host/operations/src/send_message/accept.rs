@@ -111,6 +111,9 @@ impl RequestHandler {
         let installed = installed_with(&pinned, &extensions);
         // Before any task, session or guest exists: a client that lacks a required extension leaves nothing behind.
         let active = activation::negotiate(&installed, &extensions.passed_on, &call.requested)?;
+        if let Ok(Some(record)) = &record {
+            self.catch_up_now(call, record).await;
+        }
         self.check_push(&request).await?;
         let mut target = Target::new(&call.owner, &request.message, record?, self.counted(steps_for(&active)))?;
         Span::current().record("context", display(&target.context_id)).record("task", display(&target.task_id));
@@ -240,7 +243,7 @@ impl RequestHandler {
             _permit: permit,
             chain,
             stored: self.stored_turn(&call.requested),
-            requested: call.requested,
+            requested: call.requested.clone(),
             context,
             turn_task: target.turn_task,
             stage,
@@ -257,7 +260,7 @@ impl RequestHandler {
         let mut outcome = outcome.await.map_err(|gone| fault::internal(&gone))??;
         if let Outcome::Task(task) = &mut outcome {
             task.running = Some(running);
-            self.notify(task, push_config, continues).await?;
+            self.notify(task, &call, push_config, continues).await?;
         }
         Ok(outcome)
     }
@@ -266,10 +269,14 @@ impl RequestHandler {
     async fn notify(
         &self,
         task: &TaskOutcome,
+        call: &ServiceParameters,
         config: Option<TaskPushNotificationConfig>,
         continues: bool,
     ) -> Result<(), A2aError> {
         let (Some(reader), Some(push)) = (&task.subscription.reader, &self.push) else { return Ok(()) };
+        if config.is_some() {
+            self.watch(call, &task.record);
+        }
         match config {
             Some(config) => push.put(&task.record, task.subscription.clone(), config).await.map(drop),
             None if continues => push.forward(&task.record, reader.clone()).await,

@@ -14,21 +14,38 @@ impl InputModes {
     /// # Errors
     /// [`A2aError::ContentTypeNotSupported`] for the first part that the agent does not take.
     pub(crate) fn check(&self, message: &Message) -> Result<(), A2aError> {
-        let types = message.parts.iter().filter_map(media_type);
-        match types.into_iter().find(|media_type| !self.take(media_type)) {
+        match message.parts.iter().find(|part| !self.take_part(part)).and_then(media_type) {
             Some(refused) => Err(A2aError::ContentTypeNotSupported { content_type: refused.to_owned() }),
             None => Ok(()),
         }
     }
 
+    /// A data part of a type that ends in `+json` is JSON (RFC 6839 section 3.1), so an agent that takes JSON takes it.
+    fn take_part(&self, part: &Part) -> bool {
+        let Some(named) = media_type(part) else { return true };
+        self.take(named)
+            || matches!(part.content, PartContent::Data(_)) && is_json_by_suffix(named) && self.take("application/json")
+    }
+
     fn take(&self, media_type: &str) -> bool {
-        let essence = media_type.split(';').next().unwrap_or_default().trim();
+        let essence = essence(media_type);
         self.0.iter().any(|mode| match mode.strip_suffix('*') {
             Some("*/") => true,
             Some(kind) => essence.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind)),
             None => essence.eq_ignore_ascii_case(mode),
         })
     }
+}
+
+/// The media type without its parameters.
+fn essence(media_type: &str) -> &str {
+    media_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// True for `application/…+json`.
+fn is_json_by_suffix(media_type: &str) -> bool {
+    let essence = essence(media_type).to_ascii_lowercase();
+    essence.strip_prefix("application/").is_some_and(|subtype| subtype.ends_with("+json"))
 }
 
 /// The media type that the part names, or that follows from its kind. None follows for files.
@@ -43,7 +60,7 @@ fn media_type(part: &Part) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use annex_protocol::{Message, Part};
+    use annex_protocol::{Json, Message, Part, PartContent};
 
     use super::InputModes;
 
@@ -64,5 +81,27 @@ mod tests {
         assert!(!takes(&["text/plain"], "text/markdown"));
         assert!(!takes(&["text/*"], "textual/x"));
         assert!(!takes(&["application/json"], ""));
+    }
+
+    #[test]
+    fn a_data_part_of_a_json_type_is_taken_where_json_is() {
+        let takes = |modes: &[&str], media_type: &str, content: PartContent| {
+            let modes: Vec<String> = modes.iter().map(|mode| (*mode).to_owned()).collect();
+            let part = Part { content, media_type: media_type.to_owned(), ..Part::text("") };
+            let message = Message { parts: vec![part].into(), ..Message::default() };
+            InputModes::new(&modes).check(&message).is_ok()
+        };
+        let data = || PartContent::Data(Json::parse("[]").expect("JSON"));
+        let json = ["text/plain", "application/json"];
+        for named in ["", "application/json", "application/vnd.ag2.history+json", "Application/A2UI+JSON; v=1"] {
+            assert!(takes(&json, named, data()), "{named}");
+            assert!(!takes(&["text/plain"], named, data()), "{named}");
+        }
+        for named in ["application/json-seq", "application/xml", "text/x+json", "+json"] {
+            assert!(!takes(&json, named, data()), "{named}");
+        }
+        // Only data is JSON by construction.
+        assert!(!takes(&json, "application/vnd.ag2.history+json", PartContent::Text("[]".to_owned())));
+        assert!(!takes(&json, "application/vnd.ag2.history+json", PartContent::Raw("W10=".to_owned())));
     }
 }

@@ -28,6 +28,7 @@ impl RequestHandler {
 
     async fn try_cancel(&self, call: &ServiceParameters, request: &CancelTaskRequest) -> Result<Task, A2aError> {
         let record = self.tasks.open(&call.owner, &request.id).await?;
+        self.catch_up_now(call, &record).await;
         if record.is_finished() {
             return Err(A2aError::TaskNotCancelable { task_id: request.id.clone(), state: record.task_state() });
         }

@@ -18,6 +18,9 @@ impl RequestHandler {
     pub async fn get_task(&self, call: &ServiceParameters, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
         list::check_history_length(request.history_length)?;
         let read = async {
+            if self.agent_is_remote {
+                self.catch_up(call, &self.tasks.open(&call.owner, &request.id).await?).await;
+            }
             if let Some(snapshot) = self.tasks.large_snapshot(&call.owner, &request.id).await? {
                 return Ok(ShownTask::snapshot(snapshot, request.history_length).await);
             }
@@ -60,7 +63,9 @@ impl RequestHandler {
         until: Until,
     ) -> Result<EventStream, A2aError> {
         let record = self.for_tenant(self.tasks.open(&call.owner, &request.id)).await?;
+        self.for_tenant(self.catch_up(call, &record)).await;
         if let Some(reader) = call.last_event.and_then(|last| record.read_behind(last)) {
+            self.watch(call, &record);
             return Ok(self.events(None, Some(reader), until));
         }
         // Nobody would tell this process how it goes on.
@@ -73,6 +78,7 @@ impl RequestHandler {
             });
         };
         let long = LongWork::begin(snapshot.size().bytes).await;
+        self.watch(call, &record);
         let first = LoggedEvent::new(Arc::new(StreamResponse::Task(snapshot.into_task())), seq);
         if long.is_some() {
             // Encoded now, as the stream is read without the permit.

@@ -3,6 +3,7 @@
 //! Every change is stored before a reader sees it (`record/writing.rs`). Of a task that nobody works on here the record catches
 //! up with the stored events again and again while somebody reads (`others.rs`).
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_cluster::Replica;
@@ -11,6 +12,7 @@ use annex_protocol::{
     A2aError, ContextId, Message, StreamResponse, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
 use annex_tasks::{Excess, Owner, Place, StoreError, StoredTask, TaskLimits, TaskSnapshot, TaskStore};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::tasks::Tasks;
@@ -51,6 +53,11 @@ pub(crate) struct TaskRecord {
     /// The place behind the last event that was applied. Held while one is stored, so that they are stored and shown in
     /// one order.
     last: tokio::sync::Mutex<Place>,
+    /// The time at which an agent elsewhere was last asked whether the task has gone on there. Held while it is asked, and
+    /// until the turn that follows the task is over.
+    asked: Arc<tokio::sync::Mutex<Option<Instant>>>,
+    /// True while an agent elsewhere is asked again and again.
+    is_watched: AtomicBool,
     state: Mutex<RecordState>,
 }
 
@@ -109,7 +116,9 @@ impl TaskRecord {
         let wake = Arc::clone(tasks.wake());
         let limits = *tasks.limits();
         let state = RecordState { task, seq: last.seq, log, turn: None, is_worked_on, last_is_ours: false };
-        Self { id, context_id, owner, store, wake, limits, last: last.into(), state: Mutex::new(state) }
+        let (last, state) = (last.into(), Mutex::new(state));
+        let (asked, is_watched) = (Arc::default(), AtomicBool::new(false));
+        Self { id, context_id, owner, store, wake, limits, last, asked, is_watched, state }
     }
 
     pub(crate) fn id(&self) -> &TaskId {
@@ -141,6 +150,22 @@ impl TaskRecord {
     /// True while a turn of this process works on the task.
     pub(crate) fn is_running(&self) -> bool {
         self.lock().turn.is_some()
+    }
+
+    /// True if the task waits for its client, and nobody works on it.
+    pub(crate) fn waits(&self) -> bool {
+        let state = self.lock();
+        state.turn.is_none() && !state.is_worked_on && state.task.state().is_interrupted()
+    }
+
+    /// The time at which an agent elsewhere was last asked whether the task has gone on there.
+    pub(super) fn asked(&self) -> &Arc<tokio::sync::Mutex<Option<Instant>>> {
+        &self.asked
+    }
+
+    /// True while an agent elsewhere is asked again and again.
+    pub(super) fn is_watched(&self) -> &AtomicBool {
+        &self.is_watched
     }
 
     /// True if another process works on the task.

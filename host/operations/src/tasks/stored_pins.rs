@@ -49,6 +49,15 @@ impl Tasks {
         Ok(is_theirs.then_some((owner, interruption)))
     }
 
+    /// True if an extension made the task wait.
+    pub(crate) async fn waits_for_extension(&self, task: &TaskId) -> Result<bool, StoreError> {
+        let interruption = match self.store.pins() {
+            Some(store) => store.find(task).await?.and_then(|(_, pins)| pins.interruption),
+            None => self.pins.interruption(task).and_then(|(_, interruption)| interruption),
+        };
+        Ok(interruption.is_some())
+    }
+
     /// The task goes on, whoever took it up, which ends its interruption. Its pins stay.
     pub(crate) async fn go_on(&self, task: &TaskId) -> Result<(), StoreError> {
         let Some(interruption) = self.pins.end_interruption(task) else { return Ok(()) };

@@ -51,6 +51,7 @@ impl Turn {
             AgentEvent::Message(message) => self.answer(message).await.map(|()| None),
             AgentEvent::Status { state, message } => self.status(state, message).await,
             AgentEvent::Relayed(event) => self.relay(*event).await,
+            AgentEvent::Begun => self.open_task().await.map(|()| None),
             AgentEvent::Artifact { artifact, append, last_chunk } => {
                 let update = TaskArtifactUpdateEvent {
                     task_id: self.context.task_id.clone(),

@@ -1,10 +1,11 @@
 //! The parts of a turn that only an agent that lives elsewhere needs.
 
+use std::mem;
 use std::time::Duration;
 
-use annex_protocol::{A2aError, StreamResponse, TaskArtifactUpdateEvent, TaskState};
+use annex_protocol::{A2aError, StreamResponse, TaskArtifactUpdateEvent, TaskState, Timestamp};
 
-use super::{Ending, Settled, Turn};
+use super::{Ending, Settled, Stage, Turn};
 
 /// The longest time that such an agent gets to tell its upstream that a task has ended here.
 const GIVE_UP_PATIENCE: Duration = Duration::from_secs(5);
@@ -24,6 +25,28 @@ impl Turn {
             StreamResponse::Task(_) => {
                 let reason = "the agent relayed a whole task".to_owned();
                 Err(A2aError::InvalidAgentResponse { reason })
+            }
+        }
+    }
+
+    /// Tells the client of its task, of which there is nothing to tell yet but that an agent has it.
+    pub(super) async fn open_task(&mut self) -> Result<(), A2aError> {
+        self.store().await?;
+        match mem::replace(&mut self.stage, Stage::Taskless) {
+            Stage::Joined { task, client } => {
+                self.announce(client, &task, task.subscribe());
+                self.stage = Stage::Working { task };
+                Ok(())
+            }
+            // Nobody must hear of a task before the user's message is stored.
+            opening @ Stage::Opening { .. } if self.context.session.is_stored() => {
+                self.stage = opening;
+                self.turn_task.show(TaskState::Submitted, Some(Timestamp::now()));
+                self.create(Vec::new()).await
+            }
+            other => {
+                self.stage = other;
+                Ok(())
             }
         }
     }

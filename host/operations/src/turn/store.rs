@@ -43,7 +43,8 @@ impl Turn {
         let _ = client.send(Ok(Outcome::Task(outcome)));
     }
 
-    async fn create(&mut self, events: Vec<StreamResponse>) -> Result<(), A2aError> {
+    /// Creates the task of a new turn with these events.
+    pub(super) async fn create(&mut self, events: Vec<StreamResponse>) -> Result<(), A2aError> {
         let events: Vec<TaskEvent> = events.into_iter().map(TaskEvent::from).collect();
         let Err(error) = self.try_create(&events).await else { return Ok(()) };
         if matches!(error, StoreError::AlreadyExists { .. }) {

@@ -166,7 +166,7 @@ struct WireTime(Option<Timestamp>);
 impl FieldValue for WireTime {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Ok(Self(Timestamp::parse(&text).ok()))
+        Ok(Self(Timestamp::parse_or_utc(&text).ok()))
     }
 
     fn is_default(&self) -> bool {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::names::VERSION;
-use crate::{AgentCard, AgentInterface, JsonObject};
+use crate::{AgentCard, AgentInterface, Json, JsonObject};
 
 /// The fields of a 0.3 card that name its interfaces.
 #[derive(Deserialize)]
@@ -11,8 +11,8 @@ use crate::{AgentCard, AgentInterface, JsonObject};
 struct Interfaces {
     url: String,
     preferred_transport: Option<String>,
-    #[serde(default)]
-    additional_interfaces: Vec<Interface>,
+    /// Some agents write `null` for none.
+    additional_interfaces: Option<Vec<Json>>,
 }
 
 #[derive(Deserialize)]
@@ -49,7 +49,9 @@ pub fn read_card(text: &str) -> Result<AgentCard, serde_json::Error> {
     let Interfaces { url, preferred_transport, additional_interfaces } = serde_json::from_str(text)?;
     // JSON-RPC is the default of `preferredTransport` in 0.3.
     let transport = preferred_transport.unwrap_or_else(|| "JSONRPC".to_owned());
-    for Interface { transport, url } in [Interface { transport, url }].into_iter().chain(additional_interfaces) {
+    // One that cannot be read is not used, and keeps no other from being used.
+    let additional = additional_interfaces.into_iter().flatten().filter_map(|interface| interface.to().ok());
+    for Interface { transport, url } in [Interface { transport, url }].into_iter().chain(additional) {
         let interface =
             AgentInterface { url, protocol_binding: transport, protocol_version: VERSION.to_owned(), tenant: None };
         // 0.3 asks servers to list the main interface among the additional ones once more.

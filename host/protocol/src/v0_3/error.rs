@@ -8,11 +8,12 @@ use crate::error::comma_separated;
 use crate::jsonrpc::RequestId;
 use crate::{A2aError, Json};
 
-/// The JSON-RPC code. The errors that only 1.0 has, of required extensions and of versions, are internal errors
-/// (-32603), as the official SDKs answer them; what an extension or the server defines keeps its code.
+/// The JSON-RPC code. 0.3 has no error for a version that is not served: it is an internal error (-32603), as the
+/// official SDKs answer it. It has none for a required extension either, but its clients take any code, and some know that
+/// of 1.0 (-32008). What an extension or the server defines keeps its code.
 pub fn code(error: &A2aError) -> i32 {
     match error {
-        A2aError::ExtensionSupportRequired { .. } | A2aError::VersionNotSupported { .. } => -32603,
+        A2aError::VersionNotSupported { .. } => -32603,
         other => other.code(),
     }
 }

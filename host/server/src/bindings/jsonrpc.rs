@@ -21,7 +21,7 @@ use crate::bindings::service_headers::{check_content_type, echo, retry_after};
 use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
-use crate::tenants::{AskedTenants, Tenants};
+use crate::tenants::AskedTenants;
 
 /// Reads one HTTP request whose body was read in full.
 ///
@@ -36,7 +36,7 @@ pub(crate) fn read<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Request<'a
 
 /// Answers one request.
 pub(crate) async fn answer(
-    tenants: &Tenants,
+    tenants: &AskedTenants<'_>,
     caller: &Caller,
     headers: &HeaderMap,
     uri: &Uri,
@@ -47,9 +47,7 @@ pub(crate) async fn answer(
         Ok(call) => call,
         Err(error) => return failure(&request.id, &error),
     };
-    dispatch(&tenants.asked_with(headers), caller, call, request)
-        .await
-        .unwrap_or_else(|error| failure(&request.id, &error))
+    dispatch(tenants, caller, call, request).await.unwrap_or_else(|error| failure(&request.id, &error))
 }
 
 async fn dispatch(

@@ -23,7 +23,7 @@ use crate::bindings::service_headers::{check_content_type, echo, retry_after};
 use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
-use crate::tenants::{AskedTenants, Tenants};
+use crate::tenants::{self, AskedTenants, Tenants};
 
 /// The `Cache-Control` of an answer that only the caller may keep.
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=60");
@@ -284,7 +284,7 @@ fn message(request: &HttpRequest<'_>, tenant: Option<&str>) -> Result<SendMessag
 fn place(field: &mut Option<String>, tenant: Option<&str>) -> Result<(), A2aError> {
     let Some(tenant) = tenant else { return Ok(()) };
     match field.as_deref().filter(|named| !named.is_empty()) {
-        Some(named) if named != tenant => Err(A2aError::invalid_field("tenant", "is not the tenant of the path")),
+        Some(named) if named != tenant => Err(tenants::other_than_in_path()),
         _ => {
             *field = Some(tenant.to_owned());
             Ok(())

@@ -3,10 +3,7 @@
 //! A layer in front of the bindings of 1.0, which know nothing of it. JSON-RPC methods of both versions share one path,
 //! because no name exists in both. HTTP+JSON has its own paths.
 
-use std::sync::Arc;
-
 use annex_operations::answer::Sent;
-use annex_operations::request_handler::RequestHandler;
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, parse_extensions};
 use annex_protocol::v0_3::{self, X_A2A_EXTENSIONS};
@@ -25,7 +22,7 @@ pub(crate) mod json_rpc;
 const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
 
 /// The service parameters of a 0.3 request: an absent version means 0.3 (A2A 1.0 section 3.6.2).
-fn read_call(handler: &RequestHandler, owner: Owner, headers: &HeaderMap) -> Result<ServiceParameters, A2aError> {
+fn read_call(owner: Owner, headers: &HeaderMap) -> Result<ServiceParameters, A2aError> {
     let version = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
     match version.as_deref() {
         None | Some("" | v0_3::VERSION | v0_3::CARD_VERSION) => {}
@@ -38,8 +35,8 @@ fn read_call(handler: &RequestHandler, owner: Owner, headers: &HeaderMap) -> Res
     Ok(ServiceParameters {
         owner,
         requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())),
-        // The fields are copied only for an agent elsewhere, which may be sent those that `headers_forward` names.
-        headers: handler.agent_is_remote.then(|| Arc::new(headers.clone())),
+        // `AskedTenants::serving` adds them for an agent elsewhere.
+        headers: None,
         // Its clients are shown the task first, as they expect it.
         last_event: None,
     })

@@ -102,9 +102,9 @@ impl ServedConfig {
         self.agent().map(AgentConfig::on_lost_turn).unwrap_or_default()
     }
 
-    /// True if clients of 0.3 are served. A request of theirs has no place for a tenant.
+    /// True if clients of 0.3 are served.
     pub(crate) fn speaks_v0_3(&self) -> bool {
-        self.process.server.a2a_0_3 && !self.is_tenant
+        self.process.server.a2a_0_3
     }
 
     /// The managed folder, whose components are installed for the config itself only.
@@ -148,7 +148,7 @@ mod tests {
         fs::write(folder.path().join("a.toml"), agent).expect("a file");
         let tenants = "[[tenant]]\nname = \"one\"\nconfig = \"a.toml\"\n[tenant.quota]\nturns = 7\n\
                        [[tenant]]\nname = \"other\"\nconfig = \"a.toml\"\n";
-        let server = "[server]\na2a_0_3 = true\n[runtime]\nextensions_dir = \"e\"\n";
+        let server = "[runtime]\nextensions_dir = \"e\"\n";
         let config = Config::parse(Path::new("annex.toml"), &format!("{agent}{server}{tenants}")).expect("a config");
         let config = Arc::new(config);
         let served = config
@@ -159,6 +159,7 @@ mod tests {
         assert!(Arc::ptr_eq(&one.process, &config) && Arc::ptr_eq(&other.process, &config));
         let turns = |served: &ServedConfig| served.quota.as_ref().expect("a tenant has one").turns;
         assert_eq!((turns(&one), turns(&other)), (Some(7), None));
-        assert!(!one.speaks_v0_3() && one.extensions_dir().is_none(), "these are for the config itself");
+        assert!(one.speaks_v0_3());
+        assert!(one.extensions_dir().is_none(), "the folder is for the config itself");
     }
 }

@@ -17,7 +17,7 @@ pub struct ServerConfig {
     pub public_url: Option<String>,
     /// Lets everybody call although `listen` is no loopback address. Default: no.
     pub allow_anonymous: bool,
-    /// Serves clients of A2A 0.3 too. Default: no.
+    /// Serves clients of A2A 0.3 too. Default: yes.
     pub a2a_0_3: bool,
     /// The largest request body in bytes. Default 1 MiB.
     pub max_body_bytes: usize,
@@ -60,7 +60,7 @@ impl Default for ServerConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 9999)),
             public_url: None,
             allow_anonymous: false,
-            a2a_0_3: false,
+            a2a_0_3: true,
             max_body_bytes: 1 << 20,
             body_seconds: 30,
             head_seconds: 60,

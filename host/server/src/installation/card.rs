@@ -11,6 +11,7 @@ use crate::paths::{JSONRPC_PATH, REST_PATH};
 
 /// The binding that 0.3 is not served by.
 const GRPC: &str = "GRPC";
+const JSONRPC: &str = "JSONRPC";
 /// The version of an agent that the config gives none.
 const FIRST_VERSION: &str = "1.0.0";
 
@@ -27,15 +28,14 @@ pub(crate) fn assemble(
     let security = authenticator.map(Authenticator::security_schemes).unwrap_or_default();
     let bindings = config.bindings();
     let current = bindings.iter().map(|binding| match binding {
-        BindingConfig::JsonRpc => interface(base_url, JSONRPC_PATH, "JSONRPC"),
+        BindingConfig::JsonRpc => interface(base_url, JSONRPC_PATH, JSONRPC),
         BindingConfig::HttpJson => interface(base_url, REST_PATH, "HTTP+JSON"),
         BindingConfig::Grpc => grpc_interface(base_url),
     });
     let tenant = (!tenant.is_empty()).then(|| tenant.to_owned());
     // Clients copy the tenant of the interface that they choose into every request (A2A 1.0 section 8.3.2).
     let current = current.map(|interface| AgentInterface { tenant: tenant.clone(), ..interface });
-    let older = current.clone().filter(|interface| speaks_v0_3 && interface.protocol_binding != GRPC);
-    let older = older.map(|interface| AgentInterface { protocol_version: v0_3::VERSION.to_owned(), ..interface });
+    let older = current.clone().filter(|_| speaks_v0_3).filter_map(|interface| interface_of_0_3(interface, base_url));
     AgentCard {
         name: config.name.clone().unwrap_or_default(),
         description: config.description.clone().unwrap_or_default(),
@@ -114,6 +114,18 @@ fn interface(base_url: &str, path: &str, binding: &str) -> AgentInterface {
         tenant: None,
         protocol_version: VERSION.to_owned(),
     }
+}
+
+/// The interface for clients of 0.3 beside one of 1.0; `None` where 0.3 is not served. A request of 0.3 has no field for a
+/// tenant, so its URL names the tenant: JSON-RPC has such a URL.
+fn interface_of_0_3(interface: AgentInterface, base_url: &str) -> Option<AgentInterface> {
+    let url = match (interface.protocol_binding.as_str(), &interface.tenant) {
+        (GRPC, _) => None,
+        (_, None) => Some(interface.url),
+        (JSONRPC, Some(tenant)) => Some(format!("{}/{tenant}{JSONRPC_PATH}", base_url.trim_end_matches('/'))),
+        (_, Some(_)) => None,
+    };
+    Some(AgentInterface { url: url?, tenant: None, protocol_version: v0_3::VERSION.to_owned(), ..interface })
 }
 
 /// For gRPC the URL is an authority (section 4.4.6); all bindings share the port.

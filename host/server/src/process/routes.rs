@@ -24,9 +24,9 @@ use crate::connections::caller::Caller;
 use crate::connections::network::Network;
 use crate::connections::request_body::{BodyError, RequestBody};
 use crate::connections::site::Site;
-use crate::paths::{CARD_PATH, JSONRPC_PATH, REST_PATH};
+use crate::paths::{CARD_PATH, JSONRPC_PATH, OLD_CARD_PATH, REST_PATH};
 use crate::process::readiness_gate::{NoCard, ReadinessGate};
-use crate::tenants::Tenants;
+use crate::tenants::AskedTenants;
 
 /// All that the server answers.
 pub(crate) struct Routes {
@@ -51,7 +51,7 @@ impl Site for Arc<Routes> {
         // calls.
         if request.uri().path() == JSONRPC_PATH && request.method() == Method::POST {
             let (head, body) = request.into_parts();
-            return json_rpc_call(&self.gate, network, (&head.headers, &head.uri), body).await;
+            return json_rpc_call(&self.gate, network, None, (&head.headers, &head.uri), body).await;
         }
         self.others.answer(request, network).await
     }
@@ -64,12 +64,20 @@ fn router(gate: Arc<ReadinessGate>) -> Router {
     Router::new()
         // Other methods than POST arrive here and are refused.
         .route(JSONRPC_PATH, post(json_rpc))
-        // Clients that keep a base URL and post to `/` end up here.
+        // Clients that keep the card's URL as a base and post to `/` below it end up here.
         .route(&format!("{JSONRPC_PATH}/"), post(json_rpc))
+        // Clients that are given the agent's base URL and read no card post there. Its other methods are no endpoint.
+        .route("/", post(json_rpc).fallback(not_found))
+        .route("/{tenant}", post(json_rpc_of_tenant).fallback(not_found))
+        .route("/{tenant}/", post(json_rpc_of_tenant).fallback(not_found))
+        // What the card of a tenant names for 0.3.
+        .route(&format!("/{{tenant}}{JSONRPC_PATH}"), post(json_rpc_of_tenant))
         // All methods arrive, because the binding itself knows which ones a path takes.
         .route(&format!("{REST_PATH}/{{*path}}"), any(http_json))
         .route(CARD_PATH, get(agent_card))
+        .route(OLD_CARD_PATH, get(agent_card))
         .route(&format!("/{{tenant}}{CARD_PATH}"), get(card_of_tenant))
+        .route(&format!("/{{tenant}}{OLD_CARD_PATH}"), get(card_of_tenant))
         .route("/livez", get(live))
         .route("/readyz", get(ready))
         .fallback(not_found)
@@ -84,19 +92,40 @@ async fn json_rpc(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    json_rpc_call(&gate, network, (&headers, &uri), body).await
+    json_rpc_call(&gate, network, None, (&headers, &uri), body).await
 }
 
+/// JSON-RPC below the path of a tenant.
+async fn json_rpc_of_tenant(
+    State(gate): State<Arc<ReadinessGate>>,
+    Extension(network): Extension<Network>,
+    Path(tenant): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    // A server without tenants has nothing there, and reads no body to say so.
+    if gate.app().is_ok_and(|app| !app.tenants().has_others()) {
+        return not_found(headers, uri).await;
+    }
+    json_rpc_call(&gate, network, Some(&tenant), (&headers, &uri), body).await
+}
+
+/// `tenant` is that of the path.
 async fn json_rpc_call(
     gate: &ReadinessGate,
     network: Network,
+    tenant: Option<&str>,
     (headers, uri): (&HeaderMap, &Uri),
     body: impl HttpBody<Data = Bytes> + Unpin,
 ) -> Response {
     // A request that never reaches the handler is not answered with 200, so that proxies on the way can tell (413,
     // 503).
     match admit(gate, network, headers, body).await {
-        Ok((app, caller, body)) => json_rpc_answer(gate, app.tenants(), &caller, (headers, uri), &body).await,
+        Ok((app, caller, body)) => {
+            let tenants = app.tenants().asked_with(headers).at_path(tenant);
+            json_rpc_answer(gate, &tenants, &caller, (headers, uri), &body).await
+        }
         Err((status, error)) => {
             challenged((status, jsonrpc::failure(&RequestId::Null, &error)).into_response(), &error)
         }
@@ -135,7 +164,7 @@ async fn http_json(
 /// Requests of both versions come by the same path: no method has the same name in both.
 async fn json_rpc_answer(
     gate: &ReadinessGate,
-    tenants: &Tenants,
+    tenants: &AskedTenants<'_>,
     caller: &Caller,
     (headers, uri): (&HeaderMap, &Uri),
     body: &[u8],
@@ -147,7 +176,7 @@ async fn json_rpc_answer(
     // 0.3 comes first and leaves alone what is 1.0's: a request that names no version is one of 0.3, and 1.0 refuses
     // it.
     if gate.speaks_v0_3
-        && let Some(answer) = v0_3::json_rpc::answer(tenants.own(), caller, headers, &request).await
+        && let Some(answer) = v0_3::json_rpc::answer(tenants, caller, headers, &request).await
     {
         return answer;
     }

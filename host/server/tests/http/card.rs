@@ -158,7 +158,7 @@ async fn the_component_that_would_fill_the_card_is_left_out_and_the_others_stay(
     std::fs::create_dir(&folder).expect("a folder");
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../auth/tests/auth/fixtures/p256.pem");
     installation.config(&format!(
-        "[server]\na2a_0_3 = true\n[runtime]\nwatch = false\nextensions_dir = \"managed\"\n[card.signing]\nkid = \"k1\"\n\
+        "[runtime]\nwatch = false\nextensions_dir = \"managed\"\n[card.signing]\nkid = \"k1\"\n\
          key_file = {fixture:?}\n[card.extended]\ndescription = \"All of it\"\n{}",
         crate::auth::api_keys()
     ));

@@ -12,7 +12,7 @@ mod history;
 mod images;
 mod passports;
 mod payments;
-mod permits;
+pub(crate) mod permits;
 mod stamps;
 mod strict;
 mod table;
@@ -27,7 +27,7 @@ async fn example(name: &str) -> TestServer {
 }
 
 /// The server with everything that ships.
-async fn catalogue() -> TestServer {
+pub(crate) async fn catalogue() -> TestServer {
     example("annex.toml").await
 }
 

@@ -135,7 +135,7 @@ async fn an_extensions_own_codes_pass_and_forged_ones_are_its_fault() {
 
 #[tokio::test]
 async fn a_client_of_0_3_calls_the_same_methods() {
-    let server = server("[server]\na2a_0_3 = true").await;
+    let server = server("").await;
     let url = format!("{}/a2a/jsonrpc", server.url());
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "test/echo", "params": {"a": 1}});
     let request = server.client().post(url).json(&body).header("x-a2a-extensions", URI);

@@ -8,10 +8,8 @@ use crate::auth::guarded;
 use crate::connections::http2;
 use crate::three_ways::{Binding, Said, say};
 
-/// A task of this agent waits for its client, and clients of 0.3 are served.
+/// A task of this agent waits for its client.
 const CONFIG: &str = r#"
-    [server]
-    a2a_0_3 = true
     [push]
     [[agent.rule]]
     text = "ask"
@@ -54,7 +52,8 @@ fn mutating() -> Vec<(Method, String)> {
         let posts = posts.map(|path| (Method::POST, format!("{below}/{path}")));
         posts.into_iter().chain(deletes.map(|path| (Method::DELETE, format!("{below}/{path}"))))
     });
-    let json_rpc = ["/a2a/jsonrpc", "/a2a/jsonrpc/"].map(|path| (Method::POST, path.to_owned()));
+    let json_rpc = ["/a2a/jsonrpc", "/a2a/jsonrpc/", "/", "/acme", "/acme/", "/acme/a2a/jsonrpc"]
+        .map(|path| (Method::POST, path.to_owned()));
     let grpc = ["/lf.a2a.v1.A2AService/CancelTask", "/annex.extension.v1.ExtensionService/Call"];
     rest.chain(json_rpc).chain(grpc.map(|path| (Method::POST, path.to_owned()))).collect()
 }

@@ -170,7 +170,7 @@ async fn without_the_config_there_are_no_notifications_and_the_card_says_so() {
 
 #[tokio::test]
 async fn clients_of_0_3_register_in_their_own_shapes() {
-    let server = agent("Say something.", &format!("{PUSH}\n[server]\na2a_0_3 = true")).await;
+    let server = agent("Say something.", PUSH).await;
     let (url, _received) = receiver().await;
     let id = slow_task(&server).await;
     let old = async |method: &str, params: Value| {

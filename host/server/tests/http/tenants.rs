@@ -105,7 +105,10 @@ async fn each_tenant_has_an_agent_a_card_and_sessions_of_its_own() {
         assert_eq!(card["name"], name);
         let named = if tenant.is_empty() { Value::Null } else { json!(tenant) };
         let interfaces = card["supportedInterfaces"].as_array().expect("interfaces");
-        assert!(interfaces.iter().all(|interface| interface["tenant"] == named), "{card}");
+        // A request of 0.3 has no field for the tenant: the URL names it.
+        let of_1_0 = |interface: &&Value| interface["protocolVersion"] == "1.0";
+        assert!(interfaces.iter().filter(of_1_0).all(|interface| interface["tenant"] == named), "{card}");
+        assert_eq!(card["url"], format!("{}{path}/a2a/jsonrpc", server.url()));
         // All have the same name and the client the same context: nothing but the tenant keeps them apart.
         assert_eq!(answer(&say(&server, tenant, "one").await), format!("{name} remembers "));
         assert_eq!(answer(&say(&server, tenant, "two").await), format!("{name} remembers {name} remembers "));
@@ -113,6 +116,45 @@ async fn each_tenant_has_an_agent_a_card_and_sessions_of_its_own() {
     let missing = server.get("/none/.well-known/agent-card.json").await.expect("a reply");
     assert_eq!(missing.status().as_u16(), 404);
     assert_eq!(refused(&say(&server, "none", "x").await), (&json!(-32_602), &json!("tenant")));
+}
+
+#[tokio::test]
+async fn a_tenant_is_served_at_the_url_of_its_card_without_the_field_in_both_versions() {
+    let folder = files("", "", "");
+    let server = serve(&folder).await;
+    let oldest = server.get("/acme/.well-known/agent.json").await.expect("a card");
+    let oldest: Value = oldest.json().await.expect("JSON");
+    assert_eq!(oldest["name"], "acme");
+    let post = async |path: &str, version: &str, body: &Value| -> Value {
+        let request = server.client().post(format!("{}{path}", server.url())).header("a2a-version", version);
+        request.json(body).send().await.expect("an answer").json().await.expect("JSON")
+    };
+    for path in ["/acme", "/acme/", "/acme/a2a/jsonrpc"] {
+        let id = uuid::Uuid::new_v4().to_string();
+        let said = json!({"kind": "message", "messageId": id, "role": "user",
+                          "parts": [{"kind": "text", "text": "x"}]});
+        let older = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": said}});
+        let sent = post(path, "0.3", &older).await;
+        assert_eq!(sent["result"]["artifacts"][0]["parts"][0]["text"], "acme remembers ", "{path} {sent}");
+        let read = json!({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": sent["result"]["id"]}});
+        assert_eq!(post(path, "0.3", &read).await["result"], sent["result"]);
+        // The task is the tenant's.
+        assert_eq!(post("/", "0.3", &read).await["error"]["code"], -32_001);
+        // The path may be repeated in the field, and not contradicted.
+        for (tenant, field) in [("", None), ("acme", None), ("globex", Some("tenant"))] {
+            let mut params = message("", "x");
+            params["tenant"] = json!(tenant);
+            params["message"]["contextId"] = json!(uuid::Uuid::new_v4().to_string());
+            let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params});
+            let sent = post(path, "1.0", &body).await;
+            match field {
+                None => assert_eq!(answer(&sent), "acme remembers "),
+                Some(field) => assert_eq!(refused(&sent), (&json!(-32_602), &json!(field))),
+            }
+        }
+    }
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message("", "x")});
+    assert_eq!(refused(&post("/none", "1.0", &body).await), (&json!(-32_602), &json!("tenant")));
 }
 
 #[tokio::test]

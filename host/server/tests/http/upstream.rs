@@ -17,6 +17,7 @@ mod cards;
 pub(crate) mod foreign;
 mod hostile;
 mod states;
+mod waiting;
 
 /// An extension that only the upstream has.
 const ITS_OWN: &str = "urn:upstream:own";
@@ -132,7 +133,7 @@ async fn fronts(mirror: &TestServer) -> Vec<(String, TestServer)> {
 
 #[tokio::test]
 async fn messages_and_answers_travel_both_ways_over_every_binding_and_version() {
-    let mirror = mirror("[server]\na2a_0_3 = true").await;
+    let mirror = mirror("").await;
     for (name, front) in fronts(&mirror).await {
         let reply = front.say("hello").metadata("k", r#"{"n":1}"#).context("mine").send().await.expect("a reply");
         assert_eq!(state(&reply), "TASK_STATE_COMPLETED", "{name}: {}", reply.text);
@@ -150,7 +151,7 @@ async fn messages_and_answers_travel_both_ways_over_every_binding_and_version() 
 
 #[tokio::test]
 async fn a_stream_is_relayed_piece_by_piece_and_nothing_is_announced_twice() {
-    let mirror = mirror("[server]\na2a_0_3 = true").await;
+    let mirror = mirror("").await;
     for (name, front) in fronts(&mirror).await.into_iter().filter(|(name, _)| !name.contains("without")) {
         let events = front.say("pieces").streaming().open().await.expect("a stream").rest().await.expect("events");
         let kinds: Vec<String> = events.iter().map(|event| kind(&event["result"])).collect();
@@ -183,7 +184,7 @@ fn kind(event: &Value) -> String {
 
 #[tokio::test]
 async fn a_task_that_waits_goes_on_at_the_upstream() {
-    let mirror = mirror("[server]\na2a_0_3 = true").await;
+    let mirror = mirror("").await;
     for (name, front) in fronts(&mirror).await {
         let asked = front.say("ask").send().await.expect("a reply");
         assert_eq!(state(&asked), "TASK_STATE_INPUT_REQUIRED", "{name}: {}", asked.text);

@@ -1,12 +1,13 @@
-//! Clients of A2A 0.3, when the config lets them in.
+//! Clients of A2A 0.3.
 
 use annex_test_support::{STATE_INJECTION, STATE_KEY, TestServer};
 use serde_json::{Value, json};
 
+use crate::auth::api_keys;
 use crate::{ADA, QUESTION, agent, specialist};
 
 async fn older() -> TestServer {
-    agent("Say something.", "[server]\na2a_0_3 = true").await
+    agent("Say something.", "").await
 }
 
 fn message(text: &str) -> Value {
@@ -33,8 +34,11 @@ fn events(text: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn old_methods_are_unknown_unless_the_config_says_otherwise() {
+async fn old_methods_are_served_unless_the_config_says_otherwise() {
     let server = agent("Say something.", "").await;
+    let answer = call(&server, &[], "message/send", json!({"message": message("prompt")})).await;
+    assert_eq!(answer["result"]["status"]["state"], "completed", "{answer}");
+    let server = agent("Say something.", "[server]\na2a_0_3 = false").await;
     let answer = call(&server, &[("a2a-version", "1.0")], "message/send", json!({"message": message("prompt")})).await;
     assert_eq!(answer["error"]["code"], -32_601);
     let card: Value = server.get("/.well-known/agent-card.json").await.expect("a card").json().await.expect("JSON");
@@ -75,6 +79,56 @@ async fn a_message_a_task_and_its_errors_have_the_old_shapes() {
 }
 
 #[tokio::test]
+async fn a_client_that_posts_to_the_base_url_is_served_in_both_versions() {
+    let server = older().await;
+    let older = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message("prompt")}});
+    let sent: Value = post(&server, "/", &[], &older).await.json().await.expect("JSON");
+    assert_eq!(sent["result"]["artifacts"][0]["parts"][0]["text"], "Say something.", "{sent}");
+    let message = json!({"messageId": "newer", "role": "ROLE_USER", "parts": [{"text": "prompt"}]});
+    let newer = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
+    let sent: Value = post(&server, "/", &[("a2a-version", "1.0")], &newer).await.json().await.expect("JSON");
+    assert_eq!(sent["result"]["task"]["artifacts"][0]["parts"][0]["text"], "Say something.", "{sent}");
+    // A person who opens the address is told where the card is.
+    let page = server.get("/").await.expect("an answer");
+    assert_eq!(page.status(), 404);
+    assert!(page.text().await.expect("text").contains("/.well-known/agent-card.json"));
+    // There is no tenant.
+    assert_eq!(post(&server, "/acme", &[], &older).await.status(), 404);
+}
+
+#[tokio::test]
+async fn the_base_url_checks_what_the_path_of_json_rpc_checks() {
+    let server = agent("Say something.", &format!("{}\n[server]\nmax_body_bytes = 2000", api_keys())).await;
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message("prompt")}});
+    let large = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send",
+                       "params": {"message": message(&"x".repeat(3_000))}});
+    let key = ("x-api-key", crate::auth::ADA);
+    let cases: [(&[(&str, &str)], &Value); 4] = [
+        (&[], &body),
+        (&[("x-api-key", "wrong")], &body),
+        (&[key], &large),
+        (&[key, ("content-type", "text/x")], &body),
+    ];
+    for (headers, body) in cases {
+        let mut answers = Vec::new();
+        for path in ["/a2a/jsonrpc", "/"] {
+            let mut request = server.client().post(format!("{}{path}", server.url())).body(body.to_string());
+            if !headers.iter().any(|(name, _)| *name == "content-type") {
+                request = request.header("content-type", "application/json");
+            }
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let answer = request.send().await.expect("an answer");
+            let challenge = answer.headers().get("www-authenticate").cloned();
+            answers.push((answer.status(), challenge, answer.text().await.expect("text")));
+        }
+        assert_eq!(answers[0], answers[1]);
+        assert!(answers[0].2.contains("error"), "{answers:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_ends_with_the_final_event() {
     let server = older().await;
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": {"message": message("prompt")}});
@@ -90,7 +144,7 @@ async fn a_stream_ends_with_the_final_event() {
 async fn a_refused_stream_is_one_event_with_the_error() {
     let server = specialist("").await;
     for (method, params, code) in [
-        ("message/stream", json!({"message": message(QUESTION)}), -32_603),
+        ("message/stream", json!({"message": message(QUESTION)}), -32_008),
         ("tasks/resubscribe", json!({"id": "nobody"}), -32_001),
     ] {
         let body = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": params});
@@ -105,7 +159,7 @@ async fn a_refused_stream_is_one_event_with_the_error() {
 async fn extensions_work_under_the_old_header() {
     let server = specialist("").await;
     let naive = call(&server, &[], "message/send", json!({"message": message(QUESTION)})).await;
-    assert_eq!(naive["error"]["code"], -32_603);
+    assert_eq!(naive["error"]["code"], -32_008);
     assert!(naive["error"]["message"].as_str().expect("a text").contains(STATE_INJECTION), "{naive}");
     let mut message = message(QUESTION);
     message["metadata"] = json!({STATE_KEY: serde_json::from_str::<Value>(ADA).expect("JSON")});
@@ -129,6 +183,9 @@ async fn the_card_has_the_fields_of_both_versions() {
     assert_eq!((&card["protocolVersion"], &card["preferredTransport"]), (&json!("0.3.0"), &json!("JSONRPC")));
     assert!(card["url"].as_str().expect("a URL").ends_with("/a2a/jsonrpc"));
     assert_eq!(card["supportedInterfaces"][0]["protocolVersion"], "1.0");
+    // Where clients of 0.2 look, whose card is that of 0.3.
+    let oldest: Value = server.get("/.well-known/agent.json").await.expect("a card").json().await.expect("JSON");
+    assert_eq!(oldest, card);
     let own: Value = server.get("/a2a/rest/v1/card").await.expect("a card").json().await.expect("JSON");
     assert_eq!((&own["protocolVersion"], own.get("supportedInterfaces")), (&json!("0.3.0"), None));
 }

@@ -135,6 +135,11 @@ impl Bench {
         self.ids.lock().unwrap().clone()
     }
 
+    /// What the server knows of a task that has no turn.
+    pub(crate) fn remote(&self, task: &'static str) -> UpstreamContext {
+        UpstreamContext::new(Arc::new(IdsOfTurn { task: task.into(), ids: Arc::clone(&self.ids) }))
+    }
+
     /// A plain message for a task.
     pub(crate) async fn say(&self, task: &'static str) -> Turn {
         self.call(Call::new(task)).await
@@ -145,8 +150,7 @@ impl Bench {
         let session = TurnSession::open(&self.service, key(), &Turns::default(), Beginning::default()).await.unwrap();
         let delta = StateDelta::parse(call.delta).unwrap();
         session.append(Event::new(USER_AUTHOR, call.task, call.message.parts.clone(), delta)).await.unwrap();
-        let ids = IdsOfTurn { task: call.task.into(), ids: Arc::clone(&self.ids) };
-        let mut remote = UpstreamContext::new(Arc::new(ids));
+        let mut remote = self.remote(call.task);
         (call.told)(&mut remote);
         let turn = TurnContext {
             task_id: call.task.into(),
@@ -162,8 +166,11 @@ impl Bench {
         let result = self.agent.execute(turn, sender).await;
         let mut events = Vec::new();
         while let Some(event) = receiver.recv().await {
-            let AgentEvent::Relayed(event) = event else { panic!("not relayed: {event:?}") };
-            events.push(serde_json::to_value(event).unwrap());
+            events.push(match event {
+                AgentEvent::Relayed(event) => serde_json::to_value(event).unwrap(),
+                AgentEvent::Begun => json!("begun"),
+                event => panic!("not relayed: {event:?}"),
+            });
         }
         Turn { events, result }
     }

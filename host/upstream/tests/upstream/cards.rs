@@ -49,6 +49,45 @@ async fn what_no_waiting_changes_is_told_at_once_with_the_address() {
 }
 
 #[tokio::test]
+async fn an_interface_elsewhere_is_refused_with_what_would_allow_it() {
+    let upstream = Upstream::completing().await;
+    let mut elsewhere = upstream.card();
+    elsewhere["supportedInterfaces"][0]["url"] = "http://localhost:1/rpc".into();
+    upstream.show([(StatusCode::OK, elsewhere)]);
+    let refusal = refusal(config(&upstream.url)).await;
+    for said in ["http://localhost:1/rpc", "localhost:1 in allow_hosts", "correct the URL on the card"] {
+        assert!(refusal.contains(said), "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn an_extension_that_no_client_can_ask_for_is_left_out_of_the_card() {
+    let upstream = Upstream::completing().await;
+    let mut card = upstream.card();
+    card["capabilities"]["extensions"] = json!([{"uri": "urn:a, urn:b", "required": true}, {"uri": "urn:c", "required": true},
+        {"uri": "urn:\u{202e}d", "required": true}, {"uri": "", "required": true}]);
+    upstream.show([(StatusCode::OK, card)]);
+    let agent = UpstreamAgent::connect(config(&upstream.url)).await.unwrap();
+    let card = agent.remote_card().unwrap();
+    let uris: Vec<String> =
+        card.borrow().capabilities.extensions.iter().map(|extension| extension.uri.to_string()).collect();
+    assert_eq!(uris, ["urn:c"]);
+}
+
+#[tokio::test]
+async fn a_card_of_0_3_with_nulls_or_an_odd_interface_is_read() {
+    let upstream = Upstream::completing().await;
+    let url = format!("{}/rpc", upstream.url);
+    for additional in [Value::Null, json!([{"url": url}, null, {"transport": "GRPC", "url": url}])] {
+        let card = json!({"name": "Old", "url": url, "protocolVersion": "0.3.0", "preferredTransport": null,
+            "additionalInterfaces": additional, "provider": null, "securitySchemes": null, "skills": []});
+        upstream.show([(StatusCode::OK, card)]);
+        let agent = UpstreamAgent::connect(config(&upstream.url)).await.unwrap();
+        assert_eq!(agent.remote_card().unwrap().borrow().name, "Old");
+    }
+}
+
+#[tokio::test]
 async fn a_new_card_is_announced_and_a_broken_one_leaves_the_last_in_force() {
     let upstream = Upstream::completing().await;
     let refresh = Duration::from_millis(10);

@@ -50,7 +50,7 @@ async fn other_faults_are_told_by_their_kind_and_without_a_word_of_the_upstream(
         (|_| Answer::Error(error(-32_001, "secret")), "The agent behind this server answered with an error."),
         (
             |_| Answer::Status(502, "<html>secret</html>".to_owned()),
-            "The agent behind this server answered something else than A2A.",
+            "The agent behind this server answered with the HTTP status 502 Bad Gateway.",
         ),
         (|_| Answer::Result(json!({"secret": {}})), "The agent behind this server answered something else than A2A."),
         (|large| Answer::Status(200, large.to_owned()), "The answer of the agent behind this server is too large."),
@@ -61,6 +61,57 @@ async fn other_faults_are_told_by_their_kind_and_without_a_word_of_the_upstream(
         let turn = Bench::new(&upstream).await.say("t").await;
         assert!(matches!(turn.result, Err(AgentError::Broken { .. })), "{turn:?}");
         assert_eq!(turn.failure(), expected);
+    }
+}
+
+#[tokio::test]
+async fn an_http_status_is_told_as_what_it_says() {
+    for streaming in [false, true] {
+        for (status, expected) in [
+            (401, "does not accept the credentials"),
+            (403, "does not accept the credentials"),
+            (307, "answered with a redirect (307)"),
+            (404, "the HTTP status 404 Not Found"),
+        ] {
+            let answer = move |_: usize, _: &str, _: &Value| Answer::Status(status, "secret".to_owned());
+            let failure = Bench::new(&Upstream::start(streaming, answer).await).await.say("t").await.failure();
+            assert!(failure.contains(expected) && !failure.contains("secret"), "{status}: {failure}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_takes_no_message_now_refuses_it_and_says_when_it_may_come_again() {
+    let details = |reason: &str| json!([{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}]);
+    let unavailable = json!({"code": -32_000, "message": "secret", "data": details("OVERLOADED")});
+    let cases: [(Answer, &str); 3] = [
+        (Answer::Later(503, "30"), "in 30 s"),
+        (Answer::Later(429, "soon"), "takes no message now"),
+        (Answer::Error(unavailable), "takes no message now"),
+    ];
+    for (answer, expected) in cases {
+        let upstream = Upstream::start(true, move |_, _, _| answer.clone()).await;
+        match Bench::new(&upstream).await.say("t").await.result.unwrap_err() {
+            AgentError::Refused(error @ A2aError::Unavailable { .. }) => {
+                assert!(error.to_string().contains(expected) && !error.to_string().contains("secret"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_takes_no_message_any_more_goes_on_waiting() {
+    let upstream = Upstream::start(false, |number, _, _| match number {
+        0 => Answer::Result(json!({"task": task(0, "INPUT_REQUIRED")})),
+        _ => Answer::Error(error(-32_004, "it has ended")),
+    })
+    .await;
+    let bench = Bench::new(&upstream).await;
+    bench.say("t").await.result.unwrap();
+    match bench.say("t").await.result.unwrap_err() {
+        AgentError::Refused(A2aError::UnsupportedOperation { reason }) => assert_eq!(reason, "it has ended"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -9,5 +9,6 @@ mod cards;
 mod configs;
 mod connections;
 mod failures;
+mod odd_answers;
 mod requests;
 mod upstream;

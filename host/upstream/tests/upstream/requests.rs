@@ -21,7 +21,7 @@ async fn state_travels_where_the_mapping_says() {
         (
             json!({"send": "text-part", "template": "About {name}: {user:tier}{none?}."}),
             "/message/parts/0/text",
-            json!("About Ada: gold."),
+            json!("About Ada: gold.\n\nhi"),
         ),
         // Shared keys only where they are named, and nothing for a key without a value.
         (
@@ -39,7 +39,28 @@ async fn state_travels_where_the_mapping_says() {
         let params = &asked[0].params;
         assert_eq!(params.pointer(place).unwrap_or(&Value::Null), &expected, "{table}: {params}");
         let parts = params["message"]["parts"].as_array().unwrap();
-        assert_eq!(parts.last().unwrap()["text"], "hi", "what the user said comes last: {params}");
+        let last = parts.last().unwrap()["text"].as_str().unwrap();
+        assert!(last.ends_with("hi"), "what the user said comes last: {params}");
+    }
+}
+
+#[tokio::test]
+async fn the_text_of_the_state_is_in_the_first_text_part_and_a_part_of_its_own_where_there_is_none() {
+    let image = json!({"url": "https://a.example/x.png"});
+    let cases = [
+        (
+            json!([image, {"text": "one"}, {"text": "two"}]),
+            json!([image, {"text": "About Ada.\n\none"}, {"text": "two"}]),
+        ),
+        (json!([image]), json!([{"text": "About Ada."}, image])),
+    ];
+    for (parts, expected) in cases {
+        let upstream = Upstream::completing().await;
+        let state = mapping(json!({"send": "text-part", "template": "About {name}."}));
+        let bench = Bench::with(annex_upstream::UpstreamConfig { state, ..config(&upstream.url) }).await;
+        let message = Message { parts: serde_json::from_value(parts).unwrap(), ..Message::user_text("") };
+        bench.call(Call { message, delta: STATE, ..Call::new("t") }).await.result.unwrap();
+        assert_eq!(upstream.asked()[0].params["message"]["parts"], expected);
     }
 }
 
@@ -69,7 +90,7 @@ async fn the_ids_of_the_upstream_are_in_the_place_of_ours() {
     let message_id = first.message.message_id.clone();
     bench.call(first).await.result.unwrap();
     assert_eq!(bench.ids().context.as_deref(), Some(r#"{"context":"theirs"}"#));
-    let waits = r#"{"context":"theirs","task":"task-0","waits":true}"#;
+    let waits = r#"{"context":"theirs","task":"task-0","waits":true,"waits_in":"TASK_STATE_INPUT_REQUIRED"}"#;
     assert_eq!(bench.ids().tasks.get("ours-1").map(String::as_str), Some(waits));
     bench.say("ours-1").await.result.unwrap();
     let reference_task_ids = vec!["ours-1".into(), "not-known".into()];

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 /// An answer to a JSON-RPC request.
+#[derive(Clone)]
 pub(crate) enum Answer {
     /// A result.
     Result(Value),
@@ -19,6 +20,8 @@ pub(crate) enum Answer {
     Error(Value),
     /// No JSON-RPC at all.
     Status(u16, String),
+    /// An HTTP status with a `Retry-After`.
+    Later(u16, &'static str),
 }
 
 /// A request as it came.
@@ -113,6 +116,9 @@ fn respond(id: &Value, answer: Answer) -> Response {
             let events: String =
                 results.into_iter().map(|result| format!("data: {}\n\n", whole("result", result))).collect();
             ([("content-type", "text/event-stream")], events).into_response()
+        }
+        Answer::Later(status, seconds) => {
+            (StatusCode::from_u16(status).unwrap(), [("retry-after", seconds)], "secret").into_response()
         }
         Answer::Status(status, body) => (StatusCode::from_u16(status).unwrap(), body).into_response(),
     }

@@ -37,9 +37,10 @@ pub(crate) async fn answer(app: &App, path: &str, request: &HttpRequest<'_>) -> 
 
 async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
     // A request of 0.3 has no place for a tenant, so all are for the agent of the config itself.
-    let handler = app.tenants().own();
     let caller = request.caller;
-    let call = read_call(handler, caller.owner.clone(), request.headers)?;
+    let call = read_call(caller.owner.clone(), request.headers)?;
+    let (handler, call) = app.tenants().asked_with(request.headers).serving(call, None).await?;
+    let handler = &*handler;
     let segments: Vec<&str> = path.split('/').collect();
     let verb = |id: &'_ str| id.rsplit_once(':').map(|(id, verb)| (TaskId::from(id), verb.to_owned()));
     match (request.method, segments.as_slice()) {

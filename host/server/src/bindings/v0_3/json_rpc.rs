@@ -1,7 +1,6 @@
 //! JSON-RPC of 0.3.
 
 use annex_operations::answer::{EventStream, encode};
-use annex_operations::request_handler::RequestHandler;
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::jsonrpc::{self, Request, RequestId};
 use annex_protocol::v0_3::{self, Method, request};
@@ -15,34 +14,35 @@ use crate::bindings::jsonrpc as json_rpc_binding;
 use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
+use crate::tenants::AskedTenants;
 
 /// Answers a JSON-RPC request of 0.3: one whose method has a 0.3 name, or one that names no newer version and whose method
 /// is none of A2A's, because an extension may have it. `None` for a request of 1.0.
 pub(crate) async fn answer(
-    handler: &RequestHandler,
+    tenants: &AskedTenants<'_>,
     caller: &Caller,
     headers: &HeaderMap,
     request: &Request<'_>,
 ) -> Option<Response> {
     if let Some(method) = Method::from_name(&request.method) {
-        return Some(operation(handler, caller, headers, method, request).await);
+        return Some(operation(tenants, caller, headers, method, request).await);
     }
     // A request that names no version is one of 0.3 (A2A 1.0 section 3.6.2).
     let is_known = jsonrpc::METHODS.contains(&&*request.method);
     // A request that names another version is left to the binding of 1.0, which serves it or says what it serves.
-    let call = if is_known { None } else { read_call(handler, caller.owner.clone(), headers).ok() };
-    Some(extension_method(handler, caller, &call?, request).await)
+    let call = if is_known { None } else { read_call(caller.owner.clone(), headers).ok() };
+    Some(extension_method(tenants, caller, call?, request).await)
 }
 
 /// Answers a request whose method has a 0.3 name.
 async fn operation(
-    handler: &RequestHandler,
+    tenants: &AskedTenants<'_>,
     caller: &Caller,
     headers: &HeaderMap,
     method: Method,
     request: &Request<'_>,
 ) -> Response {
-    dispatch(handler, caller, headers, method, request).await.unwrap_or_else(|error| {
+    dispatch(tenants, caller, headers, method, request).await.unwrap_or_else(|error| {
         let failure = v0_3::failure(&request.id, &error);
         // A stream's client reads events only; anything else costs it the reason.
         if method.streams() { sse::respond_once(&failure) } else { json(failure.into()) }
@@ -51,14 +51,15 @@ async fn operation(
 
 /// Answers a JSON-RPC request of 0.3 whose method is none of A2A's: an extension may have it.
 async fn extension_method(
-    handler: &RequestHandler,
+    tenants: &AskedTenants<'_>,
     caller: &Caller,
-    call: &ServiceParameters,
+    call: ServiceParameters,
     request: &Request<'_>,
 ) -> Response {
     let answer = async {
         let params = request.params_json()?;
-        let answered = handler.call_method(call, (None, &request.method), &params).await?;
+        let (handler, call) = tenants.serving(call, None).await?;
+        let answered = handler.call_method(&call, (None, &request.method), &params).await?;
         let answer = json_rpc_binding::method_result(caller, &request.id, answered.value, v0_3::failure)?;
         Ok(echo(answer, &answered.active))
     };
@@ -66,13 +67,14 @@ async fn extension_method(
 }
 
 async fn dispatch(
-    handler: &RequestHandler,
+    tenants: &AskedTenants<'_>,
     caller: &Caller,
     headers: &HeaderMap,
     method: Method,
     request: &Request<'_>,
 ) -> Result<Response, A2aError> {
-    let call = read_call(handler, caller.owner.clone(), headers)?;
+    let call = read_call(caller.owner.clone(), headers)?;
+    let (handler, call) = tenants.serving(call, None).await?;
     let id = request.id.clone();
     let sent = &request.params_json()?;
     let success = |result: &str| json_rpc_binding::success(caller, &id, result);

@@ -4,19 +4,29 @@ use serde_json::{Value, json};
 use crate::catalogue::{FOLDER, call, catalogue};
 use crate::durable::{counting, serve};
 
-const URI: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
+pub(crate) const URI: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
 const TOKEN: &str = "another-demonstration-secret";
 
 /// A task that waits: its id, and the state that the verifier is told.
 async fn waiting(server: &TestServer) -> (String, String) {
     let reply = server.say("hello").extensions(URI).send().await.expect("a reply");
+    (reply.task()["id"].as_str().expect("an id").to_owned(), state_of(&reply))
+}
+
+/// The state that the verifier of a task that waits is told.
+pub(crate) fn state_of(reply: &Reply) -> String {
     let status = &reply.task()["status"];
     assert_eq!(status["state"], "TASK_STATE_AUTH_REQUIRED", "{}", reply.text);
     let request = &status["message"]["metadata"][URI]["authorizationRequest"];
     assert_eq!(request["client_id"], "redirect_uri:https://verifier.example.com/authorize");
     let uri = request["request_uri"].as_str().expect("a URI");
-    let state = uri.rsplit_once("state=").expect("a state").1.to_owned();
-    (reply.task()["id"].as_str().expect("an id").to_owned(), state)
+    uri.rsplit_once("state=").expect("a state").1.to_owned()
+}
+
+/// The verifier lets the task go on.
+pub(crate) async fn approve(server: &TestServer, state: &str) {
+    let approved = decide(server, state, TOKEN, json!({})).await;
+    assert_eq!(approved.code(), 0, "{}", approved.text);
 }
 
 async fn decide(server: &TestServer, state: &str, token: &str, more: Value) -> Reply {

@@ -61,6 +61,15 @@ async fn extensions_of_the_upstream_are_passed_on_and_enforced_and_echoed_only_a
 }
 
 #[tokio::test]
+async fn an_upstream_that_requires_what_no_client_can_ask_for_serves_all_the_same() {
+    let declared = json!([{"uri": "a, b", "required": true}, {"uri": "urn:\u{202e}c", "required": true}]);
+    let url = foreign::agent_with(false, declared, async |_| foreign::result(&foreign::message("c"))).await;
+    let front = config(&url, "").start().await.expect("the front starts");
+    assert!(front.say("hi").send().await.expect("a reply").text.contains("Hi."));
+    assert_eq!(card(&front).await["capabilities"].get("extensions"), None);
+}
+
+#[tokio::test]
 async fn a_card_that_changes_is_shown_without_a_restart_and_asked_for_by_its_etag() {
     let version = Arc::new(AtomicUsize::new(1));
     let unchanged = Arc::new(AtomicUsize::new(0));
@@ -98,7 +107,7 @@ async fn an_upstream_that_cannot_be_used_is_named_with_the_reason() {
     check(&config(&format!("{html}/card.json"), one), &[&html, "is not an agent card"]).await;
     check(&config(&html, one), &[&html, "404"]).await;
     let elsewhere = foreign::card_of("http://elsewhere.example", true, "1.0").await;
-    check(&config(&elsewhere, one), &["http://elsewhere.example", "that may be used"]).await;
+    check(&config(&elsewhere, one), &["http://elsewhere.example", "elsewhere.example:80 in allow_hosts"]).await;
     check(&config("ftp://x", one), &["ftp://x", "is not the URL"]).await;
     let without_card = TestConfig::without_agent().set("agent.kind", "upstream").set("agent.name", "n");
     check(&without_card, &["missing field `card`"]).await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use annex_test_support::{Reply, until};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
 use serde_json::{Value, json};
 
 use super::foreign::{agent, error, message, result, stream, task};
@@ -34,18 +35,38 @@ fn check(reply: &Reply, said: &str) {
 }
 
 #[tokio::test]
-async fn an_upstream_that_hangs_or_keeps_only_the_connection_alive_fails_the_task_in_time() {
+async fn an_upstream_that_hangs_fails_the_task_in_time() {
     check(&answered(false, async |_| std::future::pending().await).await, "in time");
     check(&answered(true, async |_| std::future::pending().await).await, "in time");
-    let alive = async |_| {
-        let beats = futures::stream::unfold((), async |()| {
-            // In real time: the upstream is a real server that sends something now and then.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            Some((Ok::<_, std::io::Error>(":\n\n"), ()))
-        });
-        ([("content-type", "text/event-stream")], axum::body::Body::from_stream(beats)).into_response()
-    };
-    check(&answered(true, alive).await, "in time");
+}
+
+/// A stream of so many comments, one every tenth of a second, and then of these results.
+fn alive(comments: usize, results: &[Value]) -> Response {
+    let events =
+        results.iter().map(|result| format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": 1, "result": result})));
+    let pieces = std::iter::repeat_n(":\n\n".to_owned(), comments).chain(events);
+    let beats = futures::stream::iter(pieces).then(async |piece| {
+        // In real time: the upstream is a real server that sends something now and then.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        Ok::<_, std::io::Error>(piece)
+    });
+    ([("content-type", "text/event-stream")], axum::body::Body::from_stream(beats)).into_response()
+}
+
+#[tokio::test]
+async fn comments_of_an_upstream_that_works_for_long_keep_its_task_alive() {
+    let done = json!({"task": task("c", "TASK_STATE_COMPLETED")});
+    let reply = answered(true, async move |_| alive(15, std::slice::from_ref(&done))).await;
+    assert_eq!(state(&reply), "TASK_STATE_COMPLETED", "{}", reply.text);
+}
+
+#[tokio::test]
+async fn an_upstream_that_keeps_only_the_connection_alive_ends_with_the_turn() {
+    let url = agent(true, async |_| alive(10_000, &[])).await;
+    let front = config(&url, HASTY).set("server.max_turn_seconds", 2).start().await.expect("a server");
+    let reply = front.say("hi").send().await.expect("a reply");
+    assert_eq!(state(&reply), "TASK_STATE_FAILED", "{}", reply.text);
+    assert!(reply.text.contains("took too long"), "{}", reply.text);
 }
 
 #[tokio::test]
@@ -56,11 +77,9 @@ async fn what_is_no_a2a_fails_the_task() {
     let broken = async |_| stream(&[], "data: {\"jsonrpc\":\n\ndata: secret\n\n");
     check(&answered(true, broken).await, "something else than A2A");
     let failing = async |_| (StatusCode::INTERNAL_SERVER_ERROR, "secret").into_response();
-    check(&answered(false, failing).await, "something else than A2A");
+    check(&answered(false, failing).await, "the HTTP status 500");
     let elsewhere = async |_| (StatusCode::TEMPORARY_REDIRECT, [("location", "http://127.0.0.1:9/")]).into_response();
-    check(&answered(false, elsewhere).await, "something else than A2A");
-    let late = async |_| stream(&[json!({"task": task("c", "TASK_STATE_WORKING")}), message("c")], "");
-    check(&answered(true, late).await, "something else than A2A");
+    check(&answered(false, elsewhere).await, "a redirect (307)");
     let huge = async |_| {
         result(&json!({"message": {"messageId": "a", "role": "ROLE_AGENT",
         "parts": [{"text": "x".repeat(200_000)}]}}))
@@ -173,7 +192,7 @@ async fn an_upstream_that_keeps_failing_is_left_alone_and_tried_again_after_a_wh
     });
     let front = front(&url.await, &format!("{HASTY}\npause_seconds = 2")).await;
     for _ in 0..5 {
-        check(&front.say("hi").send().await.expect("a reply"), "something else than A2A");
+        check(&front.say("hi").send().await.expect("a reply"), "the HTTP status 502");
     }
     let refused = front.say("hi").send().await.expect("a reply");
     assert_eq!(refused.code(), -32000, "{}", refused.text);
@@ -221,7 +240,7 @@ async fn an_upstream_speaks_for_no_extension_that_runs_here_and_for_no_user() {
         let task = reply.task();
         assert_eq!(state(&reply), "TASK_STATE_INPUT_REQUIRED", "{}", reply.text);
         assert!(!reply.text.contains("forged") && task["artifacts"][0]["metadata"]["its/own"] == 1, "{}", reply.text);
-        assert_eq!(task["status"]["message"]["role"], "ROLE_AGENT", "{}", reply.text);
+        assert!(!task["status"].to_string().contains("I am Ada"), "{}", reply.text);
     }
 }
 

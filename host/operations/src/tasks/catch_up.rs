@@ -1,0 +1,141 @@
+//! Tasks that wait, and that go on at an agent elsewhere without a message of their client: a login in a browser, an approval
+//! in a console (A2A 1.0 section 7.6.1).
+//!
+//! That agent tells nobody. It is asked when somebody reads the task or sends a message to it, and again and again for as long
+//! as somebody reads the task's events. A task that has gone on is followed in a turn of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use annex_agent::TurnStart;
+use annex_fairness::of_same_tenant;
+use annex_protocol::{A2aError, ExtensionUri};
+use annex_tasks::StoreError;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::extension_set::ExtensionSet;
+use crate::fault;
+use crate::request_handler::RequestHandler;
+use crate::service_parameters::ServiceParameters;
+use crate::tasks::record::TaskRecord;
+
+/// The longest time that the agent may take to say how the task is.
+const ASK_PATIENCE: Duration = Duration::from_secs(2);
+/// The longest time that a request waits for what has happened to the task meanwhile.
+const FOLLOW_PATIENCE: Duration = Duration::from_secs(1);
+/// The time between two questions about one task, however many requests read it.
+const REST: Duration = Duration::from_secs(1);
+/// The first pause between two questions while somebody reads the task's events. Each one after it is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+impl RequestHandler {
+    /// Asks the agent, unless it was asked just now.
+    pub(crate) async fn catch_up(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
+        self.ask(call, record, REST).await;
+    }
+
+    /// Asks the agent, however lately it was asked: a message for a task that has ended must not reach it.
+    pub(crate) async fn catch_up_now(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
+        self.ask(call, record, Duration::ZERO).await;
+    }
+
+    async fn ask(&self, call: &ServiceParameters, record: &Arc<TaskRecord>, rest: Duration) {
+        if !self.agent_is_remote || !record.waits() || self.check_begins().is_err() {
+            return;
+        }
+        // Somebody else asks, or follows the task already.
+        let Ok(mut asked) = Arc::clone(record.asked()).try_lock_owned() else { return };
+        if asked.is_some_and(|at| at.elapsed() < rest) {
+            return;
+        }
+        *asked = Some(Instant::now());
+        match self.tasks.waits_for_extension(record.id()).await {
+            Ok(false) => {}
+            // Only that extension, or the client, may take the task up.
+            Ok(true) => return,
+            Err(error) => return drop(fault::logged(&error)),
+        }
+        let remote = self.upstream_context_about(call, record.context_id(), record.id(), None);
+        if !timeout(ASK_PATIENCE, self.agent.has_gone_on(record.id(), &remote)).await.unwrap_or_default() {
+            return;
+        }
+        let Some(handler) = self.me.upgrade() else { return };
+        let (call, record) = (call.clone(), Arc::clone(record));
+        let following = self.running.spawn(async move {
+            if let Err(error) = handler.for_tenant(handler.follow_waiting(call, &record)).await {
+                tracing::warn!(target: crate::LOG_TARGET, task = %record.id(), %error, "a task that has gone on at its agent is not followed");
+            }
+            drop(asked);
+        });
+        // The turn goes on without this request.
+        let _ = timeout(FOLLOW_PATIENCE, following).await;
+    }
+
+    /// Follows the task in a turn that sends nothing, and waits for the end of that turn.
+    async fn follow_waiting(&self, call: ServiceParameters, record: &Arc<TaskRecord>) -> Result<(), A2aError> {
+        let permit = self.turn_limiter.try_take(&call.owner).await?;
+        let target = self.target_again(&call.owner, record);
+        let session = self.begin_turn(&call.owner, &target).await?;
+        self.check_begins()?;
+        // A message of the client, or another process, may have been faster.
+        record.learn_epoch().await.map_err(fault::of_store)?;
+        if !record.waits() {
+            return Ok(());
+        }
+        let extensions = self.extensions.current()?;
+        let requested = self.requested_for(record, &extensions).await.map_err(fault::of_store)?;
+        let call = ServiceParameters { requested, last_event: None, ..call };
+        self.begin_again(call, (&extensions, TurnStart::WaitingTask), target, (session, permit)).await?;
+        record.turn_over().await;
+        Ok(())
+    }
+
+    /// The extensions that the client of the task had asked for, as far as that is known: those that worked on it, and those
+    /// without which its message would have been refused.
+    async fn requested_for(
+        &self,
+        record: &TaskRecord,
+        extensions: &ExtensionSet,
+    ) -> Result<Vec<ExtensionUri>, StoreError> {
+        let mut requested: Vec<ExtensionUri> =
+            self.tasks.pinned(record).await?.iter().map(|extension| extension.uri().clone()).collect();
+        for extension in extensions.installed.iter().filter(|extension| extension.is_required()) {
+            requested.push(extension.uri().clone());
+            requested.extend(extension.descriptor().depends_on.iter().cloned());
+        }
+        let passed_on = extensions.passed_on.iter().filter(|extension| extension.required);
+        requested.extend(passed_on.map(|extension| extension.uri.clone()));
+        Ok(requested)
+    }
+
+    /// Asks the agent again and again while the task waits and somebody reads its events: a stream, or whoever is to be
+    /// notified of them.
+    pub(crate) fn watch(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
+        if !self.agent_is_remote || record.is_watched().swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (me, call, record) = (self.me.clone(), call.clone(), Arc::clone(record));
+        let closing = self.closing.clone();
+        tokio::spawn(of_same_tenant(async move {
+            let mut pause = FIRST_PAUSE;
+            loop {
+                tokio::select! {
+                    () = sleep(pause) => {}
+                    () = closing.cancelled() => return,
+                }
+                if record.is_finished() || !record.has_readers() {
+                    record.is_watched().store(false, Ordering::Relaxed);
+                    // A reader may have come in between, and have found the task watched.
+                    if !record.has_readers() || record.is_watched().swap(true, Ordering::Relaxed) {
+                        return;
+                    }
+                }
+                let Some(handler) = me.upgrade() else { return };
+                pause = if record.waits() { LONGEST_PAUSE.min(pause * 2) } else { FIRST_PAUSE };
+                handler.catch_up(&call, &record).await;
+            }
+        }));
+    }
+}

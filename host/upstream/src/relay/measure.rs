@@ -1,0 +1,42 @@
+//! What is looked at in any event: its metadata and its size.
+
+use annex_protocol::{Artifact, Message, Metadata, Part, PartContent, StreamResponse};
+
+/// All metadata of an event but that of parts, which are content.
+pub(super) fn metadata_of(event: &mut StreamResponse) -> Vec<&mut Metadata> {
+    match event {
+        StreamResponse::Message(message) => vec![&mut message.metadata],
+        StreamResponse::StatusUpdate(update) => {
+            let of_message = update.status.message.as_mut().map(|message| &mut message.metadata);
+            of_message.into_iter().chain([&mut update.metadata]).collect()
+        }
+        StreamResponse::ArtifactUpdate(update) => vec![&mut update.artifact.metadata, &mut update.metadata],
+        StreamResponse::Task(task) => vec![&mut task.metadata],
+    }
+}
+
+/// The bytes that an event takes: its content, and a flat charge for the rest.
+pub(super) fn size(event: &StreamResponse) -> usize {
+    // Parts without content take memory too, so a flood of them is charged.
+    const OVERHEAD: usize = 256;
+    let part = |part: &Part| match &part.content {
+        PartContent::Text(text) | PartContent::Raw(text) | PartContent::Url(text) => OVERHEAD + text.len(),
+        PartContent::Data(json) => OVERHEAD + json.get().len(),
+    };
+    let parts = |parts: &[Part]| parts.iter().map(part).sum::<usize>();
+    let metadata =
+        |metadata: &Metadata| metadata.iter().map(|(key, value)| key.len() + value.get().len()).sum::<usize>();
+    let message = |message: &Message| parts(&message.parts) + metadata(&message.metadata);
+    let artifact = |artifact: &Artifact| parts(&artifact.parts) + metadata(&artifact.metadata);
+    OVERHEAD
+        + match event {
+            StreamResponse::Message(sent) => message(sent),
+            StreamResponse::StatusUpdate(update) => {
+                update.status.message.as_ref().map_or(0, message) + metadata(&update.metadata)
+            }
+            StreamResponse::ArtifactUpdate(update) => artifact(&update.artifact) + metadata(&update.metadata),
+            StreamResponse::Task(task) => {
+                task.artifacts.iter().map(artifact).sum::<usize>() + task.status.message.as_ref().map_or(0, message)
+            }
+        }
+}

@@ -1,0 +1,233 @@
+//! Answers that are not quite what A2A has: what can be understood is, what can be passed over is, what is missing is made.
+
+use annex_agent::TurnStart;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, Call, Turn};
+use crate::upstream::{Answer, Upstream, task};
+
+/// The turn that an upstream answers with a stream of these events.
+async fn streamed(events: Value) -> Turn {
+    let events = events.as_array().unwrap().clone();
+    let upstream = Upstream::start(true, move |_, method, _| match method {
+        "SendStreamingMessage" => Answer::Stream(events.clone()),
+        _ => Answer::Error(json!({"code": -32_001, "message": "no such task"})),
+    })
+    .await;
+    Bench::new(&upstream).await.say("t").await
+}
+
+/// The turn that an upstream without streams answers with this.
+async fn whole(answer: Value) -> Turn {
+    let upstream = Upstream::start(false, move |_, _, _| Answer::Result(answer.clone())).await;
+    Bench::new(&upstream).await.say("t").await
+}
+
+fn message(id: &str, role: &str, text: &str) -> Value {
+    json!({"messageId": id, "role": role, "parts": [{"text": text}]})
+}
+
+fn agent(id: &str, text: &str) -> Value {
+    message(id, "ROLE_AGENT", text)
+}
+
+fn status(state: &str, message: Value) -> Value {
+    let mut update =
+        json!({"taskId": "task-0", "contextId": "theirs", "status": {"state": format!("TASK_STATE_{state}")}});
+    update["status"]["message"] = message;
+    json!({"statusUpdate": update})
+}
+
+fn artifact(append: bool, artifact: Value) -> Value {
+    json!({"artifactUpdate": {"taskId": "task-0", "contextId": "theirs", "append": append, "artifact": artifact}})
+}
+
+/// What the events say, shortly: states with their words, artifacts with their ids.
+fn told(turn: &Turn) -> Vec<String> {
+    assert!(turn.result.is_ok(), "{turn:?}");
+    let text = |parts: &Value| {
+        let texts = parts.as_array().into_iter().flatten().map(|part| part["text"].as_str().unwrap_or_default());
+        texts.collect::<Vec<_>>().join("|")
+    };
+    let one = |event: &Value| {
+        if event.is_string() {
+            return "begun".to_owned();
+        }
+        if let Some(status) = event.pointer("/statusUpdate/status") {
+            let state = status["state"].as_str().unwrap_or_default().trim_start_matches("TASK_STATE_").to_owned();
+            return format!("{state} {}", text(&status["message"]["parts"])).trim().to_owned();
+        }
+        if let Some(artifact) = event.pointer("/artifactUpdate/artifact") {
+            let append = if event["artifactUpdate"]["append"] == true { "+" } else { "" };
+            return format!(
+                "{append}{} {}",
+                artifact["artifactId"].as_str().unwrap_or_default(),
+                text(&artifact["parts"])
+            );
+        }
+        format!("message {}", text(&event["message"]["parts"]))
+    };
+    turn.events.iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn messages_of_one_stream_are_one_answer_and_pieces_of_one_message_one_text() {
+    let pieces = json!([{"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": []}},
+        {"message": agent("m", "Hel")}, {"message": agent("m", "lo.")}, {"message": agent("n", "And bye.")}]);
+    assert_eq!(told(&streamed(pieces).await), ["message Hello.|And bye."]);
+    let echo = json!([{"message": message("u", "ROLE_USER", "hi")}, {"message": agent("m", "Hello.")}]);
+    assert_eq!(told(&streamed(echo).await), ["message Hello."]);
+}
+
+#[tokio::test]
+async fn a_message_without_parts_is_no_answer() {
+    let empty = json!({"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": []}});
+    for turn in [whole(empty.clone()).await, streamed(json!([empty])).await] {
+        assert_eq!(turn.failure(), "The answer of the agent behind this server is empty.");
+    }
+}
+
+#[tokio::test]
+async fn a_message_beside_a_task_is_a_word_about_it() {
+    let mut note = agent("m", "a note");
+    note["taskId"] = "task-0".into();
+    let events = json!([{"message": agent("first", "before")}, {"task": task(0, "WORKING")}, {"message": note},
+        artifact(false, json!({"artifactId": "a", "parts": [{"text": "answer"}]})), status("COMPLETED", Value::Null)]);
+    let expected = ["WORKING before", "WORKING a note", "a answer", "COMPLETED"];
+    assert_eq!(told(&streamed(events).await), expected);
+}
+
+#[tokio::test]
+async fn an_answer_in_messages_beside_its_task_is_whole_when_the_task_ends() {
+    let events = json!([status("WORKING", Value::Null), {"message": agent("m", "Hel")}, {"message": agent("m", "lo.")},
+        status("COMPLETED", Value::Null)]);
+    let turn = streamed(events).await;
+    assert_eq!(told(&turn), ["WORKING", "WORKING Hel", "WORKING lo.", "COMPLETED Hello."]);
+}
+
+#[tokio::test]
+async fn a_message_about_another_task_fails_the_turn_and_nobody_hears_it() {
+    let mut other = agent("m", "not for you");
+    other["taskId"] = "task-1".into();
+    let turn = streamed(json!([{"task": task(0, "WORKING")}, {"message": other}])).await;
+    assert_eq!(turn.failure(), "The agent behind this server answered something else than A2A.");
+    assert!(!format!("{:?}", turn.events).contains("not for you"), "{turn:?}");
+}
+
+#[tokio::test]
+async fn what_the_user_said_is_not_the_agents_word_when_a_status_repeats_it() {
+    let events = json!([
+        status("SUBMITTED", message("u", "ROLE_USER", "hi")),
+        status("WORKING", message("u", "ROLE_USER", "hi")),
+        status("COMPLETED", agent("m", "done"))
+    ]);
+    assert_eq!(told(&streamed(events).await), ["begun", "WORKING", "COMPLETED done"]);
+}
+
+#[tokio::test]
+async fn artifacts_without_ids_get_different_ones_however_the_task_comes() {
+    let mut done = task(0, "COMPLETED");
+    done["artifacts"] = json!([{"parts": [{"text": "first"}]}, {"parts": [{"text": "second"}]}]);
+    let expected = ["unnamed-1 first", "unnamed-2 second", "COMPLETED"];
+    assert_eq!(told(&whole(json!({"task": done})).await), expected);
+    let piece = |append, text: &str| artifact(append, json!({"parts": [{"text": text}]}));
+    let events = json!([piece(true, "fi"), piece(true, "rst"), piece(false, "second"), {"task": done}]);
+    assert_eq!(
+        told(&streamed(events).await),
+        ["unnamed-1 fi", "+unnamed-1 rst", "unnamed-2 second", "unnamed-1 first", "COMPLETED"]
+    );
+}
+
+#[tokio::test]
+async fn a_first_piece_that_says_append_is_a_first_piece() {
+    let piece = |append, text: &str| artifact(append, json!({"artifactId": "a", "parts": [{"text": text}]}));
+    let events = json!([{"task": task(0, "WORKING")}, piece(true, "one "), piece(true, "two"), status("COMPLETED", Value::Null)]);
+    assert_eq!(told(&streamed(events).await), ["WORKING", "a one ", "+a two", "COMPLETED"]);
+}
+
+#[tokio::test]
+async fn a_message_without_an_id_gets_one_and_an_event_without_the_id_of_its_task_is_about_the_one_that_runs() {
+    let events = json!([{"task": task(0, "WORKING")},
+        {"statusUpdate": {"status": {"state": "TASK_STATE_COMPLETED", "message": {"role": "ROLE_AGENT", "parts": [{"text": "done"}]}}}}]);
+    let turn = streamed(events).await;
+    assert_eq!(told(&turn), ["WORKING", "COMPLETED done"]);
+    let id = &turn.events[1]["statusUpdate"]["status"]["message"]["messageId"];
+    assert!(id.as_str().is_some_and(|id| !id.is_empty()), "{turn:?}");
+}
+
+#[tokio::test]
+async fn an_event_of_an_unknown_kind_and_a_time_without_a_zone_fail_no_task() {
+    let mut naive = status("WORKING", agent("m", "at work"));
+    naive["statusUpdate"]["status"]["timestamp"] = "2026-11-26T01:09:32.903703".into();
+    let events = json!([{"task": task(0, "SUBMITTED")}, {"somethingNew": {}}, {"kind": "progress"}, {}, naive,
+        status("COMPLETED", Value::Null)]);
+    assert_eq!(told(&streamed(events).await), ["begun", "WORKING at work", "COMPLETED"]);
+}
+
+#[tokio::test]
+async fn nulls_for_what_is_not_there_fail_no_task() {
+    let done = json!({"id": "task-0", "contextId": "theirs", "metadata": null, "history": null,
+        "status": {"state": "TASK_STATE_COMPLETED", "message": null, "timestamp": null},
+        "artifacts": [{"artifactId": "a", "name": null, "description": null, "metadata": null, "extensions": null,
+            "parts": [{"text": "answer", "metadata": null, "filename": null, "mediaType": null}]}]});
+    assert_eq!(told(&whole(json!({"task": done, "message": null})).await), ["a answer", "COMPLETED"]);
+}
+
+#[tokio::test]
+async fn events_that_say_by_their_kind_what_they_are_are_read() {
+    let events = json!([{"task": task(0, "SUBMITTED")},
+        {"kind": "status-update", "taskId": "task-0", "contextId": "theirs", "final": false, "status": {"state": "TASK_STATE_WORKING"}},
+        {"kind": "artifact-update", "taskId": "task-0", "contextId": "theirs",
+            "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": "answer"}]}},
+        {"kind": "status-update", "taskId": "task-0", "contextId": "theirs", "final": true, "status": {"state": "completed"}}]);
+    assert_eq!(told(&streamed(events).await), ["begun", "WORKING", "a answer", "COMPLETED"]);
+    let mut done = task(0, "COMPLETED");
+    done["kind"] = "task".into();
+    assert_eq!(told(&whole(done).await), ["COMPLETED"]);
+}
+
+#[tokio::test]
+async fn what_an_agent_says_only_in_the_history_of_its_task_is_told() {
+    let history = json!([
+        message("u", "ROLE_USER", "before"),
+        agent("o", "old"),
+        message("v", "ROLE_USER", "hi"),
+        agent("m", "At work."),
+        agent("n", "The answer.")
+    ]);
+    let mut done = task(0, "COMPLETED");
+    done["history"] = history;
+    assert_eq!(told(&whole(json!({"task": done})).await), ["WORKING At work.", "COMPLETED The answer."]);
+    // What was told as an event, or stands in an artifact, is not told again.
+    done["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "The answer."}]}]);
+    let events = json!([status("WORKING", agent("m", "At work.")), {"task": done}]);
+    assert_eq!(told(&streamed(events).await), ["WORKING At work.", "a The answer.", "COMPLETED"]);
+}
+
+#[tokio::test]
+async fn a_task_that_goes_on_while_it_waits_is_told_apart_and_followed_without_a_message() {
+    use annex_agent::AgentExecutor;
+
+    let upstream = Upstream::start(false, |number, method, _| {
+        let mut now = task(0, if number < 2 { "AUTH_REQUIRED" } else { "COMPLETED" });
+        now["history"] = json!([message("u", "ROLE_USER", "hi")]);
+        if number < 2 {
+            now["status"]["message"] = agent("q", "Log in.");
+        } else {
+            now["history"].as_array_mut().unwrap().extend([agent("q", "Log in."), agent("n", "You are in.")]);
+        }
+        Answer::Result(if method == "GetTask" { now } else { json!({"task": now}) })
+    })
+    .await;
+    let bench = Bench::new(&upstream).await;
+    assert_eq!(told(&bench.say("t").await), ["AUTH_REQUIRED Log in."]);
+    let remote = bench.remote("t");
+    assert!(!bench.agent.has_gone_on(&"t".into(), &remote).await, "it waits as it was left");
+    assert!(bench.agent.has_gone_on(&"t".into(), &remote).await);
+    assert!(!bench.agent.has_gone_on(&"unknown".into(), &remote).await);
+    let told_of = |remote: &mut annex_agent::UpstreamContext| remote.begins_with = TurnStart::WaitingTask;
+    let turn = bench.call(Call { told: told_of, ..Call::new("t") }).await;
+    assert_eq!(told(&turn), ["COMPLETED You are in."], "what was told before is not told again");
+    let sent = upstream.asked().iter().filter(|asked| asked.method == "SendMessage").count();
+    assert_eq!(sent, 1);
+}
