@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use annex_egress::Screen;
 use annex_session::Scope;
 use serde::Deserialize;
 
@@ -19,6 +20,7 @@ pub struct McpConfig {
     long_running: Vec<String>,
     pub(crate) timeout: Duration,
     state: Vec<McpScope>,
+    pub(crate) screen: Option<Screen>,
 }
 
 /// The place of a server.
@@ -101,7 +103,7 @@ impl TryFrom<McpTable> for McpConfig {
         if timeout.is_zero() {
             return Err(McpTableError::NoTime { name });
         }
-        Ok(Self { name, place, tools, long_running, timeout, state })
+        Ok(Self { name, place, tools, long_running, timeout, state, screen: None })
     }
 }
 
@@ -121,6 +123,12 @@ fn place(table: &McpTable) -> Result<Place, McpTableError> {
 }
 
 impl McpConfig {
+    /// The same behind a screen, which looks at each address before it is connected to: somebody else has chosen the URL.
+    #[must_use]
+    pub fn behind(self, screen: Screen) -> Self {
+        Self { screen: Some(screen), ..self }
+    }
+
     /// The tools that the config names, which the server must have.
     pub(crate) fn named_tools(&self) -> impl Iterator<Item = &String> {
         self.tools.iter().flatten().chain(&self.long_running)
