@@ -4,25 +4,26 @@ use std::env;
 use std::fmt;
 use std::time::Duration;
 
-use annex_protocol::{Json, JsonObject};
+use annex_egress::{Refused, Screen};
 use async_trait::async_trait;
-use futures::{StreamExt, TryStreamExt, stream};
-use genai::adapter::AdapterKind;
-use genai::chat::{self, ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, ContentPart, StreamEnd, Usage};
-use genai::resolver::{AuthData, Endpoint};
-use genai::{Client, ModelIden};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
 use serde::Deserialize;
-use serde_json::Value;
 
-use crate::model::{Model, ModelError, ModelEvent, ModelStream, Prompt, ToolCall, ToolDeclaration, ToolResult, Turn};
-use crate::steps::Tokens;
+use crate::model::{Model, ModelError, ModelStream, Prompt};
+
+mod answer;
+mod anthropic;
+mod gemini;
+mod interface;
+mod ollama;
+mod openai;
+
+use interface::{ChatRequest, Interface};
 
 /// The longest time to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest time to wait for the first byte of an answer, and between two pieces of it: models think before they
-/// speak.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The model to ask, and its address.
 #[derive(Clone, Debug, Deserialize)]
@@ -38,6 +39,9 @@ pub struct GenerativeConfig {
     /// The environment variable that holds the API key. Default: the provider's usual one, such as `OPENAI_API_KEY`;
     /// or, with an `endpoint` of your own, no key.
     pub api_key_env: Option<String>,
+    /// Looks at each address before it is connected to, where somebody else has chosen the endpoint.
+    #[serde(skip)]
+    pub screen: Option<Screen>,
 }
 
 /// An interface to models.
@@ -56,12 +60,48 @@ pub enum Adapter {
 }
 
 impl Adapter {
-    fn kind(self) -> AdapterKind {
+    fn usual_endpoint(self) -> &'static str {
         match self {
-            Self::OpenAi => AdapterKind::OpenAI,
-            Self::Gemini => AdapterKind::Gemini,
-            Self::Anthropic => AdapterKind::Anthropic,
-            Self::Ollama => AdapterKind::Ollama,
+            Self::OpenAi => "https://api.openai.com/v1",
+            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta",
+            Self::Anthropic => "https://api.anthropic.com/v1",
+            Self::Ollama => "http://localhost:11434",
+        }
+    }
+
+    fn usual_key(self) -> Option<&'static str> {
+        match self {
+            Self::OpenAi => Some("OPENAI_API_KEY"),
+            Self::Gemini => Some("GEMINI_API_KEY"),
+            Self::Anthropic => Some("ANTHROPIC_API_KEY"),
+            Self::Ollama => None,
+        }
+    }
+
+    /// The header field for a key, and what stands in front of the key there.
+    fn key_field(self) -> (HeaderName, &'static str) {
+        match self {
+            Self::OpenAi | Self::Ollama => (AUTHORIZATION, "Bearer "),
+            Self::Gemini => (HeaderName::from_static("x-goog-api-key"), ""),
+            Self::Anthropic => (HeaderName::from_static("x-api-key"), ""),
+        }
+    }
+
+    fn request(self, model: &str, prompt: &Prompt) -> ChatRequest {
+        match self {
+            Self::OpenAi => openai::request(model, prompt),
+            Self::Gemini => gemini::request(model, prompt),
+            Self::Anthropic => anthropic::request(model, prompt),
+            Self::Ollama => ollama::request(model, prompt),
+        }
+    }
+
+    fn interface(self) -> Box<dyn Interface> {
+        match self {
+            Self::OpenAi => Box::new(openai::Reader::default()),
+            Self::Gemini => Box::new(gemini::Reader::default()),
+            Self::Anthropic => Box::new(anthropic::Reader::default()),
+            Self::Ollama => Box::new(ollama::Reader::default()),
         }
     }
 }
@@ -76,6 +116,25 @@ pub enum GenerativeError {
         variable: String,
         /// The model.
         model: String,
+    },
+    /// The key cannot be sent.
+    #[error(
+        "environment variable {variable}, which holds the API key of model {model}, has characters that no key has"
+    )]
+    Key {
+        /// The variable.
+        variable: String,
+        /// The model.
+        model: String,
+    },
+    /// The endpoint is no URL, or none that may be called.
+    #[error("the endpoint of model {model} may not be called")]
+    Endpoint {
+        /// The model.
+        model: String,
+        /// The fault in it.
+        #[source]
+        source: Refused,
     },
     /// The HTTP client cannot be built, for example because the system has no root certificates.
     #[error("no HTTP client for model {model}")]
@@ -92,14 +151,15 @@ pub enum GenerativeError {
 #[derive(Clone)]
 pub struct GenerativeModel {
     client: Client,
-    model: ModelIden,
+    adapter: Adapter,
+    endpoint: Url,
+    fields: HeaderMap,
     name: String,
-    options: ChatOptions,
 }
 
 impl fmt::Debug for GenerativeModel {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The client knows the key.
+        // The header fields have the key.
         formatter.debug_struct("GenerativeModel").field("model", &self.name).finish_non_exhaustive()
     }
 }
@@ -110,21 +170,25 @@ impl GenerativeModel {
     /// # Errors
     /// See [`GenerativeError`].
     pub fn new(config: GenerativeConfig) -> Result<Self, GenerativeError> {
-        let GenerativeConfig { model, adapter, endpoint, api_key_env } = config;
+        let GenerativeConfig { model, adapter, endpoint, api_key_env, screen } = config;
         // The provider's usual key must not be sent to another endpoint.
-        let usual = if endpoint.is_none() { adapter.kind().default_key_env_name() } else { None };
+        let usual = if endpoint.is_none() { adapter.usual_key() } else { None };
         let variable = api_key_env.or_else(|| usual.map(str::to_owned));
-        let key = variable.map(|variable| api_key(variable, &model)).transpose()?;
-        let client = client(adapter.kind(), endpoint, key)
-            .map_err(|source| GenerativeError::Client { model: model.clone(), source })?;
-        // Both limits are on silence and none is on the whole answer, because a long answer is not a fault. Usage is
-        // asked for, because streams tell token counts only then.
-        let options = ChatOptions::default()
-            .with_stream_header_timeout(SILENCE_TIMEOUT)
-            .with_stream_read_timeout(SILENCE_TIMEOUT)
-            .with_capture_usage(true)
-            .with_capture_tool_calls(true);
-        Ok(Self { client, model: ModelIden::new(adapter.kind(), model.as_str()), name: model, options })
+        let fields = fields(adapter, variable, &model)?;
+        let endpoint = parse(endpoint.as_deref().unwrap_or(adapter.usual_endpoint()), screen.as_ref());
+        let endpoint = endpoint.map_err(|source| GenerativeError::Endpoint { model: model.clone(), source })?;
+        let client = client(screen.as_ref())
+            .map_err(|source| GenerativeError::Client { model: model.clone(), source: source.into() })?;
+        Ok(Self { client, adapter, endpoint, fields, name: model })
+    }
+
+    /// The base URL may have a query of its own, such as the version of the interface.
+    fn url(&self, request: &ChatRequest) -> Url {
+        let mut url = self.endpoint.clone();
+        url.set_path(&format!("{}/{}", url.path().trim_end_matches('/'), request.path));
+        let queries: Vec<&str> = self.endpoint.query().into_iter().chain(request.query).collect();
+        url.set_query((!queries.is_empty()).then(|| queries.join("&")).as_deref());
+        url
     }
 }
 
@@ -135,104 +199,10 @@ impl Model for GenerativeModel {
     }
 
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
-        let name = self.name.clone();
-        let failed = move |source: genai::Error| ModelError { model: name.clone(), source: Box::new(source) };
-        let answer = self
-            .client
-            .exec_chat_stream(self.model.clone(), chat_request(prompt), Some(&self.options))
-            .await
-            .map_err(&failed)?;
-        let known = answer.stream.map_ok(|event| stream::iter(known(event).into_iter().map(Ok)));
-        Ok(known.try_flatten().map_err(failed).boxed())
+        let request = self.adapter.request(&self.name, &prompt);
+        let sent = self.client.post(self.url(&request)).headers(self.fields.clone()).json(&request.body);
+        answer::ask(&self.name, sent, self.adapter.interface()).await
     }
-}
-
-/// The events of the model in an event of the library. Calls come whole, with the end of the answer.
-fn known(event: ChatStreamEvent) -> Vec<ModelEvent> {
-    match event {
-        ChatStreamEvent::Chunk(chunk) => vec![ModelEvent::Text(chunk.content)],
-        ChatStreamEvent::ReasoningChunk(chunk) => vec![ModelEvent::Thought(chunk.content)],
-        ChatStreamEvent::End(end) => ended(end),
-        // Calls come whole with the end of the answer, so their pieces are not needed.
-        ChatStreamEvent::Start
-        | ChatStreamEvent::ThoughtSignatureChunk(_)
-        | ChatStreamEvent::ToolCallChunk(_)
-        | ChatStreamEvent::Heartbeat => Vec::new(),
-    }
-}
-
-fn ended(end: StreamEnd) -> Vec<ModelEvent> {
-    let usage = end.captured_usage.map(|usage| ModelEvent::Tokens(tokens(&usage)));
-    let calls = end.captured_content.map(chat::MessageContent::into_tool_calls).unwrap_or_default();
-    calls.into_iter().map(|call| ModelEvent::Call(tool_call(call))).chain(usage).collect()
-}
-
-fn tool_call(call: chat::ToolCall) -> ToolCall {
-    // A model that has nothing to say to a tool leaves the arguments out.
-    let arguments = match &call.fn_arguments {
-        Value::Null => Ok(empty_object()),
-        Value::String(text) if text.trim().is_empty() => Ok(empty_object()),
-        other => Json::from_serialize(other),
-    };
-    ToolCall {
-        id: call.call_id,
-        name: call.fn_name,
-        // Arguments that nest too deeply are no object, and the model is told so.
-        arguments: arguments.unwrap_or_else(|_| Json::string("nested too deeply")),
-        signatures: call.thought_signatures.unwrap_or_default(),
-    }
-}
-
-fn empty_object() -> Json {
-    JsonObject::new().to_json().unwrap_or_else(|_| Json::string(""))
-}
-
-fn tokens(usage: &Usage) -> Tokens {
-    // A negative count is a fault of the provider and counts as none.
-    let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok());
-    Tokens { input: count(usage.prompt_tokens), output: count(usage.completion_tokens) }
-}
-
-fn chat_request(prompt: Prompt) -> ChatRequest {
-    let mut request = ChatRequest::new(prompt.turns.into_iter().map(chat_message).collect());
-    if !prompt.instruction.is_empty() {
-        request = request.with_system(prompt.instruction);
-    }
-    if prompt.tools.is_empty() { request } else { request.with_tools(prompt.tools.iter().map(chat_tool)) }
-}
-
-fn chat_message(turn: Turn) -> ChatMessage {
-    match turn {
-        Turn::User(text) => ChatMessage::user(text),
-        Turn::Agent { text, calls } if calls.is_empty() => ChatMessage::assistant(text),
-        Turn::Agent { text, calls } => {
-            let signatures = calls.iter().flat_map(|call| call.signatures.clone());
-            let signatures: Vec<ContentPart> = signatures.map(ContentPart::ThoughtSignature).collect();
-            let text = (!text.is_empty()).then_some(ContentPart::Text(text));
-            let calls = calls.into_iter().map(|call| ContentPart::ToolCall(chat_call(call)));
-            let parts: Vec<ContentPart> = signatures.into_iter().chain(text).chain(calls).collect();
-            ChatMessage::assistant(chat::MessageContent::from_parts(parts))
-        }
-        Turn::Tools(results) => ChatMessage::from(results.into_iter().map(chat_response).collect::<Vec<_>>()),
-    }
-}
-
-fn chat_call(call: ToolCall) -> chat::ToolCall {
-    chat::ToolCall {
-        call_id: call.id,
-        fn_name: call.name,
-        fn_arguments: call.arguments.to().unwrap_or_default(),
-        thought_signatures: (!call.signatures.is_empty()).then_some(call.signatures),
-    }
-}
-
-fn chat_response(result: ToolResult) -> chat::ToolResponse {
-    chat::ToolResponse::new(result.id, result.response.get()).with_fn_name(result.name)
-}
-
-fn chat_tool(tool: &ToolDeclaration) -> chat::Tool {
-    let schema: Value = tool.parameters.to().unwrap_or_default();
-    chat::Tool::new(&tool.name).with_description(&tool.description).with_schema(schema)
 }
 
 fn api_key(variable: String, model: &str) -> Result<String, GenerativeError> {
@@ -243,23 +213,37 @@ fn api_key(variable: String, model: &str) -> Result<String, GenerativeError> {
         .ok_or_else(|| GenerativeError::KeyMissing { variable, model: model.to_owned() })
 }
 
-fn client(
-    kind: AdapterKind,
-    endpoint: Option<String>,
-    key: Option<String>,
-) -> Result<Client, Box<dyn std::error::Error + Send + Sync>> {
+fn fields(adapter: Adapter, variable: Option<String>, model: &str) -> Result<HeaderMap, GenerativeError> {
+    let mut fields = HeaderMap::new();
+    if let Some(variable) = variable {
+        let key = api_key(variable.clone(), model)?;
+        let (name, before) = adapter.key_field();
+        let value = HeaderValue::try_from(format!("{before}{}", key.trim()));
+        let mut value = value.map_err(|_| GenerativeError::Key { variable, model: model.to_owned() })?;
+        // Debug output hides a sensitive value, and HTTP/2 does not put it into its table.
+        value.set_sensitive(true);
+        fields.insert(name, value);
+    }
+    if adapter == Adapter::Anthropic {
+        fields.insert("anthropic-version", HeaderValue::from_static(anthropic::VERSION));
+    }
+    Ok(fields)
+}
+
+fn parse(url: &str, screen: Option<&Screen>) -> Result<Url, Refused> {
+    match screen {
+        Some(screen) => screen.parse(url),
+        None => Url::parse(url).map_err(Refused::Malformed),
+    }
+}
+
+fn client(screen: Option<&Screen>) -> reqwest::Result<Client> {
     // The whole process uses one provider; somebody else may have installed it already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // A redirect would lead the key to a host that nobody has named.
-    let http = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(Policy::none());
-    let http = http.build()?;
-    // Without a key an empty one is sent: otherwise the library would look for one in the environment by itself.
-    let auth = AuthData::from_single(key.unwrap_or_default());
-    let mut builder = Client::builder().with_reqwest(http).append_provider_config(kind, auth);
-    if let Some(url) = endpoint {
-        // The library appends paths to it as text.
-        let url = format!("{}/", url.trim_end_matches('/'));
-        builder = builder.append_provider_config(kind, Endpoint::from_owned(url));
+    let client = Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(Policy::none());
+    match screen {
+        Some(screen) => screen.guard(client).build(),
+        None => client.build(),
     }
-    Ok(builder.build()?)
 }

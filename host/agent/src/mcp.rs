@@ -9,10 +9,12 @@ use futures::future::{join_all, try_join_all};
 
 use crate::tool::Tool;
 
+mod bounded;
 mod config;
 mod connection;
 mod content;
 mod offered;
+mod words;
 
 pub use config::{McpConfig, McpScope};
 use connection::Connection;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use annex_egress::ReadError;
 use reqwest::header::ACCEPT;
 use reqwest::{Client, StatusCode, Url, redirect};
 use tokio::sync::Mutex;
@@ -140,14 +141,8 @@ impl RemoteJwks {
         if response.status() != StatusCode::OK {
             return Err(FetchError::Status(response.status()));
         }
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(FetchError::http)? {
-            // Counted as it comes: the length that the issuer declares is not believed.
-            if body.len() + chunk.len() > MAX_BODY_BYTES {
-                return Err(FetchError::TooLarge);
-            }
-            body.extend_from_slice(&chunk);
-        }
+        let read = annex_egress::whole(&mut response, MAX_BODY_BYTES).await;
+        let body = read.map_err(|error| FetchError::Read(error.map_broken(reqwest::Error::without_url)))?;
         let text = std::str::from_utf8(&body).map_err(FetchError::NotText)?;
         Jwks::parse(text).map_err(FetchError::Keys)
     }
@@ -184,8 +179,8 @@ enum FetchError {
     Http(#[source] reqwest::Error),
     #[error("unexpected status {0}")]
     Status(StatusCode),
-    #[error("the answer is longer than {MAX_BODY_BYTES} bytes")]
-    TooLarge,
+    #[error(transparent)]
+    Read(ReadError<reqwest::Error>),
     #[error("the answer is not UTF-8")]
     NotText(#[source] std::str::Utf8Error),
     #[error("the answer is not a key set")]

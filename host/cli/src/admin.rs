@@ -21,6 +21,8 @@ use crate::output;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The most bytes of a file with a token.
 const MAX_TOKEN_FILE_BYTES: usize = 64 << 10;
+/// The most bytes of an answer. The largest are whole sessions.
+const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 /// Which server, and how it is asked and shown.
 #[derive(Args)]
@@ -109,7 +111,7 @@ impl Client {
         body: Option<&impl Serialize>,
     ) -> anyhow::Result<String> {
         let response = self.send(self.request(method, path, query, body)?).await?;
-        response.text().await.context("the answer broke off")
+        text(response).await
     }
 
     /// Calls in the same way if a header field's condition holds.
@@ -121,7 +123,7 @@ impl Client {
         body: Option<&impl Serialize>,
     ) -> anyhow::Result<String> {
         let response = self.send(self.request(method, path, &[], body)?.header(field, value)).await?;
-        response.text().await.context("the answer broke off")
+        text(response).await
     }
 
     /// Calls in the same way, for an answer that goes on. It ends within the time, which is in place of [`PATIENCE`].
@@ -172,13 +174,18 @@ impl Client {
         if status.is_success() {
             return Ok(response);
         }
-        let text = response.text().await.context("the answer broke off")?;
+        let text = text(response).await?;
         // With any code, so that another API's reason is told too.
         match serde_json::from_str::<Refusal<IgnoredAny>>(&text) {
             Ok(Refusal { error }) => bail!(error.message),
             Err(_) => bail!("{} answered {status}, which is not the admin API", self.base),
         }
     }
+}
+
+async fn text(mut response: Response) -> anyhow::Result<String> {
+    let body = annex_egress::whole(&mut response, MAX_ANSWER_BYTES).await?;
+    String::from_utf8(body).context("the answer is not UTF-8")
 }
 
 pub(crate) fn base64(bytes: &[u8]) -> String {

@@ -1,8 +1,8 @@
 //! Log lines on standard error: readable on a terminal, JSON elsewhere. `ANNEX_LOG` filters, as in
 //! `ANNEX_LOG=annex_server=debug`.
 //!
-//! Whatever stands in a field may be a stranger's words, so both forms escape what steers where they write, and no caller
-//! has to think of it.
+//! Whatever stands in a field may be a stranger's words, so both forms escape what steers and cut what is long where they
+//! write, and no caller has to think of it.
 
 use std::env;
 use std::fmt::{self, Debug, Write as _};
@@ -10,6 +10,7 @@ use std::io::{self, IsTerminal, Write};
 
 use annex_text::Line;
 use anyhow::anyhow;
+use serde_json::{Map, Value};
 use tracing::field::Field;
 use tracing::{Dispatch, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -17,6 +18,11 @@ use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
 use tracing_subscriber::util::SubscriberInitExt;
+
+/// The most bytes of one field.
+const MAX_FIELD: usize = 8 << 10;
+/// A line of JSON that is longer is read again, and its long fields are cut.
+const MAX_LINE: usize = 16 << 10;
 
 /// Starts logging for the rest of the process.
 ///
@@ -58,7 +64,49 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     if field.name() != "message" {
         write!(writer, "{}=", field.name())?;
     }
-    write!(Line(writer), "{value:?}")
+    let mut cut = Cut { inner: Line(writer), room: MAX_FIELD };
+    match write!(cut, "{value:?}") {
+        // The writer of the rest of the field is told to stop, which is no error of the line.
+        Err(_) if cut.room == 0 => write!(cut.inner, "…"),
+        written => written,
+    }
+}
+
+/// Passes on as much as there is room for.
+struct Cut<W> {
+    inner: W,
+    /// 0 once something was left out.
+    room: usize,
+}
+
+impl<W: fmt::Write> fmt::Write for Cut<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if text.len() < self.room {
+            self.room -= text.len();
+            return self.inner.write_str(text);
+        }
+        let fitting = text.get(..text.floor_char_boundary(self.room)).unwrap_or_default();
+        self.room = 0;
+        self.inner.write_str(fitting)?;
+        Err(fmt::Error)
+    }
+}
+
+/// A line of JSON with its long fields cut; `None` when it cannot be read.
+fn cut_json(line: &str) -> Option<String> {
+    let mut fields: Map<String, Value> = serde_json::from_str(line).ok()?;
+    for value in fields.values_mut() {
+        let text = match value {
+            Value::String(text) => std::mem::take(text),
+            Value::Null | Value::Bool(_) | Value::Number(_) => continue,
+            Value::Array(_) | Value::Object(_) => value.to_string(),
+        };
+        // An object that is short enough stays one.
+        if text.len() > MAX_FIELD || value.is_string() {
+            *value = annex_text::cut(text, MAX_FIELD).into();
+        }
+    }
+    Some(format!("{}\n", Value::from(fields)))
 }
 
 /// Escapes the characters that steer and that JSON's writers leave as they are.
@@ -76,6 +124,8 @@ impl<W: Write> Write for JsonWriter<W> {
     /// Gets whole lines, so no character is cut in two.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
+        let cut = if text.len() > MAX_LINE { cut_json(&text).map(Into::into) } else { None };
+        let text = cut.unwrap_or(text);
         self.0.write_all(annex_text::json(&text).as_bytes())?;
         // All bytes that came were written, although their escaped form may be longer.
         Ok(bytes.len())

@@ -104,6 +104,7 @@ async fn ask(
     url: &Url,
     etag: Option<&HeaderValue>,
 ) -> Result<Response, ClientError> {
+    http.check(url)?;
     // Official clients send the version with the request for the card too.
     let request = http.client.get(url.clone()).header(ACCEPT, "application/json").header(A2A_VERSION, VERSION);
     let request = etag.into_iter().fold(request, |request, etag| request.header(IF_NONE_MATCH, etag));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_auth::Jwks;
+use annex_egress::Screen;
 use reqwest::Url;
 
 use crate::{Binding, Interceptor};
@@ -35,6 +36,9 @@ pub struct ClientConfig {
     pub allowed_hosts: Option<Vec<String>>,
     /// True if redirects to the same origin are followed. All others never are.
     pub follow_redirects: bool,
+    /// Looks at each address before it is connected to, where somebody else has chosen the agent. No redirect is followed
+    /// then, and no proxy is used. `None`: all addresses may be called.
+    pub screen: Option<Screen>,
 }
 
 impl ClientConfig {
@@ -63,6 +67,7 @@ impl Default for ClientConfig {
             max_cards: NonZeroUsize::MIN.saturating_add(63),
             allowed_hosts: None,
             follow_redirects: true,
+            screen: None,
         }
     }
 }

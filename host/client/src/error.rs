@@ -1,6 +1,7 @@
 //! The reasons that a call has no answer.
 
 use annex_auth::signature::VerifyError;
+use annex_egress::Refused;
 use annex_protocol::A2aError;
 use annex_protocol::service::VERSION;
 use http::StatusCode;
@@ -28,6 +29,15 @@ pub enum ClientError {
         /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// An address that the screen of the [`ClientConfig`](crate::ClientConfig) does not let through. Nothing was sent.
+    #[error("{url} may not be called")]
+    Screened {
+        /// The URL of the request.
+        url: String,
+        /// The reason.
+        #[source]
+        source: Refused,
     },
     /// No answer, or none any more, within the time of the [`ClientConfig`](crate::ClientConfig).
     #[error("{url} did not answer in time")]
@@ -180,7 +190,14 @@ impl ClientError {
     /// Tells whether this side refused the request, before anything of it was sent.
     pub(crate) fn is_own_refusal(&self) -> bool {
         // `AnswerRefused` is not among them: the agent has got that request.
-        matches!(self, Self::InvalidRequest(_) | Self::NotCarried { .. } | Self::Parameter(_) | Self::Refused(_))
+        matches!(
+            self,
+            Self::InvalidRequest(_)
+                | Self::NotCarried { .. }
+                | Self::Parameter(_)
+                | Self::Refused(_)
+                | Self::Screened { .. }
+        )
     }
 
     /// `body` is shortened.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use annex_egress::{Body, ReadError, Refused, Screen};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
@@ -29,6 +30,7 @@ pub(crate) struct Http {
     /// Of a body, and of one event of a stream.
     pub(crate) max_bytes: usize,
     follows_redirects: bool,
+    screen: Option<Screen>,
     connect_timeout: Duration,
     silence: Duration,
 }
@@ -57,6 +59,8 @@ impl Http {
         let builder = || {
             let redirects = if config.follow_redirects { Policy::custom(same_origin) } else { Policy::none() };
             let builder = reqwest::Client::builder().redirect(redirects);
+            // The screen looks at the addresses that names have; `check` looks at the URLs.
+            let builder = config.screen.iter().fold(builder, |builder, screen| screen.guard(builder));
             let builder = builder.connect_timeout(config.connect_timeout);
             // The limit is on silence and not on the whole answer, because a stream lasts as long as its task.
             if config.silence == Duration::MAX { builder } else { builder.read_timeout(config.silence) }
@@ -66,9 +70,17 @@ impl Http {
             http2: builder().http2_prior_knowledge().build().map_err(ClientError::Setup)?,
             max_bytes: config.max_bytes,
             follows_redirects: config.follow_redirects,
+            screen: config.screen.clone(),
             connect_timeout: config.connect_timeout,
             silence: config.silence,
         })
+    }
+
+    /// Refuses a URL that the screen does not let through. What its name leads to is looked at when it is connected to.
+    pub(crate) fn check(&self, url: &Url) -> Result<(), ClientError> {
+        let Some(screen) = &self.screen else { return Ok(()) };
+        let checked = screen.parse(url.as_str());
+        checked.map(drop).map_err(|source| ClientError::Screened { url: url.to_string(), source })
     }
 
     /// The whole body as text.
@@ -78,15 +90,8 @@ impl Http {
 
     /// The same of at most so many bytes.
     pub(crate) async fn text_of(&self, mut response: Response, max_bytes: usize) -> Result<String, ClientError> {
-        let max_bytes = max_bytes.min(self.max_bytes);
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await? {
-            // Checked before the chunk is kept, so that an answer without an end takes no memory beyond the limit.
-            if body.len() + chunk.len() > max_bytes {
-                return Err(ClientError::TooLarge { url: response.url().to_owned(), max_bytes });
-            }
-            body.extend_from_slice(&chunk);
-        }
+        let read = annex_egress::whole(&mut response, max_bytes.min(self.max_bytes)).await;
+        let body = read.map_err(|error| unread(response.url(), error))?;
         String::from_utf8(body).map_err(|error| {
             let shown = String::from_utf8_lossy(error.as_bytes()).into_owned();
             ClientError::protocol(response.url(), &shown, error)
@@ -108,8 +113,9 @@ fn same_origin(attempt: Attempt<'_>) -> Action {
 
 impl Endpoint {
     pub(crate) fn new(http: Http, url: Url) -> Self {
-        // A redirect is reqwest's business, and so is what the client has to do to follow it.
-        let direct = if http.follows_redirects { None } else { Direct::to(&url, http.connect_timeout) };
+        // A redirect and a screen are reqwest's business, and so is what the client has to do for them.
+        let is_plain = !http.follows_redirects && http.screen.is_none();
+        let direct = if is_plain { Direct::to(&url, http.connect_timeout) } else { None };
         Self { http, url, direct }
     }
 
@@ -150,9 +156,12 @@ impl Response {
             Incoming::Direct(answer) => &answer.head.headers,
         }
     }
+}
 
-    /// The next piece of the body; `None` at its end.
-    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ClientError> {
+impl Body for Response {
+    type Error = ClientError;
+
+    async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         let Self { url, silence, body } = self;
         match body {
             // It counts the silence itself.
@@ -169,6 +178,14 @@ impl From<reqwest::Response> for Response {
     fn from(response: reqwest::Response) -> Self {
         let url = response.url().as_str().into();
         Self { url, silence: Duration::MAX, body: Incoming::Reqwest(response) }
+    }
+}
+
+/// The error of an answer that was not read to its end.
+pub(crate) fn unread(url: &str, error: ReadError<ClientError>) -> ClientError {
+    match error {
+        ReadError::TooLong { limit, .. } => ClientError::TooLarge { url: url.to_owned(), max_bytes: limit },
+        ReadError::Broken(error) => error,
     }
 }
 
@@ -194,6 +211,13 @@ pub(crate) fn failed(url: &str, error: reqwest::Error) -> ClientError {
     let url = url.to_owned();
     // `ClientError` names the URL that was asked for, and reqwest's error would name one once more.
     let source = error.without_url();
+    // The screen refuses from within the client, at the bottom of its error.
+    let mut causes = std::iter::successors(std::error::Error::source(&source), |cause| (*cause).source());
+    match causes.find_map(|cause| cause.downcast_ref::<Refused>()) {
+        // It may resolve the next time.
+        None | Some(Refused::UnknownName { .. }) => {}
+        Some(refused) => return ClientError::Screened { url, source: refused.clone() },
+    }
     // A timeout while connecting is both. It counts as unreachable, because nothing was sent.
     if source.is_connect() {
         ClientError::Unreachable { url, source: source.into() }

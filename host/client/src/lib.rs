@@ -45,7 +45,6 @@ mod operation;
 mod parameters;
 mod remote_error;
 mod session;
-mod sse;
 mod transport;
 
 pub use agent::Agent;

@@ -19,6 +19,7 @@ pub(crate) use wire::{Answers, Transport, WireCall};
 
 /// The transport of an interface at `url`.
 pub(crate) fn open(spoken: &Spoken<'_>, url: Url, http: &Http) -> Result<Box<dyn Transport>, ClientError> {
+    http.check(&url)?;
     Ok(match (spoken.version, spoken.binding) {
         (Version::V0_3, _) => Box::new(v0_3::JsonRpc::new(http.clone(), url)),
         (Version::Current, Binding::JsonRpc) => Box::new(json_rpc::JsonRpc::new(http.clone(), url)),

@@ -2,12 +2,15 @@
 //! (specification section 13.2).
 //!
 //! A [`Screen`] decides about each address that a client or an extension has given, once when the address is learned
-//! and again when a connection is made.
+//! and again when a connection is made. [`whole`], [`beginning`] and [`Events`] read what a peer answers, within bounds.
 
 #![warn(missing_docs)]
 
+mod answer;
+mod events;
 mod resolver;
 mod screen;
 
+pub use answer::{Body, Events, ReadError, StreamLimits, beginning, whole};
 pub use resolver::{Resolver, SystemResolver};
 pub use screen::{Allowed, InvalidAllowed, Refused, Screen, ScreenConfig};

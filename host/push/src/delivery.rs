@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use annex_egress::{Refused, Screen};
 use annex_protocol::TaskPushNotificationConfig;
 use reqwest::header::HeaderName;
-use reqwest::{Client, Response, StatusCode};
+use reqwest::{Client, StatusCode};
 use tokio::time::sleep;
 
 use crate::backoff::{Backoff, retry_after};
@@ -100,23 +100,13 @@ impl Delivery {
         let request = self.client.post(target.url.clone()).headers(target.headers.clone());
         let request = event.id.iter().fold(request, |request, id| request.header(EVENT_ID, id));
         let request = request.body(event.body.clone());
-        let answer = request.send().await.map_err(Failure::of_transport)?;
+        let mut answer = request.send().await.map_err(Failure::of_transport)?;
         let status = answer.status();
         let retry_after = retry_after(answer.headers(), SystemTime::now());
-        // The connection is free for another event only when the answer was read.
-        skim(answer).await;
+        // The connection is free for another event only when the answer was read. One with more ends the connection: the
+        // status has decided already.
+        annex_egress::beginning(&mut answer, Self::MAX_ANSWER).await;
         if status.is_success() { Ok(()) } else { Err(Failure::Status { status, retry_after }) }
-    }
-}
-
-/// Reads the start of an answer and ends the connection if there is more. The status has decided already.
-async fn skim(mut answer: Response) {
-    let mut left = Delivery::MAX_ANSWER;
-    while let Ok(Some(chunk)) = answer.chunk().await {
-        match left.checked_sub(chunk.len()) {
-            Some(rest) => left = rest,
-            None => return,
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use annex_agent::check_template;
 use annex_client::{Binding, ServiceParameters};
+use annex_egress::Screen;
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
@@ -39,6 +40,8 @@ pub struct UpstreamConfig {
     pub on_lost_context: LostContext,
     /// The mapping of the session's state.
     pub state: StateMapping,
+    /// Looks at each address before it is connected to, where somebody else than the operator has chosen the agent.
+    pub screen: Option<Screen>,
 }
 
 /// A header field whose value is in the environment.

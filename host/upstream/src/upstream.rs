@@ -135,6 +135,7 @@ fn client_config(config: &UpstreamConfig) -> ClientConfig {
         // The interface gets credentials, so it is at the card's origin or at a host that the operator has named.
         allowed_hosts: Some(config.allow_hosts.clone()),
         follow_redirects: false,
+        screen: config.screen.clone(),
         ..ClientConfig::default()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use annex_egress::Screen;
 use annex_session::Scope;
 use serde::Deserialize;
 
@@ -19,6 +20,7 @@ pub struct McpConfig {
     long_running: Vec<String>,
     pub(crate) timeout: Duration,
     state: Vec<McpScope>,
+    pub(crate) screen: Option<Screen>,
 }
 
 /// The place of a server.
@@ -101,7 +103,7 @@ impl TryFrom<McpTable> for McpConfig {
         if timeout.is_zero() {
             return Err(McpTableError::NoTime { name });
         }
-        Ok(Self { name, place, tools, long_running, timeout, state })
+        Ok(Self { name, place, tools, long_running, timeout, state, screen: None })
     }
 }
 
@@ -124,6 +126,12 @@ impl McpConfig {
     /// The number of names of tools in it.
     pub fn named(&self) -> usize {
         self.named_tools().count()
+    }
+
+    /// The same behind a screen, which looks at each address before it is connected to: somebody else has chosen the URL.
+    #[must_use]
+    pub fn behind(self, screen: Screen) -> Self {
+        Self { screen: Some(screen), ..self }
     }
 
     /// The tools that the config names, which the server must have.

@@ -4,23 +4,25 @@ use std::env;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
 use process_wrap::tokio::{CommandWrap, ProcessGroup};
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, Tool};
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, Tool};
 use rmcp::service::{ClientInitializeError, Peer, RoleClient, RunningService, serve_client};
+use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{ChildStderr, Command};
+use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::bounded::{BoundedHttp, BoundedProgram};
 use super::config::{McpConfig, Place};
+use super::words::log_lines;
 
 /// The longest time that a server may take to start. Package runners may have to fetch it first.
 const START_PATIENCE: Duration = Duration::from_secs(120);
@@ -29,6 +31,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The longest time to wait for the last words of a program that ends.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
+/// The tools of one server: how many, how large in all, on how many pages.
+const MAX_TOOLS: usize = 1_000;
+const MAX_TOOL_BYTES: usize = 4 << 20;
+const MAX_PAGES: usize = 100;
+/// The most bytes of a server's words in an error.
+const MAX_WORDS: usize = 1 << 10;
 /// A server that ran for as long as this counts as well again.
 const STEADY: Duration = Duration::from_secs(60);
 /// The variables that every program gets of this process's environment. Any other may be a secret of somebody else.
@@ -207,7 +215,7 @@ impl Starter {
                 // The tools are those of the first start: the agent and its model know them by that list.
                 Ok((service, _)) => return service,
                 Err(error) => {
-                    let cause = error.source().map(ToString::to_string);
+                    let cause = error.source().map(annex_text::with_causes);
                     tracing::warn!(%error, cause, "an MCP server does not start again");
                 }
             }
@@ -231,7 +239,7 @@ impl Starter {
                 let (process, stderr) = process.map_err(|error| failed(error.into()))?;
                 // Read all the time: a program whose pipe is full stands still.
                 let words = stderr.map(|stderr| tokio::spawn(log_lines(self.config.name.clone(), stderr)));
-                match serve_client(client(), process).await {
+                match serve_client(client(), BoundedProgram::new(&self.config.name, process)).await {
                     Ok(service) => service,
                     Err(error) => return Err(failed(with_last_words(ended(error), words).await)),
                 }
@@ -241,13 +249,26 @@ impl Starter {
                 if let Some(variable) = token_env {
                     config = config.auth_header(self.config.variable(variable)?);
                 }
-                let http = http_client().map_err(|error| failed(error.into()))?;
+                config.retry_config = Arc::new(resumption());
+                let http = self.http_client(url).map_err(failed)?;
                 let served = serve_client(client(), StreamableHttpClientTransport::with_client(http, config)).await;
-                served.map_err(|error| failed(error.into()))?
+                served.map_err(|error| failed(cut(&error)))?
             }
         };
-        let tools = service.list_all_tools().await.map_err(|error| failed(error.into()))?;
+        let tools = offered(&service).await.map_err(failed)?;
         Ok((service, tools))
+    }
+
+    /// Follows no redirects, so that the token stays with the server it is for.
+    fn http_client(&self, url: &str) -> Result<BoundedHttp, Source> {
+        // The whole process uses one provider; somebody else may have installed it already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
+        if let Some(screen) = &self.config.screen {
+            screen.parse(url)?;
+            builder = screen.guard(builder);
+        }
+        Ok(BoundedHttp { server: self.config.name.as_str().into(), client: builder.build()? })
     }
 
     /// In a process group of its own, so that a key which stops this program does not stop the servers too: it stops
@@ -279,32 +300,50 @@ fn ended(error: ClientInitializeError) -> Source {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
             "connection closed: it ended before it answered".into()
         }
-        other => other.into(),
+        other => cut(&other),
     }
 }
 
-/// Follows no redirects, so that the token stays with the server it is for.
-fn http_client() -> reqwest::Result<reqwest::Client> {
-    // The whole process uses one provider; somebody else may have installed it already, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()
+/// A server has a say in the texts of errors, so they are cut.
+fn cut(error: &(dyn Error + 'static)) -> Source {
+    annex_text::line_within(&annex_text::with_causes(error), MAX_WORDS).into()
+}
+
+/// An answer that breaks off is taken up again a few times.
+fn resumption() -> ExponentialBackoff {
+    let mut backoff = ExponentialBackoff::default();
+    backoff.max_times = Some(3);
+    backoff
+}
+
+/// The tools of the server, page by page.
+async fn offered(service: &Service) -> Result<Vec<Tool>, Source> {
+    let mut tools: Vec<Tool> = Vec::new();
+    let mut bytes = 0;
+    let mut cursor = None;
+    for _ in 0..MAX_PAGES {
+        let page = PaginatedRequestParams::default().with_cursor(cursor);
+        let page = service.list_tools(Some(page)).await.map_err(|error| cut(&error))?;
+        bytes += page.tools.iter().map(size).sum::<usize>();
+        tools.extend(page.tools);
+        if tools.len() > MAX_TOOLS || bytes > MAX_TOOL_BYTES {
+            let limits = format!("more than {MAX_TOOLS} tools, or more than {MAX_TOOL_BYTES} bytes of them");
+            return Err(format!("it has {limits}, which no model could choose from").into());
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(tools);
+        }
+    }
+    Err(format!("its list of tools has more than {MAX_PAGES} pages").into())
+}
+
+fn size(tool: &Tool) -> usize {
+    serde_json::to_vec(tool).map_or(0, |text| text.len())
 }
 
 fn client() -> ClientConfig {
     ClientConfig::new(ClientCapabilities::default(), Implementation::new("annex", env!("CARGO_PKG_VERSION")))
-}
-
-/// Logs the words of a program besides its protocol; gives the last line when it has ended.
-async fn log_lines(server: String, stderr: ChildStderr) -> String {
-    let mut lines = BufReader::new(stderr).lines();
-    let mut last = String::new();
-    while let Ok(Some(line)) = lines.next_line().await {
-        tracing::info!(server, line, "an MCP server says");
-        if !line.trim().is_empty() {
-            last = line;
-        }
-    }
-    last
 }
 
 /// Programs say on their standard error why they do not start.

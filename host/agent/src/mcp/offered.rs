@@ -80,7 +80,9 @@ impl OfferedTool {
             ServiceError::Timeout { .. } => refused(format!("the tool gave no result within {:?}", self.timeout)),
             other => {
                 let tool = &self.declaration.name;
-                tracing::warn!(tool, origin = self.origin, error = %other, "a tool could not be called");
+                // The server has a say in the text.
+                let error = annex_text::line_within(&annex_text::with_causes(&other), MAX_ERROR);
+                tracing::warn!(tool, origin = self.origin, error, "a tool could not be called");
                 refused("the tool could not be reached".to_owned())
             }
         }

@@ -11,11 +11,13 @@ use annex_protocol::Json;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::post;
 use futures::TryStreamExt;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::support::serve;
 
 /// A provider: the requests that it got, and its answer.
 #[derive(Clone)]
@@ -23,9 +25,11 @@ struct Provider {
     status: StatusCode,
     body: &'static str,
     requests: Arc<Mutex<Vec<(HeaderMap, Value)>>>,
+    paths: Arc<Mutex<Vec<String>>>,
 }
 
-async fn complete(State(provider): State<Provider>, headers: HeaderMap, body: Bytes) -> Response {
+async fn complete(State(provider): State<Provider>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    provider.paths.lock().unwrap().push(uri.to_string());
     provider.requests.lock().unwrap().push((headers, serde_json::from_slice(&body).unwrap()));
     (provider.status, [(header::CONTENT_TYPE, "text/event-stream")], provider.body).into_response()
 }
@@ -33,18 +37,10 @@ async fn complete(State(provider): State<Provider>, headers: HeaderMap, body: By
 impl Provider {
     /// A provider with this answer, and the base URL of its interface.
     async fn start(status: StatusCode, body: &'static str) -> (Self, String) {
-        let provider = Self { status, body, requests: Arc::default() };
-        let router = Router::new().route("/v1/chat/completions", post(complete)).with_state(provider.clone());
+        let provider = Self { status, body, requests: Arc::default(), paths: Arc::default() };
+        let router = Router::new().fallback(complete).with_state(provider.clone());
         (provider, serve(router).await)
     }
-}
-
-/// Serves on a free port and gives the base URL of the interface.
-async fn serve(router: Router) -> String {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    url
 }
 
 fn config(endpoint: String) -> GenerativeConfig {
@@ -54,6 +50,7 @@ fn config(endpoint: String) -> GenerativeConfig {
         endpoint: Some(endpoint),
         // Set for every test by cargo.
         api_key_env: Some("CARGO_PKG_NAME".to_owned()),
+        screen: None,
     }
 }
 
@@ -206,7 +203,7 @@ async fn no_key_is_looked_for_when_the_endpoint_is_ones_own() {
     let (provider, url) = Provider::start(StatusCode::OK, ANSWER).await;
     let config = GenerativeConfig { api_key_env: None, ..config(url + "/") };
     assert_eq!(texts(ask(config).await.unwrap()), ["Hel", "lo"]);
-    assert_eq!(provider.requests.lock().unwrap()[0].0["authorization"], "Bearer");
+    assert_eq!(provider.requests.lock().unwrap()[0].0.get("authorization"), None);
 }
 
 #[tokio::test]
@@ -260,5 +257,197 @@ fn the_configuration_refuses_what_it_does_not_know() {
     assert_eq!(serde_json::from_str::<GenerativeConfig>(r#"{"model": "m"}"#).unwrap().adapter, Adapter::OpenAi);
     for wrong in [r#"{"model": "m", "adapter": "other"}"#, r#"{"model": "m", "key": "k"}"#, "{}"] {
         assert!(serde_json::from_str::<GenerativeConfig>(wrong).is_err(), "{wrong}");
+    }
+}
+
+/// A conversation with a call of a tool and its result.
+fn with_tools() -> Prompt {
+    let json = |text: &str| Json::parse(text.to_owned()).unwrap();
+    let schema = json(r#"{"type":"object","properties":{"x":{"type":"integer"}}}"#);
+    let tool = ToolDeclaration { name: "sum".to_owned(), description: "Adds.".to_owned(), parameters: schema };
+    let call = ToolCall {
+        id: "a".to_owned(),
+        name: "sum".to_owned(),
+        arguments: json(r#"{"x":1}"#),
+        signatures: vec!["s".to_owned()],
+    };
+    let result = ToolResult { id: "a".to_owned(), name: "sum".to_owned(), response: json(r#"{"result":"2"}"#) };
+    let turns = vec![
+        Turn::User("add".to_owned()),
+        Turn::Agent { text: "Wait.".to_owned(), calls: vec![call] },
+        Turn::Tools(vec![result]),
+    ];
+    Prompt { instruction: "Be brief.".to_owned(), turns, tools: [tool].into() }
+}
+
+fn call(id: &str, arguments: &str, signatures: &[&str]) -> ModelEvent {
+    let signatures = signatures.iter().map(|text| (*text).to_owned()).collect();
+    let arguments = Json::parse(arguments.to_owned()).unwrap();
+    ModelEvent::Call(ToolCall { id: id.to_owned(), name: "sum".to_owned(), arguments, signatures })
+}
+
+fn counted(input: u64, output: u64) -> ModelEvent {
+    ModelEvent::Tokens(Tokens { input: Some(input), output: Some(output) })
+}
+
+/// Asks a provider that speaks `adapter`, with `answer`. Gives the path, the header fields, the body and the events.
+async fn speak(adapter: Adapter, model: &str, answer: &'static str) -> (String, HeaderMap, Value, Vec<ModelEvent>) {
+    let (provider, url) = Provider::start(StatusCode::OK, answer).await;
+    let events = ask_with(GenerativeConfig { adapter, model: model.to_owned(), ..config(url) }, with_tools()).await;
+    let path = provider.paths.lock().unwrap().remove(0);
+    let (headers, body) = provider.requests.lock().unwrap().remove(0);
+    (path, headers, body, events.unwrap())
+}
+
+const ANTHROPIC: &str = r#"event: message_start
+data: {"type":"message_start","message":{"usage":{"input_tokens":10,"cache_read_input_tokens":5,"output_tokens":1}}}
+
+data: {"type":"ping"}
+
+data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}
+
+data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
+
+data: {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Hi"}}
+
+data: {"type":"content_block_stop","index":1}
+
+data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"b","name":"sum","input":{}}}
+
+data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"x\":"}}
+
+data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"9007199254740993}"}}
+
+data: {"type":"content_block_stop","index":2}
+
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":7}}
+
+data: {"type":"message_stop"}
+
+"#;
+
+#[tokio::test]
+async fn anthropics_messages_are_spoken() {
+    let (path, headers, body, events) = speak(Adapter::Anthropic, "claude-sonnet-5", ANTHROPIC).await;
+    assert_eq!(path, "/v1/messages");
+    assert_eq!(
+        (&headers["x-api-key"], &headers["anthropic-version"]),
+        (&"annex-agent".parse().unwrap(), &"2023-06-01".parse().unwrap())
+    );
+    let expected = json!({
+        "model": "claude-sonnet-5", "stream": true, "max_tokens": 64_000, "system": "Be brief.",
+        "tools": [{"name": "sum", "description": "Adds.", "input_schema": {"type": "object", "properties": {"x": {"type": "integer"}}}}],
+        "messages": [
+            {"role": "user", "content": "add"},
+            {"role": "assistant", "content": [
+                {"type": "text", "text": "Wait."},
+                {"type": "tool_use", "id": "a", "name": "sum", "input": {"x": 1}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "{\"result\":\"2\"}"}]}],
+    });
+    assert_eq!(body, expected);
+    let thought = ModelEvent::Thought("hm".to_owned());
+    let said = ModelEvent::Text("Hi".to_owned());
+    assert_eq!(events, [thought, said, call("b", r#"{"x":9007199254740993}"#, &[]), counted(15, 7)]);
+}
+
+const GEMINI: &str = r#"data: {"candidates":[{"content":{"role":"model","parts":[{"thought":true,"text":"hm"},{"text":"Hi"}]}}],"usageMetadata":{"promptTokenCount":12}}
+
+data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"sum","args":{"x":2}},"thoughtSignature":"t"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":12,"candidatesTokenCount":3,"thoughtsTokenCount":4}}
+
+"#;
+
+#[tokio::test]
+async fn gemini_is_spoken() {
+    let (path, headers, body, events) = speak(Adapter::Gemini, "gemini-3-pro", GEMINI).await;
+    assert_eq!(path, "/v1/models/gemini-3-pro:streamGenerateContent?alt=sse");
+    assert_eq!(headers["x-goog-api-key"], "annex-agent");
+    let expected = json!({
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "tools": [{"functionDeclarations": [{
+            "name": "sum", "description": "Adds.",
+            "parametersJsonSchema": {"type": "object", "properties": {"x": {"type": "integer"}}}}]}],
+        "contents": [
+            {"role": "user", "parts": [{"text": "add"}]},
+            {"role": "model", "parts": [
+                {"text": "Wait."},
+                {"functionCall": {"id": "a", "name": "sum", "args": {"x": 1}}, "thoughtSignature": "s"}]},
+            {"role": "user", "parts": [{"functionResponse": {
+                "id": "a", "name": "sum", "response": {"name": "sum", "content": "{\"result\":\"2\"}"}}}]}],
+    });
+    assert_eq!(body, expected);
+    let thought = ModelEvent::Thought("hm".to_owned());
+    let said = ModelEvent::Text("Hi".to_owned());
+    assert_eq!(events, [thought, said, call("", r#"{"x":2}"#, &["t"]), counted(12, 7)]);
+}
+
+const OLLAMA: &str = r#"{"message":{"role":"assistant","thinking":"hm","content":""},"done":false}
+{"message":{"role":"assistant","content":"Hi"},"done":false}
+{"message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"sum","arguments":{"x":2}}}]},"done":false}
+{"message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","prompt_eval_count":12,"eval_count":3}"#;
+
+#[tokio::test]
+async fn ollamas_own_interface_is_spoken() {
+    let (path, _, body, events) = speak(Adapter::Ollama, "qwen3:8b", OLLAMA).await;
+    assert_eq!(path, "/v1/api/chat");
+    let expected = json!({
+        "model": "qwen3:8b", "stream": true,
+        "tools": [{"type": "function", "function": {
+            "name": "sum", "description": "Adds.",
+            "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}}],
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "add"},
+            {"role": "assistant", "content": "Wait.", "tool_calls": [{"function": {"name": "sum", "arguments": {"x": 1}}}]},
+            {"role": "tool", "tool_name": "sum", "content": "{\"result\":\"2\"}"}],
+    });
+    assert_eq!(body, expected);
+    let thought = ModelEvent::Thought("hm".to_owned());
+    let said = ModelEvent::Text("Hi".to_owned());
+    assert_eq!(events, [thought, said, call("", r#"{"x":2}"#, &[]), counted(12, 3)]);
+}
+
+#[tokio::test]
+async fn the_query_of_an_endpoint_stays() {
+    let (provider, url) = Provider::start(StatusCode::OK, ANSWER).await;
+    ask(config(url + "/?api-version=1")).await.unwrap();
+    assert_eq!(*provider.paths.lock().unwrap(), ["/v1/chat/completions?api-version=1"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_stream_of_the_interface_is_an_error() {
+    for answer in ["", "{\"choices\":[{\"message\":{\"content\":\"hi\"}}]}"] {
+        let (_, url) = Provider::start(StatusCode::OK, answer).await;
+        let error = ask(config(url)).await.unwrap_err();
+        assert!(error.source().unwrap().to_string().contains("has no event"), "{answer}");
+    }
+}
+
+/// All names are this machine's.
+struct Loopback;
+
+#[async_trait::async_trait]
+impl annex_egress::Resolver for Loopback {
+    async fn resolve(&self, _: &str) -> std::io::Result<Vec<std::net::IpAddr>> {
+        Ok(vec![std::net::Ipv4Addr::LOCALHOST.into()])
+    }
+}
+
+#[tokio::test]
+async fn behind_a_screen_a_model_at_a_private_address_is_not_asked_by_name_or_written_out() {
+    let screen = |allow: &[&str]| {
+        let allow = allow.iter().map(|text| text.parse().unwrap()).collect();
+        annex_egress::Screen::with_resolver(annex_egress::ScreenConfig { allow, https_only: false }, Arc::new(Loopback))
+    };
+    let (provider, url) = Provider::start(StatusCode::OK, ANSWER).await;
+    let by_name = url.replace("127.0.0.1", "models.example");
+    let behind = |url: &str, allow: &[&str]| GenerativeConfig { screen: Some(screen(allow)), ..config(url.to_owned()) };
+    let refused = GenerativeModel::new(behind(&url, &[])).unwrap_err();
+    assert!(matches!(refused, GenerativeError::Endpoint { .. }), "{refused}");
+    ask(behind(&by_name, &[])).await.unwrap_err();
+    assert!(provider.requests.lock().unwrap().is_empty());
+    for allowed in [behind(&url, &["127.0.0.1"]), behind(&by_name, &["models.example"])] {
+        assert_eq!(texts(ask(allowed).await.unwrap()), ["Hel", "lo"]);
     }
 }

@@ -9,6 +9,8 @@
 
 mod cases;
 mod generative;
+mod hostile_models;
+mod hostile_tools;
 mod script_agent;
 mod script_costs;
 mod scripted;

@@ -157,3 +157,11 @@ impl Bench {
         self.model.prompts.lock().unwrap()[index].clone()
     }
 }
+
+/// Serves on a free port and gives the base URL of an interface there.
+pub(crate) async fn serve(router: axum::Router) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    url
+}

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::http::{TEST_URI, call, connect, exchange, get, head, message};
+use crate::peer;
 use crate::process::Server;
 
 /// One attack, by its name.
@@ -26,12 +27,14 @@ const TURNS: usize = 4;
 const OF_TURNS: Duration = Duration::from_millis(100 * TURNS as u64);
 /// The time of the clients' own requests.
 const OF_REQUESTS: Duration = Duration::from_secs(4);
+/// The CPU time of reading as much of a peer's answers as is read.
+const OF_PEERS: Duration = Duration::from_secs(1);
 /// The CPU time that compiling may take by its limits, in a child.
 const OF_COMPILING: Duration = Duration::from_secs(12);
 /// The CPU time that searches for the patterns of a tenant may take by their bound, and that of reading the messages.
 const OF_SEARCHES: Duration = Duration::from_secs(3 * TURNS as u64);
 
-pub(crate) const ATTACKS: [Attack; 18] = [
+pub(crate) const ATTACKS: [Attack; 22] = [
     Attack { name: "unevaluated", allowed: OF_TURNS, run: |server| misuse(server, "schema 0") },
     Attack { name: "patterns", allowed: OF_TURNS, run: |server| misuse(server, "schema 1") },
     Attack { name: "automaton", allowed: OF_TURNS, run: |server| misuse(server, "schema 2") },
@@ -50,7 +53,30 @@ pub(crate) const ATTACKS: [Attack; 18] = [
     Attack { name: "unfinished-bodies", allowed: OF_REQUESTS, run: unfinished_bodies },
     Attack { name: "large-task", allowed: Duration::from_secs(12), run: large_task },
     Attack { name: "waiting-tasks", allowed: Duration::from_secs(16), run: waiting_tasks },
+    Attack { name: peer::MODELS[0], allowed: OF_PEERS, run: |server| ask(server, peer::MODELS[0]) },
+    Attack { name: peer::MODELS[1], allowed: OF_PEERS, run: |server| ask(server, peer::MODELS[1]) },
+    Attack { name: peer::MODELS[2], allowed: OF_PEERS, run: |server| ask(server, peer::MODELS[2]) },
+    Attack { name: peer::TOOLS, allowed: OF_PEERS, run: |server| ask(server, peer::TOOLS) },
 ];
+
+/// Lets the agent of a tenant ask a peer that answers without end, in several turns at once.
+fn ask(server: &Server, tenant: &str) -> Result<()> {
+    let turns: Vec<_> = (0..TURNS)
+        .map(|number| {
+            let message = message(&format!("{tenant}-{number}"), "Hello", "");
+            let params = format!(r#"{{"tenant":"{tenant}",{}"#, message.trim_start_matches('{'));
+            let request = call("SendMessage", &params, "");
+            let address = server.address.clone();
+            thread::spawn(move || exchange(&address, &request))
+        })
+        .collect();
+    for turn in turns {
+        let answer = turn.join().map_err(|_| anyhow::anyhow!("a turn panicked"))??;
+        let has_failed = answer.contains("\"error\"") || answer.contains("TASK_STATE_FAILED");
+        ensure!(has_failed, "the peer was believed: {answer}");
+    }
+    Ok(())
+}
 
 /// Lets the extension without grants do as told, in several turns at once.
 fn misuse(server: &Server, command: &str) -> Result<()> {

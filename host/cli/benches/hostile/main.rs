@@ -10,6 +10,7 @@
 mod attacks;
 mod http;
 mod neighbour;
+mod peer;
 mod process;
 
 use std::time::{Duration, Instant};

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
+use crate::peer;
+
 /// Between two looks at the memory of children.
 const LOOK: Duration = Duration::from_millis(10);
 /// Ticks of the kernel's clock in a second, on every Linux that there is.
@@ -48,7 +50,12 @@ impl Server {
         let folder = tempfile::tempdir()?;
         fs::create_dir(folder.path().join("extensions"))?;
         let component = annex_components::TEST_EXTENSION;
-        let config = format!("{}\n[[extension]]\ncomponent = {component:?}\n", include_str!("annex.toml"));
+        let mut config = format!("{}\n[[extension]]\ncomponent = {component:?}\n", include_str!("annex.toml"));
+        let address = peer::start()?;
+        for name in peer::MODELS.into_iter().chain([peer::TOOLS]) {
+            fs::write(folder.path().join(format!("{name}.toml")), peer::tenant(name, &address))?;
+            config.push_str(&format!("[[tenant]]\nname = {name:?}\nconfig = \"{name}.toml\"\n"));
+        }
         fs::write(folder.path().join("searching.toml"), tenant("[ab]*a[ab]{100}[xy]", 40))?;
         fs::write(folder.path().join("refused.toml"), tenant(&format!("(?i){}", r"\pL".repeat(80_000)), 1))?;
         let path = folder.path().join("annex.toml");

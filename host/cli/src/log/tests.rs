@@ -75,3 +75,28 @@ fn a_strangers_words_stay_in_one_line_for_programs_and_say_what_they_said() {
     let line: Value = serde_json::from_str(line).expect("JSON");
     assert_eq!((line["extension"].as_str(), line["path"].as_str()), (Some(NAME), Some(NAME)));
 }
+
+#[test]
+fn a_long_field_is_cut_for_people_and_for_programs() {
+    let long = || {
+        let words = "ä\u{1b}".repeat(1 << 20);
+        tracing::warn!(words, debug = ?words, short = "stays", "failed: {words}");
+    };
+    let kept = Kept::default();
+    let writer = kept.clone();
+    tracing::subscriber::with_default(text(EnvFilter::new("info"), move || writer.clone()), long);
+    let line = kept.text();
+    // Escapes make a field of people longer.
+    assert!(line.len() < 200 << 10, "{} bytes", line.len());
+    assert!(line.contains("stays") && line.matches('…').count() == 3, "{line}");
+
+    let kept = Kept::default();
+    let writer = kept.clone();
+    tracing::subscriber::with_default(json(EnvFilter::new("info"), move || writer.clone()), long);
+    let line = kept.text();
+    assert!(line.len() < 100 << 10, "{} bytes", line.len());
+    let line: Value = serde_json::from_str(line.strip_suffix('\n').expect("a line")).expect("JSON");
+    let words = line["words"].as_str().expect("text");
+    assert!(words.len() < 9 << 10 && words.ends_with('…'), "{words}");
+    assert_eq!((&line["short"], &line["level"]), (&Value::from("stays"), &Value::from("WARN")));
+}

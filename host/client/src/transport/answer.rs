@@ -1,8 +1,8 @@
 //! Answers of the bindings that are JSON over HTTP: one body, or a stream of events.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
+use annex_egress::{Events, StreamLimits};
 use futures::{StreamExt, stream};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
@@ -10,8 +10,7 @@ use http::{HeaderMap, StatusCode};
 use super::unread::{Form, Text, Unread};
 use super::wire::Answers;
 use crate::ClientError;
-use crate::http::{Http, Response};
-use crate::sse::Decoder;
+use crate::http::{Http, Response, unread};
 
 /// The one answer to a call.
 pub(super) async fn single(http: &Http, response: Response, form: Form) -> Result<Unread, ClientError> {
@@ -33,38 +32,25 @@ fn retry_after(headers: &HeaderMap) -> Option<u64> {
 pub(super) fn events(http: &Http, response: Response, form: Form) -> Answers {
     let url = response.url().into();
     let status = response.status();
-    let max_bytes = http.max_bytes;
-    let decoder = Decoder::default();
-    let events = Events { url, status, max_bytes, form, response, decoder, complete: VecDeque::new() };
-    stream::try_unfold(events, Events::step).boxed()
+    // A stream lasts as long as its task: whoever reads it says when it is enough.
+    let limits = StreamLimits { event: http.max_bytes, total: usize::MAX };
+    let answers = EventAnswers { url, status, form, events: Events::new(response, limits) };
+    stream::try_unfold(answers, EventAnswers::step).boxed()
 }
 
-struct Events {
+struct EventAnswers {
     url: Arc<str>,
     status: StatusCode,
-    max_bytes: usize,
     form: Form,
-    response: Response,
-    decoder: Decoder,
-    complete: VecDeque<String>,
+    events: Events<Response>,
 }
 
-impl Events {
+impl EventAnswers {
     /// `None` when the stream has ended.
     async fn step(mut self) -> Result<Option<(Unread, Self)>, ClientError> {
-        loop {
-            if let Some(text) = self.complete.pop_front() {
-                let url = Arc::clone(&self.url);
-                return Ok(Some((Unread::Text(Text { url, status: self.status, text, form: self.form }), self)));
-            }
-            let chunk = self.response.chunk().await?;
-            let Some(chunk) = chunk else { return Ok(None) };
-            self.decoder.push(&chunk, &mut self.complete);
-            let longest = self.complete.iter().map(String::len).max().unwrap_or_default();
-            // Pending bytes count too: the blank line that ends an event may never come.
-            if longest.max(self.decoder.pending()) > self.max_bytes {
-                return Err(ClientError::TooLarge { url: self.url.to_string(), max_bytes: self.max_bytes });
-            }
-        }
+        let event = self.events.next().await.map_err(|error| unread(&self.url, error))?;
+        let answer =
+            |text| Unread::Text(Text { url: Arc::clone(&self.url), status: self.status, text, form: self.form });
+        Ok(event.map(answer).map(|answer| (answer, self)))
     }
 }

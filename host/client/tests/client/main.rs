@@ -9,6 +9,7 @@ mod connections;
 mod dependencies;
 mod foreign;
 mod interceptors;
+mod screens;
 mod sessions;
 mod support;
 

@@ -53,6 +53,12 @@ impl fmt::Display for Allowed {
     }
 }
 
+impl From<IpAddr> for Allowed {
+    fn from(address: IpAddr) -> Self {
+        Self::Addresses(address.to_canonical().into())
+    }
+}
+
 impl FromStr for Allowed {
     type Err = InvalidAllowed;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use annex_agent::{EventScript, GenerativeConfig, McpConfig, ScriptConfig, TemplateError, check_template};
 use annex_client::Binding;
+use annex_egress::Screen;
 use annex_operations::on_lost_turn::OnLostTurn;
 use annex_upstream::{Credentials, LostContext, StateMapping, UpstreamConfig};
 use serde::Deserialize;
@@ -46,6 +47,22 @@ impl AgentConfig {
             Self::Upstream { upstream, .. } => &upstream.name,
             Self::Script { name, .. } => name,
         }
+    }
+
+    /// The same, where somebody else than the operator has chosen what it calls.
+    pub(super) fn behind(mut self, screen: &Screen) -> Self {
+        match &mut self {
+            Self::Upstream { upstream, .. } => upstream.screen = Some(screen.clone()),
+            Self::Template(template) => {
+                if let ModelConfig::Generative(model) = &mut template.model {
+                    model.screen = Some(screen.clone());
+                }
+                let servers = std::mem::take(&mut template.mcp).into_iter();
+                template.mcp = servers.map(|server| server.behind(screen.clone())).collect();
+            }
+            Self::Script { .. } => {}
+        }
+        self
     }
 
     /// The fate of a turn whose process is gone.
@@ -270,6 +287,7 @@ fn upstream(table: AgentTable) -> Result<AgentConfig, AgentTableError> {
         max_answer_bytes: table.max_answer_bytes.unwrap_or(DEFAULT_MAX_ANSWER_BYTES),
         on_lost_context: table.on_lost_context.unwrap_or_default(),
         state: table.state.unwrap_or_default(),
+        screen: None,
     };
     config.check()?;
     Ok(AgentConfig::Upstream { upstream: Box::new(config), on_lost_turn })

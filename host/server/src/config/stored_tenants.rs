@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use annex_egress::Allowed;
 use annex_runtime::HostPattern;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -20,6 +21,10 @@ pub struct StoredTenantsConfig {
     /// Hosts that agents of texts may call, with the secrets that these name. Default: none.
     #[serde(deserialize_with = "hosts")]
     pub hosts: Vec<HostPattern>,
+    /// Hosts, addresses and ranges that these agents may connect to although they are not public, besides the addresses that
+    /// `hosts` writes out. Default: none.
+    #[serde(deserialize_with = "super::allowed")]
+    pub allow_private: Vec<Allowed>,
     /// Tenants that are kept loaded; the one that was idle for longest goes first. Default 1,000.
     pub max_loaded: usize,
     /// Seconds without a request after which a tenant is no longer kept loaded. Default 600.
@@ -32,6 +37,7 @@ impl Default for StoredTenantsConfig {
             components: Vec::new(),
             secrets: BTreeMap::new(),
             hosts: Vec::new(),
+            allow_private: Vec::new(),
             max_loaded: 1_000,
             idle_seconds: 600,
         }

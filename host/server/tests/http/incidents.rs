@@ -327,6 +327,24 @@ fn every_test_that_the_page_on_security_names_is_there() {
     }
 }
 
+/// Each reader of the page on peers has a test that holds its bounds, or has neither.
+#[test]
+fn every_test_that_the_page_on_peers_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("host/docs/peers.md")).expect("the page");
+    let mut sources = String::new();
+    collect(&root.join("host"), &mut sources);
+    let rows = page.lines().skip_while(|line| !line.starts_with("| who is read")).skip(2);
+    let rows: Vec<&str> = rows.take_while(|line| line.starts_with("| ")).collect();
+    assert!(rows.len() > 15, "{} readers", rows.len());
+    for row in rows {
+        let tests = row.split('|').nth(7).unwrap_or_default();
+        for test in tests.split('`').skip(1).step_by(2) {
+            assert!(sources.contains(&format!("fn {test}(")), "there is no test {test}: {row}");
+        }
+    }
+}
+
 /// All Rust code below a folder.
 pub(crate) fn collect(folder: &Path, sources: &mut String) {
     for entry in fs::read_dir(folder).expect("a folder") {

@@ -38,6 +38,7 @@ pub(crate) fn config(card: &str) -> UpstreamConfig {
         max_answer_bytes: 100_000,
         on_lost_context: LostContext::Fail,
         state: StateMapping::default(),
+        screen: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The grant `http`: which requests an extension may send.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -151,6 +152,16 @@ impl HostPattern {
     #[must_use]
     pub fn is_of(&self, url: &str) -> bool {
         Url::parse(url).is_ok_and(|url| url.host().is_some_and(|host| self.covers(&host)))
+    }
+
+    /// The address, if it is one.
+    #[must_use]
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Exactly(Host::Ipv4(address)) => Some((*address).into()),
+            Self::Exactly(Host::Ipv6(address)) => Some((*address).into()),
+            Self::Exactly(Host::Domain(_)) | Self::Below(_) => None,
+        }
     }
 
     fn covers(&self, host: &Host<&str>) -> bool {

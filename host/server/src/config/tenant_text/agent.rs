@@ -156,7 +156,8 @@ impl TextAgent {
             on_lost_context: self.on_lost_context,
             state: self.state,
         };
-        AgentConfig::try_from(table).map_err(|error| ("agent", error.to_string()))
+        let agent = AgentConfig::try_from(table).map_err(|error| ("agent", error.to_string()))?;
+        Ok(agent.behind(&lent.screen()))
     }
 }
 
@@ -175,7 +176,13 @@ impl TextModel {
         lent.check_url("agent.model.generative.endpoint", &endpoint)?;
         let variable = |secret: String| lent.variable("agent.model.generative.secret", &secret);
         let api_key_env = secret.map(variable).transpose()?;
-        Ok(ModelConfig::Generative(GenerativeConfig { model, adapter, endpoint: Some(endpoint), api_key_env }))
+        Ok(ModelConfig::Generative(GenerativeConfig {
+            model,
+            adapter,
+            endpoint: Some(endpoint),
+            api_key_env,
+            screen: None,
+        }))
     }
 }
 

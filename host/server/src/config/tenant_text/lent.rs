@@ -1,10 +1,16 @@
 //! Secrets and hosts that the operator lends to texts by name.
 
 use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
 
+use annex_egress::{Allowed, Screen, ScreenConfig, SystemResolver};
+use annex_runtime::HostPattern;
 use axum::http::Uri;
 
 use super::super::{SecretConfig, StoredTenantsConfig};
+
+/// All tenants look names up here, so that their name servers hold no more threads than one resolver may.
+static RESOLVER: LazyLock<Arc<SystemResolver>> = LazyLock::new(Arc::default);
 
 /// A key, and what is wrong with its value.
 pub(super) type Wrong = (&'static str, String);
@@ -48,6 +54,13 @@ impl Lent<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// What agents of texts may connect to: public addresses, those that `hosts` writes out, and those of `allow_private`.
+    pub(super) fn screen(&self) -> Screen {
+        let written_out = self.0.hosts.iter().filter_map(HostPattern::address).map(Allowed::from);
+        let allow = written_out.chain(self.0.allow_private.iter().cloned()).collect();
+        Screen::with_resolver(ScreenConfig { allow, https_only: false }, RESOLVER.clone())
     }
 
     /// Checks the URL of something that an agent calls.

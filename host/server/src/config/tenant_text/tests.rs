@@ -223,3 +223,40 @@ fn a_text_that_is_none_is_refused_with_its_line() {
     refused(&text("[quota]\nturns_per_day = 1"), &["unknown field `turns_per_day`"]);
     refused(&text(&"#".repeat(MAX_TEXT_BYTES)), &["bytes"]);
 }
+
+#[tokio::test]
+async fn what_the_agent_of_a_text_calls_passes_a_screen() {
+    let screen_of = |allowed: StoredTenantsConfig, text: &str| {
+        let text = TenantText::parse(text).expect("a text");
+        let agent = text.admit(&allowed).unwrap_or_else(|error| unreachable!("{error}")).agent;
+        match agent {
+            AgentConfig::Upstream { upstream, .. } => upstream.screen,
+            AgentConfig::Template(template) => match template.model {
+                ModelConfig::Generative(model) => model.screen,
+                ModelConfig::Scripted(_) => None,
+            },
+            AgentConfig::Script { .. } => None,
+        }
+        .expect("a screen")
+    };
+    let lending = |more: &str| -> StoredTenantsConfig {
+        toml::from_str(&format!("hosts = [\"localhost\", \"*.localhost\", \"10.0.0.7\"]\n{more}")).expect("a table")
+    };
+    let at = |host: &str| {
+        [upstream(&format!("card = \"http://{host}:8080/\"\n")), generative_at(&format!("http://{host}:8080/v1"))]
+    };
+    // A name that is lent is no leave to reach into the network: its owner says where it leads.
+    for (host, more, is_called) in [
+        ("localhost", "", false),
+        ("a.localhost", "", false),
+        ("10.0.0.7", "", true),
+        ("localhost", "allow_private = [\"localhost\"]", true),
+        ("a.localhost", "allow_private = [\"localhost\"]", false),
+        ("a.localhost", "allow_private = [\"127.0.0.0/8\"]", true),
+    ] {
+        for text in at(host) {
+            let checked = screen_of(lending(more), &text).check(&format!("http://{host}:8080/")).await;
+            assert_eq!(checked.is_ok(), is_called, "{host} {more}: {checked:?}");
+        }
+    }
+}

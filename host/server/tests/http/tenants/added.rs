@@ -350,3 +350,41 @@ async fn tenants_of_the_config_are_added_changed_and_removed_when_it_is_read_aga
     assert_eq!(answer(&say(&server, "hooli", "y").await), "hooli later remembers hooli remembers ");
     assert!(answer(&say(&server, "globex", "y").await).contains("globex of another file"));
 }
+
+/// Counts connections.
+async fn listener() -> (u16, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let seen = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&seen);
+    tokio::spawn(async move {
+        while listener.accept().await.is_ok() {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    (port, seen)
+}
+
+#[tokio::test]
+async fn a_name_that_is_lent_and_leads_into_the_network_is_not_called_by_any_kind_of_agent() {
+    let folder = open("hosts = [\"localhost\"]\n");
+    let server = serve(&folder).await;
+    let (port, seen) = listener().await;
+    let template =
+        "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\ninstruction = \"i\"\n";
+    let texts = [
+        format!("[agent]\nkind = \"upstream\"\nname = \"a\"\nstart_seconds = 1\ncard = \"http://localhost:{port}/\"\n"),
+        format!("{template}[agent.model.generative]\nmodel = \"m\"\nendpoint = \"http://localhost:{port}/v1\"\n"),
+        format!(
+            "{template}[agent.model.scripted]\nfallback = \"f\"\n[[agent.mcp]]\nname = \"m\"\nurl = \"http://localhost:{port}/\"\n"
+        ),
+    ];
+    for (number, text) in texts.iter().enumerate() {
+        let name = format!("inner{number}");
+        add(&server, &name, text).await;
+        let answered = say_as(&server, ADA, &name, "hello").await;
+        let state = &answered["result"]["task"]["status"]["state"];
+        assert!(answered["error"].is_object() || state == "TASK_STATE_FAILED", "{answered}");
+    }
+    assert_eq!(seen.load(std::sync::atomic::Ordering::Relaxed), 0, "somebody there was connected to");
+}

@@ -1,9 +1,10 @@
-//! Reads an event stream (WHATWG HTML section 9.2). Only `data` matters here: A2A uses no event names, ids or retries.
+//! Cuts a stream into events (WHATWG HTML section 9.2) or lines. Only the `data` of events matters here: neither A2A nor
+//! models need names, ids or retries.
 
 use std::collections::VecDeque;
 use std::mem;
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 
 /// Turns chunks of bytes, cut anywhere, into the data of events.
 #[derive(Default)]
@@ -69,6 +70,35 @@ impl Decoder {
             self.data.push('\n');
         }
         None
+    }
+}
+
+/// Turns chunks of bytes, cut anywhere, into the lines that are not empty.
+#[derive(Default)]
+pub(crate) struct Lines {
+    line: Vec<u8>,
+}
+
+impl Lines {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], lines: &mut VecDeque<String>) {
+        while let Some(end) = memchr(b'\n', bytes) {
+            let (head, rest) = bytes.split_at(end);
+            self.line.extend_from_slice(head);
+            lines.extend(self.end());
+            bytes = rest.get(1..).unwrap_or_default();
+        }
+        self.line.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.line.len()
+    }
+
+    /// The line so far, unless it is empty.
+    pub(crate) fn end(&mut self) -> Option<String> {
+        let line = mem::take(&mut self.line);
+        let text = String::from_utf8_lossy(line.trim_ascii());
+        (!text.is_empty()).then(|| text.into_owned())
     }
 }
 

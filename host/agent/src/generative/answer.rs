@@ -1,0 +1,192 @@
+//! The answer of a model while it comes: read within bounds, in whichever form its interface has.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use annex_egress::{Events, ReadError, StreamLimits};
+use annex_protocol::{Json, JsonObject};
+use futures::{StreamExt, stream};
+use reqwest::{RequestBuilder, Response, StatusCode};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::interface::Interface;
+use crate::model::{ModelError, ModelEvent, ModelStream, ToolCall};
+
+/// The longest time to wait for the head of an answer, and between two pieces of it: models think before they speak. None is
+/// on the whole answer, because a long answer is not a fault; the turn has one.
+const SILENCE: Duration = Duration::from_secs(120);
+/// The most bytes of one event, which is a piece of text or one whole call of a tool, and of a whole answer: an event of
+/// a few hundred bytes brings one token.
+const LIMITS: StreamLimits = StreamLimits { event: 1 << 20, total: 64 << 20 };
+/// The most calls of tools in one answer, and the most bytes of all of them.
+const MAX_CALLS: usize = 128;
+const MAX_CALL_BYTES: usize = 1 << 20;
+/// The most bytes that are read of an answer that is an error, and the longest time for that.
+const MAX_REFUSAL: usize = 1 << 10;
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The reason that a model gave no answer, or not all of it. None of the texts has the key.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AnswerError {
+    #[error("the request failed")]
+    Request(#[source] reqwest::Error),
+    #[error("it sent nothing for {} s", SILENCE.as_secs())]
+    Silent,
+    #[error("it answered {status}: {words}")]
+    Status { status: StatusCode, words: String },
+    #[error(transparent)]
+    Read(#[from] ReadError<reqwest::Error>),
+    #[error("an event of its answer is not JSON")]
+    NotJson(#[source] serde_json::Error),
+    #[error("it reported an error: {0}")]
+    Reported(String),
+    #[error("its answer has more than {MAX_CALLS} calls of tools")]
+    TooManyCalls,
+    #[error("the calls of tools in its answer are longer than {MAX_CALL_BYTES} bytes")]
+    LongCalls,
+    #[error("its answer has no event; does the endpoint stream, and speak this adapter's interface?")]
+    Empty,
+}
+
+impl AnswerError {
+    /// The words of a model are cut: they go to the log.
+    pub(super) fn reported(words: &Value) -> Self {
+        let text = words.pointer("/message").and_then(Value::as_str).map_or_else(|| words.to_string(), str::to_owned);
+        Self::Reported(annex_text::line_within(&text, MAX_REFUSAL))
+    }
+}
+
+/// Asks, and gives the events of the answer.
+pub(super) async fn ask(
+    model: &str,
+    request: RequestBuilder,
+    interface: Box<dyn Interface>,
+) -> Result<ModelStream, ModelError> {
+    let model = model.to_owned();
+    let failed = move |error: AnswerError| ModelError { model: model.clone(), source: error.into() };
+    let response = head(request).await.map_err(&failed)?;
+    let events = interface.events(response, LIMITS);
+    let answer = Answer { events, interface, ready: VecDeque::new(), is_over: false, has_begun: false };
+    let pieces = stream::try_unfold(answer, Answer::step);
+    Ok(pieces.map(move |piece| piece.map_err(&failed)).boxed())
+}
+
+async fn head(request: RequestBuilder) -> Result<Response, AnswerError> {
+    let sent = timeout(SILENCE, request.send()).await.map_err(|_| AnswerError::Silent)?;
+    let mut response = sent.map_err(|error| AnswerError::Request(error.without_url()))?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let words = timeout(REFUSAL_PATIENCE, annex_egress::beginning(&mut response, MAX_REFUSAL)).await;
+    let words = String::from_utf8_lossy(&words.unwrap_or_default()).into_owned();
+    Err(AnswerError::Status { status, words: annex_text::line_within(words.trim(), MAX_REFUSAL) })
+}
+
+struct Answer {
+    events: Events<Response>,
+    interface: Box<dyn Interface>,
+    ready: VecDeque<ModelEvent>,
+    is_over: bool,
+    has_begun: bool,
+}
+
+impl Answer {
+    async fn step(mut self) -> Result<Option<(ModelEvent, Self)>, AnswerError> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(Some((event, self)));
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            let next = timeout(SILENCE, self.events.next()).await.map_err(|_| AnswerError::Silent)?;
+            let next = next.map_err(|error| AnswerError::Read(error.map_broken(reqwest::Error::without_url)))?;
+            self.is_over = match &next {
+                Some(event) => self.interface.read(event, &mut self.ready)?,
+                None if !self.has_begun => return Err(AnswerError::Empty),
+                None => true,
+            };
+            self.has_begun = true;
+            if self.is_over {
+                // Calls come whole, with the end of the answer.
+                self.interface.end(&mut self.ready);
+            }
+        }
+    }
+}
+
+/// The calls of an answer. They come in pieces, of which several may be open at a time, each under a number.
+#[derive(Default)]
+pub(super) struct Calls {
+    calls: BTreeMap<u64, OpenCall>,
+    bytes: usize,
+}
+
+#[derive(Default)]
+struct OpenCall {
+    id: String,
+    name: String,
+    arguments: String,
+    signatures: Vec<String>,
+}
+
+impl Calls {
+    /// A piece of the call with this number. The id and the name come with the first one.
+    pub(super) fn add(&mut self, number: u64, id: &str, name: &str, arguments: &str) -> Result<(), AnswerError> {
+        self.grow(id.len() + name.len() + arguments.len())?;
+        if self.calls.len() == MAX_CALLS && !self.calls.contains_key(&number) {
+            return Err(AnswerError::TooManyCalls);
+        }
+        let call = self.calls.entry(number).or_default();
+        if call.id.is_empty() {
+            id.clone_into(&mut call.id);
+        }
+        if call.name.is_empty() {
+            name.clone_into(&mut call.name);
+        }
+        call.arguments.push_str(arguments);
+        Ok(())
+    }
+
+    /// A whole call.
+    pub(super) fn add_whole(
+        &mut self,
+        id: &str,
+        name: &str,
+        arguments: Option<&Value>,
+        signature: Option<&str>,
+    ) -> Result<(), AnswerError> {
+        let number = self.calls.last_key_value().map_or(0, |(last, _)| last.saturating_add(1));
+        self.add(number, id, name, &arguments.map(Value::to_string).unwrap_or_default())?;
+        if let Some(signature) = signature {
+            self.grow(signature.len())?;
+            self.calls.entry(number).or_default().signatures.push(signature.to_owned());
+        }
+        Ok(())
+    }
+
+    pub(super) fn take(&mut self) -> impl Iterator<Item = ModelEvent> + use<> {
+        std::mem::take(&mut self.calls).into_values().map(|call| ModelEvent::Call(call.into()))
+    }
+
+    fn grow(&mut self, bytes: usize) -> Result<(), AnswerError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > MAX_CALL_BYTES { Err(AnswerError::LongCalls) } else { Ok(()) }
+    }
+}
+
+impl From<OpenCall> for ToolCall {
+    fn from(call: OpenCall) -> Self {
+        let text = call.arguments.trim();
+        let arguments = match text {
+            // A model that has nothing to say to a tool leaves the arguments out.
+            "" | "null" => JsonObject::new().to_json(),
+            text => Json::parse(text.to_owned()),
+        };
+        // Text that is no JSON is no object, and the model is told so.
+        let arguments = arguments.unwrap_or_else(|_| Json::string(text));
+        Self { id: call.id, name: call.name, arguments, signatures: call.signatures }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the interfaces to models have in common: a request is JSON, an answer is a stream of JSON values.
+
+use std::collections::VecDeque;
+
+use annex_egress::{Events, StreamLimits};
+use reqwest::Response;
+use serde_json::{Value, json};
+
+use super::answer::AnswerError;
+use crate::model::{ModelEvent, Prompt, ToolDeclaration};
+use crate::steps::Tokens;
+
+/// The reader of one answer.
+pub(super) trait Interface: Send {
+    /// The events of an answer, which most interfaces send as an event stream.
+    fn events(&self, response: Response, limits: StreamLimits) -> Events<Response> {
+        Events::new(response, limits)
+    }
+
+    /// Takes the next event, and tells whether it is the last one.
+    fn read(&mut self, event: &str, ready: &mut VecDeque<ModelEvent>) -> Result<bool, AnswerError>;
+
+    /// Gives what is only known at the end: calls of tools, and then what was counted.
+    fn end(&mut self, ready: &mut VecDeque<ModelEvent>);
+}
+
+/// What is sent where.
+pub(super) struct ChatRequest {
+    /// Below the base URL of the interface.
+    pub(super) path: String,
+    pub(super) query: Option<&'static str>,
+    pub(super) body: Value,
+}
+
+/// The object with one more member, if there is one.
+pub(super) fn with(mut object: Value, key: &str, member: Option<Value>) -> Value {
+    if let (Value::Object(members), Some(member)) = (&mut object, member) {
+        members.insert(key.to_owned(), member);
+    }
+    object
+}
+
+/// The list, unless it is empty.
+pub(super) fn list(items: impl Iterator<Item = Value>) -> Option<Value> {
+    let items: Vec<Value> = items.collect();
+    (!items.is_empty()).then(|| items.into())
+}
+
+/// An event as JSON. Interfaces report errors in the middle of a stream, too.
+pub(super) fn parse(event: &str) -> Result<Value, AnswerError> {
+    let value: Value = serde_json::from_str(event).map_err(AnswerError::NotJson)?;
+    match value.get("error").filter(|error| !error.is_null()) {
+        Some(error) => Err(AnswerError::reported(error)),
+        None => Ok(value),
+    }
+}
+
+pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A count. A negative one is a fault of the provider and counts as none.
+pub(super) fn count(value: &Value, pointer: &str) -> Option<u64> {
+    value.pointer(pointer).and_then(Value::as_u64)
+}
+
+/// The sum of what is there; `None` when nothing is.
+pub(super) fn sum(counts: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
+    counts.into_iter().flatten().reduce(u64::saturating_add)
+}
+
+pub(super) fn say(piece: &str, ready: &mut VecDeque<ModelEvent>) {
+    if !piece.is_empty() {
+        ready.push_back(ModelEvent::Text(piece.to_owned()));
+    }
+}
+
+pub(super) fn think(piece: &str, ready: &mut VecDeque<ModelEvent>) {
+    if !piece.is_empty() {
+        ready.push_back(ModelEvent::Thought(piece.to_owned()));
+    }
+}
+
+pub(super) fn tell(tokens: Tokens, ready: &mut VecDeque<ModelEvent>) {
+    if tokens != Tokens::default() {
+        ready.push_back(ModelEvent::Tokens(tokens));
+    }
+}
+
+/// The tools as OpenAI and Ollama have them; nothing when there are none.
+pub(super) fn functions(prompt: &Prompt) -> Option<Value> {
+    let function = |tool: &ToolDeclaration| {
+        let parameters: Value = tool.parameters.to().unwrap_or_default();
+        let function = json!({"name": tool.name, "description": tool.description, "parameters": parameters});
+        json!({"type": "function", "function": function})
+    };
+    list(prompt.tools.iter().map(function))
+}

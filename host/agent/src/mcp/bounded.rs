@@ -1,0 +1,270 @@
+//! What an MCP server may send besides the answers that it is asked for. This client offers servers nothing, so what they say
+//! of their own accord is dropped, and who says too much of it is cut off.
+//!
+//! The library bounds a message (16 MiB) and the body of an error (64 KiB); the number of messages is bounded here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt};
+use http::{HeaderName, HeaderValue};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
+use sse_stream::Sse;
+use tokio::time::{Instant, sleep};
+
+/// Bytes of one message over HTTP.
+const MAX_MESSAGE: usize = 16 << 20;
+/// Bytes of all messages that come with one answer, and of those that come behind it.
+const MAX_BESIDE: usize = MAX_MESSAGE + (4 << 20);
+const MAX_BEHIND: usize = 64 << 10;
+/// A message counts as so many bytes at least.
+const MIN_MESSAGE: usize = 1 << 10;
+/// The requests of the server that the library answers, with each answer: it refuses them, which costs a request each.
+const MAX_REQUESTS: usize = 4;
+/// The time before an answer is taken up again where the server has broken it off.
+const RESUMPTION_PAUSE: Duration = Duration::from_millis(500);
+
+/// The HTTP client of one server.
+#[derive(Clone)]
+pub(super) struct BoundedHttp {
+    pub(super) server: Arc<str>,
+    pub(super) client: reqwest::Client,
+}
+
+type HttpError = StreamableHttpError<reqwest::Error>;
+type SseStream = BoxStream<'static, Result<Sse, SseError>>;
+type Fields = HashMap<HeaderName, HeaderValue>;
+
+impl StreamableHttpClient for BoundedHttp {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        custom_headers: Fields,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let id = match &message {
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            JsonRpcMessage::Notification(_) | JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
+        };
+        let sent = self.client.post_message_with_max_sse_event_size(
+            uri,
+            message,
+            session_id,
+            auth_header,
+            custom_headers,
+            MAX_MESSAGE,
+        );
+        Ok(match sent.await? {
+            StreamableHttpPostResponse::Sse(events, session) => {
+                let events = answer(Arc::clone(&self.server), events, id).boxed();
+                StreamableHttpPostResponse::Sse(events, session)
+            }
+            other => other,
+        })
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        auth_header: Option<String>,
+        custom_headers: Fields,
+    ) -> Result<(), HttpError> {
+        self.client.delete_session(uri, session_id, auth_header, custom_headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        custom_headers: Fields,
+    ) -> Result<SseStream, HttpError> {
+        // The stream for what belongs to no request: nothing that could come there is of use here.
+        if last_event_id.is_none() {
+            return Err(StreamableHttpError::ServerDoesNotSupportSse);
+        }
+        // A server that breaks off each answer at once is not asked in a loop.
+        sleep(RESUMPTION_PAUSE).await;
+        let opened = self.client.get_stream_with_max_sse_event_size(
+            uri,
+            session_id,
+            last_event_id,
+            auth_header,
+            custom_headers,
+            MAX_MESSAGE,
+        );
+        Ok(answer(Arc::clone(&self.server), opened.await?, None).boxed())
+    }
+}
+
+/// The part of an answer that this client takes.
+struct Answer {
+    server: Arc<str>,
+    events: SseStream,
+    /// The request that is answered; `None` where that is not known any more.
+    id: Option<RequestId>,
+    bytes_left: usize,
+    requests_left: usize,
+    is_over: bool,
+}
+
+/// As much of a message as tells what it is.
+#[derive(Deserialize)]
+struct Head {
+    id: Option<IgnoredAny>,
+    method: Option<IgnoredAny>,
+}
+
+fn answer(
+    server: Arc<str>,
+    events: SseStream,
+    id: Option<RequestId>,
+) -> impl Stream<Item = Result<Sse, SseError>> + Send + 'static {
+    let answer = Answer { server, events, id, bytes_left: MAX_BESIDE, requests_left: MAX_REQUESTS, is_over: false };
+    stream::unfold(answer, |mut answer| async move { answer.next().await.map(|event| (event, answer)) })
+}
+
+impl Answer {
+    async fn next(&mut self) -> Option<Result<Sse, SseError>> {
+        while !self.is_over {
+            let event = match self.events.next().await? {
+                Ok(event) => event,
+                Err(error) => return Some(Err(error)),
+            };
+            let bytes = event.data.as_ref().map_or(0, String::len).max(MIN_MESSAGE);
+            let Some(left) = self.bytes_left.checked_sub(bytes) else {
+                self.is_over = true;
+                tracing::warn!(server = %self.server, "an MCP server sends too much with an answer; it is cut off");
+                return self.id.take().map(|id| Ok(cut_off(&id)));
+            };
+            self.bytes_left = left;
+            if let Some(event) = self.taken(event) {
+                return Some(Ok(event));
+            }
+        }
+        None
+    }
+
+    /// The event, as far as this client takes it.
+    fn taken(&mut self, event: Sse) -> Option<Sse> {
+        let data = event.data.as_deref().unwrap_or_default();
+        let is_taken = match serde_json::from_str(data) {
+            Ok(Head { method: None, id: Some(_) }) => {
+                // This is the answer. The library reads on for a moment, to use the connection again.
+                self.bytes_left = self.bytes_left.min(MAX_BEHIND);
+                true
+            }
+            Ok(Head { method: Some(_), id: Some(_) }) if self.requests_left > 0 => {
+                self.requests_left -= 1;
+                true
+            }
+            _ => false,
+        };
+        // Its id stays, because an answer that breaks off is taken up again after the last one.
+        let is_mark = event.id.is_some() || event.retry.is_some();
+        let mark = |event: Sse| Sse { data: None, event: None, ..event };
+        if is_taken { Some(event) } else { is_mark.then(|| mark(event)) }
+    }
+}
+
+/// The answer in the server's place.
+fn cut_off(id: &RequestId) -> Sse {
+    let error = json!({"code": -32000, "message": "the server sent too much with its answer"});
+    Sse::default().data(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string())
+}
+
+/// A connection to a program, which may say so much that nobody asked for, and so much more in each second.
+pub(super) struct BoundedProgram<T> {
+    server: Arc<str>,
+    inner: T,
+    /// Requests whose answers are still to come.
+    asked: usize,
+    left: u64,
+    since: Instant,
+}
+
+const MOST_UNASKED: u64 = 4_096;
+const UNASKED_PER_SECOND: u64 = 100;
+/// A request costs an answer.
+const REQUEST_COST: u64 = 64;
+
+impl<T> BoundedProgram<T> {
+    pub(super) fn new(server: &str, inner: T) -> Self {
+        Self { server: server.into(), inner, asked: 0, left: MOST_UNASKED, since: Instant::now() }
+    }
+
+    /// False when there is none left.
+    fn spend(&mut self, cost: u64) -> bool {
+        let seconds = self.since.elapsed().as_secs();
+        if seconds > 0 {
+            self.since += Duration::from_secs(seconds);
+            self.left = self.left.saturating_add(seconds.saturating_mul(UNASKED_PER_SECOND)).min(MOST_UNASKED);
+        }
+        let left = self.left.checked_sub(cost);
+        self.left = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    /// The cost of a message, and whether it is passed on.
+    fn judge(&mut self, message: &ServerJsonRpcMessage) -> (u64, bool) {
+        match message {
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => match self.asked.checked_sub(1) {
+                Some(asked) => {
+                    self.asked = asked;
+                    (0, true)
+                }
+                None => (1, false),
+            },
+            JsonRpcMessage::Request(_) => (REQUEST_COST, true),
+            JsonRpcMessage::Notification(_) => (1, false),
+        }
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedProgram<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        if matches!(item, JsonRpcMessage::Request(_)) {
+            self.asked = self.asked.saturating_add(1);
+        }
+        self.inner.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            let message = self.inner.receive().await?;
+            let (cost, is_taken) = self.judge(&message);
+            if !self.spend(cost) {
+                tracing::warn!(server = %self.server, "an MCP server says too much that nobody asked for; it is ended");
+                return None;
+            }
+            if is_taken {
+                return Some(message);
+            }
+        }
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.inner.close()
+    }
+}
