@@ -122,7 +122,8 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn exists(&self, owner: &Owner, id: &TaskId) -> Result<bool, StoreError>;
 
-    /// At most `limit` events after number `seq`, in order; none when there is no such task.
+    /// At most `limit` events after number `seq`, in order; none when there is no such task. A store in memory keeps no events
+    /// of a task that is finished, whose [`load`](Self::load) tells all of it.
     ///
     /// # Errors
     /// None but those of the database.

@@ -25,7 +25,7 @@ pub struct TenantUsage<Text = String> {
     pub keys: Figure,
     /// Tokens of models, in this day of UTC.
     pub tokens_per_day: Figure,
-    /// Requests that were refused since the tenant was loaded.
+    /// Requests that were refused lately: since the tenant was loaded, or longer.
     pub refused: Figure,
 }
 

@@ -79,7 +79,8 @@ impl Loader {
         let folder = folder.parent().unwrap_or(&self.locations.config).to_owned();
         // Paths in a tenant's file start at its folder. Components that ship and the cache are the process's.
         let locations = Locations { config: folder, ..self.locations.clone() };
-        self.serve(Served { name: tenant.name.clone(), config, locations, is_watched: true }, attempt).await
+        let served = Served { name: tenant.name.clone(), config, locations, is_watched: true };
+        Box::pin(self.serve(served, attempt)).await
     }
 
     async fn load_added(&self, tenant: &StoredTenant, attempt: Attempt) -> Result<Serving, AppError> {
@@ -88,7 +89,8 @@ impl Loader {
         let config = self.places.work.run(&name, attempt.failed_before, config).await?;
         let locations = self.locations.clone();
         // Its components are named by their digests, so that no change of a file is one of the tenant.
-        self.serve(Served { name: tenant.name.clone(), config, locations, is_watched: false }, attempt).await
+        let served = Served { name: tenant.name.clone(), config, locations, is_watched: false };
+        Box::pin(self.serve(served, attempt)).await
     }
 
     async fn serve(&self, served: Served, attempt: Attempt) -> Result<Serving, AppError> {
@@ -97,7 +99,7 @@ impl Loader {
         let config = served.config.agent()?;
         let stage = if asks_peers(config) { &self.places.peers } else { &self.places.work };
         // The place comes first: a tenant that waits for one has its full time behind it.
-        let agent = stage.run(&name, failed_before, timeout(PATIENCE, agent(config, &served.locations)));
+        let agent = stage.run(&name, failed_before, timeout(PATIENCE, Box::pin(agent(config, &served.locations))));
         let agent = match until {
             Some(until) => timeout_at(until, agent).await.and_then(|agent| agent),
             None => agent.await,

@@ -19,6 +19,7 @@ on_every_store! {
     nothing_is_appended_to_an_unknown_task,
     a_task_is_found_by_its_owner_only,
     a_dropped_call_is_stored_whole_or_not_at_all,
+    a_finished_task_is_whole_and_has_all_of_its_events_or_none,
 }
 
 across_a_restart! {
@@ -57,6 +58,22 @@ async fn a_new_task_is_its_own_first_event(store: Store) {
     let event = StreamResponse::Task(task);
     assert_eq!(events[0].stream_json().unwrap().unwrap(), serde_json::to_string(&event).unwrap());
     assert_eq!(events[0].decode().unwrap(), TaskEvent::from(event));
+}
+
+/// A store in memory keeps none, so whoever reads events has to be able to read the task in their place.
+async fn a_finished_task_is_whole_and_has_all_of_its_events_or_none(store: Store) {
+    let mut task = working("t-1");
+    store.begin(&owner("ada"), &task).await.unwrap();
+    for (seq, state) in [(1, TaskState::Working), (2, TaskState::Completed)] {
+        let event = change(&mut task, state, at(2_000));
+        store.add(&task.id, seq, &event, &task).await.unwrap();
+    }
+    for after in 0..4 {
+        let left = numbers(&store.events_after(&task.id, after, 10).await.unwrap());
+        assert!(left.is_empty() || left == (after + 1..=3).collect::<Vec<_>>(), "behind {after}: {left:?}");
+    }
+    let stored = store.load(&owner("ada"), &task.id).await.unwrap().unwrap();
+    assert_eq!((stored.seq, stored.decode().unwrap().into_task()), (3, task));
 }
 
 async fn events_come_back_in_order_and_in_pages(store: Store) {

@@ -23,6 +23,15 @@ async fn loaded(server: &TestServer, name: &str) -> bool {
     ask(server, "GET", &format!("tenants/{name}"), &[], Value::Null).await.1["loaded"] == true
 }
 
+/// Has hooli let go by asking for another tenant, where one is kept loaded.
+async fn let_go(server: &TestServer) {
+    until("another takes its place", async || {
+        assert_eq!(quota(&say_as(server, ADA, "other", "x").await), None);
+        !loaded(server, "hooli").await
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn the_cpu_time_that_a_tenant_owes_is_owed_when_it_was_let_go_or_changed() {
     let folder = open("max_loaded = 1\ncomponents = [\"x.wasm\"]\n");
@@ -46,11 +55,7 @@ async fn the_cpu_time_that_a_tenant_owes_is_owed_when_it_was_let_go_or_changed()
     };
     // All of this is charged when the tenant is asked for something again, and it is not loaded any more then.
     join_all((0..8).map(|_| work())).await;
-    until("another takes its place", async || {
-        assert_eq!(quota(&say_as(&server, ADA, "other", "x").await), None);
-        !loaded(&server, "hooli").await
-    })
-    .await;
+    let_go(&server).await;
     assert_eq!(quota(&list().await), Some("cpu_ms_per_second"));
 
     let (status, _, tag) = change(&server, "hooli", &tag, json!({"config": text("pied piper", limited)})).await;
@@ -59,6 +64,26 @@ async fn the_cpu_time_that_a_tenant_owes_is_owed_when_it_was_let_go_or_changed()
     let wide = text("pied piper", "[quota]\ncpu_ms_per_second = 1000000\n");
     let (status, _, _) = change(&server, "hooli", &tag, json!({"config": wide})).await;
     assert_eq!((status, list().await["result"]["totalSize"].as_u64()), (200, Some(0)));
+}
+
+#[tokio::test]
+async fn what_a_tenant_has_stored_is_counted_before_it_is_served_again() {
+    let folder = open("max_loaded = 1\n");
+    let server = serve(&folder).await;
+    add(&server, "hooli", &agent("hooli", "[quota]\nsessions = 1\n")).await;
+    add(&server, "other", &agent("other", "")).await;
+    let begin = async |context: &str| {
+        let mut params = message("hooli", "x");
+        params["message"]["contextId"] = json!(context);
+        call(&server, ADA, "", "SendMessage", params).await
+    };
+    assert_eq!(quota(&begin("first").await), None);
+    for round in 0..3 {
+        let_go(&server).await;
+        let refused = begin(&format!("second-{round}")).await;
+        assert_eq!(quota(&refused), Some("sessions"), "{refused}");
+    }
+    assert_eq!(quota(&begin("first").await), None);
 }
 
 #[tokio::test]

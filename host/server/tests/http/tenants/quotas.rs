@@ -251,7 +251,7 @@ async fn tokens_of_a_day_are_counted_over_restarts_and_those_beyond_are_for_tomo
     server.begin_shutdown();
     server.ended().await.expect("an end");
 
-    let server = serve(&folder).await;
+    let mut server = serve(&folder).await;
     assert_eq!(usage(&server).await["tokens_per_day"]["used"], 30);
     assert_eq!(say_in(&server, "c", "x").await.status, 200);
     let told = say_in(&server, "c", "x").await;
@@ -259,6 +259,12 @@ async fn tokens_of_a_day_are_counted_over_restarts_and_those_beyond_are_for_tomo
     assert_eq!(told.body["error"]["data"][0]["metadata"]["used"], "45");
     assert!(told.retry_after.is_some_and(|seconds| seconds <= 24 * 60 * 60));
     assert_eq!(usage(&server).await["keys"]["used"], 0, "what the host keeps is no key of an extension");
+    server.begin_shutdown();
+    server.ended().await.expect("an end");
+
+    let server = serve(&folder).await;
+    let told = say_in(&server, "c", "x").await;
+    assert_eq!(told.quota(), Some("tokens_per_day"), "the first request of a process: {}", told.body);
 }
 
 #[tokio::test]
