@@ -25,7 +25,6 @@ use crate::confinement::profile::{Profile, Services, Validators};
 use crate::confinement::slots::Slots;
 use crate::confinement::store::HostState;
 use crate::contract::Description;
-use crate::digest::Digest;
 use crate::error::{Fault, LoadError, RuntimeError};
 use crate::extension::Extension;
 use crate::hook::Hook;
