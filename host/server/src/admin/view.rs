@@ -178,7 +178,8 @@ impl From<(String, HookCost)> for shadows::Cost {
 
 impl From<annex_runtime::Example> for shadows::Example {
     fn from(example: annex_runtime::Example) -> Self {
-        let annex_runtime::Example { at, context_id, differences, unanswered } = example;
+        // A shadow is played the turns as they were, so that nothing is hidden from it.
+        let annex_runtime::Example { at, context_id, differences, unanswered, hidden: _ } = example;
         let differences = differences.into_iter().map(|difference| {
             let annex_runtime::Difference { what, place, was, is } = difference;
             shadows::Difference { what, place, was, is }

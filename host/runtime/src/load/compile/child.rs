@@ -119,7 +119,7 @@ fn outcome(work: impl FnOnce() -> Result<Outcome, Outcome>) -> Outcome {
 }
 
 fn inspect(bytes: &[u8], task: Task) -> Result<Outcome, Outcome> {
-    let outline = outline::of(bytes).map_err(refusal)?;
+    let outline = Box::new(outline::of(bytes).map_err(refusal)?);
     let unkeepable = match task {
         Task::Compile { .. } => None,
         Task::Inspect => {

@@ -151,10 +151,10 @@ fn ask(job: &Job, mut pipe: &UnixStream) -> Result<Made, Failure> {
     let inspected = judge(job, wire::read_header(&mut pipe)?)?;
     let Outcome::Inspected { outline, unkeepable } = inspected else { return Err(out_of_turn()) };
     if job.task == Task::Inspect {
-        return Ok(Made { outline, unkeepable, code: Vec::new(), functions: None });
+        return Ok(Made { outline: *outline, unkeepable, code: Vec::new(), functions: None });
     }
     // Before the compiler, which costs most, has come far. A refusal ends the process.
-    let inspection = Inspection::of(job.digest, job.bytes.len(), outline.clone()).map_err(Failure::Refused)?;
+    let inspection = Inspection::of(job.digest, job.bytes.len(), Outline::clone(&outline)).map_err(Failure::Refused)?;
     inspection.check_grants(&job.grants).map_err(Failure::Refused)?;
     let compiled = judge(job, wire::read_header(&mut pipe)?)?;
     let Outcome::Compiled { length, code: digest, functions } = compiled else { return Err(out_of_turn()) };
@@ -162,7 +162,7 @@ fn ask(job: &Job, mut pipe: &UnixStream) -> Result<Made, Failure> {
     if Digest::of(&code).hex() != digest {
         return Err(Failure::Nonsense("the code is not what its digest says".to_owned()));
     }
-    Ok(Made { outline, unkeepable: None, code, functions })
+    Ok(Made { outline: *outline, unkeepable: None, code, functions })
 }
 
 fn out_of_turn() -> Failure {

@@ -68,7 +68,7 @@ pub(super) struct Answer {
 #[derive(Serialize, Deserialize)]
 pub(super) enum Outcome {
     /// What the component says of itself. Whether its instances can be kept is only found out for [`Task::Inspect`].
-    Inspected { outline: Outline, unkeepable: Option<String> },
+    Inspected { outline: Box<Outline>, unkeepable: Option<String> },
     /// There are so many bytes of code, with this SHA-256, and functions by which its instances are kept.
     Compiled { length: u64, code: String, functions: Option<KeepFunctions> },
     /// The component has more of something than a host compiles.

@@ -50,13 +50,12 @@ pub(super) fn agrees(was: &Value, is: &Value, hidden: &mut u64) -> bool {
 /// True if `is` has all of `was` but for what is hidden within it, in its order.
 fn fits(was: &str, is: &str, hidden: &mut u64) -> bool {
     let marked = MARKS.iter().fold(was.to_owned(), |text, mark| text.replace(mark, HIDDEN));
-    let mut parts = marked.split(HIDDEN);
-    let first = parts.next().unwrap_or_default();
-    let Some(last) = parts.next_back() else { return false };
+    let Some((first, after)) = marked.split_once(HIDDEN) else { return false };
+    let (between, last) = after.rsplit_once(HIDDEN).map_or((None, after), |(between, last)| (Some(between), last));
     let inner = is.strip_prefix(first).and_then(|rest| rest.strip_suffix(last));
     let Some(mut rest) = inner else { return false };
     let mut marks = 1;
-    for part in parts {
+    for part in between.into_iter().flat_map(|between| between.split(HIDDEN)) {
         let Some((_, after)) = rest.split_once(part) else { return false };
         rest = after;
         marks += 1;
