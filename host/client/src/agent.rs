@@ -102,7 +102,7 @@ impl Agent {
         valid(request.validate())?;
         let answer = self.transport.call(self.wire(&mut exchange, request)?).await?;
         let event = answer.value.decode_event()?;
-        let event = event.ok_or_else(|| answer.value.misshapen("neither a task nor a message"))?;
+        let event = event.ok_or_else(|| answer.value.misshapen("one of `task`, `message` is required"))?;
         exchange.end(&answer.active, Some(&event)).await?;
         let value = match event {
             StreamResponse::Task(task) => SendMessageResponse::Task(task),

@@ -38,7 +38,7 @@ fn status(state: &str, message: Value) -> Value {
     json!({"statusUpdate": update})
 }
 
-fn artifact(append: bool, artifact: Value) -> Value {
+fn artifact(append: bool, artifact: &Value) -> Value {
     json!({"artifactUpdate": {"taskId": "task-0", "contextId": "theirs", "append": append, "artifact": artifact}})
 }
 
@@ -92,7 +92,7 @@ async fn a_message_beside_a_task_is_a_word_about_it() {
     let mut note = agent("m", "a note");
     note["taskId"] = "task-0".into();
     let events = json!([{"message": agent("first", "before")}, {"task": task(0, "WORKING")}, {"message": note},
-        artifact(false, json!({"artifactId": "a", "parts": [{"text": "answer"}]})), status("COMPLETED", Value::Null)]);
+        artifact(false, &json!({"artifactId": "a", "parts": [{"text": "answer"}]})), status("COMPLETED", Value::Null)]);
     let expected = ["WORKING before", "WORKING a note", "a answer", "COMPLETED"];
     assert_eq!(told(&streamed(events).await), expected);
 }
@@ -130,7 +130,7 @@ async fn artifacts_without_ids_get_different_ones_however_the_task_comes() {
     done["artifacts"] = json!([{"parts": [{"text": "first"}]}, {"parts": [{"text": "second"}]}]);
     let expected = ["unnamed-1 first", "unnamed-2 second", "COMPLETED"];
     assert_eq!(told(&whole(json!({"task": done})).await), expected);
-    let piece = |append, text: &str| artifact(append, json!({"parts": [{"text": text}]}));
+    let piece = |append, text: &str| artifact(append, &json!({"parts": [{"text": text}]}));
     let events = json!([piece(true, "fi"), piece(true, "rst"), piece(false, "second"), {"task": done}]);
     assert_eq!(
         told(&streamed(events).await),
@@ -140,7 +140,7 @@ async fn artifacts_without_ids_get_different_ones_however_the_task_comes() {
 
 #[tokio::test]
 async fn a_first_piece_that_says_append_is_a_first_piece() {
-    let piece = |append, text: &str| artifact(append, json!({"artifactId": "a", "parts": [{"text": text}]}));
+    let piece = |append, text: &str| artifact(append, &json!({"artifactId": "a", "parts": [{"text": text}]}));
     let events = json!([{"task": task(0, "WORKING")}, piece(true, "one "), piece(true, "two"), status("COMPLETED", Value::Null)]);
     assert_eq!(told(&streamed(events).await), ["WORKING", "a one ", "+a two", "COMPLETED"]);
 }

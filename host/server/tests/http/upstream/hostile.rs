@@ -40,11 +40,10 @@ async fn an_upstream_that_hangs_fails_the_task_in_time() {
     check(&answered(true, async |_| std::future::pending().await).await, "in time");
 }
 
-/// A stream of so many comments, one every tenth of a second, and then of these results.
-fn alive(comments: usize, results: &[Value]) -> Response {
-    let events =
-        results.iter().map(|result| format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": 1, "result": result})));
-    let pieces = std::iter::repeat_n(":\n\n".to_owned(), comments).chain(events);
+/// A stream of so many comments, one every tenth of a second, and then of this result.
+fn alive(comments: usize, result: &Value) -> Response {
+    let event = format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": 1, "result": result}));
+    let pieces = std::iter::repeat_n(":\n\n".to_owned(), comments).chain([event]);
     let beats = futures::stream::iter(pieces).then(async |piece| {
         // In real time: the upstream is a real server that sends something now and then.
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -55,14 +54,14 @@ fn alive(comments: usize, results: &[Value]) -> Response {
 
 #[tokio::test]
 async fn comments_of_an_upstream_that_works_for_long_keep_its_task_alive() {
-    let done = json!({"task": task("c", "TASK_STATE_COMPLETED")});
-    let reply = answered(true, async move |_| alive(15, std::slice::from_ref(&done))).await;
+    let works = async |_| alive(15, &json!({"task": task("c", "TASK_STATE_COMPLETED")}));
+    let reply = answered(true, works).await;
     assert_eq!(state(&reply), "TASK_STATE_COMPLETED", "{}", reply.text);
 }
 
 #[tokio::test]
 async fn an_upstream_that_keeps_only_the_connection_alive_ends_with_the_turn() {
-    let url = agent(true, async |_| alive(10_000, &[])).await;
+    let url = agent(true, async |_| alive(10_000, &Value::Null)).await;
     let front = config(&url, HASTY).set("server.max_turn_seconds", 2).start().await.expect("a server");
     let reply = front.say("hi").send().await.expect("a reply");
     assert_eq!(state(&reply), "TASK_STATE_FAILED", "{}", reply.text);
