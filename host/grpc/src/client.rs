@@ -200,7 +200,8 @@ fn method_call(method: &str, params: &JsonObject, headers: HeaderMap) -> Request
 }
 
 fn method_result(proto: CallResponse) -> Result<Json, CallError> {
-    Json::parse(proto.result_json).map_err(|error| CallError::Answer(error.to_string()))
+    // Not `Json::parse`, which refuses what not everybody can read: the agent is not there to be told.
+    serde_json::from_str(&proto.result_json).map_err(|error| CallError::Answer(error.to_string()))
 }
 
 fn with_metadata<P>(proto: P, headers: HeaderMap) -> Request<P> {

@@ -20,6 +20,7 @@ pub mod jsonrpc;
 mod message;
 mod operation;
 mod part;
+pub mod portable;
 mod proto_json;
 mod push;
 mod security;

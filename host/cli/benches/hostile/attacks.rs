@@ -29,7 +29,7 @@ const OF_REQUESTS: Duration = Duration::from_secs(4);
 /// The CPU time that compiling may take by its limits, in a child.
 const OF_COMPILING: Duration = Duration::from_secs(12);
 
-pub(crate) const ATTACKS: [Attack; 15] = [
+pub(crate) const ATTACKS: [Attack; 16] = [
     Attack { name: "unevaluated", allowed: OF_TURNS, run: |server| misuse(server, "schema 0") },
     Attack { name: "patterns", allowed: OF_TURNS, run: |server| misuse(server, "schema 1") },
     Attack { name: "automaton", allowed: OF_TURNS, run: |server| misuse(server, "schema 2") },
@@ -38,6 +38,7 @@ pub(crate) const ATTACKS: [Attack; 15] = [
     Attack { name: "new-schemas", allowed: OF_TURNS, run: |server| misuse(server, "schema 5") },
     Attack { name: "loop", allowed: OF_TURNS, run: |server| misuse(server, "loop") },
     Attack { name: "memory-bomb", allowed: OF_TURNS, run: |server| misuse(server, "memory-bomb") },
+    Attack { name: "unreadable-json", allowed: OF_TURNS, run: |server| misuse(server, "odd-json 1") },
     Attack { name: "arity-bombs", allowed: OF_COMPILING, run: arity_bombs },
     Attack { name: "compile-bomb", allowed: OF_COMPILING, run: compile_bomb },
     Attack { name: "parameter-schema", allowed: OF_COMPILING, run: parameter_schema },

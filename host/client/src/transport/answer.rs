@@ -17,7 +17,7 @@ pub(super) async fn single(http: &Http, response: Response, form: Form) -> Resul
     let status = response.status();
     let url = response.url().into();
     let text = http.text(response).await?;
-    Ok(Unread::Text(Text { url, status, text, form }))
+    Ok(Unread::Text(Text::new(url, status, text, form, &mut false)))
 }
 
 /// The answers of an event stream.
@@ -26,7 +26,8 @@ pub(super) fn events(http: &Http, response: Response, form: Form) -> Answers {
     let status = response.status();
     let max_bytes = http.max_bytes;
     let decoder = Decoder::default();
-    let events = Events { url, status, max_bytes, form, response, decoder, complete: VecDeque::new() };
+    let events =
+        Events { url, status, max_bytes, form, response, decoder, complete: VecDeque::new(), is_repair_told: false };
     stream::try_unfold(events, Events::step).boxed()
 }
 
@@ -38,6 +39,8 @@ struct Events {
     response: Response,
     decoder: Decoder,
     complete: VecDeque<String>,
+    /// True once the log has said that events had to be repaired.
+    is_repair_told: bool,
 }
 
 impl Events {
@@ -46,7 +49,8 @@ impl Events {
         loop {
             if let Some(text) = self.complete.pop_front() {
                 let url = Arc::clone(&self.url);
-                return Ok(Some((Unread::Text(Text { url, status: self.status, text, form: self.form }), self)));
+                let text = Text::new(url, self.status, text, self.form, &mut self.is_repair_told);
+                return Ok(Some((Unread::Text(text), self)));
             }
             let chunk = self.response.chunk().await?;
             let Some(chunk) = chunk else { return Ok(None) };

@@ -34,6 +34,7 @@ mod pages;
 mod profiles;
 mod prometheus;
 mod push;
+mod readable;
 mod receivers;
 mod recordings;
 mod references;
