@@ -17,6 +17,7 @@ mod ids;
 mod json;
 mod json_object;
 pub mod jsonrpc;
+pub mod lenient;
 mod message;
 mod operation;
 mod part;
