@@ -20,7 +20,7 @@ use tonic::body::Body;
 use tonic::client::GrpcService;
 use tonic::codegen::{Body as HttpBody, Bytes, StdError};
 use tonic::metadata::MetadataMap;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use crate::convert::{FromProto, IntoProto};
 use crate::pb::a2a_service_client::A2aServiceClient;
@@ -240,9 +240,7 @@ fn active(metadata: &MetadataMap) -> Vec<annex_protocol::ExtensionUri> {
 
 /// A status comes from the agent, or from tonic, which then knows the cause.
 fn failed(status: Status) -> CallError {
-    // tonic has no other sign for it.
-    let is_too_large = status.message().contains("decoded message length too large");
-    if status.code() == Code::OutOfRange && is_too_large {
+    if status::is_too_large(&status) && status.details().is_empty() {
         return CallError::TooLarge;
     }
     // A status that the agent sent has no source; one that tonic made of a broken connection has.

@@ -7,6 +7,7 @@
 
 #![warn(missing_docs)]
 
+mod base64;
 mod card;
 mod error;
 mod error_details;

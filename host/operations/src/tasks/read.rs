@@ -9,14 +9,13 @@ use annex_protocol::{
 use crate::answer::{EventStream, ShownTask, Until};
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
-use crate::tasks::list;
 use crate::tasks::log::LoggedEvent;
 use crate::tasks::long_work::LongWork;
 use crate::tasks::record::{Subscription, runs_elsewhere};
 
 impl RequestHandler {
     pub async fn get_task(&self, call: &ServiceParameters, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
-        list::check_history_length(request.history_length)?;
+        request.validate()?;
         let read = async {
             if let Some(snapshot) = self.tasks.large_snapshot(&call.owner, &request.id).await? {
                 return Ok(ShownTask::snapshot(snapshot, request.history_length).await);
@@ -31,6 +30,7 @@ impl RequestHandler {
         call: &ServiceParameters,
         request: &ListTasksRequest,
     ) -> Result<ListTasksResponse, A2aError> {
+        request.validate()?;
         self.for_tenant(self.views.lister.list(&call.owner, request)).await
     }
 
@@ -59,6 +59,7 @@ impl RequestHandler {
         request: &SubscribeToTaskRequest,
         until: Until,
     ) -> Result<EventStream, A2aError> {
+        request.validate()?;
         let record = self.for_tenant(self.tasks.open(&call.owner, &request.id)).await?;
         if let Some(reader) = call.last_event.and_then(|last| record.read_behind(last)) {
             return Ok(self.events(None, Some(reader), until));

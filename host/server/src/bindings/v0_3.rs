@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use annex_operations::answer::Sent;
 use annex_operations::request_handler::RequestHandler;
-use annex_operations::service_parameters::ServiceParameters;
-use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, parse_extensions};
+use annex_operations::service_parameters::{ServiceParameters, sent_version};
+use annex_protocol::service::{A2A_EXTENSIONS, VERSION, is_version, parse_extensions};
 use annex_protocol::v0_3::{self, X_A2A_EXTENSIONS};
 use annex_protocol::{A2aError, ExtensionUri, StreamResponse};
 use annex_tasks::Owner;
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::bindings::service_headers::echo_as;
@@ -25,13 +25,14 @@ pub(crate) mod json_rpc;
 const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
 
 /// The service parameters of a 0.3 request: an absent version means 0.3 (A2A 1.0 section 3.6.2).
-fn read_call(handler: &RequestHandler, owner: Owner, headers: &HeaderMap) -> Result<ServiceParameters, A2aError> {
-    let version = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
-    match version.as_deref() {
-        None | Some("" | v0_3::VERSION | v0_3::CARD_VERSION) => {}
-        Some(other) => {
-            return Err(A2aError::VersionNotSupported { requested: other.to_owned(), supported: SUPPORTED });
-        }
+fn read_call(
+    handler: &RequestHandler,
+    owner: Owner,
+    (headers, uri): (&HeaderMap, &Uri),
+) -> Result<ServiceParameters, A2aError> {
+    let version = sent_version(headers, uri);
+    if !version.is_empty() && !is_version(&version, v0_3::VERSION) {
+        return Err(A2aError::VersionNotSupported { requested: version.into_owned(), supported: SUPPORTED });
     }
     // 0.3 has the name with `X-`; the name of 1.0 is taken too.
     let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
@@ -40,8 +41,7 @@ fn read_call(handler: &RequestHandler, owner: Owner, headers: &HeaderMap) -> Res
         requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())),
         // The fields are copied only for an agent elsewhere, which may be sent those that `headers_forward` names.
         headers: handler.agent_is_remote.then(|| Arc::new(headers.clone())),
-        // Its clients are shown the task first, as they expect it.
-        last_event: None,
+        ..ServiceParameters::default()
     })
 }
 

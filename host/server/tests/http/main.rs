@@ -31,6 +31,7 @@ mod methods;
 mod metrics;
 mod names;
 mod pages;
+mod parameters;
 mod profiles;
 mod prometheus;
 mod push;
@@ -56,6 +57,7 @@ mod transitions;
 mod turn_services;
 mod upstream;
 mod v0_3;
+mod waiting;
 
 annex_runtime::compile_in_tests!();
 
