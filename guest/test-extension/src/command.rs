@@ -89,7 +89,7 @@ impl<'a> Command<'a> {
         let data = match self.name {
             "bad-json" => "{".to_owned(),
             "big-result" => format!("\"{}\"", self.filler()),
-            "deep-json" => self.deep(),
+            "deep-json" | "odd-json" => self.unreadable(),
             _ => format!(r#"{{"hook":"{}"}}"#, self.hook),
         };
         ExtensionError { code, message: format!("{} was told to refuse", self.hook), data: Some(data) }
@@ -100,10 +100,18 @@ impl<'a> Command<'a> {
         "x".repeat(self.amount.unwrap_or(DEFAULT_BYTES))
     }
 
-    /// An array in an array, as deep as the command asks for.
-    pub(crate) fn deep(&self) -> String {
-        let depth = self.amount.unwrap_or(DEFAULT_DEPTH);
-        "[".repeat(depth) + &"]".repeat(depth)
+    /// JSON that not everybody can read: for `odd-json` half of a surrogate pair, 400 digits or a large exponent, by number;
+    /// else an array in an array, as deep as the command asks for.
+    pub(crate) fn unreadable(&self) -> String {
+        match (self.name, self.amount) {
+            ("odd-json", Some(0)) => r#""\ud800""#.to_owned(),
+            ("odd-json", Some(1)) => "9".repeat(400),
+            ("odd-json", _) => "1e999999".to_owned(),
+            (_, depth) => {
+                let depth = depth.unwrap_or(DEFAULT_DEPTH);
+                "[".repeat(depth) + &"]".repeat(depth)
+            }
+        }
     }
 
     /// As many violations as the command asks for, each with a long text.

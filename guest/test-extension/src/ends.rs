@@ -61,7 +61,7 @@ impl Method for TestExtension {
             "reject" | "forged-code" => return Err(command.extension_error().into()),
             "wrong-result" => "\"a string\"".to_owned(),
             "bad-json" => "{".to_owned(),
-            "deep-json" => format!(r#"{{"deep":{}}}"#, command.deep()),
+            "deep-json" | "odd-json" => format!(r#"{{"deep":{}}}"#, command.unreadable()),
             "big-result" => format!(r#"{{"filler":"{}"}}"#, command.filler()),
             _ => command.misbehave(),
         }))

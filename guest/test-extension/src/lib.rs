@@ -54,7 +54,7 @@ impl Extension for TestExtension {
             "error" => return Err(command.refusal()),
             "big-result" => descriptor.description = command.filler(),
             "bad-json" => descriptor.parameter_schema = Some("{".to_owned()),
-            "deep-json" => descriptor.parameter_schema = Some(command.deep()),
+            "deep-json" | "odd-json" => descriptor.parameter_schema = Some(command.unreadable()),
             "schema" => descriptor.parameter_schema = Some(command::unevaluated()),
             "no-uri" => descriptor.uri.clear(),
             _ => command.misbehave(),
@@ -72,7 +72,7 @@ impl Card for TestExtension {
             "error" => return Err(command.refusal()),
             "big-result" => Some(format!(r#"{{"filler":"{}"}}"#, command.filler())),
             "bad-json" => Some("{".to_owned()),
-            "deep-json" => Some(format!(r#"{{"deep":{}}}"#, command.deep())),
+            "deep-json" | "odd-json" => Some(format!(r#"{{"deep":{}}}"#, command.unreadable())),
             "not-an-object" => Some("[]".to_owned()),
             _ => command.misbehave(),
         };
@@ -86,7 +86,9 @@ impl Activation for TestExtension {
         match command.name {
             "ok" => Ok(Decision::Active),
             "inactive" => Ok(Decision::Inactive),
-            "reject" | "forged-code" | "bad-json" | "big-result" | "deep-json" => Err(command.extension_error()),
+            "reject" | "forged-code" | "bad-json" | "big-result" | "deep-json" | "odd-json" => {
+                Err(command.extension_error())
+            }
             _ => command.misbehave(),
         }
     }
@@ -112,7 +114,7 @@ impl State for TestExtension {
             "seen" => seen(&request, &metadata),
             "scope-escalation" => r#"{"app:x":"escalated"}"#.to_owned(),
             "bad-json" => "{".to_owned(),
-            "deep-json" => format!(r#"{{"deep":{}}}"#, command.deep()),
+            "deep-json" | "odd-json" => format!(r#"{{"deep":{}}}"#, command.unreadable()),
             "not-an-object" => "[]".to_owned(),
             "big-result" => format!(r#"{{"filler":"{}"}}"#, command.filler()),
             _ => command.misbehave(),
@@ -144,7 +146,7 @@ impl Response for TestExtension {
             "error" => return Err(command.refusal()),
             "foreign-key" => Patch::entry("someone/else", "true"),
             "bad-json" => Patch::entry(RESPONSE_KEY, "{"),
-            "deep-json" => Patch::entry(RESPONSE_KEY, command.deep()),
+            "deep-json" | "odd-json" => Patch::entry(RESPONSE_KEY, command.unreadable()),
             "big-result" => Patch::entry(RESPONSE_KEY, json::string(&command.filler())),
             _ => command.misbehave(),
         };

@@ -33,7 +33,7 @@ impl Message for TestExtension {
             "no-part" => return Ok(vec![Rewrite { part: 99, replacement: Vec::new() }]),
             "empty" => return Ok(vec![Rewrite { part: 0, replacement: Vec::new() }]),
             "bad-json" => "{".to_owned(),
-            "deep-json" => format!(r#"{{"data":{}}}"#, command.deep()),
+            "deep-json" | "odd-json" => format!(r#"{{"data":{}}}"#, command.unreadable()),
             "big-result" => text_part(&command.filler()),
             _ => command.misbehave(),
         };
@@ -51,7 +51,7 @@ impl Transition for TestExtension {
         let command = Command::of("begin", requested.or(parameters.behaviour.begin.as_deref()));
         match command.name {
             "ok" => Ok(Entry::Proceed),
-            "interrupt" | "authorize" | "foreign-key" | "bad-json" | "big-result" => {
+            "interrupt" | "authorize" | "foreign-key" | "bad-json" | "odd-json" | "big-result" => {
                 Ok(Entry::Interrupt(interruption(&command)))
             }
             // A task that waits is taken up by its client's next message, and then runs.
@@ -85,7 +85,7 @@ impl Transition for TestExtension {
             "error" => return Err(command.refusal()),
             "foreign-key" => Ruling::Annotate(vec![("someone/else".to_owned(), "true".to_owned())]),
             "bad-json" => annotation("{".to_owned()),
-            "deep-json" => annotation(command.deep()),
+            "deep-json" | "odd-json" => annotation(command.unreadable()),
             "big-result" => annotation(json::string(&command.filler())),
             _ => command.misbehave(),
         })
@@ -100,6 +100,7 @@ fn interruption(command: &Command<'_>) -> Interruption {
     let (key, value) = match command.name {
         "foreign-key" => ("someone/else", "true".to_owned()),
         "bad-json" => (RESPONSE_KEY, "{".to_owned()),
+        "odd-json" => (RESPONSE_KEY, command.unreadable()),
         "big-result" => (RESPONSE_KEY, json::string(&command.filler())),
         _ => (RESPONSE_KEY, json::string(command.name)),
     };

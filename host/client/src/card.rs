@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use annex_auth::signature::{self, Verified};
 use annex_protocol::service::{A2A_VERSION, VERSION};
-use annex_protocol::{AgentCard, v0_3};
+use annex_protocol::{AgentCard, lenient, portable, v0_3};
 use http::StatusCode;
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use lru::LruCache;
@@ -14,6 +14,7 @@ use reqwest::Url;
 
 use crate::ClientError;
 use crate::config::ClientConfig;
+use crate::error::quoted;
 use crate::http::{self as transport, Http, Response};
 
 /// Cards are kept, so that their size counts more than that of answers.
@@ -119,7 +120,14 @@ async fn read(
 ) -> Result<AgentCardDocument, ClientError> {
     let text = http.text_of(response, MAX_CARD_BYTES).await?;
     let not_a_card = |source| ClientError::NotACard { url: url.to_string(), source };
-    let card = v0_3::read_card(&text).map_err(not_a_card)?;
+    // The text itself stays as it is, because the signature is over that.
+    let repaired = portable::repaired(&text);
+    let (card, left_out) = lenient::reading(|| v0_3::read_card(repaired.as_deref().unwrap_or(&text)));
+    let card = card.map_err(not_a_card)?;
+    if !left_out.is_empty() {
+        let fields = quoted(&left_out.join("; "));
+        tracing::warn!(%url, fields, "fields of the agent card cannot be read and are left out");
+    }
     // The signature is checked over the text, because it covers fields that this client may not know.
     let verified = config.trusted_keys.as_ref().map(|keys| signature::verify(&text, keys)).transpose();
     let verified = verified.map_err(|source| ClientError::Untrusted { url: url.to_string(), source })?;

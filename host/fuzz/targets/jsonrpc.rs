@@ -19,7 +19,9 @@ use serde_json::Value;
 fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(params: &Json) -> Option<T> {
     let request: T = jsonrpc::params(params.get()).inspect_err(check_error).ok()?;
     let written = serde_json::to_string(&request).expect("JSON");
-    assert_eq!(serde_json::from_str::<T>(&written).expect("what was written is read"), request);
+    // Compared as text: base64 is written in the standard alphabet, whichever one it came in.
+    let again = serde_json::from_str::<T>(&written).expect("what was written is read");
+    assert_eq!(serde_json::to_string(&again).expect("JSON"), written);
     Some(request)
 }
 
@@ -66,7 +68,8 @@ fn check_0_3(params: &Json) {
             check(request.validate());
             serde_json::to_string(&v0_3::Message::from(&request.message)).expect("JSON");
             let written = serde_json::to_string(&request).expect("JSON");
-            assert_eq!(serde_json::from_str::<SendMessageRequest>(&written).expect("a request"), request);
+            let again: SendMessageRequest = serde_json::from_str(&written).expect("a request");
+            assert_eq!(serde_json::to_string(&again).expect("JSON"), written);
         }
     }
 }

@@ -20,7 +20,7 @@ use tonic::body::Body;
 use tonic::client::GrpcService;
 use tonic::codegen::{Body as HttpBody, Bytes, StdError};
 use tonic::metadata::MetadataMap;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use crate::convert::{FromProto, IntoProto};
 use crate::pb::a2a_service_client::A2aServiceClient;
@@ -208,7 +208,8 @@ fn method_call(method: &str, params: &JsonObject, headers: HeaderMap) -> Request
 }
 
 fn method_result(proto: CallResponse) -> Result<Json, CallError> {
-    Json::parse(proto.result_json).map_err(|error| CallError::Answer(error.to_string()))
+    // Not `Json::parse`, which refuses what not everybody can read: the agent is not there to be told.
+    serde_json::from_str(&proto.result_json).map_err(|error| CallError::Answer(error.to_string()))
 }
 
 fn with_metadata<P>(proto: P, headers: HeaderMap) -> Request<P> {
@@ -247,9 +248,7 @@ fn active(metadata: &MetadataMap) -> Vec<annex_protocol::ExtensionUri> {
 
 /// A status comes from the agent, or from tonic, which then knows the cause.
 fn failed(status: Status) -> CallError {
-    // tonic has no other sign for it.
-    let is_too_large = status.message().contains("decoded message length too large");
-    if status.code() == Code::OutOfRange && is_too_large {
+    if status::is_too_large(&status) && status.details().is_empty() {
         return CallError::TooLarge;
     }
     // A status that the agent sent has no source; one that tonic made of a broken connection has.

@@ -27,4 +27,4 @@ mod status;
 
 pub use client::{CallError, Client, Events};
 pub use operations::{CallParameters, EventStream, MethodReply, Operations, Reply, Results};
-pub use routes::{Limits, is_grpc, is_operation, refuse, routes, unknown_service, unread_body};
+pub use routes::{Limits, is_grpc, is_operation, refuse, routes, unknown_service, unread_body, with_details};

@@ -71,6 +71,16 @@ pub fn refuse(error: &A2aError) -> Response {
     status::of(error).into_http::<Body>().into_response()
 }
 
+/// The answer, with the details that tonic leaves out when it refuses a message for its size.
+pub fn with_details(response: Response) -> Response {
+    match Status::from_header_map(response.headers()) {
+        Some(status) if status::is_too_large(&status) && status.details().is_empty() => {
+            status::too_large(&status).into_http::<Body>().into_response()
+        }
+        _ => response,
+    }
+}
+
 /// The error as that of a body which is not read to its end. The binding answers with it.
 pub fn unread_body(error: &A2aError) -> axum::Error {
     axum::Error::new(status::of(error))

@@ -60,7 +60,20 @@ const VALUE: &str = "google.protobuf.Value";
 const TYPE_URLS: &str = "type.googleapis.com/";
 
 pub(crate) fn of(error: &A2aError) -> Status {
-    let code = error.grpc_status().number();
+    with_code(error.grpc_status().number(), error)
+}
+
+/// Tells whether tonic has refused a message for its size. It has no other sign for it.
+pub(crate) fn is_too_large(status: &Status) -> bool {
+    status.code() == Code::OutOfRange && status.message().contains("decoded message length too large")
+}
+
+/// The same refusal with details. The code stays tonic's own, by which clients know it.
+pub(crate) fn too_large(status: &Status) -> Status {
+    with_code(Code::OutOfRange as i32, &A2aError::InvalidRequest { reason: status.message().to_owned() })
+}
+
+fn with_code(code: i32, error: &A2aError) -> Status {
     // The message travels twice: escaped in `grpc-message` (3 KiB at most), and in the encoded status. With 2 KiB of
     // details, in base64, that makes about 7 KiB of the 8 KiB that clients take.
     let message = annex_text::cut(error.to_string(), MAX_MESSAGE_BYTES);

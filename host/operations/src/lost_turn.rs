@@ -79,7 +79,7 @@ impl RequestHandler {
         let session = self.begin_turn(&owner, &target).await?;
         self.check_begins()?;
         session.answer_again(lost.task.as_str());
-        let call = ServiceParameters { requested, owner, headers: None, last_event: None };
+        let call = ServiceParameters { requested, owner, ..ServiceParameters::default() };
         let extensions = self.extensions.current()?;
         Ok(self.begin_again(call, (&extensions, TurnStart::LostTurn), target, (session, permit)).await?)
     }

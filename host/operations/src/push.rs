@@ -4,16 +4,17 @@
 //! several processes can send, `sending` does that by cursors in the store.
 
 use std::collections::HashMap;
+use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annex_fairness::of_same_tenant;
 use annex_protocol::{
     A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, StreamResponse, TaskId,
-    TaskPushNotificationConfig,
+    TaskPushNotificationConfig, v0_3,
 };
 use annex_push::{Event, InvalidConfig, Notifier};
-use annex_tasks::{MAX_PUSH_CONFIGS, PushCursor, PushThen, StoreError, TaskStore};
+use annex_tasks::{MAX_PUSH_CONFIGS, Owner, PushCursor, PushThen, StoreError, TaskStore};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -67,7 +68,14 @@ impl PushNotifications {
             let description = format!("is longer than {MAX_ID_BYTES} bytes or has a NUL in it");
             return Err(A2aError::invalid_field(format!("{at}id"), description));
         }
-        let refused = |invalid: InvalidConfig| A2aError::invalid_field(format!("{at}url"), invalid.to_string());
+        let refused = |invalid: InvalidConfig| {
+            let field = match invalid {
+                InvalidConfig::Url(_) => "url",
+                InvalidConfig::Token { .. } => "token",
+                InvalidConfig::Authentication { .. } => "authentication",
+            };
+            A2aError::invalid_field(format!("{at}{field}"), invalid.to_string())
+        };
         self.notifier.check(config).await.map_err(refused)
     }
 
@@ -100,21 +108,22 @@ impl PushNotifications {
         config.task_id = Some(task_id.clone());
         let _locked = self.locks.lock(task_id).await;
         self.store.put_config(task_id, &config).await.map_err(not_kept)?;
+        let shown = shown(config);
         // Events that wait for the config that was replaced, and its suspension, are not for the new one.
         self.notifier.remove(task_id, &id);
-        let Some(reader) = subscription.reader else { return Ok(config) };
+        let Some(reader) = subscription.reader else { return Ok(shown) };
         match &self.senders {
             Some(senders) => self.send_behind(senders, record, (&id, subscription.seq)).await?,
-            None => self.start(task_id, reader).await?,
+            None => self.start(record, reader).await?,
         }
-        Ok(config)
+        Ok(shown)
     }
 
     /// Another turn of the task begins. From now on its events go to whoever is registered.
     pub(crate) async fn forward(self: &Arc<Self>, record: &Arc<TaskRecord>, reader: LogReader) -> Result<(), A2aError> {
         let _locked = self.locks.lock(record.id()).await;
         let (Some(senders), Some(cursors)) = (&self.senders, self.store.push_cursors()) else {
-            return self.start(record.id(), reader).await;
+            return self.start(record, reader).await;
         };
         for cursor in cursors.claim(record.id()).await.map_err(fault::of_store)? {
             // Whoever ran the task before may have left events unsent.
@@ -207,7 +216,8 @@ impl PushNotifications {
     }
 
     /// The same, inside the task's lock.
-    async fn start(self: &Arc<Self>, task_id: &TaskId, reader: LogReader) -> Result<(), A2aError> {
+    async fn start(self: &Arc<Self>, record: &TaskRecord, reader: LogReader) -> Result<(), A2aError> {
+        let task_id = record.id();
         let configs = self.store.configs(task_id, "", MAX_PUSH_CONFIGS).await.map_err(fault::of_store)?.configs;
         let configs: Vec<_> = configs.into_iter().map(Arc::new).collect();
         if configs.is_empty() {
@@ -216,12 +226,12 @@ impl PushNotifications {
         // A reader that forwards events already goes on, and takes these configs from now on.
         let known = self.live().insert(task_id.clone(), configs);
         if known.is_none() {
-            tokio::spawn(of_same_tenant(Arc::clone(self).run(task_id.clone(), reader)));
+            tokio::spawn(of_same_tenant(Arc::clone(self).run(record.owner().clone(), task_id.clone(), reader)));
         }
         Ok(())
     }
 
-    async fn run(self: Arc<Self>, task_id: TaskId, mut reader: LogReader) {
+    async fn run(self: Arc<Self>, owner: Owner, task_id: TaskId, mut reader: LogReader) {
         loop {
             let event = tokio::select! {
                 biased;
@@ -229,23 +239,36 @@ impl PushNotifications {
                 () = self.closing.cancelled() => None,
             };
             let Some(event) = event else { break };
+            let of_0_3 = match self.has_receivers_of_0_3(&task_id) {
+                true => outgoing_0_3(self.store.as_ref(), (&owner, &task_id), &event).await,
+                false => None,
+            };
+            let of_1_0 = outgoing(&task_id, &event);
             // Queued under the lock, so that a config which is deleted meanwhile is not sent to any more.
-            if let Some(configs) = self.live().get(&task_id) {
-                self.notifier.send(&task_id, configs, &outgoing(&task_id, &event));
+            for config in self.live().get(&task_id).into_iter().flatten() {
+                let sent = if config.receiver_is_v0_3 { of_0_3.as_ref() } else { Some(&of_1_0) };
+                if let Some(sent) = sent {
+                    self.notifier.send(&task_id, slice::from_ref(config), sent);
+                }
             }
         }
         self.live().remove(&task_id);
     }
 
-    /// A config by its id. Of an unknown one the error is that of an unknown task.
+    fn has_receivers_of_0_3(&self, task_id: &TaskId) -> bool {
+        self.live().get(task_id).is_some_and(|configs| configs.iter().any(|config| config.receiver_is_v0_3))
+    }
+
+    /// A config by its id.
     pub(crate) async fn get(&self, task_id: &TaskId, id: &str) -> Result<TaskPushNotificationConfig, A2aError> {
-        // Clients of 0.3 may leave the id out, which means the first.
-        let found = if id.is_empty() {
-            self.store.configs(task_id, "", 1).await.map(|page| page.configs.into_iter().next())
-        } else {
-            self.store.config(task_id, id).await
-        };
-        found.map_err(fault::of_store)?.ok_or_else(|| A2aError::TaskNotFound { task_id: task_id.clone() })
+        let found = self.store.config(task_id, id).await.map_err(fault::of_store)?;
+        found.map(shown).ok_or_else(|| no_config(task_id, id))
+    }
+
+    /// The first config, in the order of the ids.
+    pub(crate) async fn first(&self, task_id: &TaskId) -> Result<TaskPushNotificationConfig, A2aError> {
+        let page = self.store.configs(task_id, "", 1).await.map_err(fault::of_store)?;
+        page.configs.into_iter().next().map(shown).ok_or_else(|| no_config(task_id, ""))
     }
 
     /// One page in the order of the ids; the token is the last id of the page before.
@@ -260,7 +283,8 @@ impl PushNotifications {
         };
         let after = request.page_token.as_deref().unwrap_or_default();
         let page = self.store.configs(&request.task_id, after, size).await.map_err(fault::of_store)?;
-        Ok(ListTaskPushNotificationConfigsResponse { configs: page.configs, next_page_token: page.next })
+        let configs = page.configs.into_iter().map(shown).collect();
+        Ok(ListTaskPushNotificationConfigsResponse { configs, next_page_token: page.next })
     }
 
     /// Deleting what is not there is no error.
@@ -301,8 +325,35 @@ fn not_kept(error: StoreError) -> A2aError {
     }
 }
 
+fn no_config(task_id: &TaskId, id: &str) -> A2aError {
+    A2aError::PushConfigNotFound { task_id: task_id.clone(), config_id: id.to_owned() }
+}
+
+/// The config as clients may see it.
+fn shown(config: TaskPushNotificationConfig) -> TaskPushNotificationConfig {
+    TaskPushNotificationConfig { receiver_is_v0_3: false, ..config }
+}
+
+/// What a receiver of 0.3 gets for an event: the whole task as it is now, which is all that 0.3 posts. `None` for an event that
+/// such receivers are not told: a task that is streamed in a thousand pieces is not posted a thousand times.
+async fn outgoing_0_3(store: &dyn TaskStore, (owner, task): (&Owner, &TaskId), event: &LoggedEvent) -> Option<Event> {
+    if let StreamResponse::ArtifactUpdate(update) = event.event()
+        && !update.last_chunk
+    {
+        return None;
+    }
+    // The store has the task with this event, and perhaps with later ones.
+    let read = async { store.load(owner, task).await?.map(|stored| stored.decode()).transpose() };
+    let stored = read.await.inspect_err(|error| drop(fault::logged(error))).ok()??;
+    let json = serde_json::to_string(&v0_3::Task::from(&stored.into_task())).ok()?;
+    Some(event_of(task, event, json.into()).of_0_3())
+}
+
 fn outgoing(task: &TaskId, event: &LoggedEvent) -> Event {
-    let json = Arc::clone(event.json());
+    event_of(task, event, Arc::clone(event.json()))
+}
+
+fn event_of(task: &TaskId, event: &LoggedEvent, json: Arc<str>) -> Event {
     let rests = match event.event() {
         StreamResponse::StatusUpdate(update) => {
             update.status.state.is_terminal() || update.status.state.is_interrupted()

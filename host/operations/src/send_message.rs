@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use annex_protocol::{A2aError, SendMessageRequest, StreamResponse};
+use futures::stream::{self, StreamExt};
+use tokio::sync::mpsc;
 
 use crate::answer::{Answer, EventStream, Sent, ShownTask, Until};
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
+use crate::tasks::list;
 use crate::tasks::log::{LogReader, LoggedEvent};
 use crate::tasks::record::{Subscription, TaskRecord};
 use crate::turn::{Outcome, TaskOutcome};
@@ -70,19 +73,44 @@ impl RequestHandler {
         }
     }
 
-    /// The task or the message, and what follows to the end of the turn.
+    /// The task or the message, and what follows to the end of the turn. The stream of a message that waits long for the turn
+    /// before it begins while it waits, and a refusal is an event of it then.
     pub async fn send_streaming_message(
         &self,
         call: &ServiceParameters,
         request: SendMessageRequest,
     ) -> Result<Answer<EventStream>, A2aError> {
+        let (notice, mut notices) = mpsc::unbounded_channel();
+        let call = ServiceParameters { wait_notice: Some(notice), ..call.clone() };
+        let Some(handler) = self.me.upgrade() else { return self.begin_stream(&call, request).await };
+        let mut begun = Box::pin(async move { handler.begin_stream(&call, request).await });
+        let active = tokio::select! {
+            biased;
+            answer = &mut begun => return answer,
+            Some(active) = notices.recv() => active,
+        };
+        // Whoever drops the stream gives up the place in the queue.
+        let events = stream::once(begun).flat_map(|begun| match begun {
+            Ok(answer) => answer.value,
+            Err(error) => stream::iter([Err(error)]).boxed(),
+        });
+        Ok(Answer { value: events.boxed(), active })
+    }
+
+    async fn begin_stream(
+        &self,
+        call: &ServiceParameters,
+        request: SendMessageRequest,
+    ) -> Result<Answer<EventStream>, A2aError> {
+        let history_length = request.configuration.history_length;
         let (first, reader, active) = match self.accept(call, STREAMING, request).await? {
             Outcome::Message { message, active } => {
                 (LoggedEvent::new(Arc::new(StreamResponse::Message(*message)), 0), None, active)
             }
             Outcome::Task(TaskOutcome { subscription: Subscription { snapshot, seq, reader }, active, .. }) => {
-                let first = StreamResponse::Task(snapshot.into_task());
-                (LoggedEvent::new(Arc::new(first), seq), reader, active)
+                let mut task = snapshot.into_task();
+                list::trim_history(&mut task, history_length);
+                (LoggedEvent::new(Arc::new(StreamResponse::Task(task)), seq), reader, active)
             }
         };
         let value = self.events(Some(first), reader, Until::TurnEnds);

@@ -1,12 +1,14 @@
 //! The parameters of a request that are read before its body: version, extensions, who calls.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, parse_extensions};
+use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, is_version, parse_extensions};
 use annex_protocol::{A2aError, ExtensionUri};
 use annex_tasks::Owner;
 use http::header::HeaderName;
 use http::{HeaderMap, Uri};
+use tokio::sync::mpsc::UnboundedSender;
 
 /// The query parameter that stands in for the header (A2A 1.0 section 3.6.1).
 const VERSION_PARAMETER: &str = "A2A-Version";
@@ -25,17 +27,17 @@ pub struct ServiceParameters {
     pub headers: Option<Arc<HeaderMap>>,
     /// The number of the last event that a reader has who comes back to a stream.
     pub last_event: Option<u64>,
+    /// Where a client is told that its message waits for the turn before it, with the extensions that were negotiated.
+    pub wait_notice: Option<UnboundedSender<Vec<ExtensionUri>>>,
 }
 
 impl ServiceParameters {
     /// Reads the service parameters and checks the version. An absent version means 0.3, which is not served here.
     pub fn of(owner: Owner, headers: &HeaderMap, uri: &Uri) -> Result<Self, A2aError> {
-        let header = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()));
-        let header = header.as_deref().map(str::trim).filter(|version| !version.is_empty());
-        let version = header.or_else(|| query_version(uri)).unwrap_or_default();
+        let version = sent_version(headers, uri);
         let lines = headers.get_all(A2A_EXTENSIONS).into_iter().filter_map(|line| line.to_str().ok());
         let last_event = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()?.trim().parse().ok());
-        Ok(Self { last_event, ..Self::new(owner, version, parse_extensions(lines))? })
+        Ok(Self { last_event, ..Self::new(owner, &version, parse_extensions(lines))? })
     }
 
     /// The same with the header fields of the request.
@@ -45,11 +47,21 @@ impl ServiceParameters {
 
     /// A request of this version that asks for these extensions.
     pub fn new(owner: Owner, version: &str, requested: Vec<ExtensionUri>) -> Result<Self, A2aError> {
-        if version != VERSION {
+        if !is_version(version, VERSION) {
             return Err(A2aError::VersionNotSupported { requested: version.to_owned(), supported: &[VERSION] });
         }
-        Ok(Self { owner, requested, headers: None, last_event: None })
+        Ok(Self { owner, requested, headers: None, last_event: None, wait_notice: None })
     }
+}
+
+/// The version that a request names in its header or else in its query; empty when it names none.
+pub fn sent_version<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Cow<'a, str> {
+    let header = headers.get(A2A_VERSION).map(|value| match String::from_utf8_lossy(value.as_bytes()) {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim()),
+        Cow::Owned(text) => Cow::Owned(text.trim().to_owned()),
+    });
+    let header = header.filter(|version| !version.is_empty());
+    header.or_else(|| query_version(uri).map(Cow::Borrowed)).unwrap_or_default()
 }
 
 fn query_version(uri: &Uri) -> Option<&str> {

@@ -11,31 +11,31 @@ message! {
         /// A name for people.
         pub name: String => "name" required,
         /// The purpose of the agent.
-        pub description: String => "description" required,
+        pub description: String => "description" lenient,
         /// The addresses of the agent, the preferred interface first.
-        pub supported_interfaces: Vec<AgentInterface> => "supportedInterfaces" required,
+        pub supported_interfaces: Vec<AgentInterface> => "supportedInterfaces" lenient,
         /// The organization that runs the agent.
-        pub provider: Option<AgentProvider> => "provider",
+        pub provider: Option<AgentProvider> => "provider" optional,
         /// The version of the agent, not of the protocol.
-        pub version: String => "version" required,
+        pub version: String => "version" lenient,
         /// The page where people can read more.
-        pub documentation_url: Option<String> => "documentationUrl",
+        pub documentation_url: Option<String> => "documentationUrl" optional,
         /// The abilities of the agent beyond the minimum.
         pub capabilities: AgentCapabilities => "capabilities" required,
         /// The security schemes by name.
-        pub security_schemes: IndexMap<String, SecurityScheme> => "securitySchemes",
+        pub security_schemes: IndexMap<String, SecurityScheme> => "securitySchemes" optional,
         /// The schemes that a request must satisfy: any one entry, all schemes of it.
-        pub security_requirements: Vec<SecurityRequirement> => "securityRequirements",
+        pub security_requirements: Vec<SecurityRequirement> => "securityRequirements" optional,
         /// Media types that all skills take.
-        pub default_input_modes: Vec<String> => "defaultInputModes" required,
+        pub default_input_modes: Vec<String> => "defaultInputModes" lenient,
         /// Media types that all skills give.
-        pub default_output_modes: Vec<String> => "defaultOutputModes" required,
+        pub default_output_modes: Vec<String> => "defaultOutputModes" lenient,
         /// The skills of the agent.
-        pub skills: Vec<AgentSkill> => "skills" required,
+        pub skills: Vec<AgentSkill> => "skills" lenient,
         /// Signatures over the card.
-        pub signatures: Vec<AgentCardSignature> => "signatures",
+        pub signatures: Vec<AgentCardSignature> => "signatures" optional,
         /// A picture.
-        pub icon_url: Option<String> => "iconUrl",
+        pub icon_url: Option<String> => "iconUrl" optional,
     }
 
     /// One address of an agent.
@@ -61,13 +61,13 @@ message! {
     /// The abilities of an agent beyond the minimum.
     pub struct AgentCapabilities {
         /// True if the agent answers SendStreamingMessage and SubscribeToTask.
-        pub streaming: Option<bool> => "streaming",
+        pub streaming: Option<bool> => "streaming" optional,
         /// True if the agent posts task updates.
-        pub push_notifications: Option<bool> => "pushNotifications",
+        pub push_notifications: Option<bool> => "pushNotifications" optional,
         /// The extensions that it speaks.
-        pub extensions: Vec<AgentExtension> => "extensions",
+        pub extensions: Vec<AgentExtension> => "extensions" optional,
         /// True if authenticated clients get a larger card.
-        pub extended_agent_card: Option<bool> => "extendedAgentCard",
+        pub extended_agent_card: Option<bool> => "extendedAgentCard" optional,
     }
 
     /// The declaration of one extension.
@@ -79,7 +79,7 @@ message! {
         /// True if a client must activate the extension.
         pub required: bool => "required",
         /// The extension's own parameters.
-        pub params: Option<JsonObject> => "params",
+        pub params: Option<JsonObject> => "params" optional,
     }
 
     /// Something that an agent is good at.
@@ -87,19 +87,19 @@ message! {
         /// Unique within the card.
         pub id: String => "id" required,
         /// A name for people.
-        pub name: String => "name" required,
+        pub name: String => "name" lenient,
         /// A description of the skill.
-        pub description: String => "description" required,
+        pub description: String => "description" lenient,
         /// Keywords.
-        pub tags: Vec<String> => "tags" required,
+        pub tags: Vec<String> => "tags" lenient,
         /// Prompts to try.
-        pub examples: Vec<String> => "examples",
+        pub examples: Vec<String> => "examples" optional,
         /// Media types taken, instead of the card's defaults.
-        pub input_modes: Vec<String> => "inputModes",
+        pub input_modes: Vec<String> => "inputModes" optional,
         /// Media types given, instead of the card's defaults.
-        pub output_modes: Vec<String> => "outputModes",
+        pub output_modes: Vec<String> => "outputModes" optional,
         /// Security requirements of this skill.
-        pub security_requirements: Vec<SecurityRequirement> => "securityRequirements",
+        pub security_requirements: Vec<SecurityRequirement> => "securityRequirements" optional,
     }
 
     /// A JSON Web Signature over the card without its signatures.
@@ -109,7 +109,7 @@ message! {
         /// The signature, base64url.
         pub signature: String => "signature" required,
         /// The unprotected header.
-        pub header: Option<JsonObject> => "header",
+        pub header: Option<JsonObject> => "header" optional,
     }
 }
 

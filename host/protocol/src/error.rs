@@ -26,6 +26,16 @@ pub enum A2aError {
         /// The id that the client sent.
         task_id: TaskId,
     },
+    /// The task exists and has no such push notification config.
+    #[error(
+        "task {task_id} has no push notification config {config_id:?}; ListTaskPushNotificationConfigs has those it has"
+    )]
+    PushConfigNotFound {
+        /// The task.
+        task_id: TaskId,
+        /// The id of the config that the client sent.
+        config_id: String,
+    },
     /// The task has ended already.
     #[error("task {task_id} cannot be canceled because it is in state {state}")]
     TaskNotCancelable {
@@ -251,7 +261,8 @@ impl A2aError {
         match self {
             // Codes and statuses are those of 1.0.1 (section 5.4). 1.0.0 had others for some, such as HTTP 409 for a
             // task that cannot be canceled, or UNIMPLEMENTED for a version that is not supported.
-            Self::TaskNotFound { .. } => row(-32001, 404, NotFound, "TASK_NOT_FOUND"),
+            // A2A names one error for both.
+            Self::TaskNotFound { .. } | Self::PushConfigNotFound { .. } => row(-32001, 404, NotFound, "TASK_NOT_FOUND"),
             Self::TaskNotCancelable { .. } => row(-32002, 400, FailedPrecondition, "TASK_NOT_CANCELABLE"),
             Self::PushNotificationNotSupported => {
                 row(-32003, 400, FailedPrecondition, "PUSH_NOTIFICATION_NOT_SUPPORTED")

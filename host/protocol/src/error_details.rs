@@ -54,6 +54,9 @@ impl A2aError {
         let entry = |key, value: &dyn ToString| IndexMap::from([(key, value.to_string())]);
         match self {
             Self::TaskNotFound { task_id } => entry("taskId", task_id),
+            Self::PushConfigNotFound { task_id, config_id } => {
+                IndexMap::from([("taskId", task_id.to_string()), ("pushNotificationConfigId", config_id.clone())])
+            }
             Self::TaskNotCancelable { task_id, state } => {
                 IndexMap::from([("taskId", task_id.to_string()), ("state", state.to_string())])
             }

@@ -1,5 +1,8 @@
 //! The HTTP+JSON binding: bodies, query parameters and errors (specification section 11).
 
+use serde::de::IgnoredAny;
+
+use crate::portable::{self, Flaw};
 use crate::{A2aError, Json, JsonObject};
 
 /// The media type of the binding. `application/json` is understood too.
@@ -8,16 +11,24 @@ pub const MEDIA_TYPE: &str = "application/a2a+json";
 /// The fields of operations without a body that are booleans.
 const FLAGS: [&str; 1] = ["includeArtifacts"];
 
-/// Reads a body; an empty one is an empty object.
+/// Reads a body; an empty one, and `null`, is an empty object.
 ///
 /// # Errors
-/// [`A2aError::Parse`] when the bytes are not one JSON value in UTF-8.
+/// [`A2aError::Parse`] when the bytes are not one JSON value in UTF-8, or nest too deeply, [`A2aError::InvalidParams`] when not
+/// everybody could read them.
 pub fn body(bytes: &[u8]) -> Result<Json, A2aError> {
     let parse_error = |reason: String| A2aError::Parse { reason };
     let text = std::str::from_utf8(bytes).map_err(|error| parse_error(error.to_string()))?;
     // CancelTask and SubscribeToTask have all that they need in their path, so clients may send no body.
-    let text = if text.trim().is_empty() { "{}" } else { text };
-    Json::parse(text.to_owned()).map_err(|error| parse_error(error.to_string()))
+    let text = if matches!(text.trim(), "" | "null") { "{}" } else { text };
+    Json::parse(text.to_owned()).map_err(|error| {
+        // Only a body that is refused pays for finding out whether it is JSON at all.
+        let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
+        match portable::check(text) {
+            Err(unportable) if is_json && unportable.flaw != Flaw::TooDeep => unportable.into(),
+            _ => parse_error(error.to_string()),
+        }
+    })
 }
 
 /// The object that query parameters stand for (section 11.5): the flags of the operations are booleans, anything else is a

@@ -7,6 +7,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::portable;
+
 /// One valid JSON value, kept byte for byte. Clones share the text: one value is in the message, the event, the session and
 /// the task.
 ///
@@ -14,8 +16,10 @@ use serde_json::value::{RawValue, to_raw_value};
 /// encoding. The one exception: a value that spans several lines loses the whitespace between its tokens, so that any
 /// value fits into one `data:` line of an event stream.
 ///
-/// Values nest at most [`Json::MAX_DEPTH`] deep, so that whoever reads them, here or at the client, can do so by
-/// recursion.
+/// Everybody can read the value ([`portable`](crate::portable)): it nests at most [`Json::MAX_DEPTH`] deep, so that readers
+/// can do so by recursion, and has no half of a surrogate pair and no number beyond the range of a double.
+/// [`Json::parse`] refuses those; decoding a value as a part of another text repairs them, because whoever let that text in
+/// has checked it, or it comes from somebody who cannot be told.
 ///
 /// ```
 /// use annex_protocol::Json;
@@ -34,9 +38,9 @@ impl Json {
     /// Checks that `text` is exactly one JSON value and keeps it.
     ///
     /// # Errors
-    /// When `text` is not valid JSON, with line and column, or nests too deeply.
+    /// When `text` is not valid JSON, with line and column, or not everybody can read it, with the place.
     pub fn parse(text: String) -> Result<Self, serde_json::Error> {
-        Self::on_one_line(RawValue::from_string(text)?)
+        Self::checked(RawValue::from_string(text)?)
     }
 
     /// Encodes `value`.
@@ -44,7 +48,7 @@ impl Json {
     /// # Errors
     /// When the `Serialize` implementation of `value` fails, or a map in it has keys that are not strings.
     pub fn from_serialize<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
-        Self::on_one_line(to_raw_value(value)?)
+        Self::checked(to_raw_value(value)?)
     }
 
     /// A JSON string with the content `text`.
@@ -81,22 +85,26 @@ impl Json {
 
     /// Tells whether arrays and objects nest deeper than `limit`.
     pub fn nests_deeper_than(&self, limit: usize) -> bool {
-        nests_deeper_than(self.get(), limit)
+        portable::nests_deeper_than(self.get(), limit)
     }
 
-    /// Checks that valid JSON nests no deeper than [`Json::MAX_DEPTH`].
-    pub(crate) fn check_depth(text: &str) -> Result<(), serde_json::Error> {
-        if nests_deeper_than(text, Self::MAX_DEPTH) {
-            let reason = format!("arrays and objects nest deeper than {} levels", Self::MAX_DEPTH);
-            return Err(serde::de::Error::custom(reason));
+    /// Checks valid JSON.
+    fn checked(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
+        // serde_json skips over a raw value without looking at its levels, escapes and digits.
+        portable::check(raw.get()).map_err(serde::de::Error::custom)?;
+        Self::on_one_line(raw)
+    }
+
+    /// Takes valid JSON, whatever in it not everybody can read replaced.
+    fn repaired(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
+        match portable::check(raw.get()) {
+            Ok(()) => Self::on_one_line(raw),
+            Err(_) => Self::checked(RawValue::from_string(portable::repaired(raw.get()).unwrap_or_default())?),
         }
-        Ok(())
     }
 
     fn on_one_line(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
         let text = raw.get();
-        // serde_json skips over a raw value without counting its levels.
-        Self::check_depth(text)?;
         // JSON strings cannot hold raw line breaks, so any that is found stands between tokens.
         if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_none() {
             return Ok(Self(raw.into()));
@@ -105,34 +113,6 @@ impl Json {
         let raw = RawValue::from_string(without_insignificant_whitespace(text))?;
         Ok(Self(raw.into()))
     }
-}
-
-/// Tells whether arrays and objects of valid JSON nest deeper than `limit`. Most values have fewer brackets than that
-/// in all, and counting those is cheap.
-fn nests_deeper_than(json: &str, limit: usize) -> bool {
-    if memchr::memchr2_iter(b'[', b'{', json.as_bytes()).nth(limit).is_none() {
-        return false;
-    }
-    // Bytes are enough: all signs of JSON are ASCII, which is part of no longer UTF-8 sequence. Brackets in strings do
-    // not nest.
-    let mut depth = 0_usize;
-    let mut in_string = false;
-    let mut escaped = false;
-    json.bytes().any(|byte| {
-        if in_string {
-            in_string = escaped || byte != b'"';
-            // A quote behind a backslash does not end the string, unless the backslash is itself escaped.
-            escaped = !escaped && byte == b'\\';
-            return false;
-        }
-        match byte {
-            b'"' => in_string = true,
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        depth > limit
-    })
 }
 
 fn without_insignificant_whitespace(json: &str) -> String {
@@ -174,6 +154,6 @@ impl Serialize for Json {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Self::on_one_line(raw).map_err(serde::de::Error::custom)
+        Self::repaired(raw).map_err(serde::de::Error::custom)
     }
 }

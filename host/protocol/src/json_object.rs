@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use indexmap::IndexMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::Json;
 use crate::proto_json::{FieldValue, UniqueKeys};
+use crate::{Json, portable};
 
 /// A JSON object: keys in the order they arrived, values byte for byte. Clones share it until one of them is changed: the
 /// metadata of a message is in the task, and a state delta in the event and the session.
@@ -39,9 +39,11 @@ impl JsonObject {
     /// Decodes `text`, which must be one JSON object.
     ///
     /// # Errors
-    /// When `text` is not a JSON object or has a key twice; the error names the key.
+    /// When `text` is not a JSON object, has a key twice, or not everybody can read it; the error names the key or place.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
+        let object = serde_json::from_str(text)?;
+        portable::check(text).map_err(serde::de::Error::custom)?;
+        Ok(object)
     }
 
     /// The value of `key`.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
+use crate::portable::{self, Flaw};
 use crate::{A2aError, Json, v0_3};
 
 /// The methods of A2A 1.0.
@@ -96,7 +97,7 @@ const MAX_ID_BYTES: usize = 256;
 ///
 /// # Errors
 /// [`A2aError::Parse`] when the bytes are not JSON, [`A2aError::InvalidRequest`] when they are no single JSON-RPC 2.0
-/// request with an id.
+/// request with an id, [`A2aError::InvalidParams`] when not everybody could read its parameters.
 pub fn decode(bytes: &[u8]) -> Result<Request<'_>, Box<Rejection>> {
     let envelope = read_envelope(bytes).map_err(|error| reject(RequestId::Null, error))?;
     // The id is read first, so that the errors after it go out under it.
@@ -190,7 +191,10 @@ impl<'a> Envelope<'a> {
         // Parameters that are missing or `null` are `{}`: GetExtendedAgentCard comes without any.
         let params = self.params.map_or("{}", RawValue::get);
         // The text is valid JSON already.
-        Json::check_depth(params).map_err(|error| invalid_request(&format!("params: {error}")))?;
+        portable::check(params).map_err(|unportable| match unportable.flaw {
+            Flaw::TooDeep => invalid_request(&format!("params: {unportable}")),
+            Flaw::HalfSurrogate | Flaw::HugeNumber => unportable.into(),
+        })?;
         Ok(params)
     }
 }

@@ -7,6 +7,7 @@
 
 #![warn(missing_docs)]
 
+mod base64;
 mod card;
 mod error;
 mod error_details;
@@ -17,9 +18,11 @@ mod ids;
 mod json;
 mod json_object;
 pub mod jsonrpc;
+pub mod lenient;
 mod message;
 mod operation;
 mod part;
+pub mod portable;
 mod proto_json;
 mod push;
 mod security;

@@ -8,6 +8,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::base64::standard;
 use crate::proto_json::{FieldName, FieldValue, choose, chosen, read_field, skip_field};
 use crate::{Json, Metadata};
 
@@ -38,7 +39,8 @@ pub struct Part {
 pub enum PartContent {
     /// Plain text.
     Text(String),
-    /// Bytes in base64, as they arrived. The request's check finds out whether they are valid base64.
+    /// Bytes in base64, as they arrived; they are written in the standard alphabet. The request's check finds out whether they
+    /// are valid base64.
     Raw(String),
     /// The URL of the content.
     Url(String),
@@ -156,7 +158,7 @@ impl Serialize for Part {
         let mut map = serializer.serialize_map(None)?;
         match &self.content {
             PartContent::Text(text) => map.serialize_entry("text", text)?,
-            PartContent::Raw(base64) => map.serialize_entry("raw", base64)?,
+            PartContent::Raw(base64) => map.serialize_entry("raw", &standard(base64))?,
             PartContent::Url(url) => map.serialize_entry("url", url)?,
             PartContent::Data(json) => map.serialize_entry("data", json)?,
         }

@@ -59,6 +59,9 @@ message! {
         pub token: Option<Secret> => "token",
         /// The `Authorization` header that the receiver wants.
         pub authentication: Option<AuthenticationInfo> => "authentication",
+        /// True if a client of 0.3 has registered the receiver, which then wants what 0.3 sends. It is stored with the config
+        /// and shown to nobody.
+        pub receiver_is_v0_3: bool => "annexReceiverIsV03",
     }
 
     /// The content of the `Authorization` header of a push notification.

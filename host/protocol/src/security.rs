@@ -50,7 +50,7 @@ message! {
     /// A key in a header, the query or a cookie.
     pub struct ApiKeySecurityScheme {
         /// A description for people.
-        pub description: Option<String> => "description",
+        pub description: Option<String> => "description" optional,
         /// `query`, `header` or `cookie`.
         pub location: String => "location" required,
         /// The name of the header, query parameter or cookie.
@@ -60,27 +60,27 @@ message! {
     /// The HTTP `Authorization` header.
     pub struct HttpAuthSecurityScheme {
         /// A description for people.
-        pub description: Option<String> => "description",
+        pub description: Option<String> => "description" optional,
         /// The name of the HTTP authentication scheme, such as `Bearer`.
         pub scheme: String => "scheme" required,
         /// The form of a bearer token, such as `JWT`; a hint for people.
-        pub bearer_format: Option<String> => "bearerFormat",
+        pub bearer_format: Option<String> => "bearerFormat" optional,
     }
 
     /// OAuth 2.0.
     pub struct OAuth2SecurityScheme {
         /// A description for people.
-        pub description: Option<String> => "description",
+        pub description: Option<String> => "description" optional,
         /// The flow; every valid card has one.
-        pub flows: Option<OAuthFlows> => "flows",
+        pub flows: Option<OAuthFlows> => "flows" optional,
         /// The URL of the authorization server's metadata (RFC 8414).
-        pub oauth2_metadata_url: Option<String> => "oauth2MetadataUrl",
+        pub oauth2_metadata_url: Option<String> => "oauth2MetadataUrl" optional,
     }
 
     /// OpenID Connect.
     pub struct OpenIdConnectSecurityScheme {
         /// A description for people.
-        pub description: Option<String> => "description",
+        pub description: Option<String> => "description" optional,
         /// The discovery document.
         pub open_id_connect_url: String => "openIdConnectUrl" required,
     }
@@ -88,7 +88,7 @@ message! {
     /// A client certificate.
     pub struct MutualTlsSecurityScheme {
         /// A description for people.
-        pub description: Option<String> => "description",
+        pub description: Option<String> => "description" optional,
     }
 
     /// The authorization code flow.
@@ -98,9 +98,9 @@ message! {
         /// The URL that gives tokens.
         pub token_url: String => "tokenUrl" required,
         /// The URL that renews tokens.
-        pub refresh_url: Option<String> => "refreshUrl",
+        pub refresh_url: Option<String> => "refreshUrl" optional,
         /// The meaning of each scope.
-        pub scopes: IndexMap<String, String> => "scopes" required,
+        pub scopes: IndexMap<String, String> => "scopes" lenient,
         /// True if PKCE (RFC 7636) is demanded.
         pub pkce_required: bool => "pkceRequired",
     }
@@ -110,9 +110,9 @@ message! {
         /// The URL that gives tokens.
         pub token_url: String => "tokenUrl" required,
         /// The URL that renews tokens.
-        pub refresh_url: Option<String> => "refreshUrl",
+        pub refresh_url: Option<String> => "refreshUrl" optional,
         /// The meaning of each scope.
-        pub scopes: IndexMap<String, String> => "scopes" required,
+        pub scopes: IndexMap<String, String> => "scopes" lenient,
     }
 
     /// The implicit flow.
@@ -120,9 +120,9 @@ message! {
         /// The page where the user agrees.
         pub authorization_url: Option<String> => "authorizationUrl",
         /// The URL that renews tokens.
-        pub refresh_url: Option<String> => "refreshUrl",
+        pub refresh_url: Option<String> => "refreshUrl" optional,
         /// The meaning of each scope.
-        pub scopes: IndexMap<String, String> => "scopes",
+        pub scopes: IndexMap<String, String> => "scopes" optional,
     }
 
     /// The password flow.
@@ -130,9 +130,9 @@ message! {
         /// The URL that gives tokens.
         pub token_url: Option<String> => "tokenUrl",
         /// The URL that renews tokens.
-        pub refresh_url: Option<String> => "refreshUrl",
+        pub refresh_url: Option<String> => "refreshUrl" optional,
         /// The meaning of each scope.
-        pub scopes: IndexMap<String, String> => "scopes",
+        pub scopes: IndexMap<String, String> => "scopes" optional,
     }
 
     /// The device code flow.
@@ -142,8 +142,8 @@ message! {
         /// The URL that gives tokens.
         pub token_url: String => "tokenUrl" required,
         /// The URL that renews tokens.
-        pub refresh_url: Option<String> => "refreshUrl",
+        pub refresh_url: Option<String> => "refreshUrl" optional,
         /// The meaning of each scope.
-        pub scopes: IndexMap<String, String> => "scopes" required,
+        pub scopes: IndexMap<String, String> => "scopes" lenient,
     }
 }

@@ -8,6 +8,20 @@ use crate::error::comma_separated;
 /// The version of A2A that this crate describes; only Major.Minor is negotiated.
 pub const VERSION: &str = "1.0";
 
+/// Tells whether a version that somebody has sent is this Major.Minor: the patch number does not count (section 3.6).
+///
+/// ```
+/// use annex_protocol::service::is_version;
+///
+/// assert!(is_version("1.0", "1.0") && is_version("1.0.1", "1.0"));
+/// assert!(!is_version("1.0.", "1.0") && !is_version("1.00", "1.0") && !is_version("1.0.1.2", "1.0"));
+/// ```
+pub fn is_version(sent: &str, version: &str) -> bool {
+    let Some(rest) = sent.strip_prefix(version) else { return false };
+    let patch = rest.strip_prefix('.').filter(|patch| !patch.is_empty());
+    rest.is_empty() || patch.is_some_and(|patch| patch.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// Carries the protocol version of a request.
 pub const A2A_VERSION: &str = "a2a-version";
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use annex_egress::{Refused, Screen};
 use annex_protocol::TaskPushNotificationConfig;
-use reqwest::header::HeaderName;
+use reqwest::header::{CONTENT_TYPE, HeaderName};
 use reqwest::{Client, StatusCode};
 use tokio::time::sleep;
 
@@ -98,6 +98,7 @@ impl Delivery {
     async fn attempt(&self, target: &Target, event: &Event) -> Result<(), Failure> {
         let _slot = self.slots.acquire(target.url.authority()).await;
         let request = self.client.post(target.url.clone()).headers(target.headers.clone());
+        let request = request.header(CONTENT_TYPE, event.media_type.clone());
         let request = event.id.iter().fold(request, |request, id| request.header(EVENT_ID, id));
         let request = request.body(event.body.clone());
         let mut answer = request.send().await.map_err(Failure::of_transport)?;

@@ -64,12 +64,16 @@ impl NotifierConfig {
     }
 }
 
-/// A [`StreamResponse`](annex_protocol::StreamResponse) as it goes to receivers. Cheap to clone.
+const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/a2a+json");
+const MEDIA_TYPE_OF_0_3: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A [`StreamResponse`](annex_protocol::StreamResponse), or a task of 0.3, as it goes to receivers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub(crate) body: Bytes,
     pub(crate) is_last: bool,
     pub(crate) id: Option<HeaderValue>,
+    pub(crate) media_type: HeaderValue,
     /// Who waits for what becomes of it.
     done: Option<UnboundedSender<Fate>>,
 }
@@ -77,7 +81,8 @@ pub struct Event {
 impl Event {
     /// An event that others follow, as JSON. The oldest such events are dropped when a queue overflows.
     pub fn update(json: Arc<str>) -> Self {
-        Self { body: Bytes::from_owner(Body(json)), is_last: false, id: None, done: None }
+        let body = Bytes::from_owner(Body(json));
+        Self { body, is_last: false, id: None, media_type: MEDIA_TYPE, done: None }
     }
 
     /// An event after which the task rests, in a terminal or an interrupted state, as JSON. Its receiver waits for it,
@@ -92,6 +97,12 @@ impl Event {
     pub fn numbered(self, task: &TaskId, seq: u64) -> Self {
         // An id that is no text of a header field is none that this server has given.
         Self { id: HeaderValue::from_str(&format!("{task}/{seq}")).ok(), ..self }
+    }
+
+    /// The same for a receiver of 0.3, whose JSON has another media type.
+    #[must_use]
+    pub fn of_0_3(self) -> Self {
+        Self { media_type: MEDIA_TYPE_OF_0_3, ..self }
     }
 
     fn tell(&self, fate: Fate) {

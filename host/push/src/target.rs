@@ -2,14 +2,13 @@
 
 use annex_egress::Screen;
 use annex_protocol::{AuthenticationInfo, Secret, TaskPushNotificationConfig};
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use crate::invalid::InvalidConfig;
 
 /// The most bytes of a token, and of an authentication.
 const MAX_SECRET: usize = 8 * 1024;
-const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/a2a+json");
 // The official SDKs send this header. Specification 1.0.1 describes the token and names none.
 const TOKEN: HeaderName = HeaderName::from_static("x-a2a-notification-token");
 
@@ -20,7 +19,7 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn of(config: &TaskPushNotificationConfig, screen: &Screen) -> Result<Self, InvalidConfig> {
-        let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, MEDIA_TYPE)]);
+        let mut headers = HeaderMap::new();
         if let Some(token) = &config.token {
             headers.insert(TOKEN, sensitive(token.expose()).ok_or(InvalidConfig::Token { limit: MAX_SECRET })?);
         }

@@ -316,7 +316,8 @@ fn session<R: Row>(key: SessionKey, rows: &[R]) -> Result<Session, SessionError>
             statements::EVENT_ROW => events.push((row.int(3)?, decode_event(&row.text(2)?).map_err(unreadable)?)),
             scope => {
                 let name = decode_name(&row.text(1)?).map_err(unreadable)?;
-                let value = Json::parse(row.text(2)?).map_err(unreadable)?;
+                // Not `Json::parse`, which refuses what earlier versions have stored and not everybody can read.
+                let value = serde_json::from_str::<Json>(&row.text(2)?).map_err(unreadable)?;
                 if let Some(keys) = places.get_mut(usize::try_from(scope).unwrap_or(usize::MAX)) {
                     keys.push((row.int(3)?, name, value));
                 }

@@ -112,6 +112,16 @@ impl TaskSnapshot {
         }
     }
 
+    /// Tells whether it has an artifact of this id, without looking at the rest of it.
+    pub fn has_artifact(&self, id: &ArtifactId) -> bool {
+        if let Form::Grown(grown) = &self.inner.form
+            && let Some(parts) = grown.lock().as_ref()
+        {
+            return parts.artifacts.contains(id);
+        }
+        self.task().artifacts.iter().any(|artifact| artifact.artifact_id == *id)
+    }
+
     /// True if it is to be stored as a whole with each event.
     pub(crate) fn is_small(&self) -> bool {
         matches!(self.inner.form, Form::Whole(..)) && (self.size().bytes <= SMALL || self.state().is_terminal())

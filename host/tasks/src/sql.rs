@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use annex_cluster::{Lease, Replica};
 use annex_database::{Database, Row, Value, Writer, from_sql, may_pass, outlast, with_long_statements};
-use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp};
+use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp, portable};
 use async_trait::async_trait;
 
 use self::recovery::Taken;
@@ -468,8 +468,13 @@ fn cursor<R: Row>(row: &R) -> Result<TaskCursor, sqlx::Error> {
     Ok(TaskCursor { status_at: row.int(6)?, id: row.text(0)?.into() })
 }
 
+/// Stored JSON, which readers are given as it is. Earlier versions have stored what not everybody can read.
+fn readable(json: String) -> String {
+    portable::repaired(&json).unwrap_or(json)
+}
+
 fn stored_event<R: Row>(row: &R) -> Result<StoredEvent, sqlx::Error> {
-    let content = EventContent::Json(Kind::of_name(&row.text(1)?), row.text(2)?);
+    let content = EventContent::Json(Kind::of_name(&row.text(1)?), readable(row.text(2)?));
     Ok(StoredEvent { seq: from_sql(row.int(0)?), content })
 }
 

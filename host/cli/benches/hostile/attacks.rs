@@ -34,7 +34,7 @@ const OF_COMPILING: Duration = Duration::from_secs(12);
 /// The CPU time that searches for the patterns of a tenant may take by their bound, and that of reading the messages.
 const OF_SEARCHES: Duration = Duration::from_secs(3 * TURNS as u64);
 
-pub(crate) const ATTACKS: [Attack; 22] = [
+pub(crate) const ATTACKS: [Attack; 23] = [
     Attack { name: "unevaluated", allowed: OF_TURNS, run: |server| misuse(server, "schema 0") },
     Attack { name: "patterns", allowed: OF_TURNS, run: |server| misuse(server, "schema 1") },
     Attack { name: "automaton", allowed: OF_TURNS, run: |server| misuse(server, "schema 2") },
@@ -43,6 +43,7 @@ pub(crate) const ATTACKS: [Attack; 22] = [
     Attack { name: "new-schemas", allowed: OF_TURNS, run: |server| misuse(server, "schema 5") },
     Attack { name: "loop", allowed: OF_TURNS, run: |server| misuse(server, "loop") },
     Attack { name: "memory-bomb", allowed: OF_TURNS, run: |server| misuse(server, "memory-bomb") },
+    Attack { name: "unreadable-json", allowed: OF_TURNS, run: |server| misuse(server, "odd-json 1") },
     Attack { name: "arity-bombs", allowed: OF_COMPILING, run: arity_bombs },
     Attack { name: "compile-bomb", allowed: OF_COMPILING, run: compile_bomb },
     Attack { name: "nested-types", allowed: OF_COMPILING, run: nested_types },

@@ -18,7 +18,7 @@ pub(super) async fn single(http: &Http, response: Response, form: Form) -> Resul
     let url = response.url().into();
     let seconds = retry_after(response.headers());
     let text = http.text(response).await?;
-    let unread = Unread::Text(Text { url, status, text, form });
+    let unread = Unread::Text(Text::new(url, status, text, form, &mut false));
     unread.check_status(status, seconds)?;
     Ok(unread)
 }
@@ -34,7 +34,8 @@ pub(super) fn events(http: &Http, response: Response, form: Form) -> Answers {
     let status = response.status();
     // A stream lasts as long as its task: whoever reads it says when it is enough.
     let limits = StreamLimits { event: http.max_bytes, total: usize::MAX };
-    let answers = EventAnswers { url, status, form, events: Events::new(response, limits) };
+    let events = Events::new(response, limits);
+    let answers = EventAnswers { url, status, form, events, is_repair_told: false };
     stream::try_unfold(answers, EventAnswers::step).boxed()
 }
 
@@ -43,14 +44,16 @@ struct EventAnswers {
     status: StatusCode,
     form: Form,
     events: Events<Response>,
+    /// True once the log has said that events had to be repaired.
+    is_repair_told: bool,
 }
 
 impl EventAnswers {
     /// `None` when the stream has ended.
     async fn step(mut self) -> Result<Option<(Unread, Self)>, ClientError> {
-        let event = self.events.next().await.map_err(|error| unread(&self.url, error))?;
-        let answer =
-            |text| Unread::Text(Text { url: Arc::clone(&self.url), status: self.status, text, form: self.form });
-        Ok(event.map(answer).map(|answer| (answer, self)))
+        let Some(event) = self.events.next().await.map_err(|error| unread(&self.url, error))? else { return Ok(None) };
+        let url = Arc::clone(&self.url);
+        let text = Text::new(url, self.status, event, self.form, &mut self.is_repair_told);
+        Ok(Some((Unread::Text(text), self)))
     }
 }

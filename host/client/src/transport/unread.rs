@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_protocol::{Json, JsonObject, StreamResponse, v0_3};
+use annex_protocol::{Json, JsonObject, StreamResponse, portable, v0_3};
 use http::StatusCode;
 use memchr::memmem;
 use serde::Deserialize;
@@ -25,11 +25,11 @@ pub(crate) enum Unread {
 /// The text of an answer or of an event.
 pub(crate) struct Text {
     /// Where it came from.
-    pub(super) url: Arc<str>,
+    url: Arc<str>,
     /// The HTTP status that it came with.
-    pub(super) status: StatusCode,
-    pub(super) text: String,
-    pub(super) form: Form,
+    status: StatusCode,
+    text: String,
+    form: Form,
 }
 
 /// The form in which a binding has its results.
@@ -172,6 +172,19 @@ fn odd_event(json: &Json) -> Option<Option<StreamResponse>> {
 }
 
 impl Text {
+    /// A text that came from `url`. What not everybody can read in it is replaced, so that it goes no further; the log says
+    /// where, once for each place that `is_told` stands for.
+    pub(super) fn new(url: Arc<str>, status: StatusCode, text: String, form: Form, is_told: &mut bool) -> Self {
+        let Some(repaired) = portable::repaired(&text) else { return Self { url, status, text, form } };
+        if !std::mem::replace(is_told, true)
+            && let Err(unportable) = portable::check(&text)
+        {
+            let problem = quoted(&unportable.to_string());
+            tracing::warn!(%url, problem, "the agent sent JSON that not every client can read; it was replaced");
+        }
+        Self { url, status, text: repaired, form }
+    }
+
     /// The result of a success; `None` for all else.
     fn success<T: DeserializeOwned>(&self) -> Option<T> {
         if !self.status.is_success() {

@@ -118,3 +118,21 @@ async fn a_card_of_more_than_a_mebibyte_is_not_read_to_its_end() {
     let error = client(ClientConfig::default()).card(&server.url).await.expect_err("too large");
     assert!(matches!(error, ClientError::TooLarge { max_bytes: 1_048_576, .. }), "{error}");
 }
+
+#[tokio::test]
+async fn optional_fields_of_a_card_that_cannot_be_read_are_left_out() {
+    let odd = r#""x":"\ud800","provider":"me","iconUrl":7,"documentationUrl":null,"version":2,"skills":[null,{"id":"s","tags":null}],
+        "signatures":{},"securityRequirements":[{"schemes":{"a":[]}},{"schemes":{"own":{}}}],
+        "securitySchemes":{"old":{"type":"apiKey","in":"header","name":"x"},"none":null,"new":{"someScheme":{}},
+            "own":{"mtlsSecurityScheme":{}},
+            "flow":{"oauth2SecurityScheme":{"flows":{"someFlow":{}},"description":3}}},"capabilities":{"streaming":"yes","#;
+    let odd = card("")
+        .replace(r#""capabilities":{"streaming":true"#, &odd.replace('\n', "").replace(r#""yes","#, r#""yes""#));
+    let server = Foreign::start(&[&odd]).await;
+    let read = client(ClientConfig::default()).card(&server.url).await.expect("a card");
+    let card = &read.card;
+    assert_eq!((card.name.as_str(), card.supported_interfaces.len()), ("Foreign", 2));
+    assert_eq!(card.security_schemes.keys().collect::<Vec<_>>(), ["own", "flow"]);
+    assert_eq!((card.skills.len(), card.security_requirements.len()), (1, 1));
+    assert!(card.provider.is_none() && card.capabilities.streaming.is_none() && card.version.is_empty());
+}

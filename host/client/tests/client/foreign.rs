@@ -212,3 +212,24 @@ async fn a_server_that_does_not_speak_grpc_is_said_to() {
     let error = agent.send_message(no_parameters(), text("x")).await.expect_err("no answer");
     assert_eq!(error.agent().and_then(|error| error.reason.as_deref()), Some("UNIMPLEMENTED"), "{}", chain(&error));
 }
+
+#[tokio::test]
+async fn json_of_an_agent_that_not_everybody_can_read_is_replaced() {
+    let message = r#"{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"a\ud800b"}],
+        "metadata":{"k":[1e999,"\udfff",1.0]}}}"#
+        .replace('\n', "");
+    let result = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{message}}}"#);
+    for (binding, answer) in [
+        (Binding::JsonRpc, ok(JSON, &result)),
+        (Binding::HttpJson, ok(JSON, &message)),
+        (Binding::JsonRpc, ok(EVENT_STREAM, &format!("data: {result}\n\n"))),
+        (Binding::HttpJson, ok(EVENT_STREAM, &format!("data: {message}\n\n"))),
+    ] {
+        let (agent, _server) = answering(binding, &answer).await;
+        let streamed = agent.send_streaming_message(no_parameters(), text("x")).await.expect("a stream");
+        let events: Vec<_> = streamed.value.try_collect().await.expect("events");
+        let annex_protocol::StreamResponse::Message(message) = &events[0] else { panic!("{events:?}") };
+        assert_eq!(message.text(), "a\u{fffd}b");
+        assert_eq!(message.metadata.to_json_string(), r#"{"k":["1e999","\ufffd",1.0]}"#);
+    }
+}

@@ -97,7 +97,9 @@ impl IntoProto<pb::AgentCardSignature> for AgentCardSignature {
 }
 
 impl FromProto<pb::AgentCard> for AgentCard {
-    fn from_proto(proto: pb::AgentCard) -> Result<Self, FieldError> {
+    fn from_proto(mut proto: pb::AgentCard) -> Result<Self, FieldError> {
+        // A scheme that this version does not know is no reason to do without the agent.
+        proto.security_schemes.retain(|_, scheme| scheme.scheme.is_some());
         Ok(Self {
             name: proto.name,
             description: proto.description,

@@ -14,6 +14,7 @@ impl FromProto<pb::TaskPushNotificationConfig> for TaskPushNotificationConfig {
             url: proto.url,
             token: secret(proto.token),
             authentication: read_optional("authentication", proto.authentication)?,
+            receiver_is_v0_3: false,
         })
     }
 }

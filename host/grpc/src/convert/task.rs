@@ -1,13 +1,16 @@
 //! Tasks and artifacts.
 
-use annex_protocol::{Artifact, ExtensionUri, ListTasksResponse, Task, TaskState, TaskStatus};
+use annex_protocol::{Artifact, ExtensionUri, Json, ListTasksResponse, Metadata, Task, TaskState, TaskStatus};
 
 use super::json::write_metadata;
 use super::{
-    FieldError, FromProto, IntoProto, enumeration, non_empty, read_all, read_optional, strings, text, write, write_all,
-    write_optional,
+    FieldError, FromProto, IntoProto, at, enumeration, non_empty, read_all, read_optional, strings, text, write,
+    write_all, write_optional,
 };
 use crate::pb;
+
+/// The key of the reason, in the metadata of a task in a list that gRPC cannot carry.
+const NOT_CARRIED: &str = "annex/not-carried";
 
 impl IntoProto<pb::Task> for Task {
     fn into_proto(self) -> Result<pb::Task, FieldError> {
@@ -48,12 +51,22 @@ impl IntoProto<pb::Artifact> for Artifact {
 impl IntoProto<pb::ListTasksResponse> for ListTasksResponse {
     fn into_proto(self) -> Result<pb::ListTasksResponse, FieldError> {
         Ok(pb::ListTasksResponse {
-            tasks: write_all("tasks", self.tasks)?,
+            tasks: self.tasks.into_iter().enumerate().map(listed).collect::<Result<_, _>>()?,
             next_page_token: self.next_page_token,
             page_size: self.page_size,
             total_size: self.total_size,
         })
     }
+}
+
+/// A task of a list. For one that protobuf cannot carry there is what it is known by, and the reason: the others can be read.
+fn listed((index, task): (usize, Task)) -> Result<pb::Task, FieldError> {
+    let status = TaskStatus { state: task.status.state, timestamp: task.status.timestamp, message: None };
+    let known = Task { id: task.id.clone(), context_id: task.context_id.clone(), status, ..Task::default() };
+    task.into_proto().or_else(|error| {
+        let reason = Json::string(&error.within(at("tasks", index)).to_string());
+        Task { metadata: Metadata::from_iter([(NOT_CARRIED.to_owned(), reason)]), ..known }.into_proto()
+    })
 }
 
 impl FromProto<pb::Task> for Task {

@@ -149,7 +149,6 @@ async fn what_cannot_be_sent_or_read_is_not_the_agents_error() {
     let refused = [
         ("NoSuchRpc", "{}"),
         ("GetTask", r#"{"id":7}"#),
-        ("CancelTask", r#"{"id":"t","metadata":{"n":1e999}}"#),
         ("CancelTask", r#"{"id":"t","metadata":{"n":9007199254740993}}"#),
     ];
     for (rpc, params) in refused {

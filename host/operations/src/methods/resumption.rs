@@ -130,7 +130,7 @@ impl RequestHandler {
             return Err(waits_no_longer());
         }
         let requested = interruption.requested;
-        let call = ServiceParameters { requested, owner, headers: None, last_event: None };
+        let call = ServiceParameters { requested, owner, ..ServiceParameters::default() };
         self.begin_again(call, (&extensions, TurnStart::Message), target, (session, permit)).await
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annex_protocol::{
     A2aError, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
-    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, SendMessageRequest,
+    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, SendMessageRequest, TaskId,
     TaskPushNotificationConfig,
 };
 
@@ -60,9 +60,24 @@ impl RequestHandler {
         request: &GetTaskPushNotificationConfigRequest,
     ) -> Result<TaskPushNotificationConfig, A2aError> {
         let push = self.push()?;
+        request.validate()?;
         let get = async {
             self.tasks.check_exists(&call.owner, &request.task_id).await?;
             push.get(&request.task_id, &request.id).await
+        };
+        self.for_tenant(get).await
+    }
+
+    /// The config of a task that clients of 0.3 mean when they name none: the first.
+    pub async fn first_push_config(
+        &self,
+        call: &ServiceParameters,
+        task_id: &TaskId,
+    ) -> Result<TaskPushNotificationConfig, A2aError> {
+        let push = self.push()?;
+        let get = async {
+            self.tasks.check_exists(&call.owner, task_id).await?;
+            push.first(task_id).await
         };
         self.for_tenant(get).await
     }
@@ -73,6 +88,7 @@ impl RequestHandler {
         request: &ListTaskPushNotificationConfigsRequest,
     ) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
         let push = self.push()?;
+        request.validate()?;
         let list = async {
             self.tasks.check_exists(&call.owner, &request.task_id).await?;
             push.list(request).await
@@ -86,6 +102,7 @@ impl RequestHandler {
         request: &DeleteTaskPushNotificationConfigRequest,
     ) -> Result<(), A2aError> {
         let push = self.push()?;
+        request.validate()?;
         let delete = async {
             self.tasks.check_exists(&call.owner, &request.task_id).await?;
             push.delete(&request.task_id, &request.id).await

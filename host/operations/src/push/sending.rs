@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::fault;
-use crate::push::outgoing;
+use crate::push::{outgoing, outgoing_0_3};
 use crate::tasks::log::{LogReader, LoggedEvent};
 
 /// The time to the next attempts for an event whose attempts have all failed, by how often they have.
@@ -132,7 +132,12 @@ impl Sender {
     /// Sends an event until it is settled.
     async fn send(&mut self, event: &LoggedEvent) -> Next {
         let Some(seq) = event.seq() else { return Next::GoesOn };
-        let sent = outgoing(&self.cursor.task, event);
+        let task = &self.cursor.task;
+        let sent = match self.config.receiver_is_v0_3 {
+            true => outgoing_0_3(self.senders.store.as_ref(), (&self.cursor.owner, task), event).await,
+            false => Some(outgoing(task, event)),
+        };
+        let Some(sent) = sent else { return Next::GoesOn };
         loop {
             match self.senders.notifier.deliver(&self.cursor.task, &self.config, &sent).await {
                 Fate::Delivered => {

@@ -2,7 +2,9 @@
 //! stores it with its state delta.
 
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use annex_agent::{Steps, TurnContext, UpstreamContext};
 use annex_cluster::Replica;
@@ -11,6 +13,7 @@ use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, Tu
 use annex_session::{Beginning, Event, Following, StateDelta, TurnSession};
 use annex_tasks::{Excess, Owner, TaskLimits, TaskSize};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::field::{Empty, display};
@@ -30,6 +33,9 @@ use crate::turn::{Outcome, Stage, TaskOutcome, Turn, UserEvent};
 use crate::views::VisibleTurn;
 use crate::views::scoped_keys::session_key;
 use crate::views::turn_task::TurnTask;
+
+/// A message that waits longer for the turn before it has its stream opened. Most wait for the store alone, and less long.
+const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// The conversation and the task that a message belongs to.
 pub(crate) struct Target {
@@ -133,11 +139,12 @@ impl RequestHandler {
         }
         // Not before: a message that is repeated gets its task, also when that is finished by now.
         target.check_open()?;
+        target.check_waits()?;
         target.check_size(&request.message, self.tasks.limits())?;
         self.check_room(&request).await?;
         // Before the wait for the context, so that the turns that wait there are bounded as well.
         let permit = self.turn_limiter.take(&call.owner).await?;
-        let session = self.begin_turn(&call.owner, &target).await?;
+        let session = announced(call, &active, self.begin_turn(&call.owner, &target)).await?;
         if !target.is_new && !session.exists() {
             self.check_new_session()?;
         }
@@ -357,6 +364,17 @@ impl Target {
         }
     }
 
+    /// A task that is worked on takes no message. It would wait for the end of the turn, which most often ends the task.
+    fn check_waits(&self) -> Result<(), A2aError> {
+        match &self.record {
+            // The turn of a task that waits for its client may still be ending.
+            Some(record) if record.is_running() && !record.task_state().is_interrupted() => {
+                Err(record::worked_on(record))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A message must leave room in its task, for an answer too.
     fn check_size(&self, message: &Message, limits: &TaskLimits) -> Result<(), A2aError> {
         let Some(record) = &self.record else {
@@ -380,6 +398,18 @@ impl Target {
         message.context_id = Some(self.context_id.clone());
         message.task_id = Some(self.task_id.clone());
     }
+}
+
+/// Waits for the turn, and tells the client of a stream when that takes long: its stream begins then.
+async fn announced<T>(call: &ServiceParameters, active: &[Arc<Extension>], turn: impl Future<Output = T>) -> T {
+    let Some(notice) = &call.wait_notice else { return turn.await };
+    let mut turn = pin!(turn);
+    if let Ok(begun) = timeout(SHORT_WAIT, &mut turn).await {
+        return begun;
+    }
+    // A client that has gone needs no notice.
+    let _ = notice.send(active.iter().map(|extension| extension.uri().clone()).collect());
+    turn.await
 }
 
 /// The record of the agent's steps, which is kept where an extension may read it.

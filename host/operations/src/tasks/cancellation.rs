@@ -23,6 +23,7 @@ const OPERATION: &str = "CancelTask";
 impl RequestHandler {
     /// Cancels the task and returns it in its final state.
     pub async fn cancel_task(&self, call: &ServiceParameters, request: &CancelTaskRequest) -> Result<Task, A2aError> {
+        request.validate()?;
         self.for_tenant(self.try_cancel(call, request)).await
     }
 
@@ -85,7 +86,7 @@ impl RequestHandler {
         let opened = TurnSession::try_open(&self.sessions, key, guard).await;
         let Some(session) = opened.map_err(|error| fault::of_session(&error))? else { return Ok(()) };
         let requested = pinned.iter().map(|extension| extension.uri().clone()).collect();
-        let call = ServiceParameters { requested, owner: owner.clone(), headers: None, last_event: None };
+        let call = ServiceParameters { requested, owner: owner.clone(), ..ServiceParameters::default() };
         let target = Target::of_task(owner, Arc::clone(record), Steps::default());
         // No agent runs, so the extensions that an upstream agent requires are not asked for.
         let extensions = self.extensions.current()?;

@@ -9,14 +9,13 @@ use annex_protocol::{
 use crate::answer::{EventStream, ShownTask, Until};
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
-use crate::tasks::list;
 use crate::tasks::log::LoggedEvent;
 use crate::tasks::long_work::LongWork;
 use crate::tasks::record::{Subscription, runs_elsewhere};
 
 impl RequestHandler {
     pub async fn get_task(&self, call: &ServiceParameters, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
-        list::check_history_length(request.history_length)?;
+        request.validate()?;
         let read = async {
             if self.agent_is_remote {
                 self.catch_up(call, &self.tasks.open(&call.owner, &request.id).await?).await;
@@ -34,6 +33,7 @@ impl RequestHandler {
         call: &ServiceParameters,
         request: &ListTasksRequest,
     ) -> Result<ListTasksResponse, A2aError> {
+        request.validate()?;
         self.for_tenant(self.views.lister.list(&call.owner, request)).await
     }
 
@@ -62,6 +62,7 @@ impl RequestHandler {
         request: &SubscribeToTaskRequest,
         until: Until,
     ) -> Result<EventStream, A2aError> {
+        request.validate()?;
         let record = self.for_tenant(self.tasks.open(&call.owner, &request.id)).await?;
         self.for_tenant(self.catch_up(call, &record)).await;
         if let Some(reader) = call.last_event.and_then(|last| record.read_behind(last)) {

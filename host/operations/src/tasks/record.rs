@@ -378,6 +378,17 @@ pub(crate) fn finished(record: &TaskRecord) -> A2aError {
     A2aError::UnsupportedOperation { reason }
 }
 
+/// The refusal of a message for a task whose turn runs.
+pub(crate) fn worked_on(record: &TaskRecord) -> A2aError {
+    let task_id = record.id();
+    let state = record.task_state().name();
+    let reason = format!(
+        "task {task_id} is in state {state} and takes no message before it waits for one; send the message then, or without \
+         taskId to go on in the context with a new task"
+    );
+    A2aError::UnsupportedOperation { reason }
+}
+
 /// The refusal of a message for a task that another process works on.
 pub(crate) fn runs_elsewhere(task_id: &TaskId) -> A2aError {
     let reason = format!(

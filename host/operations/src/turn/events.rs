@@ -3,7 +3,7 @@
 use std::mem;
 
 use annex_agent::AgentEvent;
-use annex_protocol::{A2aError, Message, StreamResponse, TaskArtifactUpdateEvent, TaskState, Timestamp};
+use annex_protocol::{A2aError, ArtifactId, Message, StreamResponse, TaskArtifactUpdateEvent, TaskState, Timestamp};
 use tokio::sync::mpsc;
 
 use super::{EVENTS_IN_FLIGHT, Outcome, Settled, Stage, Turn};
@@ -107,11 +107,23 @@ impl Turn {
         Ok(())
     }
 
+    fn has_artifact(&self, id: &ArtifactId) -> bool {
+        let is_pending = |event: &StreamResponse| match event {
+            StreamResponse::ArtifactUpdate(update) => update.artifact.artifact_id == *id,
+            StreamResponse::Task(_) | StreamResponse::Message(_) | StreamResponse::StatusUpdate(_) => false,
+        };
+        self.pending.iter().any(is_pending) || self.stage.task().is_some_and(|task| task.snapshot().has_artifact(id))
+    }
+
     /// Lets the extensions respond to the event, which is then ready to be stored.
     pub(super) async fn respond(&mut self, mut event: StreamResponse) -> Result<(), A2aError> {
         // The hooks run before the task is stored together with its first events: to them it exists already.
         if self.stage.task().is_none() && self.pending.is_empty() {
             self.turn_task.show(TaskState::Submitted, Some(Timestamp::now()));
+        }
+        if let StreamResponse::ArtifactUpdate(update) = &mut event {
+            // Official clients fail on a chunk of an artifact that they have not seen.
+            update.append = update.append && self.has_artifact(&update.artifact.artifact_id);
         }
         self.chain.run_response_hooks(&mut event).await.map_err(|fault| fault::of_extension(&fault))?;
         if let StreamResponse::StatusUpdate(update) = &event {

@@ -1,20 +1,23 @@
 //! Message types: a struct whose fields carry their wire name.
 
 /// Declares structs with the ProtoJSON mapping. Each field is followed by its camelCase name and, when it is to be
-/// written even with its default value, by `required`.
+/// written even with its default value, by `required`. Of a field with `lenient` or `optional` what cannot be read is left out
+/// (`lenient.rs`); the first is written even with its default value.
 macro_rules! message {
     (@required) => { false };
     (@required required) => { true };
+    (@required optional) => { false };
+    (@required lenient) => { true };
     ($(
         $(#[$attribute:meta])*
         pub struct $name:ident {
-            $($(#[$field_attribute:meta])* pub $field:ident: $type:ty => $wire_name:literal $($required:ident)?,)+
+            $($(#[$field_attribute:meta])* pub $field:ident: $type:ty => $wire_name:literal $($kind:ident)?,)+
         }
     )+) => {$(
         $crate::proto_json::readable! {
             $(#[$attribute])*
             pub struct $name {
-                $($(#[$field_attribute])* pub $field: $type => $wire_name,)+
+                $($(#[$field_attribute])* pub $field: $type => $wire_name $($kind)?,)+
             }
         }
 
@@ -25,7 +28,7 @@ macro_rules! message {
                 // The number of entries is not known before each field was asked, because defaults are left out.
                 let mut map = serializer.serialize_map(None)?;
                 $(
-                    if $crate::proto_json::message!(@required $($required)?)
+                    if $crate::proto_json::message!(@required $($kind)?)
                         || !$crate::proto_json::FieldValue::is_default(&self.$field)
                     {
                         map.serialize_entry($wire_name, &self.$field)?;
@@ -37,12 +40,16 @@ macro_rules! message {
     )+};
 }
 
-/// Declares structs that are only read. Each field is followed by its camelCase name.
+/// Declares structs that are only read. Each field is followed by its camelCase name, and a word as in [`message`].
 macro_rules! readable {
+    (@read) => { $crate::proto_json::read_field };
+    (@read required) => { $crate::proto_json::read_field };
+    (@read optional) => { $crate::lenient::read_field };
+    (@read lenient) => { $crate::lenient::read_field };
     ($(
         $(#[$attribute:meta])*
         $visibility:vis struct $name:ident {
-            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident: $type:ty => $wire_name:literal,)+
+            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident: $type:ty => $wire_name:literal $($kind:ident)?,)+
         }
     )+) => {$(
         $(#[$attribute])*
@@ -63,12 +70,14 @@ macro_rules! readable {
                     }
 
                     fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<$name, A::Error> {
-                        use $crate::proto_json::{FieldName, read_field, skip_field};
+                        use $crate::proto_json::{FieldName, skip_field};
 
                         $(let mut $field: Option<$type> = None;)+
                         while let Some(field_name) = map.next_key_seed(FieldName(&[$($wire_name),+]))? {
                             match field_name {
-                                $(Some($wire_name) => read_field(&mut map, $wire_name, &mut $field)?,)+
+                                $(Some($wire_name) => {
+                                    $crate::proto_json::readable!(@read $($kind)?)(&mut map, $wire_name, &mut $field)?
+                                })+
                                 _ => skip_field(&mut map)?,
                             }
                         }

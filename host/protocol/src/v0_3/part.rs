@@ -1,5 +1,6 @@
 //! Parts: `kind` says which of text, file and data it is (A2A 0.3 section 6.5).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -7,6 +8,7 @@ use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::base64::standard;
 use crate::proto_json::{FieldName, FieldValue, choose, chosen, read_field, skip_field};
 use crate::{Json, JsonObject, Metadata, PartContent};
 
@@ -22,7 +24,7 @@ pub struct Part<'a>(pub &'a crate::Part);
 #[serde(rename_all = "camelCase")]
 struct File<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<&'a str>,
+    bytes: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uri: Option<&'a str>,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -44,7 +46,7 @@ impl Serialize for Part<'_> {
             }
             PartContent::Raw(bytes) => {
                 map.serialize_entry("kind", "file")?;
-                map.serialize_entry("file", &File { bytes: Some(bytes), uri: None, mime_type, name })?;
+                map.serialize_entry("file", &File { bytes: Some(standard(bytes)), uri: None, mime_type, name })?;
             }
             PartContent::Url(uri) => {
                 map.serialize_entry("kind", "file")?;

@@ -84,6 +84,7 @@ impl WirePushConfig {
             url: self.url,
             token: self.token,
             authentication: self.authentication.and_then(WireAuthentication::into_info),
+            receiver_is_v0_3: true,
         }
     }
 }

@@ -78,10 +78,22 @@ pub fn send_message(json: &Json) -> Result<SendMessageRequest, A2aError> {
         SendMessageRequest { tenant: None, message: sent.message.into(), configuration, metadata: sent.metadata };
     // The rules are those of 1.0, and so would be the names in the errors. The client knows only those of 0.3.
     let validate = |request: &SendMessageRequest| request.validate().map_err(with_role_of_0_3);
-    checked(request, validate, |field| {
-        let field = field.replace("taskPushNotificationConfig", "pushNotificationConfig");
-        field.replace("authentication.scheme", "authentication.schemes").replace(".raw", ".file.bytes")
-    })
+    checked(request, validate, field_of_message)
+}
+
+fn field_of_message(field: &str) -> String {
+    let field = field.replace("taskPushNotificationConfig", "pushNotificationConfig");
+    field.replace("authentication.scheme", "authentication.schemes").replace(".raw", ".file.bytes")
+}
+
+/// A refusal of a message that [`send_message`] has read, by the names that its client knows.
+pub fn refusal_of_message(error: A2aError) -> A2aError {
+    renamed(error, field_of_message)
+}
+
+/// A refusal of a config that [`create_push_config`] has read, by the names that its client knows.
+pub fn refusal_of_push_config(error: A2aError) -> A2aError {
+    renamed(error, field_of_push_config)
 }
 
 /// The parameters of `tasks/get`.
@@ -121,11 +133,15 @@ pub fn create_push_config(json: &Json) -> Result<TaskPushNotificationConfig, A2a
     let sent: SetPushConfigParams = params(json.get())?;
     // An empty id becomes no id, which is what the check of 1.0 calls missing.
     let request = sent.push_notification_config.of(Some(sent.task_id).filter(|id| !id.is_empty()));
-    checked(request, TaskPushNotificationConfig::validate, |field| match field {
-        "taskId" => field.to_owned(),
+    checked(request, TaskPushNotificationConfig::validate, field_of_push_config)
+}
+
+fn field_of_push_config(field: &str) -> String {
+    match field {
+        "" | "taskId" => field.to_owned(),
         "authentication.scheme" => "pushNotificationConfig.authentication.schemes".to_owned(),
         _ => format!("pushNotificationConfig.{field}"),
-    })
+    }
 }
 
 /// The parameters of `tasks/pushNotificationConfig/get`.
@@ -197,14 +213,14 @@ pub(super) fn checked<T>(
     validate: impl Fn(&T) -> Result<(), A2aError>,
     rename: impl Fn(&str) -> String,
 ) -> Result<T, A2aError> {
-    match validate(&request) {
-        Ok(()) => Ok(request),
-        Err(A2aError::InvalidParams { mut violations }) => {
-            for violation in &mut violations {
-                violation.field = rename(&violation.field);
-            }
-            Err(A2aError::InvalidParams { violations })
-        }
-        Err(error) => Err(error),
+    validate(&request).map_err(|error| renamed(error, rename))?;
+    Ok(request)
+}
+
+pub(super) fn renamed(error: A2aError, rename: impl Fn(&str) -> String) -> A2aError {
+    let A2aError::InvalidParams { mut violations } = error else { return error };
+    for violation in &mut violations {
+        violation.field = rename(&violation.field);
     }
+    A2aError::InvalidParams { violations }
 }

@@ -14,7 +14,7 @@ fn numbers_key_order_spelling_and_unknown_fields_survive() {
         "9007199254740993",
         "1.0",
         "-0",
-        "1e400",
+        "1e300",
         "0.1000000000000000055511151231257827",
         "123456789012345678901234567890",
         r#"{"z":1,"a":2,"m":{"b":null,"a":[]}}"#,
@@ -27,6 +27,17 @@ fn numbers_key_order_spelling_and_unknown_fields_survive() {
         let json = request_with_metadata(value);
         let request: SendMessageRequest = serde_json::from_str(&json).unwrap();
         assert_eq!(serde_json::to_string(&request).unwrap(), json);
+    }
+}
+
+#[test]
+fn what_not_everybody_can_read_is_refused_alone_and_replaced_as_a_part() {
+    for (value, replaced) in
+        [(r#""\ud800""#, r#""\ufffd""#), ("1e400", r#""1e400""#), ("{\n\"\\udc00\":1}", r#"{"\ufffd":1}"#)]
+    {
+        assert!(Json::parse(value.to_owned()).is_err() && JsonObject::parse(&format!(r#"{{"k":{value}}}"#)).is_err());
+        let request: SendMessageRequest = serde_json::from_str(&request_with_metadata(value)).unwrap();
+        assert_eq!(serde_json::to_string(&request).unwrap(), request_with_metadata(replaced));
     }
 }
 

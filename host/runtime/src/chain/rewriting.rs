@@ -1,6 +1,6 @@
 //! A message as a `message` hook sees it, and the rewriting that the hook asks for.
 
-use annex_protocol::{Message, Part};
+use annex_protocol::{Message, Part, portable};
 
 use crate::chain::owned_metadata;
 use crate::contract::Rewrite;
@@ -25,8 +25,7 @@ pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>, keys: &[String]) -
         let place = usize::try_from(part).ok().and_then(|place| replaced.get_mut(place));
         let place =
             place.ok_or_else(|| format!("it rewrites the part {part} of a message of {} parts", parts.len()))?;
-        let read = |json: &String| serde_json::from_str::<Part>(json);
-        let read: Result<Vec<Part>, _> = replacement.iter().map(read).collect();
+        let read: Result<Vec<Part>, String> = replacement.iter().map(|json| read_part(json)).collect();
         let read = read.map_err(|error| format!("what replaces the part {part} is not a Part: {error}"))?;
         check_metadata(parts.get(part as usize), &read, keys)?;
         if place.replace(read).is_some() {
@@ -37,6 +36,13 @@ pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>, keys: &[String]) -
     let rewritten: Vec<Part> = parts.iter().zip(replaced).flat_map(kept).collect();
     // A message has at least one part (A2A 1.0 section 4.1.4).
     if rewritten.is_empty() { Err("it leaves no part in the message".to_owned()) } else { Ok(rewritten) }
+}
+
+fn read_part(json: &str) -> Result<Part, String> {
+    let part = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    // Reading a part repairs what not everybody can read. The author of the extension is told instead.
+    portable::check(json).map_err(|unportable| unportable.to_string())?;
+    Ok(part)
 }
 
 /// Checks the metadata of replacements. An entry under a key of another owner may stay as it was, but not be made.
@@ -93,6 +99,8 @@ mod tests {
         check(&[(0, &[]), (0, &[])], "the part 0 twice");
         check(&[(0, &["{}"])], "is not a Part");
         check(&[(0, &["x"])], "is not a Part");
+        check(&[(0, &[r#"{"data":["\ud800"]}"#])], "data[0]: the text has half of a surrogate pair");
+        check(&[(0, &[r#"{"text":"c","metadata":{"own":1e999}}"#])], "metadata.own: the number is beyond the range");
         check(&[(0, &[]), (1, &[])], "no part");
     }
 }

@@ -61,9 +61,14 @@ async fn rewriting_takes_the_grant() {
 
 #[tokio::test]
 async fn a_rewriting_that_makes_no_message_is_the_extensions_fault() {
-    for (check, expected) in
-        [("no-part", "part 99"), ("empty", "no part"), ("bad-json", "not a Part"), ("deep-json", "not a Part")]
-    {
+    for (check, expected) in [
+        ("no-part", "part 99"),
+        ("empty", "no part"),
+        ("bad-json", "not a Part"),
+        ("deep-json", "not a Part"),
+        ("odd-json 0", "data: the text has half of a surrogate pair"),
+        ("odd-json 1", "data: the number is beyond the range of a double"),
+    ] {
         let extension = rewriting().await;
         let turn = Turn::commanding(&format!(r#"{{"check":"{check}"}}"#));
         match turn.fault(&[extension]).await {

@@ -101,7 +101,16 @@ async fn a_method_may_refuse_in_its_own_words_and_codes() {
 #[tokio::test]
 async fn what_a_method_may_not_answer_is_its_fault() {
     let runtime = runtime();
-    for command in ["forged-code", "empty-violations", "wrong-result", "bad-json", "deep-json", "results"] {
+    for command in [
+        "forged-code",
+        "empty-violations",
+        "wrong-result",
+        "bad-json",
+        "deep-json",
+        "odd-json 0",
+        "odd-json 2",
+        "results",
+    ] {
         let extension = test_extension(&runtime, with_methods(r#"["test/echo"]"#)).await;
         match value_or_fault(&extension, command).await {
             Fault::BrokeContract { hook: Hook::Method, .. } => {}

@@ -6,6 +6,7 @@ use std::time::Duration;
 use annex_cluster::editions::Consent;
 use annex_operations::counters::Counters;
 use annex_operations::request_handler::RequestHandler;
+use annex_protocol::portable;
 use annex_runtime::MAX_COMPONENT_BYTES;
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -164,7 +165,11 @@ pub(super) async fn read_optional<T: DeserializeOwned + Default>(body: Body) -> 
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AdminError> {
-    serde_json::from_slice(bytes).map_err(|error| AdminError::invalid(format!("the body: {error}")))
+    let invalid = |error: &dyn std::fmt::Display| AdminError::invalid(format!("the body: {error}"));
+    let decoded = serde_json::from_slice(bytes).map_err(|error| invalid(&error))?;
+    // Decoding replaces what not everybody can read. Whoever sent it can be told instead.
+    std::str::from_utf8(bytes).map_or(Ok(()), portable::check).map_err(|unportable| invalid(&unportable))?;
+    Ok(decoded)
 }
 
 async fn read_with_component(body: Body) -> Result<Bytes, AdminError> {

@@ -53,7 +53,7 @@ pub(crate) async fn admit(
     let mut request = bounded(&gate, caller.clone(), request);
     // The operation finds them in the context of its call.
     request.extensions_mut().insert(caller.clone());
-    let (head, body) = next.run(request).await.into_parts();
+    let (head, body) = annex_grpc::with_details(next.run(request).await).into_parts();
     match AnswerBody::begun(caller, body) {
         Ok(body) => Response::from_parts(head, Body::new(body)),
         Err(error) => annex_grpc::refuse(&error),

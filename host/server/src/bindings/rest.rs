@@ -2,6 +2,8 @@
 //!
 //! Each path also exists behind `/{tenant}`. Answers have the media type of the request.
 
+use std::borrow::Cow;
+
 use annex_operations::answer::{EventStream, ShownTask, encode};
 use annex_operations::methods::MethodResult;
 use annex_operations::request_handler::RequestHandler;
@@ -16,6 +18,7 @@ use axum::body::Body;
 use axum::extract::Query;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
 use crate::bindings::answer_body;
@@ -26,7 +29,7 @@ use crate::connections::streams::StreamPlace;
 use crate::tenants::{self, AskedTenants, Tenants};
 
 /// The `Cache-Control` of an answer that only the caller may keep.
-const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=60");
+pub(crate) const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=60");
 
 /// The operation that a path and a method ask for.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,7 +67,7 @@ enum NoRoute {
 pub(crate) struct HttpRequest<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) method: &'a Method,
-    /// Below the binding's own path, without a leading slash, percent-decoded.
+    /// Below the binding's own path, without a leading slash, as it was sent.
     pub(crate) path: &'a str,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) uri: &'a Uri,
@@ -73,7 +76,9 @@ pub(crate) struct HttpRequest<'a> {
 
 /// Answers one HTTP request whose body was read in full.
 pub(crate) async fn answer(tenants: &Tenants, request: HttpRequest<'_>) -> Response {
-    let response = match route(request.method, request.path) {
+    let segments = segments(request.path);
+    let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
+    let response = match route(request.method, &segments) {
         Ok((tenant, operation)) => dispatch(&tenants.asked_with(request.headers), &request, tenant, operation).await,
         Err(NoRoute::Method(allowed)) => return method_not_allowed(allowed, request.path),
         Err(NoRoute::Path) => Err(A2aError::MethodNotFound { method: format!("{} /{}", request.method, request.path) }),
@@ -88,10 +93,15 @@ pub(crate) fn refuse(headers: &HeaderMap, status: StatusCode, error: &A2aError) 
     with_media_type(headers, response)
 }
 
-fn route<'a>(method: &Method, path: &'a str) -> Result<(Option<&'a str>, Operation<'a>), NoRoute> {
-    let segments: Vec<&str> = path.split('/').collect();
+/// The segments of a path, each decoded by itself: an encoded slash is a part of an id.
+pub(crate) fn segments(path: &str) -> Vec<Cow<'_, str>> {
+    // Bytes that are no UTF-8 make an id that nobody has given.
+    path.split('/').map(|segment| percent_decode_str(segment).decode_utf8_lossy()).collect()
+}
+
+fn route<'a>(method: &Method, segments: &[&'a str]) -> Result<(Option<&'a str>, Operation<'a>), NoRoute> {
     // The path without a tenant comes first. No tenant has the name of a first segment (`config/tenant.rs`).
-    match operation(method, &segments) {
+    match operation(method, segments) {
         Err(NoRoute::Path) => match segments.split_first() {
             Some((tenant, rest)) if !tenant.is_empty() => Ok((Some(*tenant), operation(method, rest)?)),
             _ => Err(NoRoute::Path),
@@ -370,34 +380,49 @@ fn media_type(headers: &HeaderMap) -> HeaderValue {
 mod tests {
     use axum::http::Method;
 
-    use super::{NoRoute, Operation, route};
+    use super::{NoRoute, Operation, PushConfigOperation, segments};
+
+    /// The route of a path, compared while its segments are there.
+    fn check(method: &Method, path: &str, expected: Result<(Option<&str>, Operation<'_>), NoRoute>) {
+        let segments = segments(path);
+        let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
+        assert_eq!(super::route(method, &segments), expected, "{path}");
+    }
 
     #[test]
     fn a_path_is_an_operation_with_and_without_a_tenant() {
-        let get = |path| route(&Method::GET, path);
-        let post = |path| route(&Method::POST, path);
-        assert_eq!(post("message:send"), Ok((None, Operation::SendMessage)));
-        assert_eq!(post("acme/message:stream"), Ok((Some("acme"), Operation::SendStreamingMessage)));
-        assert_eq!(get("tasks"), Ok((None, Operation::ListTasks)));
-        assert_eq!(get("acme/tasks"), Ok((Some("acme"), Operation::ListTasks)));
-        assert_eq!(get("tasks/a:b"), Ok((None, Operation::GetTask("a:b"))));
-        assert_eq!(get("acme/tasks/t"), Ok((Some("acme"), Operation::GetTask("t"))));
-        assert_eq!(post("tasks/a:b:cancel"), Ok((None, Operation::CancelTask("a:b"))));
-        assert_eq!(
-            post("extensions/history/tasks/search"),
-            Ok((None, Operation::Method("history", "tasks/search".into())))
-        );
+        let get = |path, expected| check(&Method::GET, path, Ok(expected));
+        let post = |path, expected| check(&Method::POST, path, Ok(expected));
+        post("message:send", (None, Operation::SendMessage));
+        post("acme/message:stream", (Some("acme"), Operation::SendStreamingMessage));
+        get("tasks", (None, Operation::ListTasks));
+        get("acme/tasks", (Some("acme"), Operation::ListTasks));
+        get("tasks/a:b", (None, Operation::GetTask("a:b")));
+        get("acme/tasks/t", (Some("acme"), Operation::GetTask("t")));
+        post("tasks/a:b:cancel", (None, Operation::CancelTask("a:b")));
+        post("extensions/history/tasks/search", (None, Operation::Method("history", "tasks/search".into())));
         for method in [Method::GET, Method::POST] {
-            assert_eq!(route(&method, "tasks/t:subscribe"), Ok((None, Operation::SubscribeToTask("t"))));
+            check(&method, "tasks/t:subscribe", Ok((None, Operation::SubscribeToTask("t"))));
         }
     }
 
     #[test]
+    fn an_id_may_have_any_character_that_is_encoded_in_its_path() {
+        let get = |path, expected| check(&Method::GET, path, Ok((None, expected)));
+        get("tasks/a%2Fb%20%25", Operation::GetTask("a/b %"));
+        let config = |task, id| Operation::PushConfig(PushConfigOperation::Get(task, id));
+        get("tasks/t/pushNotificationConfigs/a%2Fb", config("t", "a/b"));
+        get("tasks/a%2fb/pushNotificationConfigs/%C3%A9%3A", config("a/b", "é:"));
+        check(&Method::POST, "tasks/a%2Fb:cancel", Ok((None, Operation::CancelTask("a/b"))));
+        check(&Method::POST, "extensions/x%2Fy/m", Ok((None, Operation::Method("x/y", "m".into()))));
+    }
+
+    #[test]
     fn what_is_no_operation_says_which_methods_there_are() {
-        assert_eq!(route(&Method::GET, "message:send"), Err(NoRoute::Method("POST")));
-        assert_eq!(route(&Method::DELETE, "acme/tasks/t"), Err(NoRoute::Method("GET")));
+        check(&Method::GET, "message:send", Err(NoRoute::Method("POST")));
+        check(&Method::DELETE, "acme/tasks/t", Err(NoRoute::Method("GET")));
         for path in ["", "message", "a/b/tasks", "/tasks", "message:send/x", "extensions/history"] {
-            assert_eq!(route(&Method::POST, path), Err(NoRoute::Path), "{path}");
+            check(&Method::POST, path, Err(NoRoute::Path));
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn respond<T: 'static>(
     events: impl Stream<Item = T> + Send + 'static,
     data: impl Fn(&T) -> String + Send + 'static,
 ) -> Response {
-    kept_alive(events.map(move |event| Event::default().data(data(&event))))
+    kept_alive(events.map(move |event| with_data(Event::default(), data(&event))))
 }
 
 /// The events of a task, each with its number as `id`, so that a reader whose stream broke off can say which one it has.
@@ -30,8 +30,19 @@ pub(crate) fn respond_numbered(
     kept_alive(events.map(move |event| {
         let seq = event.as_ref().ok().and_then(|event| event.seq());
         let numbered = seq.map_or_else(Event::default, |seq| Event::default().id(seq.to_string()));
-        numbered.data(data(&event))
+        with_data(numbered, data(&event))
     }))
+}
+
+/// The event with JSON as its data. Lines of an event end with CR and LF alone, and yet the official Python client ends them at
+/// each of these too. They stand in strings of the JSON, so that an escape means the same.
+fn with_data(event: Event, json: String) -> Event {
+    const LINE_ENDS: [(&str, &str); 3] = [("\u{85}", "\\u0085"), ("\u{2028}", "\\u2028"), ("\u{2029}", "\\u2029")];
+    let escaped = LINE_ENDS.iter().fold(json, |json, (end, escape)| match json.contains(end) {
+        true => json.replace(end, escape),
+        false => json,
+    });
+    event.data(escaped)
 }
 
 fn kept_alive(events: impl Stream<Item = Event> + Send + 'static) -> Response {
@@ -40,6 +51,6 @@ fn kept_alive(events: impl Stream<Item = Event> + Send + 'static) -> Response {
 
 /// A stream of one event.
 pub(crate) fn respond_once(data: &str) -> Response {
-    let event = Event::default().data(data);
+    let event = with_data(Event::default(), data.to_owned());
     Sse::new(futures::stream::once(std::future::ready(Ok::<_, Infallible>(event)))).into_response()
 }

@@ -4,13 +4,13 @@
 //! because no name exists in both. HTTP+JSON has its own paths.
 
 use annex_operations::answer::Sent;
-use annex_operations::service_parameters::ServiceParameters;
-use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, parse_extensions};
+use annex_operations::service_parameters::{ServiceParameters, sent_version};
+use annex_protocol::service::{A2A_EXTENSIONS, VERSION, is_version, parse_extensions};
 use annex_protocol::v0_3::{self, X_A2A_EXTENSIONS};
 use annex_protocol::{A2aError, ExtensionUri, StreamResponse};
 use annex_tasks::Owner;
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::bindings::service_headers::echo_as;
@@ -22,23 +22,19 @@ pub(crate) mod json_rpc;
 const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
 
 /// The service parameters of a 0.3 request: an absent version means 0.3 (A2A 1.0 section 3.6.2).
-fn read_call(owner: Owner, headers: &HeaderMap) -> Result<ServiceParameters, A2aError> {
-    let version = headers.get(A2A_VERSION).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned());
-    match version.as_deref() {
-        None | Some("" | v0_3::VERSION | v0_3::CARD_VERSION) => {}
-        Some(other) => {
-            return Err(A2aError::VersionNotSupported { requested: other.to_owned(), supported: SUPPORTED });
-        }
+fn read_call(owner: Owner, (headers, uri): (&HeaderMap, &Uri)) -> Result<ServiceParameters, A2aError> {
+    let version = sent_version(headers, uri);
+    if !version.is_empty() && !is_version(&version, v0_3::VERSION) {
+        return Err(A2aError::VersionNotSupported { requested: version.into_owned(), supported: SUPPORTED });
     }
     // 0.3 has the name with `X-`; the name of 1.0 is taken too.
     let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
     Ok(ServiceParameters {
         owner,
         requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())),
-        // `AskedTenants::serving` adds them for an agent elsewhere.
-        headers: None,
-        // Its clients are shown the task first, as they expect it.
-        last_event: None,
+        // `AskedTenants::serving` adds the headers for an agent elsewhere. Clients of 0.3 are shown the task first, as they
+        // expect it.
+        ..ServiceParameters::default()
     })
 }
 

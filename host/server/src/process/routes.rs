@@ -28,6 +28,9 @@ use crate::paths::{CARD_PATH, JSONRPC_PATH, OLD_CARD_PATH, REST_PATH};
 use crate::process::readiness_gate::{NoCard, ReadinessGate};
 use crate::tenants::AskedTenants;
 
+/// Characters of a name that a client sent and is told again.
+const MAX_SHOWN_ENCODING: usize = 64;
+
 /// All that the server answers.
 pub(crate) struct Routes {
     gate: Arc<ReadinessGate>,
@@ -136,21 +139,17 @@ async fn http_json(
     State(gate): State<Arc<ReadinessGate>>,
     Extension(network): Extension<Network>,
     method: Method,
-    Path(path): Path<String>,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
     match admit(&gate, network, &headers, body).await {
         Ok((app, caller, body)) => {
-            let request = HttpRequest {
-                caller: &caller,
-                method: &method,
-                path: &path,
-                headers: &headers,
-                uri: &uri,
-                body: &body,
-            };
+            // As it was sent: an id may have a slash in it, which is encoded there. axum has decoded the path that it gives.
+            let below = uri.path().strip_prefix(REST_PATH).unwrap_or_default();
+            let path = below.strip_prefix('/').unwrap_or(below);
+            let request =
+                HttpRequest { caller: &caller, method: &method, path, headers: &headers, uri: &uri, body: &body };
             // No tenant is named `v1`, so no path of 1.0 is taken for one of 0.3.
             match path.strip_prefix(v0_3::http_json::PREFIX).filter(|_| gate.speaks_v0_3) {
                 Some(path) => v0_3::http_json::answer(app, path, &request).await,
@@ -176,7 +175,7 @@ async fn json_rpc_answer(
     // 0.3 comes first and leaves alone what is 1.0's: a request that names no version is one of 0.3, and 1.0 refuses
     // it.
     if gate.speaks_v0_3
-        && let Some(answer) = v0_3::json_rpc::answer(tenants, caller, headers, &request).await
+        && let Some(answer) = v0_3::json_rpc::answer(tenants, caller, (headers, uri), &request).await
     {
         return answer;
     }
@@ -193,11 +192,26 @@ async fn admit<'a>(
     let refused = |error: A2aError| {
         (StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), error)
     };
+    check_content_encoding(headers)?;
     let (app, owner) = gate.admit(headers).await.map_err(refused)?;
     let caller = Caller::new(owner, network, &gate.shares);
     let mut reading = RequestBody::new(caller, body, gate.body_timeout);
     let body = reading.whole(gate.max_body_bytes).await.map_err(BodyError::told)?;
     Ok((app, reading.into_caller(), body))
+}
+
+/// Bodies are read as they are: a compressed one could be a thousand times as long as what was counted.
+fn check_content_encoding(headers: &HeaderMap) -> Result<(), (StatusCode, A2aError)> {
+    let encoding = headers.get(header::CONTENT_ENCODING).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    match encoding.as_deref().map(str::trim) {
+        None | Some("") => Ok(()),
+        Some(encoding) if encoding.eq_ignore_ascii_case("identity") => Ok(()),
+        Some(encoding) => {
+            let encoding: String = encoding.chars().take(MAX_SHOWN_ENCODING).collect();
+            let reason = format!("the content-encoding {encoding} is not supported; send the body without one");
+            Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, A2aError::InvalidRequest { reason }))
+        }
+    }
 }
 
 /// Tells a client that has to say who it is how to do so (RFC 9110 section 11.6.1).

@@ -26,7 +26,7 @@ pub(crate) async fn guarded() -> TestServer {
     guarded_with("").await
 }
 
-async fn guarded_with(more: &str) -> TestServer {
+pub(crate) async fn guarded_with(more: &str) -> TestServer {
     agent("seen={last_answer?}", &format!("{}\n{more}", api_keys())).await
 }
 

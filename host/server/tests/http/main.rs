@@ -31,9 +31,11 @@ mod methods;
 mod metrics;
 mod names;
 mod pages;
+mod parameters;
 mod profiles;
 mod prometheus;
 mod push;
+mod readable;
 mod receivers;
 mod recordings;
 mod references;
@@ -56,6 +58,7 @@ mod transitions;
 mod turn_services;
 mod upstream;
 mod v0_3;
+mod waiting;
 
 annex_runtime::compile_in_tests!();
 

@@ -191,3 +191,50 @@ async fn clients_of_0_3_register_in_their_own_shapes() {
     let deleted = old("tasks/pushNotificationConfig/delete", json!({"id": id, "pushNotificationConfigId": "a"})).await;
     assert!(deleted["result"].is_null() && deleted.get("error").is_none(), "{deleted}");
 }
+
+/// What a client of 0.3 registers, in memory and in a file, on either of its bindings.
+#[tokio::test]
+async fn a_receiver_of_a_client_of_0_3_gets_tasks_of_0_3() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stored = format!("[tasks]\ndata_dir = {:?}", folder.path().join("data"));
+    for tasks in ["", &stored] {
+        let server = agent("Say something.", &format!("{PUSH}\n[server]\na2a_0_3 = true\n{tasks}")).await;
+        let ((rpc_url, mut rpc), (rest_url, mut rest), (new_url, mut new)) =
+            (receiver().await, receiver().await, receiver().await);
+        let message =
+            json!({"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "prompt"}]});
+        let params = json!({"message": message, "configuration": {"pushNotificationConfig": {"url": rpc_url, "token": "t0ken"}}});
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params});
+        let sent =
+            server.client().post(format!("{}/a2a/jsonrpc", server.url())).json(&body).send().await.expect("an answer");
+        let sent: Value = sent.json().await.expect("JSON");
+        let message = json!({"messageId": "n", "role": "ROLE_USER", "content": [{"text": "prompt"}]});
+        let body =
+            json!({"message": message, "configuration": {"blocking": true, "pushNotification": {"url": rest_url}}});
+        let posted = server.client().post(format!("{}/a2a/rest/v1/message:send", server.url())).json(&body);
+        assert_eq!(posted.send().await.expect("an answer").status(), 200);
+        for (received, token) in [(&mut rpc, Some("t0ken")), (&mut rest, None)] {
+            loop {
+                let (headers, task) = received.recv().await.expect("an event");
+                assert_eq!(headers["content-type"], "application/json");
+                assert_eq!(headers.get("x-a2a-notification-token").map(|token| token.to_str().expect("ASCII")), token);
+                assert_eq!(task["kind"], "task", "{task}");
+                if task["status"]["state"] == "completed" {
+                    assert_eq!(task["artifacts"][0]["parts"][0], json!({"kind": "text", "text": "Say something."}));
+                    break;
+                }
+            }
+        }
+        // A receiver of 1.0 beside them gets what 1.0 sends, and clients are not shown which one it is.
+        let config = json!({"taskPushNotificationConfig": {"url": new_url}});
+        let answer = call(&server, "SendMessage", &self::message("prompt", &config)).await;
+        let (headers, event) = new.recv().await.expect("an event");
+        assert_eq!(headers["content-type"], "application/a2a+json");
+        assert!(event.get("statusUpdate").is_some(), "{event}");
+        for task in [&answer["result"]["task"]["id"], &sent["result"]["id"]] {
+            let listed = call(&server, "ListTaskPushNotificationConfigs", &json!({"taskId": task})).await;
+            let config = listed["result"]["configs"][0].as_object().expect("a config");
+            assert!(config.keys().all(|key| ["id", "taskId", "url", "token"].contains(&key.as_str())), "{listed}");
+        }
+    }
+}

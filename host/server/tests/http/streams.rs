@@ -1,7 +1,7 @@
 //! Streams: order, echo, cancellation, subscribers.
 
 use annex_test_support::{Events, STATE_INJECTION};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{ADA, QUESTION, agent, specialist};
 
@@ -99,4 +99,26 @@ async fn a_client_that_goes_away_does_not_stop_the_task() {
     drop(stream);
     let events = witness.rest().await.expect("events");
     assert_eq!(events.last().map(kind).as_deref(), Some("TASK_STATE_COMPLETED"));
+}
+
+#[tokio::test]
+async fn an_event_has_no_line_ends_of_unicode_in_it_on_either_binding_of_either_version() {
+    let text = "a\u{85}b\u{2028}c\u{2029}d\u{2026}";
+    let server = agent(text, "[server]\na2a_0_3 = true").await;
+    let new = json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "prompt"}]}});
+    let old = json!({"message": {"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "prompt"}]}});
+    let old_rest = json!({"message": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "prompt"}]}});
+    let rpc = |method: &str, params: &Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    for (path, version, body) in [
+        ("/a2a/jsonrpc", "1.0", rpc("SendStreamingMessage", &new)),
+        ("/a2a/rest/message:stream", "1.0", new.clone()),
+        ("/a2a/jsonrpc", "0.3", rpc("message/stream", &old)),
+        ("/a2a/rest/v1/message:stream", "0.3", old_rest),
+    ] {
+        let request =
+            server.client().post(format!("{}{path}", server.url())).header("a2a-version", version).json(&body);
+        let sent = request.send().await.expect("a stream").text().await.expect("events");
+        assert!(!sent.contains(['\u{85}', '\u{2028}', '\u{2029}']), "{path} {version}");
+        assert!(sent.contains("a\\u0085b\\u2028c\\u2029d\u{2026}"), "{path} {version}: {sent}");
+    }
 }

@@ -210,3 +210,46 @@ async fn the_old_rest_paths_speak_proto_json() {
     assert_eq!(events.len(), 4);
     assert!(events[3]["statusUpdate"]["final"].as_bool().expect("a flag"));
 }
+
+#[tokio::test]
+async fn a_method_of_0_3_under_version_1_0_is_unknown_there() {
+    let server = older().await;
+    for headers in [&[("a2a-version", "1.0")], &[("a2a-version", "1.0.1")]] {
+        let answer = call(&server, headers, "tasks/get", json!({"id": "nobody"})).await;
+        assert_eq!(answer["error"]["code"], -32_601, "{answer}");
+        let message = answer["error"]["message"].as_str().expect("a message");
+        assert!(message.contains("tasks/get") && message.contains("GetTask"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn authenticated_clients_of_0_3_get_the_extended_card_on_both_bindings() {
+    let more = "[server]\na2a_0_3 = true\n[card.extended]\ndescription = 'All of it'";
+    let server = crate::auth::guarded_with(more).await;
+    let rest = server.client().get(format!("{}/a2a/rest/v1/card", server.url())).header("x-api-key", crate::auth::ADA);
+    let rest = rest.send().await.expect("a card");
+    assert!(rest.headers()["cache-control"].to_str().expect("ASCII").contains("private"));
+    let rest: Value = rest.json().await.expect("JSON");
+    let headers = [("x-api-key", crate::auth::ADA)];
+    let rpc = call(&server, &headers, "agent/getAuthenticatedExtendedCard", json!({})).await;
+    assert_eq!((&rest["description"], &rest), (&json!("All of it"), &rpc["result"]));
+}
+
+#[tokio::test]
+async fn bytes_are_written_in_the_standard_alphabet_whichever_one_they_came_in() {
+    let server = agent("Say something.", "[server]\na2a_0_3 = true").await;
+    for (sent, written) in [("_-8", "/+8="), ("_w", "/w=="), ("AAA=", "AAA=")] {
+        let message = json!({"messageId": uuid::Uuid::new_v4().to_string(), "role": "ROLE_USER",
+                             "parts": [{"text": "prompt"}, {"raw": sent, "mediaType": "application/json"}]});
+        let reply = server.call("SendMessage", json!({"message": message}).to_string()).send().await.expect("a reply");
+        assert_eq!(reply.task()["history"][0]["parts"][1]["raw"], written, "{}", reply.text);
+        let read = call(&server, &[], "tasks/get", json!({"id": reply.task()["id"]})).await;
+        assert_eq!(read["result"]["history"][0]["parts"][1]["file"]["bytes"], written, "{read}");
+        let path = format!("/a2a/rest/v1/tasks/{}", reply.task()["id"].as_str().expect("an id"));
+        let read: Value = server.get(&path).await.expect("a task").json().await.expect("JSON");
+        use base64::Engine as _;
+        let field = &read["history"][0]["content"][1]["file"]["fileWithBytes"];
+        let base64 = base64::engine::general_purpose::STANDARD.decode(field.as_str().expect("a text")).expect("base64");
+        assert_eq!(base64, written.as_bytes(), "{read}");
+    }
+}

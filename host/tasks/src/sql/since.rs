@@ -3,7 +3,7 @@
 use annex_database::{Database, Row, Value, from_sql};
 use annex_protocol::TaskId;
 
-use super::statements;
+use super::{readable, statements};
 use crate::event::Kind;
 use crate::record::{Since, TaskContent};
 use crate::{StoreError, StoredTask};
@@ -15,7 +15,7 @@ const BATCH: u64 = 1_000;
 pub(super) async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Result<Option<StoredTask>, StoreError> {
     let id = TaskId::from(row.text(0)?);
     let seq = from_sql(row.int(1)?);
-    let json = row.text(2)?;
+    let json = readable(row.text(2)?);
     let told = from_sql(row.int(3)?);
     let is_worked_on = row.int(4)? == 1;
     let epoch = from_sql(row.int(5)?);

@@ -30,7 +30,7 @@ async fn check(store: &Store, content: PartContent) {
 }
 
 async fn numbers_and_the_order_of_keys_survive(store: Store) {
-    let json = r#"{"z":9007199254740993,"a":1.0,"m":1e400,"b":{"ü":-0.0,"\u0000":[ 1 ,2],"A":"\ud83d\ude00"},"":null}"#;
+    let json = r#"{"z":9007199254740993,"a":1.0,"m":1e300,"b":{"ü":-0.0,"\u0000":[ 1 ,2],"A":"\ud83d\ude00"},"":null}"#;
     check(&store, PartContent::Data(Json::parse(json.to_owned()).unwrap())).await;
     let stored = store.load(&owner("ada"), &"t-1".into()).await.unwrap().unwrap();
     let stored = stored.json().unwrap();

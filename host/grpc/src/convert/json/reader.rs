@@ -15,11 +15,20 @@ use crate::convert::{FieldError, at};
 /// the recursion.
 pub(super) struct Reader<'a> {
     rest: &'a str,
+    /// The messages around the next value, among those that the whole value is made of.
+    depth: usize,
 }
+
+/// The messages that one value may nest. Readers of protobuf take a hundred, and a value is at most ten deep in an answer.
+const MAX_DEPTH: usize = 90;
+/// The messages of an object around a value in it: the value that is the object, the struct, its entry.
+const OBJECT: usize = 3;
+/// The messages of an array around a value in it: the value that is the array, the list.
+const ARRAY: usize = 2;
 
 impl<'a> Reader<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { rest: text }
+        Self { rest: text, depth: 0 }
     }
 
     /// The next value.
@@ -29,8 +38,8 @@ impl<'a> Reader<'a> {
     pub(super) fn value(&mut self) -> Result<Value, FieldError> {
         self.rest = self.rest.trim_ascii_start();
         let kind = match self.rest.as_bytes() {
-            [b'{', ..] => Kind::StructValue(Struct { fields: self.entries()? }),
-            [b'[', ..] => Kind::ListValue(ListValue { values: self.items()? }),
+            [b'{', ..] => Kind::StructValue(Struct { fields: self.within(OBJECT, Self::entries)? }),
+            [b'[', ..] => Kind::ListValue(ListValue { values: self.within(ARRAY, Self::items)? }),
             // serde_json reads scalars, so that escapes and surrogates are checked in one place.
             [b'"', ..] => Kind::StringValue(self.scalar()?),
             [b't' | b'f', ..] => Kind::BoolValue(self.scalar()?),
@@ -38,6 +47,16 @@ impl<'a> Reader<'a> {
             _ => Kind::NumberValue(double_of(self.scalar::<&RawValue>()?.get())?),
         };
         Ok(Value { kind: Some(kind) })
+    }
+
+    fn within<T>(&mut self, messages: usize, read: fn(&mut Self) -> Result<T, FieldError>) -> Result<T, FieldError> {
+        self.depth += messages;
+        if self.depth > MAX_DEPTH {
+            return Err(FieldError::not_carried("arrays and objects nest deeper than readers of protobuf go"));
+        }
+        let inside = read(self)?;
+        self.depth -= messages;
+        Ok(inside)
     }
 
     fn entries(&mut self) -> Result<BTreeMap<String, Value>, FieldError> {

@@ -4,6 +4,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::base64_text;
+use crate::base64::standard;
 use crate::proto_json::readable;
 use crate::v0_3::part::{AnyObject, DataObject, PartForm, serialize_metadata};
 use crate::{Json, PartContent};
@@ -39,7 +40,7 @@ impl Serialize for Part<'_> {
         match &part.content {
             PartContent::Text(text) => map.serialize_entry("text", text)?,
             PartContent::Raw(bytes) => {
-                let file_with_bytes = Some(base64_text::encode(bytes));
+                let file_with_bytes = Some(base64_text::encode(&standard(bytes)));
                 map.serialize_entry("file", &File { file_with_bytes, file_with_uri: None, mime_type, name })?;
             }
             PartContent::Url(uri) => {

@@ -5,7 +5,7 @@ use crate::jsonrpc::params;
 use crate::proto_json::readable;
 use crate::v0_3::part::WirePart;
 use crate::v0_3::push::WirePushConfig;
-use crate::v0_3::request::{checked, history_length};
+use crate::v0_3::request::{checked, history_length, renamed};
 use crate::{
     A2aError, ContextId, ExtensionUri, Json, Message, MessageId, Metadata, Role, SendMessageConfiguration,
     SendMessageRequest, TaskId, TaskPushNotificationConfig,
@@ -64,11 +64,18 @@ pub fn send_message(body: &Json) -> Result<SendMessageRequest, A2aError> {
     };
     let request =
         SendMessageRequest { tenant: None, message: sent.message.into(), configuration, metadata: sent.metadata };
-    checked(request, SendMessageRequest::validate, |field| {
-        let field = field.replace("taskPushNotificationConfig", "pushNotification");
-        let field = field.replace("authentication.scheme", "authentication.schemes");
-        field.replace("message.parts", "message.content").replace(".raw", ".file.fileWithBytes")
-    })
+    checked(request, SendMessageRequest::validate, field_of_message)
+}
+
+fn field_of_message(field: &str) -> String {
+    let field = field.replace("taskPushNotificationConfig", "pushNotification");
+    let field = field.replace("authentication.scheme", "authentication.schemes");
+    field.replace("message.parts", "message.content").replace(".raw", ".file.fileWithBytes")
+}
+
+/// A refusal of a message that [`send_message`] has read, by the names that its client knows.
+pub fn refusal_of_message(error: A2aError) -> A2aError {
+    renamed(error, field_of_message)
 }
 
 impl From<WireMessage> for Message {

@@ -9,7 +9,7 @@ use annex_protocol::{
     GetTaskRequest, ListTaskPushNotificationConfigsRequest, StreamResponse, SubscribeToTaskRequest, TaskId,
 };
 use axum::extract::Query;
-use axum::http::{Method as HttpMethod, StatusCode, Uri};
+use axum::http::{Method as HttpMethod, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use super::{echo, json, read_call, sent_event};
@@ -38,25 +38,27 @@ pub(crate) async fn answer(app: &App, path: &str, request: &HttpRequest<'_>) -> 
 async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
     // A request of 0.3 has no place for a tenant, so all are for the agent of the config itself.
     let caller = request.caller;
-    let call = read_call(caller.owner.clone(), request.headers)?;
+    let call = read_call(caller.owner.clone(), (request.headers, request.uri))?;
     let (handler, call) = app.tenants().asked_with(request.headers).serving(call, None).await?;
     let handler = &*handler;
-    let segments: Vec<&str> = path.split('/').collect();
+    let segments = rest::segments(path);
+    let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
     let verb = |id: &'_ str| id.rsplit_once(':').map(|(id, verb)| (TaskId::from(id), verb.to_owned()));
     match (request.method, segments.as_slice()) {
         (&HttpMethod::POST, ["message:send"]) => {
             let message = v0_3::rest::send_message(&rest::read_body(request)?)?;
-            let sent = handler.send_message(&call, message).await?;
+            let sent = handler.send_message(&call, message).await.map_err(v0_3::rest::refusal_of_message)?;
             let event = |event: &StreamResponse| encode(&v0_3::rest::Event::from(event));
             Ok(echo(body(caller, sent_event(sent.value, event)?)?, &sent.active))
         }
         (&HttpMethod::POST, ["message:stream"]) => {
             let message = v0_3::rest::send_message(&rest::read_body(request)?)?;
             let place = caller.open_stream()?;
-            let streamed = handler.send_streaming_message(&call, message).await?;
+            let streamed = handler.send_streaming_message(&call, message).await;
+            let streamed = streamed.map_err(v0_3::rest::refusal_of_message)?;
             Ok(echo(rest_events(caller, place, streamed.value), &streamed.active))
         }
-        (&HttpMethod::GET, ["card"]) => body(caller, app.installer().publisher().current().card_v0_3.clone()),
+        (&HttpMethod::GET, ["card"]) => card(app, handler, caller),
         (&HttpMethod::GET | &HttpMethod::POST, ["tasks", id]) => match verb(id) {
             Some((id, verb)) if verb == "subscribe" => {
                 let subscribe = SubscribeToTaskRequest { tenant: None, id };
@@ -89,6 +91,17 @@ async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Re
     }
 }
 
+/// The extended card, where there is one: whoever gets here is authenticated then. Else the public one.
+fn card(app: &App, handler: &RequestHandler, caller: &Caller) -> Result<Response, A2aError> {
+    let extended = handler.get_extended_agent_card().ok();
+    let Some(extended) = extended.as_deref().and_then(v0_3::AgentCard::of) else {
+        return body(caller, app.installer().publisher().current().card_v0_3.clone());
+    };
+    let mut response = body(caller, encode(&extended)?)?;
+    response.headers_mut().insert(header::CACHE_CONTROL, rest::PRIVATE);
+    Ok(response)
+}
+
 async fn push_configs(
     handler: &RequestHandler,
     call: &ServiceParameters,
@@ -100,7 +113,7 @@ async fn push_configs(
     match (request.method, rest) {
         (&HttpMethod::POST, []) => {
             let config = v0_3::rest::create_push_config(task_id, &rest::read_body(request)?)?;
-            let config = handler.create_push_config(call, config).await?;
+            let config = handler.create_push_config(call, config).await.map_err(request::refusal_of_push_config)?;
             body(request.caller, encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?)
         }
         (&HttpMethod::GET, []) => {

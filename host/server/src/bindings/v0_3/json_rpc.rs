@@ -1,11 +1,12 @@
 //! JSON-RPC of 0.3.
 
 use annex_operations::answer::{EventStream, encode};
-use annex_operations::service_parameters::ServiceParameters;
+use annex_operations::service_parameters::{ServiceParameters, sent_version};
 use annex_protocol::jsonrpc::{self, Request, RequestId};
+use annex_protocol::service::{VERSION, is_version};
 use annex_protocol::v0_3::{self, Method, request};
 use annex_protocol::{A2aError, StreamResponse};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 
 use super::{echo, json, read_call, sent_event};
@@ -16,21 +17,23 @@ use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
 use crate::tenants::AskedTenants;
 
-/// Answers a JSON-RPC request of 0.3: one whose method has a 0.3 name, or one that names no newer version and whose method
-/// is none of A2A's, because an extension may have it. `None` for a request of 1.0.
+/// Answers a JSON-RPC request of 0.3: one whose method has a 0.3 name and that does not say 1.0, or one that names no newer version
+/// and whose method is none of A2A's, because an extension may have it. `None` for a request of 1.0.
 pub(crate) async fn answer(
     tenants: &AskedTenants<'_>,
     caller: &Caller,
-    headers: &HeaderMap,
+    (headers, uri): (&HeaderMap, &Uri),
     request: &Request<'_>,
 ) -> Option<Response> {
     if let Some(method) = Method::from_name(&request.method) {
-        return Some(operation(tenants, caller, headers, method, request).await);
+        // Who says 1.0 is told by the binding of 1.0 that it has no such method.
+        let says_1_0 = is_version(&sent_version(headers, uri), VERSION);
+        return if says_1_0 { None } else { Some(operation(tenants, caller, (headers, uri), method, request).await) };
     }
     // A request that names no version is one of 0.3 (A2A 1.0 section 3.6.2).
     let is_known = jsonrpc::METHODS.contains(&&*request.method);
     // A request that names another version is left to the binding of 1.0, which serves it or says what it serves.
-    let call = if is_known { None } else { read_call(caller.owner.clone(), headers).ok() };
+    let call = if is_known { None } else { read_call(caller.owner.clone(), (headers, uri)).ok() };
     Some(extension_method(tenants, caller, call?, request).await)
 }
 
@@ -38,11 +41,11 @@ pub(crate) async fn answer(
 async fn operation(
     tenants: &AskedTenants<'_>,
     caller: &Caller,
-    headers: &HeaderMap,
+    (headers, uri): (&HeaderMap, &Uri),
     method: Method,
     request: &Request<'_>,
 ) -> Response {
-    dispatch(tenants, caller, headers, method, request).await.unwrap_or_else(|error| {
+    dispatch(tenants, caller, (headers, uri), method, request).await.unwrap_or_else(|error| {
         let failure = v0_3::failure(&request.id, &error);
         // A stream's client reads events only; anything else costs it the reason.
         if method.streams() { sse::respond_once(&failure) } else { json(failure.into()) }
@@ -69,11 +72,11 @@ async fn extension_method(
 async fn dispatch(
     tenants: &AskedTenants<'_>,
     caller: &Caller,
-    headers: &HeaderMap,
+    (headers, uri): (&HeaderMap, &Uri),
     method: Method,
     request: &Request<'_>,
 ) -> Result<Response, A2aError> {
-    let call = read_call(caller.owner.clone(), headers)?;
+    let call = read_call(caller.owner.clone(), (headers, uri))?;
     let (handler, call) = tenants.serving(call, None).await?;
     let id = request.id.clone();
     let sent = &request.params_json()?;
@@ -81,12 +84,14 @@ async fn dispatch(
     let events = |place: StreamPlace, events: EventStream| stream(caller, place, id.clone(), events);
     match method {
         Method::SendMessage => {
-            let answer = handler.send_message(&call, request::send_message(sent)?).await?;
+            let answer = handler.send_message(&call, request::send_message(sent)?).await;
+            let answer = answer.map_err(request::refusal_of_message)?;
             Ok(echo(success(&sent_event(answer.value, encode_event)?)?, &answer.active))
         }
         Method::SendStreamingMessage => {
             let place = caller.open_stream()?;
-            let answer = handler.send_streaming_message(&call, request::send_message(sent)?).await?;
+            let answer = handler.send_streaming_message(&call, request::send_message(sent)?).await;
+            let answer = answer.map_err(request::refusal_of_message)?;
             Ok(echo(events(place, answer.value), &answer.active))
         }
         Method::GetTask => {
@@ -103,11 +108,16 @@ async fn dispatch(
             Ok(events(place, handler.follow_turn(&call, &request::subscribe_to_task(sent)?).await?))
         }
         Method::CreateTaskPushNotificationConfig => {
-            let config = handler.create_push_config(&call, request::create_push_config(sent)?).await?;
+            let config = handler.create_push_config(&call, request::create_push_config(sent)?).await;
+            let config = config.map_err(request::refusal_of_push_config)?;
             success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?)
         }
         Method::GetTaskPushNotificationConfig => {
-            let config = handler.get_push_config(&call, &request::get_push_config(sent)?).await?;
+            let get = request::get_push_config(sent)?;
+            let config = match get.id.is_empty() {
+                true => handler.first_push_config(&call, &get.task_id).await?,
+                false => handler.get_push_config(&call, &get).await?,
+            };
             success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?)
         }
         Method::ListTaskPushNotificationConfigs => {

@@ -34,6 +34,9 @@ fn attacks(port: u16) -> Vec<(Attack, Expected)> {
         ("bad-json", "the delta is not a JSON object"),
         ("not-an-object", "the delta is not a JSON object"),
         ("deep-json 10000", "nest deeper than 100 levels"),
+        ("odd-json 0", "deep: the text has half of a surrogate pair"),
+        ("odd-json 1", "deep: the number is beyond the range of a double"),
+        ("odd-json 2", "deep: the number is beyond the range of a double"),
         ("scope-escalation", "the delta writes `app:x` without a grant for it"),
         ("forged-code", "it forged the core error code -32001"),
         ("empty-violations", "it refused the request without naming a violation"),
@@ -44,6 +47,9 @@ fn attacks(port: u16) -> Vec<(Attack, Expected)> {
         ("turn 2", "trapped in response"),
         ("foreign-key", r#".metadata["someone/else"], which it does not own"#),
         ("deep-json 10000", "nest deeper than 100 levels"),
+        ("odd-json 0", "the text has half of a surrogate pair"),
+        ("odd-json 1", "the number is beyond the range of a double"),
+        ("odd-json 2", "the number is beyond the range of a double"),
         ("big-result 2000000", "reached its limit of output bytes in response"),
     ];
     let by_hand = [

@@ -1,0 +1,47 @@
+//! Base64 as everybody reads it. ProtoJSON lets a sender use either alphabet and leave the padding out, and wants whoever
+//! writes to use the standard one with padding.
+
+use std::borrow::Cow;
+
+/// The same bytes in the standard alphabet, with padding. What is no base64 is left as it is.
+pub(crate) fn standard(text: &str) -> Cow<'_, str> {
+    if text.len().is_multiple_of(4) && memchr::memchr2(b'-', b'_', text.as_bytes()).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let digits = text.trim_end_matches('=');
+    let padding = match digits.len() % 4 {
+        0 => "",
+        2 => "==",
+        3 => "=",
+        _ => return Cow::Borrowed(text),
+    };
+    let mut standard = String::with_capacity(digits.len() + padding.len());
+    standard.extend(digits.chars().map(|digit| match digit {
+        '-' => '+',
+        '_' => '/',
+        digit => digit,
+    }));
+    standard.push_str(padding);
+    Cow::Owned(standard)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::standard;
+
+    #[test]
+    fn base64_of_either_alphabet_is_written_in_the_standard_one_with_padding() {
+        for (sent, written) in [
+            ("_-8", "/+8="),
+            ("_w", "/w=="),
+            ("_w==", "/w=="),
+            ("/w==", "/w=="),
+            ("AAAA", "AAAA"),
+            ("-_-_", "+/+/"),
+            ("", ""),
+            ("A", "A"),
+        ] {
+            assert_eq!(standard(sent), written, "{sent}");
+        }
+    }
+}

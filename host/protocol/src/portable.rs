@@ -1,0 +1,327 @@
+//! JSON that every reader takes: what RFC 7493 (I-JSON) asks of strings and numbers, and a bound on nesting.
+//!
+//! `"\ud800"` and `1e999999` are JSON. Python cannot write the first as UTF-8 and reads the second as an infinity, and
+//! protobuf has neither, so that one such value makes the whole answer around it unreadable.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::{A2aError, Json};
+
+/// The reason that a value of JSON cannot be read by everybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    TooDeep,
+    HalfSurrogate,
+    HugeNumber,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooDeep => write!(formatter, "arrays and objects nest deeper than {} levels", Json::MAX_DEPTH),
+            Self::HalfSurrogate => formatter.write_str("the text has half of a surrogate pair, which is no character"),
+            Self::HugeNumber => formatter.write_str("the number is beyond the range of a double"),
+        }
+    }
+}
+
+/// The first value in a JSON text that not every reader takes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Unportable {
+    /// The path of the value, such as `message.parts[2].data`; empty for the whole text.
+    pub place: String,
+    pub(crate) flaw: Flaw,
+}
+
+impl Unportable {
+    /// The reason, in words for whoever sent the value.
+    pub fn reason(&self) -> String {
+        self.flaw.to_string()
+    }
+}
+
+impl fmt::Display for Unportable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.place.is_empty() {
+            write!(formatter, "{}", self.flaw)
+        } else {
+            write!(formatter, "{}: {}", self.place, self.flaw)
+        }
+    }
+}
+
+/// A client is told the place.
+impl From<Unportable> for A2aError {
+    fn from(unportable: Unportable) -> Self {
+        let reason = unportable.reason();
+        Self::invalid_field(unportable.place, reason)
+    }
+}
+
+/// Checks valid JSON: it nests at most [`Json::MAX_DEPTH`] deep, has no half of a surrogate pair, and no number beyond the
+/// range of a double.
+///
+/// ```
+/// use annex_protocol::portable;
+///
+/// assert_eq!(portable::check(r#"{"a":[1.0,9007199254740993,"\ud83d\ude00"]}"#), Ok(()));
+/// assert_eq!(portable::check(r#"{"a":[1,{"b":1e999}]}"#).unwrap_err().place, "a[1].b");
+/// ```
+///
+/// # Errors
+/// [`Unportable`]
+pub fn check(json: &str) -> Result<(), Unportable> {
+    match Flaws::new(json, Json::MAX_DEPTH).next() {
+        None => Ok(()),
+        Some((Flaw::TooDeep, _)) => Err(Unportable { place: String::new(), flaw: Flaw::TooDeep }),
+        // Only a text that is refused pays for the search for the place.
+        Some((flaw, range)) => Err(Unportable { place: place(json, range.start), flaw }),
+    }
+}
+
+/// Valid JSON without what [`check`] refuses: U+FFFD stands for half of a surrogate pair, and a string of the same digits for
+/// a number beyond the range of a double, so that no digit is lost. `None` for JSON that is to stay as it is. Nesting is
+/// left as it is.
+///
+/// ```
+/// use annex_protocol::portable;
+///
+/// assert_eq!(portable::repaired(r#"{"a":"x\ud800","b":-1e999}"#).as_deref(), Some(r#"{"a":"x\ufffd","b":"-1e999"}"#));
+/// assert_eq!(portable::repaired("[1.0]"), None);
+/// ```
+pub fn repaired(json: &str) -> Option<String> {
+    let mut repaired = String::new();
+    let mut copied = 0;
+    for (flaw, range) in Flaws::new(json, usize::MAX) {
+        repaired.push_str(json.get(copied..range.start).unwrap_or_default());
+        let text = json.get(range.clone()).unwrap_or_default();
+        match flaw {
+            Flaw::HalfSurrogate => repaired.push_str(r"\ufffd"),
+            Flaw::HugeNumber => repaired.extend(["\"", text, "\""]),
+            Flaw::TooDeep => repaired.push_str(text),
+        }
+        copied = range.end;
+    }
+    if copied == 0 {
+        return None;
+    }
+    repaired.push_str(json.get(copied..).unwrap_or_default());
+    Some(repaired)
+}
+
+/// Tells whether arrays and objects of valid JSON nest deeper than `limit`.
+pub(crate) fn nests_deeper_than(json: &str, limit: usize) -> bool {
+    Flaws::new(json, limit).any(|(flaw, _)| flaw == Flaw::TooDeep)
+}
+
+/// What is wrong in valid JSON, found in one pass over its bytes. Bytes are enough: all signs of JSON are ASCII, which is part
+/// of no longer UTF-8 sequence.
+struct Flaws<'a> {
+    json: &'a str,
+    limit: usize,
+    at: usize,
+    depth: usize,
+    in_string: bool,
+}
+
+/// A number of fewer characters than this without an exponent is in the range of a double.
+const MANY_DIGITS: usize = 300;
+
+impl<'a> Flaws<'a> {
+    fn new(json: &'a str, limit: usize) -> Self {
+        Self { json, limit, at: 0, depth: 0, in_string: false }
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.json.as_bytes().get(self.at..).unwrap_or_default()
+    }
+
+    /// Steps over a string, to its end or to half of a surrogate pair.
+    fn string(&mut self) -> Option<Range<usize>> {
+        // Most bytes of a request are in strings, and memchr looks at many of them at once.
+        while let Some(step) = memchr::memchr2(b'"', b'\\', self.rest()) {
+            self.at += step;
+            match self.rest() {
+                [b'\\', b'u', escape @ ..] => {
+                    let start = self.at;
+                    let (length, is_whole) = escaped(escape);
+                    self.at += length;
+                    if !is_whole {
+                        return Some(start..self.at);
+                    }
+                }
+                [b'\\', ..] => self.at += 2,
+                _ => {
+                    self.at += 1;
+                    self.in_string = false;
+                    return None;
+                }
+            }
+        }
+        self.at = self.json.len();
+        None
+    }
+
+    /// Steps over a number. Returns it if it is beyond the range of a double.
+    fn number(&mut self) -> Option<Range<usize>> {
+        let start = self.at;
+        let is_sign = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
+        let length = self.rest().iter().take_while(|byte| is_sign(byte)).count();
+        self.at += length;
+        let text = self.json.get(start..self.at)?;
+        let may_be_huge = length >= MANY_DIGITS || memchr::memchr2(b'e', b'E', text.as_bytes()).is_some();
+        (may_be_huge && text.parse::<f64>().is_ok_and(f64::is_infinite)).then_some(start..self.at)
+    }
+}
+
+impl Iterator for Flaws<'_> {
+    type Item = (Flaw, Range<usize>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.in_string
+                && let Some(range) = self.string()
+            {
+                return Some((Flaw::HalfSurrogate, range));
+            }
+            match self.rest().first()? {
+                b'-' | b'0'..=b'9' => {
+                    if let Some(range) = self.number() {
+                        return Some((Flaw::HugeNumber, range));
+                    }
+                    continue;
+                }
+                b'"' => self.in_string = true,
+                b'[' | b'{' => self.depth += 1,
+                b']' | b'}' => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+            let is_opened = matches!(self.rest().first(), Some(b'[' | b'{'));
+            self.at += 1;
+            if is_opened && self.depth > self.limit {
+                return Some((Flaw::TooDeep, self.at - 1..self.at));
+            }
+        }
+    }
+}
+
+/// The bytes of the escape whose `\u` stands before `digits`, and of the one behind it that makes a pair with it. False for half
+/// of a pair.
+fn escaped(digits: &[u8]) -> (usize, bool) {
+    const ESCAPE: usize = r"\ud800".len();
+    match unit(digits) {
+        Some(0xdc00..=0xdfff) => (ESCAPE, false),
+        Some(0xd800..=0xdbff) => match digits.get(4..) {
+            Some([b'\\', b'u', low @ ..]) if matches!(unit(low), Some(0xdc00..=0xdfff)) => (2 * ESCAPE, true),
+            _ => (ESCAPE, false),
+        },
+        _ => (ESCAPE, true),
+    }
+}
+
+fn unit(digits: &[u8]) -> Option<u16> {
+    let digits = std::str::from_utf8(digits.get(..4)?).ok()?;
+    u16::from_str_radix(digits, 16).ok()
+}
+
+/// The arrays and objects around a byte of valid JSON.
+enum Around {
+    Array(usize),
+    Object(String),
+}
+
+/// The path to the value at a byte of valid JSON. For a byte in a key it leads to the object.
+fn place(json: &str, offset: usize) -> String {
+    let mut around = Vec::new();
+    let mut text_from = 0;
+    let mut in_string = false;
+    let mut escaped = false;
+    for (at, byte) in json.bytes().enumerate().take(offset) {
+        if in_string {
+            in_string = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+            continue;
+        }
+        match (byte, around.last_mut()) {
+            (b'"', _) => (in_string, text_from) = (true, at),
+            (b'{', _) => around.push(Around::Object(String::new())),
+            (b'[', _) => around.push(Around::Array(0)),
+            (b'}' | b']', _) => drop(around.pop()),
+            (b',', Some(Around::Array(index))) => *index += 1,
+            (b',', Some(Around::Object(key))) => key.clear(),
+            (b':', Some(Around::Object(key))) => {
+                let text = json.get(text_from..at).unwrap_or_default().trim_end();
+                *key = serde_json::from_str(text).unwrap_or_else(|_| text.to_owned());
+            }
+            _ => {}
+        }
+    }
+    let mut path = String::new();
+    for step in around {
+        match step {
+            Around::Array(index) => path.push_str(&format!("[{index}]")),
+            Around::Object(key) if key.is_empty() => {}
+            Around::Object(key) if path.is_empty() => path.push_str(&key),
+            Around::Object(key) => path.extend([".", &key]),
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check, repaired};
+
+    const HALVES: [&str; 6] = [r"\ud800", r"\uDFFF", r"\ud800x", r"\udc00\ud800", r"\ud800\u0041", r"\ud800\n"];
+
+    #[test]
+    fn half_a_surrogate_pair_is_found_wherever_it_stands() {
+        for half in HALVES {
+            for (json, place) in [
+                (format!(r#""{half}""#), ""),
+                (format!(r#"{{"a":[0,"b","x\\{half}"]}}"#), "a[2]"),
+                (format!(r#"{{"a" : {{"{half}":1}}}}"#), "a"),
+                (format!(r#"{{"a":1,"b\"{{":{{"c":"{half}"}}}}"#), "b\"{.c"),
+            ] {
+                assert_eq!(check(&json).unwrap_err().place, place, "{json}");
+                let repaired = repaired(&json).expect("something to repair");
+                serde_json::from_str::<serde_json::Value>(&repaired).expect("what every reader takes");
+                assert_eq!(check(&repaired), Ok(()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_beyond_the_range_of_a_double_is_found_and_keeps_its_digits() {
+        for number in
+            ["1e309", "-1E+309", "17976931348623159e292", &"9".repeat(400), &format!("{}e20", "1".repeat(295))]
+        {
+            let json = format!(r#"{{"a":[{number}]}}"#);
+            assert_eq!(check(&json).unwrap_err().place, "a[0]", "{number}");
+            assert_eq!(repaired(&json), Some(format!(r#"{{"a":["{number}"]}}"#)));
+        }
+    }
+
+    #[test]
+    fn what_every_reader_takes_stays_as_it_is() {
+        let small = format!("0.{}1", "0".repeat(400));
+        for json in [
+            "1.0",
+            "-0",
+            "1e308",
+            "1.7976931348623157e308",
+            "1e-999999",
+            "9007199254740993",
+            &"9".repeat(308),
+            &small,
+            r#""\ud83d\ude00""#,
+            r#""\\ud800""#,
+            r#""\\\\ud800 1e999""#,
+            r#"{"1e999":"\u0000\uFFFF"}"#,
+            "\"\u{10ffff}\"",
+        ] {
+            assert_eq!((check(json), repaired(json)), (Ok(()), None), "{json}");
+        }
+    }
+}
