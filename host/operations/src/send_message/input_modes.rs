@@ -91,7 +91,7 @@ mod tests {
             let message = Message { parts: vec![part].into(), ..Message::default() };
             InputModes::new(&modes).check(&message).is_ok()
         };
-        let data = || PartContent::Data(Json::parse("[]").expect("JSON"));
+        let data = || PartContent::Data(Json::parse("[]".to_owned()).expect("JSON"));
         let json = ["text/plain", "application/json"];
         for named in ["", "application/json", "application/vnd.ag2.history+json", "Application/A2UI+JSON; v=1"] {
             assert!(takes(&json, named, data()), "{named}");
