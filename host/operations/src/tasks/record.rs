@@ -4,7 +4,7 @@
 //! up with the stored events again and again while somebody reads (`others.rs`).
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use annex_cluster::Replica;
 use annex_cluster::wake::Wake;
@@ -55,7 +55,7 @@ pub(crate) struct TaskRecord {
     last: tokio::sync::Mutex<Place>,
     /// The time at which an agent elsewhere was last asked whether the task has gone on there. Held while it is asked, and
     /// until the turn that follows the task is over.
-    asked: Arc<tokio::sync::Mutex<Option<Instant>>>,
+    asked: OnceLock<Arc<tokio::sync::Mutex<Option<Instant>>>>,
     /// True while an agent elsewhere is asked again and again.
     is_watched: AtomicBool,
     state: Mutex<RecordState>,
@@ -117,7 +117,7 @@ impl TaskRecord {
         let limits = *tasks.limits();
         let state = RecordState { task, seq: last.seq, log, turn: None, is_worked_on, last_is_ours: false };
         let (last, state) = (last.into(), Mutex::new(state));
-        let (asked, is_watched) = (Arc::default(), AtomicBool::new(false));
+        let (asked, is_watched) = (OnceLock::new(), AtomicBool::new(false));
         Self { id, context_id, owner, store, wake, limits, last, asked, is_watched, state }
     }
 
@@ -160,7 +160,7 @@ impl TaskRecord {
 
     /// The time at which an agent elsewhere was last asked whether the task has gone on there.
     pub(super) fn asked(&self) -> &Arc<tokio::sync::Mutex<Option<Instant>>> {
-        &self.asked
+        self.asked.get_or_init(Arc::default)
     }
 
     /// True while an agent elsewhere is asked again and again.
