@@ -160,7 +160,7 @@ where
     ) -> Result<Reply<Json>, CallError> {
         let answered = self.extensions.clone().call(method_call(method, params, headers)).await;
         let (metadata, proto, _) = answered.map_err(failed)?.into_parts();
-        Ok(Reply { value: method_result(proto)?, active: active(&metadata) })
+        Ok(Reply { value: method_result(&proto)?, active: active(&metadata) })
     }
 
     /// Calls a method of an extension that is answered by a stream.
@@ -207,7 +207,7 @@ fn method_call(method: &str, params: &JsonObject, headers: HeaderMap) -> Request
     with_metadata(call, headers)
 }
 
-fn method_result(proto: CallResponse) -> Result<Json, CallError> {
+fn method_result(proto: &CallResponse) -> Result<Json, CallError> {
     // Not `Json::parse`, which refuses what not everybody can read: the agent is not there to be told.
     serde_json::from_str(&proto.result_json).map_err(|error| CallError::Answer(error.to_string()))
 }

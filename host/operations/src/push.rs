@@ -11,16 +11,18 @@ use std::time::Duration;
 use annex_fairness::of_same_tenant;
 use annex_protocol::{
     A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, StreamResponse, TaskId,
-    TaskPushNotificationConfig, v0_3,
+    TaskPushNotificationConfig,
 };
 use annex_push::{Event, InvalidConfig, Notifier};
 use annex_tasks::{MAX_PUSH_CONFIGS, Owner, PushCursor, PushThen, StoreError, TaskStore};
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::fault;
 use crate::keyed_locks::KeyedLocks;
 use crate::looks::look_until;
+use crate::push::of_0_3::{Posts, outgoing_0_3};
 use crate::push::sending::Senders;
 use crate::send_message::request_check::MAX_ID_BYTES;
 use crate::tasks::Tasks;
@@ -28,6 +30,7 @@ use crate::tasks::log::{LogReader, LoggedEvent};
 use crate::tasks::record::{Subscription, TaskRecord};
 
 mod configs;
+mod of_0_3;
 mod sending;
 
 const DEFAULT_PAGE_SIZE: usize = 50;
@@ -232,6 +235,7 @@ impl PushNotifications {
     }
 
     async fn run(self: Arc<Self>, owner: Owner, task_id: TaskId, mut reader: LogReader) {
+        let mut posts = Posts::default();
         loop {
             let event = tokio::select! {
                 biased;
@@ -239,7 +243,9 @@ impl PushNotifications {
                 () = self.closing.cancelled() => None,
             };
             let Some(event) = event else { break };
-            let of_0_3 = match self.has_receivers_of_0_3(&task_id) {
+            // Events that are there are read without a wait, and others use this thread, too.
+            consume_budget().await;
+            let of_0_3 = match self.has_receivers_of_0_3(&task_id) && posts.is_due(&event, &reader) {
                 true => outgoing_0_3(self.store.as_ref(), (&owner, &task_id), &event).await,
                 false => None,
             };
@@ -334,35 +340,24 @@ fn shown(config: TaskPushNotificationConfig) -> TaskPushNotificationConfig {
     TaskPushNotificationConfig { receiver_is_v0_3: false, ..config }
 }
 
-/// What a receiver of 0.3 gets for an event: the whole task as it is now, which is all that 0.3 posts. `None` for an event that
-/// such receivers are not told: a task that is streamed in a thousand pieces is not posted a thousand times.
-async fn outgoing_0_3(store: &dyn TaskStore, (owner, task): (&Owner, &TaskId), event: &LoggedEvent) -> Option<Event> {
-    if let StreamResponse::ArtifactUpdate(update) = event.event()
-        && !update.last_chunk
-    {
-        return None;
-    }
-    // The store has the task with this event, and perhaps with later ones.
-    let read = async { store.load(owner, task).await?.map(|stored| stored.decode()).transpose() };
-    let stored = read.await.inspect_err(|error| drop(fault::logged(error))).ok()??;
-    let json = serde_json::to_string(&v0_3::Task::from(&stored.into_task())).ok()?;
-    Some(event_of(task, event, json.into()).of_0_3())
-}
-
 fn outgoing(task: &TaskId, event: &LoggedEvent) -> Event {
     event_of(task, event, Arc::clone(event.json()))
 }
 
 fn event_of(task: &TaskId, event: &LoggedEvent, json: Arc<str>) -> Event {
-    let rests = match event.event() {
+    let sent = if rests(event) { Event::last(json) } else { Event::update(json) };
+    match event.seq() {
+        Some(seq) => sent.numbered(task, seq),
+        None => sent,
+    }
+}
+
+/// True if the task rests from this event on: it is finished or interrupted.
+fn rests(event: &LoggedEvent) -> bool {
+    match event.event() {
         StreamResponse::StatusUpdate(update) => {
             update.status.state.is_terminal() || update.status.state.is_interrupted()
         }
         StreamResponse::Task(_) | StreamResponse::Message(_) | StreamResponse::ArtifactUpdate(_) => false,
-    };
-    let sent = if rests { Event::last(json) } else { Event::update(json) };
-    match event.seq() {
-        Some(seq) => sent.numbered(task, seq),
-        None => sent,
     }
 }

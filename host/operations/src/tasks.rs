@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fault;
 use crate::keyed_locks::KeyedLocks;
+use crate::tasks::long_work::LongWork;
 use crate::tasks::pins::Pins;
 use crate::tasks::record::{Subscription, TaskRecord};
 use crate::tasks::session_sweep::SessionSweep;
@@ -255,7 +256,9 @@ impl Tasks {
             return Ok(Some(record));
         }
         let Some(stored) = self.store.load(owner, id).await? else { return Ok(None) };
+        let long = LongWork::begin(stored.bytes()).await;
         let record = Arc::new(TaskRecord::stored(owner.clone(), &stored, self)?);
+        drop(long);
         if !record.is_finished() {
             self.insert(&record);
         }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::portable::Unportable;
 use crate::{ExtensionUri, GrpcStatus, Json, TaskId, TaskState};
 
 /// An error that a client gets to see.
@@ -186,6 +187,14 @@ struct Row {
 
 const fn row(code: i32, http_status: u16, grpc_status: GrpcStatus, reason: &'static str) -> Row {
     Row { code, http_status, grpc_status, reason }
+}
+
+/// A client is told the place.
+impl From<Unportable> for A2aError {
+    fn from(unportable: Unportable) -> Self {
+        let reason = unportable.reason();
+        Self::invalid_field(unportable.place, reason)
+    }
 }
 
 impl A2aError {

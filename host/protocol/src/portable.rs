@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::{A2aError, Json};
+use crate::Json;
 
 /// The reason that a value of JSON cannot be read by everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +48,6 @@ impl fmt::Display for Unportable {
         } else {
             write!(formatter, "{}: {}", self.place, self.flaw)
         }
-    }
-}
-
-/// A client is told the place.
-impl From<Unportable> for A2aError {
-    fn from(unportable: Unportable) -> Self {
-        let reason = unportable.reason();
-        Self::invalid_field(unportable.place, reason)
     }
 }
 

@@ -24,6 +24,8 @@ pub struct StoredTask {
     pub epoch: u64,
     /// True if a turn works on it, as far as the store knows.
     pub is_worked_on: bool,
+    /// True if it is in a final state.
+    pub is_finished: bool,
     pub(crate) content: TaskContent,
 }
 
@@ -39,6 +41,12 @@ impl StoredTask {
     #[must_use]
     pub fn place(&self) -> Place {
         Place { seq: self.seq, epoch: self.epoch, ..Place::default() }
+    }
+
+    /// True if it waits for its client, and no turn works on it, as far as the store knows.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        !self.is_finished && !self.is_worked_on
     }
 
     /// About how many bytes there are to read, or to write as JSON.

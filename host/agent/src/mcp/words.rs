@@ -15,11 +15,8 @@ const TIME: Duration = Duration::from_secs(10);
 pub(super) async fn log_lines(server: String, mut words: impl AsyncRead + Unpin) -> String {
     let mut log = Log { server, last: String::new(), line: Vec::new(), since: Instant::now(), lines: 0 };
     let mut buffer = vec![0; 8 << 10];
-    loop {
-        match words.read(&mut buffer).await {
-            Ok(read @ 1..) => log.take(buffer.get(..read).unwrap_or_default()),
-            Ok(0) | Err(_) => break,
-        }
+    while let Ok(read @ 1..) = words.read(&mut buffer).await {
+        log.take(buffer.get(..read).unwrap_or_default());
     }
     log.end_line();
     log.tell_rest();

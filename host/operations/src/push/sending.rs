@@ -12,12 +12,14 @@ use annex_fairness::{of_same_tenant, of_tenant};
 use annex_protocol::{StreamResponse, TaskId, TaskPushNotificationConfig};
 use annex_push::{Fate, Notifier};
 use annex_tasks::{MAX_PUSH_FAILURES, PushCursor, PushProgress, PushThen, StoreError, TaskStore};
+use tokio::task::coop::consume_budget;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::fault;
-use crate::push::{outgoing, outgoing_0_3};
+use crate::push::of_0_3::{Posts, outgoing_0_3};
+use crate::push::outgoing;
 use crate::tasks::log::{LogReader, LoggedEvent};
 
 /// The time to the next attempts for an event whose attempts have all failed, by how often they have.
@@ -112,6 +114,7 @@ impl Sender {
     }
 
     async fn run(mut self, mut reader: LogReader) {
+        let mut posts = Posts::default();
         loop {
             let event = tokio::select! {
                 // What is there is sent before the server closes.
@@ -120,6 +123,11 @@ impl Sender {
                 () = self.senders.closing.cancelled() => return,
             };
             let Some(event) = event else { break };
+            // Events that are there are read without a wait, and others use this thread, too.
+            consume_budget().await;
+            if self.config.receiver_is_v0_3 && !posts.is_due(&event, &reader) {
+                continue;
+            }
             match self.send(&event).await {
                 Next::GoesOn => {}
                 Next::IsOver => return,

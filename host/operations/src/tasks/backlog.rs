@@ -43,6 +43,11 @@ impl Backlog {
         Self { store, owner, task, after, last, read: VecDeque::new() }
     }
 
+    /// True if more is stored that was not read.
+    pub(crate) fn has_next(&self) -> bool {
+        !self.read.is_empty() || self.after < self.last
+    }
+
     /// The next one. Giving up the wait loses none.
     pub(crate) async fn next(&mut self) -> Result<Read, StoreError> {
         while self.read.is_empty() && self.after < self.last {
@@ -65,12 +70,12 @@ impl Backlog {
     /// The task as it ended, or nothing where it was deleted meanwhile.
     async fn whole(&self) -> Result<Read, StoreError> {
         let Some(stored) = self.store.load(&self.owner, &self.task).await? else { return Ok(Read::End) };
+        let long = LongWork::begin(stored.bytes()).await;
         let task = stored.decode()?.into_task();
         if !task.status.state.is_terminal() {
             return Ok(Read::End);
         }
         let whole = LoggedEvent::new(Arc::new(StreamResponse::Task(task)), stored.seq);
-        let long = LongWork::begin(stored.bytes()).await;
         if long.is_some() {
             // Encoded now, as the stream is read without the permit.
             whole.json();

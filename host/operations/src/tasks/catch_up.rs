@@ -5,7 +5,6 @@
 //! as somebody reads the task's events. A task that has gone on is followed in a turn of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use annex_agent::TurnStart;
@@ -111,26 +110,24 @@ impl RequestHandler {
     }
 
     /// Asks the agent again and again while the task waits and somebody reads its events: a stream, or whoever is to be
-    /// notified of them.
+    /// notified of them. This is done in place of whoever asked before, whose handler may be gone and whose header fields are
+    /// older.
     pub(crate) fn watch(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
-        if !self.agent_is_remote || record.is_watched().swap(true, Ordering::Relaxed) {
+        if !self.agent_is_remote {
             return;
         }
         let (me, call, record) = (self.me.clone(), call.clone(), Arc::clone(record));
-        let closing = self.closing.clone();
+        let (closing, replaced) = (self.closing.clone(), record.next_watcher());
         tokio::spawn(of_same_tenant(async move {
             let mut pause = FIRST_PAUSE;
             loop {
                 tokio::select! {
                     () = sleep(pause) => {}
                     () = closing.cancelled() => return,
+                    () = replaced.cancelled() => return,
                 }
                 if record.is_finished() || !record.has_readers() {
-                    record.is_watched().store(false, Ordering::Relaxed);
-                    // A reader may have come in between, and have found the task watched.
-                    if !record.has_readers() || record.is_watched().swap(true, Ordering::Relaxed) {
-                        return;
-                    }
+                    return;
                 }
                 let Some(handler) = me.upgrade() else { return };
                 pause = if record.waits() { LONGEST_PAUSE.min(pause * 2) } else { FIRST_PAUSE };

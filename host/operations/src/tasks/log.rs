@@ -147,6 +147,13 @@ impl LogReader {
         }
     }
 
+    /// True if an event is there, so that the next one need not be waited for. Messages of the client that are stored count,
+    /// although they are none.
+    pub(crate) fn has_next(&self) -> bool {
+        let is_stored = self.backlog.as_ref().is_some_and(|backlog| backlog.has_next());
+        self.failed.is_none() && (is_stored || self.next < self.log.written().events.len())
+    }
+
     /// The next event; `None` once the log has ended and is read.
     pub(crate) async fn next(&mut self) -> Option<Arc<LoggedEvent>> {
         if self.failed.is_some() {

@@ -3,22 +3,52 @@
 use std::sync::Arc;
 
 use annex_protocol::{
-    A2aError, GetTaskRequest, ListTasksRequest, ListTasksResponse, StreamResponse, SubscribeToTaskRequest,
+    A2aError, GetTaskRequest, ListTasksRequest, ListTasksResponse, StreamResponse, SubscribeToTaskRequest, TaskId,
 };
+use annex_tasks::{Owner, StoredTask};
 
 use crate::answer::{EventStream, ShownTask, Until};
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
+use crate::tasks::Tasks;
 use crate::tasks::log::LoggedEvent;
 use crate::tasks::long_work::LongWork;
-use crate::tasks::record::{Subscription, runs_elsewhere};
+use crate::tasks::record::{Subscription, TaskRecord, runs_elsewhere};
+
+/// A task that somebody wants to look at.
+enum Looked {
+    /// It lives, or waits and may have gone on at an agent elsewhere.
+    Open(Arc<TaskRecord>),
+    /// Nobody has it open, and it does not wait. It was not decoded.
+    Stored(StoredTask),
+}
+
+impl Tasks {
+    /// The task to look at, which is opened only where somebody has it open, or where it waits.
+    ///
+    /// # Errors
+    /// [`A2aError::TaskNotFound`].
+    async fn look(&self, owner: &Owner, id: &TaskId) -> Result<Looked, A2aError> {
+        if self.live_record(owner, id).is_none() {
+            let stored = self.load(owner, id).await?;
+            if !stored.waits() {
+                return Ok(Looked::Stored(stored));
+            }
+        }
+        self.open(owner, id).await.map(Looked::Open)
+    }
+}
 
 impl RequestHandler {
     pub async fn get_task(&self, call: &ServiceParameters, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
         request.validate()?;
         let read = async {
             if self.agent_is_remote {
-                self.catch_up(call, &self.tasks.open(&call.owner, &request.id).await?).await;
+                match self.tasks.look(&call.owner, &request.id).await? {
+                    Looked::Open(record) => self.catch_up(call, &record).await,
+                    // The agent elsewhere has nothing to tell of it.
+                    Looked::Stored(stored) => return ShownTask::stored(stored, request.history_length).await,
+                }
             }
             if let Some(snapshot) = self.tasks.large_snapshot(&call.owner, &request.id).await? {
                 return Ok(ShownTask::snapshot(snapshot, request.history_length).await);

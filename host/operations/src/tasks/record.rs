@@ -3,7 +3,7 @@
 //! Every change is stored before a reader sees it (`record/writing.rs`). Of a task that nobody works on here the record catches
 //! up with the stored events again and again while somebody reads (`others.rs`).
 
-use std::sync::atomic::AtomicBool;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use annex_cluster::Replica;
@@ -56,8 +56,8 @@ pub(crate) struct TaskRecord {
     /// The time at which an agent elsewhere was last asked whether the task has gone on there. Held while it is asked, and
     /// until the turn that follows the task is over.
     asked: OnceLock<Arc<tokio::sync::Mutex<Option<Instant>>>>,
-    /// True while an agent elsewhere is asked again and again.
-    is_watched: AtomicBool,
+    /// Stops whoever asks an agent elsewhere again and again.
+    watcher: Mutex<Option<CancellationToken>>,
     state: Mutex<RecordState>,
 }
 
@@ -117,8 +117,8 @@ impl TaskRecord {
         let limits = *tasks.limits();
         let state = RecordState { task, seq: last.seq, log, turn: None, is_worked_on, last_is_ours: false };
         let (last, state) = (last.into(), Mutex::new(state));
-        let (asked, is_watched) = (OnceLock::new(), AtomicBool::new(false));
-        Self { id, context_id, owner, store, wake, limits, last, asked, is_watched, state }
+        let (asked, watcher) = (OnceLock::new(), Mutex::default());
+        Self { id, context_id, owner, store, wake, limits, last, asked, watcher, state }
     }
 
     pub(crate) fn id(&self) -> &TaskId {
@@ -163,9 +163,12 @@ impl TaskRecord {
         self.asked.get_or_init(Arc::default)
     }
 
-    /// True while an agent elsewhere is asked again and again.
-    pub(super) fn is_watched(&self) -> &AtomicBool {
-        &self.is_watched
+    /// Stops whoever asked an agent elsewhere again and again until now. Returns what will stop the next one.
+    pub(super) fn next_watcher(&self) -> CancellationToken {
+        let next = CancellationToken::new();
+        let before = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).replace(next.clone());
+        before.inspect(CancellationToken::cancel);
+        next
     }
 
     /// True if another process works on the task.
@@ -300,7 +303,7 @@ impl TaskRecord {
     /// Takes the task from the process that worked on it in this epoch. Returns false when somebody else was faster.
     pub(crate) async fn take(&self, epoch: u64) -> Result<bool, StoreError> {
         let mut last = self.last.lock().await;
-        let before = std::mem::replace(&mut last.epoch, epoch);
+        let before = mem::replace(&mut last.epoch, epoch);
         let taken = self.take_at(&mut last).await;
         // A turn that runs here goes on in its own.
         if last.epoch == epoch {

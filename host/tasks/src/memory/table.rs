@@ -68,7 +68,9 @@ impl Entry {
 
     pub(super) fn stored(&self) -> StoredTask {
         let is_worked_on = self.rest() == Rest::Runs;
-        StoredTask { id: self.id.clone(), seq: self.seq, epoch: 0, is_worked_on, content: self.content.clone() }
+        let is_finished = self.standing.finished_at.is_some();
+        let (id, content) = (self.id.clone(), self.content.clone());
+        StoredTask { id, seq: self.seq, epoch: 0, is_worked_on, is_finished, content }
     }
 
     pub(super) fn events_after(&self, seen: usize) -> impl Iterator<Item = StoredEvent> {

@@ -17,16 +17,18 @@ pub(super) async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Resu
     let seq = from_sql(row.int(1)?);
     let json = readable(row.text(2)?);
     let told = from_sql(row.int(3)?);
-    let is_worked_on = row.int(4)? == 1;
+    let standing = row.int(4)?;
+    let (is_worked_on, is_finished) = (standing == 1, standing == 2);
     let epoch = from_sql(row.int(5)?);
     if told >= seq {
-        return Ok(Some(StoredTask { id, seq, epoch, is_worked_on, content: TaskContent::Json(json.into()) }));
+        let content = TaskContent::Json(json.into());
+        return Ok(Some(StoredTask { id, seq, epoch, is_worked_on, is_finished, content }));
     }
     let events = events(database, &id, told, seq).await?;
     // What is appended meanwhile does no harm: an event never changes.
     let is_whole = events.len() as u64 == seq - told;
     let content = TaskContent::Since(Since { json, events }.into());
-    Ok(is_whole.then_some(StoredTask { id, seq, epoch, is_worked_on, content }))
+    Ok(is_whole.then_some(StoredTask { id, seq, epoch, is_worked_on, is_finished, content }))
 }
 
 /// The events after number `told`, up to number `seq`, as far as they are there.

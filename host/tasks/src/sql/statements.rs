@@ -69,12 +69,13 @@ pub(super) const LOCK_TASK: &str = "UPDATE task SET seq = seq WHERE id = $1";
 
 pub(super) const SELECT_PLACE: &str = "SELECT seq, epoch FROM task WHERE id = $1";
 
-/// The columns that a stored task is made of: the fifth is 1 for a task that a turn works on, the sixth the epoch. A task that
-/// waits has a runner once its client has answered.
+/// The columns that a stored task is made of: the fifth is 2 for a task that is finished, 1 for one that a turn works on, and 0
+/// for one that waits, the sixth the epoch. A task that waits has a runner once its client has answered.
 macro_rules! stored_task {
     () => {
-        "task.id, task.seq, task.json, coalesce(task.json_seq, task.seq), CAST(CASE WHEN task.finished_at IS NULL
-            AND (task.runner IS NOT NULL OR task.state NOT IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED'))
+        "task.id, task.seq, task.json, coalesce(task.json_seq, task.seq), CAST(CASE
+            WHEN task.finished_at IS NOT NULL THEN 2
+            WHEN task.runner IS NOT NULL OR task.state NOT IN ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED')
             THEN 1 ELSE 0 END AS BIGINT), task.epoch"
     };
 }

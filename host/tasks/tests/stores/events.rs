@@ -20,6 +20,7 @@ on_every_store! {
     a_task_is_found_by_its_owner_only,
     a_dropped_call_is_stored_whole_or_not_at_all,
     a_finished_task_is_whole_and_has_all_of_its_events_or_none,
+    a_stored_task_tells_whether_it_waits_works_or_is_finished,
 }
 
 across_a_restart! {
@@ -74,6 +75,24 @@ async fn a_finished_task_is_whole_and_has_all_of_its_events_or_none(store: Store
     }
     let stored = store.load(&owner("ada"), &task.id).await.unwrap().unwrap();
     assert_eq!((stored.seq, stored.decode().unwrap().into_task()), (3, task));
+}
+
+/// Whoever looks at a task need not decode it for that.
+async fn a_stored_task_tells_whether_it_waits_works_or_is_finished(store: Store) {
+    let mut task = working("t-1");
+    store.begin(&owner("ada"), &task).await.unwrap();
+    for (seq, state, told) in [
+        (1, TaskState::Working, (false, true, false)),
+        (2, TaskState::AuthRequired, (true, false, false)),
+        (3, TaskState::Working, (false, true, false)),
+        (4, TaskState::InputRequired, (true, false, false)),
+        (5, TaskState::Completed, (false, false, true)),
+    ] {
+        let event = change(&mut task, state, at(2_000));
+        store.add(&task.id, seq, &event, &task).await.unwrap();
+        let stored = store.load(&owner("ada"), &task.id).await.unwrap().unwrap();
+        assert_eq!((stored.waits(), stored.is_worked_on, stored.is_finished), told, "{state:?}");
+    }
 }
 
 async fn events_come_back_in_order_and_in_pages(store: Store) {

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annex_test_support::{Reply, TestServer, until};
+use axum::Router;
+use axum::http::HeaderMap;
 use axum::response::Response;
+use axum::routing::{get, post};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::foreign::{agent, error, result, stream, task};
+use super::foreign::{agent, card, error, result, serve, stream, task};
 use super::{config, front, state};
 use crate::catalogue;
 
@@ -111,6 +114,43 @@ async fn a_subscriber_hears_how_a_task_goes_on_without_its_client() {
         assert_eq!(last["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED", "{events:?}");
         assert!(events.iter().any(|event| event.to_string().contains("You are in.")), "{events:?}");
     }
+}
+
+/// A card of a [`Login`] that tells of its task only to readers with a key; where the card is, and the address of the agent.
+async fn login_for_key(login: &Login, key: &'static str) -> (String, String) {
+    let login = login.clone();
+    let answered = post(move |headers: HeaderMap, body: String| {
+        let login = login.clone();
+        async move {
+            let request: Value = serde_json::from_str(&body).expect("JSON");
+            let is_known = headers.get("x-key").is_some_and(|value| value.as_bytes() == key.as_bytes());
+            if request["method"] == "GetTask" && !is_known {
+                return error(-32001, "no such task");
+            }
+            login.answer(&request)
+        }
+    });
+    let url = serve(Router::new().route("/rpc", answered)).await;
+    let card = card(&format!("{url}/rpc"), false, &json!([])).to_string();
+    let served = get(move || async { ([("content-type", "application/json")], card) });
+    let card = format!("{}/card.json", serve(Router::new().route("/card.json", served)).await);
+    (card, url.trim_start_matches("http://").to_owned())
+}
+
+#[tokio::test]
+async fn a_task_that_waits_is_asked_for_with_the_header_fields_of_its_newest_reader() {
+    let login = Login::default();
+    let (card, host) = login_for_key(&login, "new").await;
+    let front = front(&card, &format!("headers_forward = [\"X-Key\"]\nallow_hosts = [{host:?}]")).await;
+    let id = waiting(&front.say("hi").send().await.expect("a reply"));
+    let subscribe = |key| front.call("SubscribeToTask", json!({"id": id}).to_string()).header("x-key", key).open();
+    let _older = subscribe("old").await.expect("a stream");
+    let newer = subscribe("new").await.expect("a stream");
+    login.go_on();
+    login.go_on();
+    let events = newer.rest().await.expect("events");
+    let last = &events.last().expect("an event")["result"];
+    assert_eq!(last["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED", "{events:?}");
 }
 
 #[tokio::test]
