@@ -23,7 +23,7 @@ use measure::{metadata_of, size};
 use messages::Messages;
 
 /// The number of events of the largest size that one turn may have. Smaller ones may be more.
-const EVENTS_OF_FULL_SIZE: usize = 16;
+pub(crate) const EVENTS_OF_FULL_SIZE: usize = 16;
 /// Artifacts of one turn.
 const MAX_ARTIFACTS: usize = 1_000;
 
