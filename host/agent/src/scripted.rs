@@ -47,6 +47,9 @@ pub struct ScriptConfig {
     pub rules: Vec<RuleConfig>,
     /// The answer when none does.
     pub fallback: String,
+    /// Bytes that its patterns may keep of the room for scripts of strangers; `None` for a script of the operator.
+    #[serde(skip)]
+    share: Option<usize>,
 }
 
 /// A condition, and the answer for it.
@@ -139,7 +142,8 @@ pub enum ScriptError {
     },
     /// The scripts that are loaded leave no room for this one.
     #[error(
-        "there is no room for the {bytes} bytes of its patterns beside those of the other agents that are loaded; let fewer          tenants be loaded at once"
+        "there is no room for the {bytes} bytes of its patterns beside those of the other agents that are loaded; let fewer \
+         tenants be loaded at once"
     )]
     NoRoom {
         /// The bytes.
@@ -216,8 +220,9 @@ impl ScriptedModel {
     /// Says which rule is wrong, see [`ScriptError`].
     pub fn new(config: ScriptConfig) -> Result<Self, ScriptError> {
         let fallback = config.fallback.clone();
+        let room = if config.share.is_some() { &kept::SHARED } else { &kept::OWN };
         let (rules, bytes) = config.into_rules()?;
-        let kept = Kept::reserve(bytes).ok_or(ScriptError::NoRoom { bytes })?;
+        let kept = room.reserve(bytes).ok_or(ScriptError::NoRoom { bytes })?;
         let script = Arc::new(Script { rules, fallback, _kept: kept });
         Ok(Self { script, place: Arc::new(Semaphore::new(1)) })
     }
@@ -247,13 +252,20 @@ async fn aside<T: Send + 'static>(
 }
 
 impl ScriptConfig {
+    /// The same for a script of a stranger, whose patterns may keep as much as leaves room for so many scripts.
+    #[must_use]
+    pub fn for_one_of(self, scripts: usize) -> Self {
+        Self { share: Some(kept::share(scripts)), ..self }
+    }
+
     /// The compiled rules, and the bytes that they keep.
     fn into_rules(self) -> Result<(Vec<Rule>, usize), ScriptError> {
         self.check()?;
-        let mut room = MAX_KEPT;
+        let most = self.share.map_or(MAX_KEPT, |share| share.min(MAX_KEPT));
+        let mut room = most;
         let rules = self.rules.into_iter().enumerate().map(|(index, rule)| Rule::compile(index + 1, rule, &mut room));
         let rules = rules.collect::<Result<_, _>>()?;
-        Ok((rules, MAX_KEPT - room))
+        Ok((rules, most - room))
     }
 
     /// Checks what can be told without compiling anything.

@@ -315,7 +315,8 @@ impl Agent {
         let params = request.into_json(self.tenant.as_deref());
         let params = params
             .map_err(|error| ClientError::NotCarried { binding: self.binding.name(), problem: error.to_string() })?;
-        Ok(WireCall { operation: exchange.operation.clone(), params, headers: exchange.headers()? })
+        let room = exchange.room();
+        Ok(WireCall { operation: exchange.operation.clone(), params, headers: exchange.headers()?, room })
     }
 }
 

@@ -44,6 +44,7 @@ mod interceptor;
 mod operation;
 mod parameters;
 mod remote_error;
+mod room;
 mod session;
 mod transport;
 
@@ -60,4 +61,5 @@ pub use interceptor::{Incoming, Interceptor, InterceptorError, OutgoingCall};
 pub use operation::{ExtensionMethod, Operation};
 pub use parameters::{ParameterError, ServiceParameters};
 pub use remote_error::{RemoteError, Violation};
+pub use room::StreamRoom;
 pub use session::{ClientSession, SessionError};

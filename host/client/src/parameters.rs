@@ -6,6 +6,8 @@ use annex_protocol::ExtensionUri;
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, format_extensions};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::StreamRoom;
+
 /// Fields that the bindings set themselves.
 const RESERVED: [&str; 10] = [
     A2A_EXTENSIONS,
@@ -25,6 +27,8 @@ const RESERVED: [&str; 10] = [
 pub struct ServiceParameters {
     extensions: Vec<ExtensionUri>,
     fields: HeaderMap,
+    /// What travels back in a stream takes of this.
+    room: Option<StreamRoom>,
 }
 
 /// The reason that something cannot be a service parameter.
@@ -84,6 +88,16 @@ impl ServiceParameters {
         }
         self.fields.insert(name, value);
         Ok(())
+    }
+
+    /// The same for a call whose stream takes of this room. Without one, a stream may have any number of bytes.
+    #[must_use]
+    pub fn within(self, room: StreamRoom) -> Self {
+        Self { room: Some(room), ..self }
+    }
+
+    pub(crate) fn room(&self) -> Option<StreamRoom> {
+        self.room.clone()
     }
 
     /// The extensions to activate, in the order they were asked for.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use annex_agent::{AgentError, EventSender, TurnContext, TurnStart, UpstreamContext};
-use annex_client::{Agent, Answer, ClientError, EventStream, ServiceParameters};
+use annex_client::{Agent, Answer, ClientError, EventStream, ServiceParameters, StreamRoom};
 use annex_protocol::{
     A2aError, CancelTaskRequest, GetTaskRequest, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, TaskId,
 };
@@ -14,7 +14,7 @@ use crate::config::LostContext;
 use crate::failure::{self, Deviation};
 use crate::links::Link;
 use crate::outgoing;
-use crate::relay::Relay;
+use crate::relay::{EVENTS_OF_FULL_SIZE, Relay};
 use crate::upstream::Upstream;
 
 /// Pauses before a message is sent again that never left, because nobody took the connection.
@@ -24,6 +24,11 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// Attempts in a row to get back to a task, after which it is given up.
 const ATTEMPTS: u32 = 5;
+
+/// Bytes that streams take for each one that an answer may have: names, ids and escapes are none of it.
+const STREAM_BYTES: usize = 2;
+/// Bytes of comments that keep the streams of a turn alive.
+const COMMENT_BYTES: usize = 4 << 20;
 
 /// The text for the client where nobody knows what became of its message.
 const NOT_FOLLOWED: &str = "The server stopped while the task ran, and nobody knows whether the agent behind it has the message; \
@@ -50,6 +55,8 @@ pub(crate) struct Follower<'a> {
     remote: &'a UpstreamContext,
     /// By the card as it was when the turn began.
     agent: &'a Agent,
+    /// What all streams of the turn may have, also in what is passed over.
+    room: StreamRoom,
 }
 
 impl<'a> Follower<'a> {
@@ -58,7 +65,9 @@ impl<'a> Follower<'a> {
         (turn, remote): (&'a TurnContext, &'a UpstreamContext),
         agent: &'a Agent,
     ) -> Self {
-        Self { upstream, turn, remote, agent }
+        let answer = upstream.config.max_answer_bytes.saturating_mul(EVENTS_OF_FULL_SIZE);
+        let room = StreamRoom::new(answer.saturating_mul(STREAM_BYTES).saturating_add(COMMENT_BYTES));
+        Self { upstream, turn, remote, agent, room }
     }
 
     /// Sends the message, unless the turn goes on with a task that is there, and relays the answer.
@@ -267,7 +276,7 @@ impl<'a> Follower<'a> {
     }
 
     fn parameters(&self) -> Result<ServiceParameters, ClientError> {
-        Ok(self.upstream.parameters(self.remote)?)
+        Ok(self.upstream.parameters(self.remote)?.within(self.room.clone()))
     }
 
     fn streams(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The upstream's answer, event by event: checked, noted, taken into the session, and sent on.
 
+use std::collections::HashSet;
 use std::mem;
 
 use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext, readable};
@@ -22,7 +23,7 @@ use measure::{metadata_of, size};
 use messages::Messages;
 
 /// The number of events of the largest size that one turn may have. Smaller ones may be more.
-const EVENTS_OF_FULL_SIZE: usize = 16;
+pub(crate) const EVENTS_OF_FULL_SIZE: usize = 16;
 /// Artifacts of one turn.
 const MAX_ARTIFACTS: usize = 1_000;
 
@@ -260,10 +261,18 @@ impl<'a> Relay<'a> {
         self.artifacts.name_all(&mut artifacts);
         let mut unseen = self.messages.unseen(mem::take(&mut task.history), self.shown.as_ref(), self.continues);
         let status_text = task.status.message.as_ref().map(Message::text);
-        let is_said = |text: &str| {
-            status_text.as_deref() == Some(text) || artifacts.iter().any(|artifact| readable(&artifact.parts) == text)
-        };
-        unseen.retain(|message| !is_said(&message.text()));
+        // Made once, however many messages are compared with them, and not at all where there are none.
+        let compared = artifacts.iter().filter(|_| !unseen.is_empty());
+        let artifact_texts: HashSet<String> = compared.map(|artifact| readable(&artifact.parts)).collect();
+        unseen.retain(|message| {
+            let text = message.text();
+            let is_artifact = artifact_texts.contains(&text);
+            if is_artifact {
+                // It is not compared again at the next look. What only the status says may be told later.
+                self.messages.note(message);
+            }
+            !is_artifact && status_text.as_ref() != Some(&text)
+        });
         let state = task.status.state;
         // A task that ends without a word of its own has said its answer before.
         if ends(state) && task.status.message.is_none() && artifacts.is_empty() && self.artifacts.len() == 0 {

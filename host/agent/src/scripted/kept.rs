@@ -2,42 +2,67 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most of them.
+/// The most of them in each room.
 const MAX_BYTES: usize = 512 << 20;
 
-static BYTES: AtomicUsize = AtomicUsize::new(0);
+/// The room for scripts of the operator, which those of strangers take nothing of.
+pub(super) static OWN: Room = Room(AtomicUsize::new(0));
+/// The room for scripts that have a share of it each.
+pub(super) static SHARED: Room = Room(AtomicUsize::new(0));
+
+/// A number of bytes that scripts take of [`MAX_BYTES`].
+#[derive(Debug)]
+pub(super) struct Room(AtomicUsize);
 
 /// The bytes of one script, given back when this is dropped.
 #[derive(Debug)]
-pub(super) struct Kept(usize);
+pub(super) struct Kept {
+    bytes: usize,
+    room: &'static Room,
+}
 
-impl Kept {
+/// The bytes that each of so many scripts may keep, so that there is room for all of them.
+pub(super) fn share(scripts: usize) -> usize {
+    MAX_BYTES / scripts.max(1)
+}
+
+impl Room {
     /// `None` when there are not so many left.
-    pub(super) fn reserve(bytes: usize) -> Option<Self> {
+    pub(super) fn reserve(&'static self, bytes: usize) -> Option<Kept> {
         let fits = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= MAX_BYTES);
         // Relaxed, because threads agree on this number alone; no other memory is published by it.
-        BYTES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        Some(Self(bytes))
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        Some(Kept { bytes, room: self })
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        BYTES.fetch_sub(self.0, Ordering::Relaxed);
+        self.room.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Kept, MAX_BYTES};
+    use super::{MAX_BYTES, OWN, SHARED, share};
 
     #[test]
     fn what_is_beyond_the_bound_of_the_process_is_refused_and_changes_nothing() {
-        assert!(Kept::reserve(MAX_BYTES + 1).is_none());
+        assert!(OWN.reserve(MAX_BYTES + 1).is_none());
         // Other tests reserve a little meanwhile.
-        let half = Kept::reserve(MAX_BYTES / 2).expect("room");
-        assert!(Kept::reserve(MAX_BYTES / 2 + 1).is_none());
+        let half = OWN.reserve(MAX_BYTES / 2).expect("room");
+        assert!(OWN.reserve(MAX_BYTES / 2 + 1).is_none());
+        assert!(SHARED.reserve(MAX_BYTES / 2 + 1).is_some(), "it is another room");
         drop(half);
-        assert!(Kept::reserve(MAX_BYTES / 2 + 1).is_some());
+        assert!(OWN.reserve(MAX_BYTES / 2 + 1).is_some());
+    }
+
+    #[test]
+    fn there_is_room_for_the_shares_of_all() {
+        for scripts in [1, 3, 1_000] {
+            assert!(share(scripts) * scripts <= MAX_BYTES, "{scripts}");
+        }
+        assert!(share(0) <= MAX_BYTES);
+        assert!(share(1_000) >= 512 << 10, "a thousand small scripts are loaded by default");
     }
 }

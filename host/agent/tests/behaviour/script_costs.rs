@@ -74,6 +74,19 @@ fn the_patterns_of_a_script_are_bounded_one_by_one_and_together() {
     assert_eq!(rule(json!({ "call": call })).unwrap_err(), "rule 1: `call` is 65; at most 64 are allowed");
 }
 
+#[test]
+fn a_script_of_a_stranger_keeps_no_more_than_leaves_room_for_those_of_all_others() {
+    let compiled = |patterns: usize, scripts: usize| {
+        let rules: Vec<Value> = (0..patterns).map(|number| json!({"when": number.to_string(), "answer": ""})).collect();
+        let config: ScriptConfig = serde_json::from_value(json!({"rules": rules, "fallback": "none"})).unwrap();
+        ScriptedModel::new(config.for_one_of(scripts)).map_err(|error| error.to_string())
+    };
+    compiled(5, 1_000).unwrap();
+    let error = compiled(100, 1_000).unwrap_err();
+    assert!(error.contains("`when` takes too much when it is compiled, with the patterns before it"), "{error}");
+    compiled(100, 10).unwrap();
+}
+
 #[tokio::test]
 async fn what_a_search_would_take_too_long_for_is_refused_before_it_begins_and_the_user_hears_why() {
     let model = rules(["[ab]*a[ab]{3000}c".to_owned()]).unwrap();

@@ -10,7 +10,9 @@ use reqwest::Url;
 
 use crate::card::AgentCardDocument;
 use crate::transport::{Answers, Unread};
-use crate::{Answer, ClientError, EventStream, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters};
+use crate::{
+    Answer, ClientError, EventStream, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters, StreamRoom,
+};
 
 /// Events of one stream that are passed over. An agent that sends more does not speak A2A.
 const MAX_PASSED_OVER: usize = 1_000;
@@ -65,6 +67,11 @@ impl Exchange {
             interceptor.before(&mut call).await.map_err(ClientError::Refused)?;
         }
         Ok(())
+    }
+
+    /// What a stream takes of. Asked for before the header fields, which take the parameters.
+    pub(super) fn room(&self) -> Option<StreamRoom> {
+        self.parameters.room()
     }
 
     /// The header fields of the request, after the interceptors have added theirs.

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use annex_egress::{Events, StreamLimits};
+use annex_egress::{Body, Events, StreamLimits};
+use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 
 use super::unread::{Form, Text, Unread};
 use super::wire::Answers;
-use crate::ClientError;
 use crate::http::{Http, Response, unread};
+use crate::{ClientError, StreamRoom};
 
 /// The one answer to a call.
 pub(super) async fn single(http: &Http, response: Response, form: Form) -> Result<Unread, ClientError> {
@@ -28,13 +29,13 @@ fn retry_after(headers: &HeaderMap) -> Option<u64> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// The answers of an event stream.
-pub(super) fn events(http: &Http, response: Response, form: Form) -> Answers {
+/// The answers of an event stream, which takes of the room.
+pub(super) fn events(http: &Http, response: Response, form: Form, room: Option<StreamRoom>) -> Answers {
     let url = response.url().into();
     let status = response.status();
-    // A stream lasts as long as its task: whoever reads it says when it is enough.
+    // A stream lasts as long as its task. The room, or else whoever reads it, says when it is enough.
     let limits = StreamLimits { event: http.max_bytes, total: usize::MAX };
-    let events = Events::new(response, limits);
+    let events = Events::new(Counted { response, room }, limits);
     let answers = EventAnswers { url, status, form, events, is_repair_told: false };
     stream::try_unfold(answers, EventAnswers::step).boxed()
 }
@@ -43,9 +44,27 @@ struct EventAnswers {
     url: Arc<str>,
     status: StatusCode,
     form: Form,
-    events: Events<Response>,
+    events: Events<Counted>,
     /// True once the log has said that events had to be repaired.
     is_repair_told: bool,
+}
+
+/// A body whose bytes are counted as they come.
+struct Counted {
+    response: Response,
+    room: Option<StreamRoom>,
+}
+
+impl Body for Counted {
+    type Error = ClientError;
+
+    async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        let piece = self.response.next().await?;
+        if let (Some(room), Some(piece)) = (&self.room, &piece) {
+            room.take(piece.len(), self.response.url())?;
+        }
+        Ok(piece)
+    }
 }
 
 impl EventAnswers {

@@ -7,9 +7,11 @@ use std::task::{Context, Poll};
 
 use annex_grpc::CallError;
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::StreamExt;
-use http::{Request, Response};
-use http_body_util::BodyExt;
+use http::{Request, Response, Uri};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, BodyStream, StreamBody};
 use reqwest::Url;
 use tonic::Status;
 use tonic::body::Body;
@@ -18,13 +20,14 @@ use tonic::codegen::Service;
 use super::unread::Unread;
 use super::wire::{Answers, Transport, WireCall};
 use crate::http::{Http, failed};
-use crate::{Answer, ClientError, Operation, RemoteError};
+use crate::{Answer, ClientError, Operation, RemoteError, StreamRoom};
 
 const BINDING: &str = "GRPC";
 
 pub(super) struct Grpc {
     url: Arc<str>,
-    client: annex_grpc::Client<Sender>,
+    origin: Uri,
+    sender: Sender,
     max_bytes: usize,
 }
 
@@ -32,9 +35,13 @@ impl Grpc {
     pub(super) fn new(http: &Http, url: &Url) -> Result<Self, ClientError> {
         let unusable = |_| ClientError::InterfaceUrl { interface: url.to_string() };
         let origin = url.as_str().parse().map_err(unusable)?;
-        let sender = Sender { client: http.http2.clone(), url: url.to_string() };
-        let client = annex_grpc::Client::new(sender, origin, http.max_bytes);
-        Ok(Self { url: url.as_str().into(), client, max_bytes: http.max_bytes })
+        let sender = Sender { client: http.http2.clone(), url: url.to_string(), room: None };
+        Ok(Self { url: url.as_str().into(), origin, sender, max_bytes: http.max_bytes })
+    }
+
+    /// A client whose answers take of the room.
+    fn client(&self, room: Option<StreamRoom>) -> annex_grpc::Client<Sender> {
+        annex_grpc::Client::new(Sender { room, ..self.sender.clone() }, self.origin.clone(), self.max_bytes)
     }
 }
 
@@ -43,9 +50,10 @@ impl Transport for Grpc {
     async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError> {
         let params = call.members(BINDING)?;
         let WireCall { operation, headers, .. } = call;
+        let client = self.client(None);
         let called = match &operation {
-            Operation::Method(method) => self.client.call_method(&method.name, &params, headers).await,
-            operation => self.client.call(operation.name(), &params, headers).await,
+            Operation::Method(method) => client.call_method(&method.name, &params, headers).await,
+            operation => client.call(operation.name(), &params, headers).await,
         };
         let reply = called.map_err(|error| told(&self.url, self.max_bytes, error))?;
         Ok(Answer { value: Unread::Result { url: Arc::clone(&self.url), json: reply.value }, active: reply.active })
@@ -53,10 +61,11 @@ impl Transport for Grpc {
 
     async fn open(&self, call: WireCall) -> Result<Answer<Answers>, ClientError> {
         let params = call.members(BINDING)?;
-        let WireCall { operation, headers, .. } = call;
+        let WireCall { operation, headers, room, .. } = call;
+        let client = self.client(room);
         let opened = match &operation {
-            Operation::Method(method) => self.client.open_method(&method.name, &params, headers).await,
-            operation => self.client.open(operation.name(), &params, headers).await,
+            Operation::Method(method) => client.open_method(&method.name, &params, headers).await,
+            operation => client.open(operation.name(), &params, headers).await,
         };
         let reply = opened.map_err(|error| told(&self.url, self.max_bytes, error))?;
         let url = Arc::clone(&self.url);
@@ -117,10 +126,16 @@ impl From<ClientError> for NotSent {
 pub(crate) struct Sender {
     client: reqwest::Client,
     url: String,
+    room: Option<StreamRoom>,
 }
 
+type AnyError = Box<dyn Error + Send + Sync>;
+
+/// The body of an answer, whose bytes are counted as they come.
+type Counted = UnsyncBoxBody<Bytes, AnyError>;
+
 impl Service<Request<Body>> for Sender {
-    type Response = Response<reqwest::Body>;
+    type Response = Response<Counted>;
     type Error = NotSent;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, NotSent>> + Send>>;
 
@@ -130,14 +145,25 @@ impl Service<Request<Body>> for Sender {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { client, url } = self.clone();
+        let Self { client, url, room } = self.clone();
         Box::pin(async move {
             let (head, body) = request.into_parts();
             let broken = |source: Status| ClientError::Broken { url: url.clone(), source: source.into() };
             let body = body.collect().await.map_err(broken)?.to_bytes();
             let request = client.request(head.method, head.uri.to_string()).headers(head.headers).body(body);
             let response = request.send().await.map_err(|error| failed(&url, error))?;
-            Ok(response.into())
+            Ok(Response::<reqwest::Body>::from(response).map(|body| counted(body, url, room)))
         })
     }
+}
+
+fn counted(body: reqwest::Body, url: String, room: Option<StreamRoom>) -> Counted {
+    let frames = BodyStream::new(body).map(move |frame| {
+        let frame = frame.map_err(AnyError::from)?;
+        if let (Some(room), Some(bytes)) = (&room, frame.data_ref()) {
+            room.take(bytes.len(), &url).map_err(NotSent::from)?;
+        }
+        Ok::<_, AnyError>(frame)
+    });
+    StreamBody::new(frames).boxed_unsync()
 }

@@ -70,10 +70,11 @@ impl Transport for HttpJson {
     }
 
     async fn open(&self, call: WireCall) -> Result<Answer<Answers>, ClientError> {
+        let room = call.room.clone();
         let response = self.request(call, EVENT_STREAM).await?;
         let active = active(response.headers());
         if transport::is_event_stream(&response) {
-            return Ok(Answer { value: answer::events(&self.endpoint.http, response, FORM), active });
+            return Ok(Answer { value: answer::events(&self.endpoint.http, response, FORM, room), active });
         }
         // An agent that does not stream may answer at once, and one that refuses answers with its error.
         let only = answer::single(&self.endpoint.http, response, FORM).await?.taken_apart()?;

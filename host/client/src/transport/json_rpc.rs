@@ -76,10 +76,11 @@ impl Transport for JsonRpc {
     }
 
     async fn open(&self, call: WireCall) -> Result<Answer<Answers>, ClientError> {
+        let room = call.room.clone();
         let response = self.post(call, EVENT_STREAM).await?;
         let active = active(response.headers());
         if transport::is_event_stream(&response) {
-            return Ok(Answer { value: answer::events(&self.endpoint.http, response, FORM), active });
+            return Ok(Answer { value: answer::events(&self.endpoint.http, response, FORM, room), active });
         }
         let only = answer::single(&self.endpoint.http, response, FORM).await?.taken_apart()?;
         Ok(Answer { value: stream::iter([Ok(only)]).boxed(), active })

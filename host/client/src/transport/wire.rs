@@ -7,7 +7,7 @@ use futures::stream::BoxStream;
 use http::HeaderMap;
 
 use super::unread::Unread;
-use crate::{Answer, ClientError, Operation};
+use crate::{Answer, ClientError, Operation, StreamRoom};
 
 /// A call with everything that is sent.
 pub(crate) struct WireCall {
@@ -15,6 +15,8 @@ pub(crate) struct WireCall {
     /// The request message as ProtoJSON, one object.
     pub(crate) params: String,
     pub(crate) headers: HeaderMap,
+    /// What a stream takes of; `None` where its reader says when it is enough.
+    pub(crate) room: Option<StreamRoom>,
 }
 
 impl WireCall {

@@ -1,6 +1,6 @@
 //! Each operation over each binding, against the real server.
 
-use annex_client::{Agent, Binding, ClientConfig, ClientError, ExtensionMethod, ServiceParameters};
+use annex_client::{Agent, Binding, ClientConfig, ClientError, ExtensionMethod, ServiceParameters, StreamRoom};
 use annex_protocol::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
     Json, JsonObject, ListTaskPushNotificationConfigsRequest, ListTasksRequest, PartContent, SendMessageResponse,
@@ -261,13 +261,34 @@ async fn an_agent_that_is_gone_is_unreachable_on_each_binding() {
     }
 }
 
-#[tokio::test]
-async fn an_answer_beyond_the_limit_is_refused_on_each_binding() {
+/// A server that says 20,000 letters to `large`.
+async fn of_large_answers() -> TestServer {
     let rule = format!(
         "[[agent.rule]]\ntext = \"large\"\nsteps = [{{ message = {{ parts = [{{ text = {:?} }}] }} }}]",
         "x".repeat(20_000)
     );
-    let server = TestConfig::script(SCRIPT).with(&rule).start().await.expect("a server");
+    TestConfig::script(SCRIPT).with(&rule).start().await.expect("a server")
+}
+
+#[tokio::test]
+async fn streams_that_share_a_room_have_no_more_than_that_together_on_each_binding() {
+    let server = of_large_answers().await;
+    for binding in Binding::ALL {
+        let agent = agent(server.url(), binding).await;
+        let room = StreamRoom::new(30_000);
+        let mut ends = Vec::new();
+        for _ in 0..2 {
+            let streamed = agent.send_streaming_message(ada().within(room.clone()), text("large")).await;
+            ends.push(streamed.expect("a stream").value.try_collect::<Vec<_>>().await.err());
+        }
+        let [None, Some(error)] = ends.as_slice() else { panic!("{binding}: {ends:?}") };
+        assert!(matches!(error, ClientError::TooLarge { max_bytes: 30_000, .. }), "{binding}: {}", chain(error));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_beyond_the_limit_is_refused_on_each_binding() {
+    let server = of_large_answers().await;
     for binding in Binding::ALL {
         let config = ClientConfig { max_bytes: 10_000, ..by(binding) };
         let agent = client(config).agent(server.url()).await.expect("an agent");

@@ -144,7 +144,10 @@ impl From<SessionsError> for AdminError {
             SessionsError::NoPlace { .. } | SessionsError::NoOwner { .. } => {
                 (StatusCode::BAD_REQUEST, "invalid_request")
             }
-            SessionsError::Store(_) | SessionsError::Open(_) | SessionsError::Config(_) => {
+            SessionsError::Store(_)
+            | SessionsError::BrokeOff(_)
+            | SessionsError::Open(_)
+            | SessionsError::Config(_) => {
                 return Self::internal(&error);
             }
         };

@@ -13,6 +13,7 @@ use annex_session::{
 use annex_tasks::Owner;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use tokio::task::{JoinError, spawn_blocking};
 
 use crate::admin_api::sessions::{self as shown, Deleted, EventError, Events, Listed};
 use crate::config::served::ServedConfig;
@@ -108,6 +109,9 @@ pub enum SessionsError {
     /// The store fails.
     #[error("the sessions cannot be read")]
     Store(#[from] SessionError),
+    /// Hiding what is not for every operator broke off.
+    #[error("what is hidden in the session cannot be told")]
+    BrokeOff(#[source] JoinError),
     /// The store does not open.
     #[error(transparent)]
     Open(#[from] SessionStoreError),
@@ -156,6 +160,7 @@ impl Sessions {
     pub async fn show(&self, name: &SessionName) -> Result<shown::Session, SessionsError> {
         let session = self.read(name, EventFilter::NONE).await?;
         let SessionNames { tenant, app, user, context } = &*session.key;
+        let state = session.state.merged();
         Ok(shown::Session {
             context: context.to_string(),
             user: user.to_string(),
@@ -163,7 +168,7 @@ impl Sessions {
             tenant: Some(tenant.to_string()).filter(|tenant| !tenant.is_empty()),
             revision: session.revision,
             last_update: session.last_update.to_string(),
-            state: self.redaction.state(&session.state.merged()),
+            state: self.hidden(move |redaction| redaction.state(&state)).await?,
         })
     }
 
@@ -174,7 +179,10 @@ impl Sessions {
     pub async fn events(&self, name: &SessionName, last: usize) -> Result<Events, SessionsError> {
         let filter = EventFilter { max_bytes: Some(SHOWN_BYTES), ..EventFilter::recent(last.min(MAX_SHOWN)) };
         let session = self.read(name, filter).await?;
-        Ok(Events { events: session.events.iter().map(|event| self.shown(event)).collect() })
+        let shown = move |redaction: &Redaction| {
+            session.events.iter().map(|event| shown_event(event, redaction)).collect::<Vec<_>>()
+        };
+        Ok(Events { events: self.hidden(shown).await? })
     }
 
     /// Deletes a session with its events; what it shares with others stays.
@@ -191,6 +199,15 @@ impl Sessions {
         } else {
             Err(not_found(&key))
         }
+    }
+
+    /// Hides what is not for every operator, on a thread that serves nobody: JSON within JSON takes long to be read.
+    pub(crate) async fn hidden<T: Send + 'static>(
+        &self,
+        hide: impl FnOnce(&Redaction) -> T + Send + 'static,
+    ) -> Result<T, SessionsError> {
+        let redaction = self.redaction.clone();
+        spawn_blocking(move || hide(&redaction)).await.map_err(SessionsError::BrokeOff)
     }
 
     async fn read(&self, name: &SessionName, filter: EventFilter) -> Result<Session, SessionsError> {
@@ -216,30 +233,30 @@ impl Sessions {
             None => Err(SessionsError::NoTenant { name }),
         }
     }
+}
 
-    fn shown(&self, event: &Event) -> shown::Event {
-        let part = |part: &Part| {
-            // Redaction goes by the names of keys. Text that is no JSON has none and is shown as it is.
-            let mut part = part.clone();
-            match &part.content {
-                PartContent::Data(data) => part.content = PartContent::Data(self.redaction.json(data)),
-                PartContent::Text(text) => part.content = PartContent::Text(self.redaction.text(text)),
-                PartContent::Raw(_) | PartContent::Url(_) => {}
-            }
-            part.metadata = self.redaction.state(&part.metadata);
-            part
-        };
-        let delta: State = event.state_delta.clone().into();
-        let error = event.error.as_ref();
-        shown::Event {
-            id: event.id.clone(),
-            author: event.author.to_string(),
-            task: event.invocation_id.to_string(),
-            timestamp: event.timestamp.to_string(),
-            parts: event.parts.iter().map(part).collect(),
-            state_delta: self.redaction.state(&delta),
-            error: error.map(|error| EventError { code: error.code.clone(), message: error.message.clone() }),
+fn shown_event(event: &Event, redaction: &Redaction) -> shown::Event {
+    let part = |part: &Part| {
+        // Redaction goes by the names of keys. Text that is no JSON has none and is shown as it is.
+        let mut part = part.clone();
+        match &part.content {
+            PartContent::Data(data) => part.content = PartContent::Data(redaction.json(data)),
+            PartContent::Text(text) => part.content = PartContent::Text(redaction.text(text)),
+            PartContent::Raw(_) | PartContent::Url(_) => {}
         }
+        part.metadata = redaction.state(&part.metadata);
+        part
+    };
+    let delta: State = event.state_delta.clone().into();
+    let error = event.error.as_ref();
+    shown::Event {
+        id: event.id.clone(),
+        author: event.author.to_string(),
+        task: event.invocation_id.to_string(),
+        timestamp: event.timestamp.to_string(),
+        parts: event.parts.iter().map(part).collect(),
+        state_delta: redaction.state(&delta),
+        error: error.map(|error| EventError { code: error.code.clone(), message: error.message.clone() }),
     }
 }
 

@@ -31,7 +31,8 @@ impl Sessions {
         let key = SessionKey::new(Arc::clone(tenant), Arc::clone(app), user, "-");
         let state = self.service.read(&key, EventFilter::NONE).await?.state.shared();
         let user = is_named.then(|| key.user.to_string());
-        Ok(Shared { agent: key.app.to_string(), user, state: self.redaction.state(&state) })
+        let state = self.hidden(move |redaction| redaction.state(&state)).await?;
+        Ok(Shared { agent: key.app.to_string(), user, state })
     }
 
     /// Deletes keys by their full names. A turn that runs sees them to its end.

@@ -19,13 +19,14 @@ pub(super) fn metadata_of(event: &mut StreamResponse) -> Vec<&mut Metadata> {
 pub(super) fn size(event: &StreamResponse) -> usize {
     // Parts without content take memory too, so a flood of them is charged.
     const OVERHEAD: usize = 256;
-    let part = |part: &Part| match &part.content {
-        PartContent::Text(text) | PartContent::Raw(text) | PartContent::Url(text) => OVERHEAD + text.len(),
-        PartContent::Data(json) => OVERHEAD + json.get().len(),
-    };
-    let parts = |parts: &[Part]| parts.iter().map(part).sum::<usize>();
     let metadata =
         |metadata: &Metadata| metadata.iter().map(|(key, value)| key.len() + value.get().len()).sum::<usize>();
+    let content = |part: &Part| match &part.content {
+        PartContent::Text(text) | PartContent::Raw(text) | PartContent::Url(text) => text.len(),
+        PartContent::Data(json) => json.get().len(),
+    };
+    let part = |part: &Part| OVERHEAD + content(part) + metadata(&part.metadata);
+    let parts = |parts: &[Part]| parts.iter().map(part).sum::<usize>();
     let message = |message: &Message| parts(&message.parts) + metadata(&message.metadata);
     let artifact = |artifact: &Artifact| parts(&artifact.parts) + metadata(&artifact.metadata);
     OVERHEAD
@@ -36,7 +37,9 @@ pub(super) fn size(event: &StreamResponse) -> usize {
             }
             StreamResponse::ArtifactUpdate(update) => artifact(&update.artifact) + metadata(&update.metadata),
             StreamResponse::Task(task) => {
-                task.artifacts.iter().map(artifact).sum::<usize>() + task.status.message.as_ref().map_or(0, message)
+                let history = task.history.iter().map(|told| OVERHEAD + message(told)).sum::<usize>();
+                let artifacts = task.artifacts.iter().map(artifact).sum::<usize>();
+                history + artifacts + task.status.message.as_ref().map_or(0, message) + metadata(&task.metadata)
             }
         }
 }

@@ -164,7 +164,7 @@ impl TextAgent {
 impl TextModel {
     fn admit(self, lent: &Lent<'_>) -> Result<ModelConfig, Wrong> {
         let TextGenerative { model, adapter, endpoint, secret } = match self {
-            Self::Scripted(script) => return Ok(ModelConfig::Scripted(script)),
+            Self::Scripted(script) => return Ok(ModelConfig::Scripted(script.for_one_of(lent.0.max_loaded))),
             Self::Generative(generative) => generative,
         };
         let Some(endpoint) = endpoint else {

@@ -268,4 +268,21 @@ async fn an_upstream_that_never_stops_is_stopped() {
         stream(&vec![piece; 100], "")
     };
     check(&answered(true, endless).await, "too large");
+    // What is passed over counts, in all streams of the turn together.
+    let unknown = async |request: Value| {
+        let working = task("c", "TASK_STATE_WORKING");
+        if request["method"] == "GetTask" {
+            return result(&working);
+        }
+        let passed_over = vec![json!({"progress": "x".repeat(50_000)}); 100];
+        stream(&[vec![json!({"task": working})], passed_over].concat(), "")
+    };
+    check(&answered(true, unknown).await, "too large");
+    // The history of a task is read as well.
+    let repeated = async |_| {
+        let mut now = task("c", "TASK_STATE_WORKING");
+        now["history"] = json!([{"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x".repeat(90_000)}]}]);
+        stream(&vec![json!({"task": now}); 20], "")
+    };
+    check(&answered(true, repeated).await, "too large");
 }
