@@ -21,6 +21,9 @@ pub(crate) struct Link {
     /// The last message of the upstream about the task that its client has seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) shown: Option<MessageId>,
+    /// Digests of the ids and contents of the artifacts that the task has here, of the last ones if they are many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) artifacts: Vec<(u64, u64)>,
 }
 
 impl Link {

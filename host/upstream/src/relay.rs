@@ -70,7 +70,11 @@ impl<'a> Relay<'a> {
         (noted, sent): (Link, &Link),
     ) -> Self {
         let task = sent.waiting_task().cloned();
-        let link = Link { context: sent.context.clone(), task: task.clone(), ..Link::default() };
+        let mut link = Link { context: sent.context.clone(), task: task.clone(), ..Link::default() };
+        if task.is_some() {
+            link.artifacts.clone_from(&sent.artifacts);
+        }
+        let artifacts = Artifacts::after(&link);
         Self {
             turn,
             remote,
@@ -82,7 +86,7 @@ impl<'a> Relay<'a> {
             shown: noted.shown.clone(),
             noted,
             has_begun: false,
-            artifacts: Artifacts::default(),
+            artifacts,
             messages: Messages::default(),
             said: String::new(),
             state: None,
@@ -264,6 +268,8 @@ impl<'a> Relay<'a> {
             status_text.as_deref() == Some(text) || artifacts.iter().any(|artifact| readable(&artifact.parts) == text)
         };
         unseen.retain(|message| !is_said(&message.text()));
+        // Whoever has the task here has what an earlier turn has sent on.
+        artifacts.retain(|artifact| !self.artifacts.is_earlier(artifact));
         let state = task.status.state;
         // A task that ends without a word of its own has said its answer before.
         if ends(state) && task.status.message.is_none() && artifacts.is_empty() && self.artifacts.len() == 0 {
@@ -314,6 +320,9 @@ impl<'a> Relay<'a> {
             self.link.waits = state.is_interrupted();
             self.link.waits_in = Some(state).filter(|_| self.link.waits);
             self.link.shown = shown.filter(|_| self.link.waits);
+            if self.link.waits {
+                self.link.artifacts = self.artifacts.digests();
+            }
             self.note().await?;
             self.remember(delta).await?;
             self.is_settled = true;

@@ -6,6 +6,11 @@ use std::mem;
 use annex_agent::readable;
 use annex_protocol::{Artifact, ArtifactId, Part, PartContent};
 
+use crate::links::Link;
+
+/// Artifacts of earlier turns that are told apart from new ones.
+const MAX_DIGESTS: usize = 1_000;
+
 /// The parts of one artifact that were sent on.
 pub(super) struct Relayed {
     pub(super) id: ArtifactId,
@@ -41,17 +46,49 @@ impl Relayed {
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.id == other.id && self.digest.finish() == other.digest.finish()
     }
+
+    /// The digests of its id and of its contents. If another build makes other digests, an artifact is sent on once more.
+    fn digests(&self) -> (u64, u64) {
+        let mut id = DefaultHasher::new();
+        self.id.as_str().hash(&mut id);
+        (id.finish(), self.digest.finish())
+    }
 }
 
 /// The artifacts of a turn that were sent on.
 #[derive(Default)]
 pub(super) struct Artifacts {
     relayed: Vec<Relayed>,
+    /// Digests of those that earlier turns have sent on, oldest first.
+    earlier: Vec<(u64, u64)>,
     /// The number of those that came without an id.
     unnamed: usize,
 }
 
 impl Artifacts {
+    /// The artifacts of a turn whose task has these from earlier turns.
+    pub(super) fn after(earlier: &Link) -> Self {
+        Self { earlier: earlier.artifacts.clone(), ..Self::default() }
+    }
+
+    /// Digests of all that the task has here.
+    pub(super) fn digests(&self) -> Vec<(u64, u64)> {
+        let now: Vec<(u64, u64)> = self.relayed.iter().map(Relayed::digests).collect();
+        let is_replaced = |id: u64| now.iter().any(|(other, _)| *other == id);
+        let before = self.earlier.iter().copied().filter(|(id, _)| !is_replaced(*id));
+        let mut all: Vec<(u64, u64)> = before.chain(now.iter().copied()).collect();
+        all.drain(..all.len().saturating_sub(MAX_DIGESTS));
+        all
+    }
+
+    /// True if an earlier turn has sent on the artifact as it is, and this turn nothing of it.
+    pub(super) fn is_earlier(&self, artifact: &Artifact) -> bool {
+        // Most turns have none from before, and make no digest.
+        !self.earlier.is_empty()
+            && !self.knows(&artifact.artifact_id)
+            && self.earlier.contains(&Relayed::of(artifact).digests())
+    }
+
     pub(super) fn len(&self) -> usize {
         self.relayed.len()
     }

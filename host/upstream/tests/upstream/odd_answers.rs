@@ -210,6 +210,7 @@ async fn a_task_that_goes_on_while_it_waits_is_told_apart_and_followed_without_a
 
     let upstream = Upstream::start(false, |number, method, _| {
         let mut now = task(0, if number < 2 { "AUTH_REQUIRED" } else { "COMPLETED" });
+        now["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "A plan."}]}]);
         now["history"] = json!([message("u", "ROLE_USER", "hi")]);
         if number < 2 {
             now["status"]["message"] = agent("q", "Log in.");
@@ -220,7 +221,7 @@ async fn a_task_that_goes_on_while_it_waits_is_told_apart_and_followed_without_a
     })
     .await;
     let bench = Bench::new(&upstream).await;
-    assert_eq!(told(&bench.say("t").await), ["AUTH_REQUIRED Log in."]);
+    assert_eq!(told(&bench.say("t").await), ["a A plan.", "AUTH_REQUIRED Log in."]);
     let remote = bench.remote("t");
     assert!(!bench.agent.has_gone_on(&"t".into(), &remote).await, "it waits as it was left");
     assert!(bench.agent.has_gone_on(&"t".into(), &remote).await);
@@ -228,6 +229,25 @@ async fn a_task_that_goes_on_while_it_waits_is_told_apart_and_followed_without_a
     let told_of = |remote: &mut annex_agent::UpstreamContext| remote.begins_with = TurnStart::WaitingTask;
     let turn = bench.call(Call { told: told_of, ..Call::new("t") }).await;
     assert_eq!(told(&turn), ["COMPLETED You are in."], "what was told before is not told again");
+    let said = bench.said().await;
+    assert_eq!(said[said.as_array().unwrap().len() - 1], json!(["front", [{"text": "You are in."}]]));
     let sent = upstream.asked().iter().filter(|asked| asked.method == "SendMessage").count();
     assert_eq!(sent, 1);
+}
+
+#[tokio::test]
+async fn a_whole_answer_to_a_task_that_goes_on_repeats_no_artifact_of_an_earlier_turn() {
+    let upstream = Upstream::start(false, |number, _, _| {
+        let mut now = task(0, if number < 2 { "INPUT_REQUIRED" } else { "COMPLETED" });
+        let plan = if number < 2 { "A plan." } else { "Another plan." };
+        let artifact = |id: &str, text: &str| json!({"artifactId": id, "parts": [{"text": text}]});
+        let artifacts = [artifact("a", plan), artifact("b", "A draft.")];
+        now["artifacts"] = artifacts[..=number.min(1)].to_vec().into();
+        Answer::Result(json!({"task": now}))
+    })
+    .await;
+    let bench = Bench::new(&upstream).await;
+    assert_eq!(told(&bench.say("t").await), ["a A plan.", "INPUT_REQUIRED"]);
+    assert_eq!(told(&bench.say("t").await), ["b A draft.", "INPUT_REQUIRED"]);
+    assert_eq!(told(&bench.say("t").await), ["a Another plan.", "COMPLETED"], "one that has changed is told");
 }
