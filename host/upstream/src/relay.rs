@@ -54,6 +54,8 @@ pub(crate) struct Relay<'a> {
     stale: Option<TaskStatusUpdateEvent>,
     /// Bytes of the events that have come, roughly.
     bytes: usize,
+    /// Bytes that had come when the message began that is held.
+    held_from: usize,
     /// Bytes of the task when it was last asked for.
     asked_bytes: usize,
     /// The number of events that have come, and of those that were sent on.
@@ -92,6 +94,7 @@ impl<'a> Relay<'a> {
             state: None,
             stale: None,
             bytes: 0,
+            held_from: 0,
             asked_bytes: 0,
             taken: 0,
             relayed: 0,
@@ -122,6 +125,11 @@ impl<'a> Relay<'a> {
     /// True if what has come is the answer as soon as nothing more follows.
     pub(crate) fn may_be_over(&self) -> bool {
         !self.has_begun && self.messages.is_waiting()
+    }
+
+    /// True if a message beside the task is held, of which further pieces may come.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.messages.is_holding()
     }
 
     /// Takes one event.
@@ -215,7 +223,7 @@ impl<'a> Relay<'a> {
             return self.status(update).await;
         }
         if self.has_begun {
-            return Ok(());
+            return self.say_held().await;
         }
         match self.messages.answer() {
             Some(message) => self.answer(message).await,
@@ -368,16 +376,40 @@ impl<'a> Relay<'a> {
         }
         match (&self.task, message.task_id.as_ref().filter(|task| !task.is_empty())) {
             (Some(expected), Some(task)) if expected != task => Err(other_task(expected, task)),
-            _ => self.say(message).await,
+            _ => self.hold(message).await,
         }
     }
 
     /// Messages that came before their task are words about it.
     async fn say_waiting(&mut self) -> Result<(), AgentError> {
         for message in self.messages.take_waiting() {
-            self.say(message).await?;
+            self.hold(message).await?;
         }
+        self.say_held().await
+    }
+
+    /// Holds a message about the task until it is known whether a further piece of it comes: an agent may send each word
+    /// by itself, and a task cannot have as many statuses.
+    async fn hold(&mut self, message: Message) -> Result<(), AgentError> {
+        let is_full = self.bytes.saturating_sub(self.held_from) > self.config.max_answer_bytes;
+        if is_full || !self.messages.is_piece(&message) {
+            self.say_held().await?;
+            self.held_from = self.bytes;
+        }
+        // The task's history may have the pieces one by one.
+        if message.role != Role::User {
+            self.messages.note(&message);
+        }
+        self.messages.hold(message);
         Ok(())
+    }
+
+    /// Sends on the message that is held.
+    pub(crate) async fn say_held(&mut self) -> Result<(), AgentError> {
+        match self.messages.take_held() {
+            Some(message) => self.say(message).await,
+            None => Ok(()),
+        }
     }
 
     /// Sends a message on as a status of the task, which goes on.

@@ -14,6 +14,8 @@ pub(super) struct Messages {
     waiting: Vec<Message>,
     /// True if one was left out because it had no parts.
     had_empty: bool,
+    /// The last one that came beside the task, as long as further pieces of it may come.
+    held: Option<Message>,
     /// Those that came beside the task, as one message.
     beside: Option<Message>,
     /// Digests of those that were sent on.
@@ -55,6 +57,30 @@ impl Messages {
             waiting.retain(|message| message.role != Role::User);
         }
         waiting.into_iter().reduce(joined)
+    }
+
+    /// Holds a message that came beside the task, because what comes next may be a further piece of it.
+    pub(super) fn hold(&mut self, message: Message) {
+        self.held = Some(match self.held.take() {
+            Some(before) => joined(before, message),
+            None => message,
+        });
+    }
+
+    /// True if the message is a further piece of the one that is held. Messages without an id are no pieces.
+    pub(super) fn is_piece(&self, message: &Message) -> bool {
+        let is_same = |held: &Message| held.message_id == message.message_id && held.role == message.role;
+        !message.message_id.is_empty() && self.held.as_ref().is_some_and(is_same)
+    }
+
+    /// True if a message is held.
+    pub(super) fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// The message that is held.
+    pub(super) fn take_held(&mut self) -> Option<Message> {
+        self.held.take()
     }
 
     /// Takes note of a message that came beside the task: some agents send their answer so, piece by piece.

@@ -1,9 +1,10 @@
 //! Answers that are not quite what A2A has: what can be understood is, what can be passed over is, what is missing is made.
 
 use annex_agent::TurnStart;
+use annex_upstream::UpstreamConfig;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Call, Turn};
+use crate::bench::{Bench, Call, Turn, config};
 use crate::upstream::{Answer, Upstream, task};
 
 /// The turn that an upstream answers with a stream of these events.
@@ -102,7 +103,35 @@ async fn an_answer_in_messages_beside_its_task_is_whole_when_the_task_ends() {
     let events = json!([status("WORKING", Value::Null), {"message": agent("m", "Hel")}, {"message": agent("m", "lo.")},
         status("COMPLETED", Value::Null)]);
     let turn = streamed(events).await;
-    assert_eq!(told(&turn), ["WORKING", "WORKING Hel", "WORKING lo.", "COMPLETED Hello."]);
+    assert_eq!(told(&turn), ["WORKING", "WORKING Hello.", "COMPLETED Hello."]);
+}
+
+#[tokio::test]
+async fn an_answer_in_thousands_of_pieces_beside_its_task_is_no_status_for_each() {
+    let piece = json!({"message": agent("m", "word ")});
+    let pieces = std::iter::repeat_n(piece, 2_000);
+    // The task comes first, or in between: those before it are a status of their own, which says that it works.
+    for number in [0, 1_000] {
+        let mut events: Vec<Value> = pieces.clone().collect();
+        events.insert(number, json!({"task": task(0, "WORKING")}));
+        events.push(status("COMPLETED", Value::Null));
+        let upstream = Upstream::start(true, move |_, _, _| Answer::Stream(events.clone())).await;
+        let bench = Bench::with(UpstreamConfig { max_answer_bytes: 4 << 20, ..config(&upstream.url) }).await;
+        let told = told(&bench.say("t").await);
+        let states: Vec<&str> = told.iter().filter_map(|told| told.split(' ').next()).collect();
+        assert_eq!(states, ["WORKING", "WORKING", "COMPLETED"]);
+        assert_eq!(told.last().unwrap().matches("word").count(), 2_000, "the last status has the whole answer");
+    }
+}
+
+#[tokio::test]
+async fn messages_beside_a_task_under_different_ids_or_none_stay_apart() {
+    let unnamed = |text: &str| json!({"message": {"role": "ROLE_AGENT", "parts": [{"text": text}]}});
+    let events = json!([status("WORKING", Value::Null), {"message": agent("m", "One")}, {"message": agent("n", "two")},
+        unnamed("three"), unnamed("four"), status("COMPLETED", Value::Null)]);
+    let expected =
+        ["WORKING", "WORKING One", "WORKING two", "WORKING three", "WORKING four", "COMPLETED One|two|three|four"];
+    assert_eq!(told(&streamed(events).await), expected);
 }
 
 #[tokio::test]
