@@ -193,6 +193,11 @@ impl<'a> Follower<'a> {
                     relay.end().await?;
                     break;
                 }
+                // The client counts the silence too, and its time may be over first.
+                Err(ClientError::TimedOut { .. }) if relay.may_be_over() => {
+                    relay.end().await?;
+                    break;
+                }
                 // The task may still be running, so `recover` asks for it. Only if that fails does the upstream count
                 // as failed.
                 Err(error @ ClientError::Broken { .. }) => return Ok(Ended::Broken(error)),

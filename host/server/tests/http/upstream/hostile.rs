@@ -60,6 +60,18 @@ async fn comments_of_an_upstream_that_works_for_long_keep_its_task_alive() {
 }
 
 #[tokio::test]
+async fn a_message_is_the_answer_where_its_stream_stays_open_in_silence() {
+    let stays_open = async |_| {
+        let event = format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": 1, "result": message("c")}));
+        let events = futures::stream::iter([Ok::<_, std::io::Error>(event)]).chain(futures::stream::pending());
+        ([("content-type", "text/event-stream")], axum::body::Body::from_stream(events)).into_response()
+    };
+    let reply = answered(true, stays_open).await;
+    assert_eq!(reply.code(), 0, "{}", reply.text);
+    assert!(reply.text.contains("Hi."), "{}", reply.text);
+}
+
+#[tokio::test]
 async fn an_upstream_that_keeps_only_the_connection_alive_ends_with_the_turn() {
     let url = agent(true, async |_| alive(10_000, &Value::Null)).await;
     let front = config(&url, HASTY).set("server.max_turn_seconds", 2).start().await.expect("a server");
