@@ -180,6 +180,7 @@ impl<'a> Follower<'a> {
 
     /// Reads a stream to its end, or to the end of the turn.
     async fn read(&self, mut stream: EventStream, relay: &mut Relay<'a>) -> Result<Ended, AgentError> {
+        let mut is_first = true;
         while !relay.is_settled() {
             let next = self.next(&mut stream, relay).await?;
             if next.is_err() {
@@ -188,6 +189,8 @@ impl<'a> Follower<'a> {
             match next {
                 // A stream begins with the task as it is, which may still show the wait that this message ends.
                 Ok(Some(event)) if relay.taken() == 0 => relay.take_first(event).await?,
+                // A stream that is taken up repeats the task.
+                Ok(Some(StreamResponse::Task(task))) if is_first => relay.take_asked(task).await?,
                 Ok(Some(event)) => relay.take(event).await?,
                 Ok(None) => {
                     relay.end().await?;
@@ -206,6 +209,7 @@ impl<'a> Follower<'a> {
                     return Err(failure::of_transport(error));
                 }
             }
+            is_first = false;
         }
         if relay.is_settled() {
             leave(stream);

@@ -56,8 +56,8 @@ pub(crate) struct Relay<'a> {
     bytes: usize,
     /// Bytes that had come when the message began that is held.
     held_from: usize,
-    /// Bytes of the task when it was last asked for.
-    asked_bytes: usize,
+    /// Bytes of the largest form in which the task has come as a whole.
+    task_bytes: usize,
     /// The number of events that have come, and of those that were sent on.
     taken: usize,
     relayed: usize,
@@ -95,7 +95,7 @@ impl<'a> Relay<'a> {
             stale: None,
             bytes: 0,
             held_from: 0,
-            asked_bytes: 0,
+            task_bytes: 0,
             taken: 0,
             relayed: 0,
             is_settled: false,
@@ -134,7 +134,11 @@ impl<'a> Relay<'a> {
 
     /// Takes one event.
     pub(crate) async fn take(&mut self, event: StreamResponse) -> Result<(), AgentError> {
-        self.count(size(&event))?;
+        let bytes = size(&event);
+        if matches!(event, StreamResponse::Task(_)) {
+            self.task_bytes = self.task_bytes.max(bytes);
+        }
+        self.count(bytes)?;
         match event {
             StreamResponse::Task(task) => self.take_task(task).await,
             StreamResponse::StatusUpdate(update) => {
@@ -156,11 +160,13 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Takes the task as it is when it is asked for. It repeats what it had before, which counts once.
+    /// Takes the task as it is when it is asked for, or when a stream of it begins. It repeats what it had before, which counts
+    /// once: the pauses between such requests bound how often it comes.
     pub(crate) async fn take_asked(&mut self, task: Task) -> Result<(), AgentError> {
         let event = StreamResponse::Task(task);
         let bytes = size(&event);
-        let before = mem::replace(&mut self.asked_bytes, bytes);
+        let before = self.task_bytes;
+        self.task_bytes = before.max(bytes);
         self.count(bytes.saturating_sub(before))?;
         let StreamResponse::Task(task) = event else { return Ok(()) };
         self.take_task(task).await
@@ -193,6 +199,7 @@ impl<'a> Relay<'a> {
                 self.taken += 1;
                 self.enter(&task.context_id, Some(&task.id)).await?;
                 self.bytes = self.bytes.saturating_add(bytes);
+                self.task_bytes = bytes;
                 self.check_number(&task)?;
                 self.artifacts.name_all(&mut task.artifacts);
                 for artifact in &task.artifacts {
