@@ -61,6 +61,8 @@ pub(crate) struct Relay<'a> {
     /// The number of events that have come, and of those that were sent on.
     taken: usize,
     relayed: usize,
+    /// The number of those that only had new words, in a task that was looked at as a whole.
+    words: usize,
     is_settled: bool,
 }
 
@@ -98,6 +100,7 @@ impl<'a> Relay<'a> {
             task_bytes: 0,
             taken: 0,
             relayed: 0,
+            words: 0,
             is_settled: false,
         }
     }
@@ -117,9 +120,10 @@ impl<'a> Relay<'a> {
         self.taken
     }
 
-    /// The number of events that were sent on.
+    /// The number of events that were sent on, without new words in the same state: a task that counts its steps is not asked
+    /// for more often because of that.
     pub(crate) fn relayed(&self) -> usize {
-        self.relayed
+        self.relayed.saturating_sub(self.words)
     }
 
     /// True if what has come is the answer as soon as nothing more follows.
@@ -301,10 +305,20 @@ impl<'a> Relay<'a> {
             }
         }
         // A task that is read again and again repeats its state, which is no news to the client.
+        let has_news = task.status.message.as_ref().is_some_and(|message| self.is_news(message));
         if self.state == Some(state) && !ends(state) {
-            return Ok(());
+            if !has_news {
+                return Ok(());
+            }
+            self.words += 1;
         }
         self.status(as_update(task)).await
+    }
+
+    /// True if a status message says something new. An agent may make a new id for the same words each time that it is asked.
+    fn is_news(&self, message: &Message) -> bool {
+        let is_of_agent = message.role != Role::User && !message.parts.is_empty();
+        is_of_agent && !self.messages.was_sent(message) && message.text() != self.said
     }
 
     async fn status(&mut self, mut update: TaskStatusUpdateEvent) -> Result<(), AgentError> {

@@ -101,6 +101,11 @@ impl Messages {
         self.sent.insert(digest(message));
     }
 
+    /// True if the message was sent on.
+    pub(super) fn was_sent(&self, message: &Message) -> bool {
+        self.sent.contains(&digest(message))
+    }
+
     /// The agent's messages in the history of a task that were not sent on: those behind the last one of the user, and behind
     /// the last that an earlier turn has `shown`. Where neither is there, a task that was there before says nothing new.
     pub(super) fn unseen(&self, history: Vec<Message>, shown: Option<&MessageId>, continues: bool) -> Vec<Message> {
@@ -110,7 +115,7 @@ impl Messages {
             None if continues => return Vec::new(),
             None => 0,
         };
-        let is_new = |message: &Message| !message.parts.is_empty() && !self.sent.contains(&digest(message));
+        let is_new = |message: &Message| !message.parts.is_empty() && !self.was_sent(message);
         let mut unseen: Vec<Message> = history.into_iter().skip(begin).filter(is_new).collect();
         if unseen.len() > MAX_HISTORY {
             let left_out = unseen.len() - MAX_HISTORY;

@@ -65,6 +65,27 @@ async fn a_task_that_is_asked_for_again_gives_only_what_is_new() {
 }
 
 #[tokio::test]
+async fn a_new_word_of_a_task_that_is_asked_for_again_is_told_once_though_its_state_is_the_same() {
+    let upstream = Upstream::start(false, |number, method, _| {
+        let mut now = task(0, if number < 3 { "WORKING" } else { "COMPLETED" });
+        // Some agents make no ids, so the same words may be the same message.
+        let without_id = json!({"role": "ROLE_AGENT", "parts": [{"text": "step 1"}]});
+        let with_id = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "step 2"}]});
+        match number {
+            0 | 1 => now["status"]["message"] = without_id,
+            2 => now["status"]["message"] = with_id,
+            _ => {}
+        }
+        Answer::Result(if method == "GetTask" { now } else { json!({"task": now}) })
+    })
+    .await;
+    let turn = Bench::new(&upstream).await.say("t").await;
+    let words: Vec<&Value> =
+        turn.events.iter().map(|event| &event["statusUpdate"]["status"]["message"]["parts"]).collect();
+    assert_eq!(words, [&json!([{"text": "step 1"}]), &json!([{"text": "step 2"}]), &Value::Null], "{turn:?}");
+}
+
+#[tokio::test]
 async fn a_task_that_each_new_stream_repeats_counts_once_towards_the_length_of_the_answer() {
     let upstream = Upstream::start(true, |number, method, _| {
         let mut now = task(0, "WORKING");
