@@ -77,6 +77,7 @@ impl<'a> Relay<'a> {
         let mut link = Link { context: sent.context.clone(), task: task.clone(), ..Link::default() };
         if task.is_some() {
             link.artifacts.clone_from(&sent.artifacts);
+            link.unnamed = sent.unnamed;
         }
         let artifacts = Artifacts::after(&link);
         Self {
@@ -351,6 +352,7 @@ impl<'a> Relay<'a> {
             self.link.shown = shown.filter(|_| self.link.waits);
             if self.link.waits {
                 self.link.artifacts = self.artifacts.digests();
+                self.link.unnamed = self.artifacts.unnamed();
             }
             self.note().await?;
             self.remember(delta).await?;

@@ -61,14 +61,22 @@ pub(super) struct Artifacts {
     relayed: Vec<Relayed>,
     /// Digests of those that earlier turns have sent on, oldest first.
     earlier: Vec<(u64, u64)>,
-    /// The number of those that came without an id.
+    /// The number of those that came without an id, in earlier turns too.
     unnamed: usize,
+    /// The number of those in earlier turns.
+    unnamed_before: usize,
 }
 
 impl Artifacts {
     /// The artifacts of a turn whose task has these from earlier turns.
     pub(super) fn after(earlier: &Link) -> Self {
-        Self { earlier: earlier.artifacts.clone(), ..Self::default() }
+        let Link { unnamed, artifacts, .. } = earlier;
+        Self { earlier: artifacts.clone(), unnamed: *unnamed, unnamed_before: *unnamed, ..Self::default() }
+    }
+
+    /// The number of those that came without an id, in earlier turns too.
+    pub(super) fn unnamed(&self) -> usize {
+        self.unnamed
     }
 
     /// Digests of all that the task has here.
@@ -119,10 +127,10 @@ impl Artifacts {
         self.unnamed = self.unnamed.max(number);
     }
 
-    /// Gives the artifact of an event an id if it has none. A piece without one belongs to the last such artifact.
+    /// Gives the artifact of an event an id if it has none. A piece without one belongs to the last such artifact of the turn.
     pub(super) fn name(&mut self, artifact: &mut Artifact, append: bool) {
         if artifact.artifact_id.is_empty() {
-            if !append || self.unnamed == 0 {
+            if !append || self.unnamed == self.unnamed_before {
                 self.unnamed += 1;
             }
             artifact.artifact_id = made_id(self.unnamed);

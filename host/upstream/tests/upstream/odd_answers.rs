@@ -168,6 +168,25 @@ async fn artifacts_without_ids_get_different_ones_however_the_task_comes() {
 }
 
 #[tokio::test]
+async fn an_artifact_without_an_id_does_not_replace_one_of_an_earlier_turn() {
+    for first_says_append in [false, true] {
+        let upstream = Upstream::start(true, move |number, _, _| {
+            let piece = |append, text: &str| artifact(append, &json!({"parts": [{"text": text}]}));
+            Answer::Stream(match number {
+                0 => vec![piece(false, "first"), status("INPUT_REQUIRED", Value::Null)],
+                _ => vec![piece(first_says_append, "sec"), piece(true, "ond"), status("COMPLETED", Value::Null)],
+            })
+        })
+        .await;
+        let bench = Bench::new(&upstream).await;
+        assert_eq!(told(&bench.say("t").await), ["unnamed-1 first", "INPUT_REQUIRED"]);
+        let second = told(&bench.say("t").await);
+        let second: Vec<&str> = second.iter().map(|told| told.trim_start_matches('+')).collect();
+        assert_eq!(second, ["unnamed-2 sec", "unnamed-2 ond", "COMPLETED"]);
+    }
+}
+
+#[tokio::test]
 async fn a_first_piece_that_says_append_is_a_first_piece() {
     let piece = |append, text: &str| artifact(append, &json!({"artifactId": "a", "parts": [{"text": text}]}));
     let events = json!([{"task": task(0, "WORKING")}, piece(true, "one "), piece(true, "two"), status("COMPLETED", Value::Null)]);
