@@ -378,8 +378,6 @@ impl<'a> Relay<'a> {
         // Only extensions that were asked of the upstream are passed on: it does not speak for those that run here.
         update.artifact.extensions.retain(|uri| remote.extensions.contains(uri));
         self.artifacts.name(&mut update.artifact, update.append);
-        // Clients have nothing that a first piece could be added to. A task from before may have it.
-        update.append &= self.continues || self.artifacts.knows(&update.artifact.artifact_id);
         self.artifacts.add(&update.artifact, update.append, self.config.max_answer_bytes);
         let event = StreamResponse::ArtifactUpdate(update);
         // State comes first: whoever hears of the event finds the state that it brings.

@@ -138,7 +138,7 @@ impl Artifacts {
     }
 
     /// True if a piece of it was sent on.
-    pub(super) fn knows(&self, id: &ArtifactId) -> bool {
+    fn knows(&self, id: &ArtifactId) -> bool {
         self.relayed.iter().any(|relayed| relayed.id == *id)
     }
 

@@ -273,6 +273,23 @@ async fn one_callers_message_id_is_not_anothers_at_the_upstream() {
 }
 
 #[tokio::test]
+async fn a_first_piece_of_an_upstream_that_says_append_is_a_first_piece() {
+    let url = agent(true, async |_| {
+        let piece = |text: &str| {
+            json!({"artifactUpdate": {"taskId": "its-task", "contextId": "c", "append": true,
+                "artifact": {"artifactId": "a", "parts": [{"text": text}]}}})
+        };
+        let done = json!({"task": task("c", "TASK_STATE_COMPLETED")});
+        stream(&[json!({"task": task("c", "TASK_STATE_WORKING")}), piece("one "), piece("two"), done], "")
+    });
+    let front = front(&url.await, HASTY).await;
+    let stream = front.say("hi").streaming().open().await.expect("a stream");
+    let events = stream.rest().await.expect("events");
+    let pieces: Vec<_> = events.iter().filter_map(|event| event["result"].get("artifactUpdate")).collect();
+    assert_eq!(pieces.iter().map(|piece| piece["append"] == true).collect::<Vec<_>>(), [false, true], "{events:?}");
+}
+
+#[tokio::test]
 async fn an_upstream_that_never_stops_is_stopped() {
     let endless = async |_| {
         let piece = json!({"artifactUpdate": {"taskId": "its-task", "contextId": "c", "append": true,
