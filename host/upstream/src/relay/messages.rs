@@ -133,29 +133,20 @@ impl Messages {
 fn joined(mut first: Message, second: Message) -> Message {
     let is_same = first.message_id == second.message_id;
     let mut parts = second.parts.into_iter().peekable();
-    if let (true, Some(last), Some(next)) = (is_same, first.parts.last_mut(), parts.peek())
-        && let (Some(text), Some(more)) = (plain_text(last), next_text(next))
+    if is_same
+        && first.parts.last().is_some_and(is_plain_text)
+        && let Some(Part { content: PartContent::Text(more), .. }) = parts.next_if(is_plain_text)
+        && let Some(Part { content: PartContent::Text(text), .. }) = first.parts.last_mut()
     {
-        text.push_str(more);
-        parts.next();
+        text.push_str(&more);
     }
     first.parts.extend(parts);
     first.metadata.extend(second.metadata);
     first
 }
 
-fn plain_text(part: &mut Part) -> Option<&mut String> {
-    match &mut part.content {
-        PartContent::Text(text) if part.metadata.is_empty() => Some(text),
-        PartContent::Text(_) | PartContent::Raw(_) | PartContent::Url(_) | PartContent::Data(_) => None,
-    }
-}
-
-fn next_text(part: &Part) -> Option<&str> {
-    match &part.content {
-        PartContent::Text(text) if part.metadata.is_empty() => Some(text),
-        PartContent::Text(_) | PartContent::Raw(_) | PartContent::Url(_) | PartContent::Data(_) => None,
-    }
+fn is_plain_text(part: &Part) -> bool {
+    matches!(part.content, PartContent::Text(_)) && part.metadata.is_empty()
 }
 
 /// Ids alone do not tell messages apart: some agents have one for all.
