@@ -24,6 +24,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// Attempts in a row to get back to a task, after which it is given up.
 const ATTEMPTS: u32 = 5;
+/// The longest time that a message beside a task waits for a further piece of it.
+const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
 /// Bytes that streams take for each one that an answer may have: names, ids and escapes are none of it.
 const STREAM_BYTES: usize = 2;
@@ -39,6 +41,9 @@ enum Reply {
     Whole(Box<StreamResponse>),
     Stream(EventStream),
 }
+
+/// The next event of a stream; `None` at its end.
+type Next = Result<Option<StreamResponse>, ClientError>;
 
 /// The end of a stream.
 enum Ended {
@@ -184,12 +189,24 @@ impl<'a> Follower<'a> {
 
     /// Reads a stream to its end, or to the end of the turn.
     async fn read(&self, mut stream: EventStream, relay: &mut Relay<'a>) -> Result<Ended, AgentError> {
+        let mut is_first = true;
         while !relay.is_settled() {
-            match self.next(&mut stream, relay.may_be_over()).await {
+            let next = self.next(&mut stream, relay).await?;
+            if next.is_err() {
+                relay.say_held().await?;
+            }
+            match next {
                 // A stream begins with the task as it is, which may still show the wait that this message ends.
                 Ok(Some(event)) if relay.taken() == 0 => relay.take_first(event).await?,
+                // A stream that is taken up repeats the task.
+                Ok(Some(StreamResponse::Task(task))) if is_first => relay.take_asked(task).await?,
                 Ok(Some(event)) => relay.take(event).await?,
                 Ok(None) => {
+                    relay.end().await?;
+                    break;
+                }
+                // The client counts the silence too, and its time may be over first.
+                Err(ClientError::TimedOut { .. }) if relay.may_be_over() => {
                     relay.end().await?;
                     break;
                 }
@@ -201,6 +218,7 @@ impl<'a> Follower<'a> {
                     return Err(failure::of_transport(error));
                 }
             }
+            is_first = false;
         }
         if relay.is_settled() {
             leave(stream);
@@ -210,9 +228,19 @@ impl<'a> Follower<'a> {
 
     /// The next event of a stream; `None` at its end. The client counts the silence, in which comments are a sign of life. A
     /// stream of messages is over too when nothing but comments comes: some agents leave it open.
-    async fn next(&self, stream: &mut EventStream, may_be_over: bool) -> Result<Option<StreamResponse>, ClientError> {
+    async fn next(&self, stream: &mut EventStream, relay: &mut Relay<'a>) -> Result<Next, AgentError> {
+        if relay.is_holding() {
+            // The wait goes on behind it: the stream keeps what it has read.
+            if let Ok(next) = timeout(LONGEST_HOLD, stream.next()).await {
+                return Ok(next.transpose());
+            }
+            relay.say_held().await?;
+        }
         let next = async { stream.next().await.transpose() };
-        if may_be_over { timeout(self.upstream.config.idle, next).await.unwrap_or(Ok(None)) } else { next.await }
+        if !relay.may_be_over() {
+            return Ok(next.await);
+        }
+        Ok(timeout(self.upstream.config.idle, next).await.unwrap_or(Ok(None)))
     }
 
     /// Gets back to a task whose stream has ended before the task has, or that is not followed by a stream at all.

@@ -21,6 +21,12 @@ pub(crate) struct Link {
     /// The last message of the upstream about the task that its client has seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) shown: Option<MessageId>,
+    /// Digests of the ids and contents of the artifacts that the task has here, of the last ones if they are many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) artifacts: Vec<(u64, u64)>,
+    /// The number of its artifacts that came without an id.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) unnamed: usize,
 }
 
 impl Link {
@@ -63,4 +69,9 @@ impl Link {
     pub(crate) fn waiting_task(&self) -> Option<&TaskId> {
         self.task.as_ref().filter(|_| self.waits)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }

@@ -55,11 +55,15 @@ pub(crate) struct Relay<'a> {
     stale: Option<TaskStatusUpdateEvent>,
     /// Bytes of the events that have come, roughly.
     bytes: usize,
-    /// Bytes of the task when it was last asked for.
-    asked_bytes: usize,
+    /// Bytes that had come when the message began that is held.
+    held_from: usize,
+    /// Bytes of the largest form in which the task has come as a whole.
+    task_bytes: usize,
     /// The number of events that have come, and of those that were sent on.
     taken: usize,
     relayed: usize,
+    /// The number of those that only had new words, in a task that was looked at as a whole.
+    words: usize,
     is_settled: bool,
 }
 
@@ -71,7 +75,12 @@ impl<'a> Relay<'a> {
         (noted, sent): (Link, &Link),
     ) -> Self {
         let task = sent.waiting_task().cloned();
-        let link = Link { context: sent.context.clone(), task: task.clone(), ..Link::default() };
+        let mut link = Link { context: sent.context.clone(), task: task.clone(), ..Link::default() };
+        if task.is_some() {
+            link.artifacts.clone_from(&sent.artifacts);
+            link.unnamed = sent.unnamed;
+        }
+        let artifacts = Artifacts::after(&link);
         Self {
             turn,
             remote,
@@ -83,15 +92,17 @@ impl<'a> Relay<'a> {
             shown: noted.shown.clone(),
             noted,
             has_begun: false,
-            artifacts: Artifacts::default(),
+            artifacts,
             messages: Messages::default(),
             said: String::new(),
             state: None,
             stale: None,
             bytes: 0,
-            asked_bytes: 0,
+            held_from: 0,
+            task_bytes: 0,
             taken: 0,
             relayed: 0,
+            words: 0,
             is_settled: false,
         }
     }
@@ -111,9 +122,10 @@ impl<'a> Relay<'a> {
         self.taken
     }
 
-    /// The number of events that were sent on.
+    /// The number of events that were sent on, without new words in the same state: a task that counts its steps is not asked
+    /// for more often because of that.
     pub(crate) fn relayed(&self) -> usize {
-        self.relayed
+        self.relayed.saturating_sub(self.words)
     }
 
     /// True if what has come is the answer as soon as nothing more follows.
@@ -121,9 +133,18 @@ impl<'a> Relay<'a> {
         !self.has_begun && self.messages.is_waiting()
     }
 
+    /// True if a message beside the task is held, of which further pieces may come.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.messages.is_holding()
+    }
+
     /// Takes one event.
     pub(crate) async fn take(&mut self, event: StreamResponse) -> Result<(), AgentError> {
-        self.count(size(&event))?;
+        let bytes = size(&event);
+        if matches!(event, StreamResponse::Task(_)) {
+            self.task_bytes = self.task_bytes.max(bytes);
+        }
+        self.count(bytes)?;
         match event {
             StreamResponse::Task(task) => self.take_task(task).await,
             StreamResponse::StatusUpdate(update) => {
@@ -145,11 +166,13 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Takes the task as it is when it is asked for. It repeats what it had before, which counts once.
+    /// Takes the task as it is when it is asked for, or when a stream of it begins. It repeats what it had before, which counts
+    /// once: the pauses between such requests bound how often it comes.
     pub(crate) async fn take_asked(&mut self, task: Task) -> Result<(), AgentError> {
         let event = StreamResponse::Task(task);
         let bytes = size(&event);
-        let before = mem::replace(&mut self.asked_bytes, bytes);
+        let before = self.task_bytes;
+        self.task_bytes = before.max(bytes);
         self.count(bytes.saturating_sub(before))?;
         let StreamResponse::Task(task) = event else { return Ok(()) };
         self.take_task(task).await
@@ -182,6 +205,7 @@ impl<'a> Relay<'a> {
                 self.taken += 1;
                 self.enter(&task.context_id, Some(&task.id)).await?;
                 self.bytes = self.bytes.saturating_add(bytes);
+                self.task_bytes = bytes;
                 self.check_number(&task)?;
                 self.artifacts.name_all(&mut task.artifacts);
                 for artifact in &task.artifacts {
@@ -212,7 +236,7 @@ impl<'a> Relay<'a> {
             return self.status(update).await;
         }
         if self.has_begun {
-            return Ok(());
+            return self.say_held().await;
         }
         match self.messages.answer() {
             Some(message) => self.answer(message).await,
@@ -273,6 +297,8 @@ impl<'a> Relay<'a> {
             }
             !is_artifact && status_text.as_ref() != Some(&text)
         });
+        // Whoever has the task here has what an earlier turn has sent on.
+        artifacts.retain(|artifact| !self.artifacts.is_earlier(artifact));
         let state = task.status.state;
         // A task that ends without a word of its own has said its answer before.
         if ends(state) && task.status.message.is_none() && artifacts.is_empty() && self.artifacts.len() == 0 {
@@ -289,10 +315,20 @@ impl<'a> Relay<'a> {
             }
         }
         // A task that is read again and again repeats its state, which is no news to the client.
+        let has_news = task.status.message.as_ref().is_some_and(|message| self.is_news(message));
         if self.state == Some(state) && !ends(state) {
-            return Ok(());
+            if !has_news {
+                return Ok(());
+            }
+            self.words += 1;
         }
         self.status(as_update(task)).await
+    }
+
+    /// True if a status message says something new. An agent may make a new id for the same words each time that it is asked.
+    fn is_news(&self, message: &Message) -> bool {
+        let is_of_agent = message.role != Role::User && !message.parts.is_empty();
+        is_of_agent && !self.messages.was_sent(message) && message.text() != self.said
     }
 
     async fn status(&mut self, mut update: TaskStatusUpdateEvent) -> Result<(), AgentError> {
@@ -323,6 +359,10 @@ impl<'a> Relay<'a> {
             self.link.waits = state.is_interrupted();
             self.link.waits_in = Some(state).filter(|_| self.link.waits);
             self.link.shown = shown.filter(|_| self.link.waits);
+            if self.link.waits {
+                self.link.artifacts = self.artifacts.digests();
+                self.link.unnamed = self.artifacts.unnamed();
+            }
             self.note().await?;
             self.remember(delta).await?;
             self.is_settled = true;
@@ -347,8 +387,6 @@ impl<'a> Relay<'a> {
         // Only extensions that were asked of the upstream are passed on: it does not speak for those that run here.
         update.artifact.extensions.retain(|uri| remote.extensions.contains(uri));
         self.artifacts.name(&mut update.artifact, update.append);
-        // Clients have nothing that a first piece could be added to. A task from before may have it.
-        update.append &= self.continues || self.artifacts.knows(&update.artifact.artifact_id);
         self.artifacts.add(&update.artifact, update.append, self.config.max_answer_bytes);
         let event = StreamResponse::ArtifactUpdate(update);
         // State comes first: whoever hears of the event finds the state that it brings.
@@ -368,16 +406,40 @@ impl<'a> Relay<'a> {
         }
         match (&self.task, message.task_id.as_ref().filter(|task| !task.is_empty())) {
             (Some(expected), Some(task)) if expected != task => Err(other_task(expected, task)),
-            _ => self.say(message).await,
+            _ => self.hold(message).await,
         }
     }
 
     /// Messages that came before their task are words about it.
     async fn say_waiting(&mut self) -> Result<(), AgentError> {
         for message in self.messages.take_waiting() {
-            self.say(message).await?;
+            self.hold(message).await?;
         }
+        self.say_held().await
+    }
+
+    /// Holds a message about the task until it is known whether a further piece of it comes: an agent may send each word
+    /// by itself, and a task cannot have as many statuses.
+    async fn hold(&mut self, message: Message) -> Result<(), AgentError> {
+        let is_full = self.bytes.saturating_sub(self.held_from) > self.config.max_answer_bytes;
+        if is_full || !self.messages.is_piece(&message) {
+            self.say_held().await?;
+            self.held_from = self.bytes;
+        }
+        // The task's history may have the pieces one by one.
+        if message.role != Role::User {
+            self.messages.note(&message);
+        }
+        self.messages.hold(message);
         Ok(())
+    }
+
+    /// Sends on the message that is held.
+    pub(crate) async fn say_held(&mut self) -> Result<(), AgentError> {
+        match self.messages.take_held() {
+            Some(message) => self.say(message).await,
+            None => Ok(()),
+        }
     }
 
     /// Sends a message on as a status of the task, which goes on.

@@ -122,7 +122,7 @@ impl Turn {
             self.turn_task.show(TaskState::Submitted, Some(Timestamp::now()));
         }
         if let StreamResponse::ArtifactUpdate(update) = &mut event {
-            // Official clients fail on a chunk of an artifact that they have not seen.
+            // Official clients fail on a chunk of an artifact that they have not seen, also of one that is relayed.
             update.append = update.append && self.has_artifact(&update.artifact.artifact_id);
         }
         self.chain.run_response_hooks(&mut event).await.map_err(|fault| fault::of_extension(&fault))?;

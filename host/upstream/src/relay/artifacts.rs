@@ -6,6 +6,11 @@ use std::mem;
 use annex_agent::readable;
 use annex_protocol::{Artifact, ArtifactId, Part, PartContent};
 
+use crate::links::Link;
+
+/// Artifacts of earlier turns that are told apart from new ones.
+const MAX_DIGESTS: usize = 1_000;
+
 /// The parts of one artifact that were sent on.
 pub(super) struct Relayed {
     pub(super) id: ArtifactId,
@@ -41,17 +46,57 @@ impl Relayed {
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.id == other.id && self.digest.finish() == other.digest.finish()
     }
+
+    /// The digests of its id and of its contents. If another build makes other digests, an artifact is sent on once more.
+    fn digests(&self) -> (u64, u64) {
+        let mut id = DefaultHasher::new();
+        self.id.as_str().hash(&mut id);
+        (id.finish(), self.digest.finish())
+    }
 }
 
 /// The artifacts of a turn that were sent on.
 #[derive(Default)]
 pub(super) struct Artifacts {
     relayed: Vec<Relayed>,
-    /// The number of those that came without an id.
+    /// Digests of those that earlier turns have sent on, oldest first.
+    earlier: Vec<(u64, u64)>,
+    /// The number of those that came without an id, in earlier turns too.
     unnamed: usize,
+    /// The number of those in earlier turns.
+    unnamed_before: usize,
 }
 
 impl Artifacts {
+    /// The artifacts of a turn whose task has these from earlier turns.
+    pub(super) fn after(earlier: &Link) -> Self {
+        let Link { unnamed, artifacts, .. } = earlier;
+        Self { earlier: artifacts.clone(), unnamed: *unnamed, unnamed_before: *unnamed, ..Self::default() }
+    }
+
+    /// The number of those that came without an id, in earlier turns too.
+    pub(super) fn unnamed(&self) -> usize {
+        self.unnamed
+    }
+
+    /// Digests of all that the task has here.
+    pub(super) fn digests(&self) -> Vec<(u64, u64)> {
+        let now: Vec<(u64, u64)> = self.relayed.iter().map(Relayed::digests).collect();
+        let is_replaced = |id: u64| now.iter().any(|(other, _)| *other == id);
+        let before = self.earlier.iter().copied().filter(|(id, _)| !is_replaced(*id));
+        let mut all: Vec<(u64, u64)> = before.chain(now.iter().copied()).collect();
+        all.drain(..all.len().saturating_sub(MAX_DIGESTS));
+        all
+    }
+
+    /// True if an earlier turn has sent on the artifact as it is, and this turn nothing of it.
+    pub(super) fn is_earlier(&self, artifact: &Artifact) -> bool {
+        // Most turns have none from before, and make no digest.
+        !self.earlier.is_empty()
+            && !self.knows(&artifact.artifact_id)
+            && self.earlier.contains(&Relayed::of(artifact).digests())
+    }
+
     pub(super) fn len(&self) -> usize {
         self.relayed.len()
     }
@@ -82,10 +127,10 @@ impl Artifacts {
         self.unnamed = self.unnamed.max(number);
     }
 
-    /// Gives the artifact of an event an id if it has none. A piece without one belongs to the last such artifact.
+    /// Gives the artifact of an event an id if it has none. A piece without one belongs to the last such artifact of the turn.
     pub(super) fn name(&mut self, artifact: &mut Artifact, append: bool) {
         if artifact.artifact_id.is_empty() {
-            if !append || self.unnamed == 0 {
+            if !append || self.unnamed == self.unnamed_before {
                 self.unnamed += 1;
             }
             artifact.artifact_id = made_id(self.unnamed);
@@ -93,7 +138,7 @@ impl Artifacts {
     }
 
     /// True if a piece of it was sent on.
-    pub(super) fn knows(&self, id: &ArtifactId) -> bool {
+    fn knows(&self, id: &ArtifactId) -> bool {
         self.relayed.iter().any(|relayed| relayed.id == *id)
     }
 

@@ -14,6 +14,8 @@ pub(super) struct Messages {
     waiting: Vec<Message>,
     /// True if one was left out because it had no parts.
     had_empty: bool,
+    /// The last one that came beside the task, as long as further pieces of it may come.
+    held: Option<Message>,
     /// Those that came beside the task, as one message.
     beside: Option<Message>,
     /// Digests of those that were sent on.
@@ -57,6 +59,30 @@ impl Messages {
         waiting.into_iter().reduce(joined)
     }
 
+    /// Holds a message that came beside the task, because what comes next may be a further piece of it.
+    pub(super) fn hold(&mut self, message: Message) {
+        self.held = Some(match self.held.take() {
+            Some(before) => joined(before, message),
+            None => message,
+        });
+    }
+
+    /// True if the message is a further piece of the one that is held. Messages without an id are no pieces.
+    pub(super) fn is_piece(&self, message: &Message) -> bool {
+        let is_same = |held: &Message| held.message_id == message.message_id && held.role == message.role;
+        !message.message_id.is_empty() && self.held.as_ref().is_some_and(is_same)
+    }
+
+    /// True if a message is held.
+    pub(super) fn is_holding(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// The message that is held.
+    pub(super) fn take_held(&mut self) -> Option<Message> {
+        self.held.take()
+    }
+
     /// Takes note of a message that came beside the task: some agents send their answer so, piece by piece.
     pub(super) fn add_beside(&mut self, message: &Message) {
         self.beside = Some(match self.beside.take() {
@@ -75,6 +101,11 @@ impl Messages {
         self.sent.insert(digest(message));
     }
 
+    /// True if the message was sent on.
+    pub(super) fn was_sent(&self, message: &Message) -> bool {
+        self.sent.contains(&digest(message))
+    }
+
     /// The agent's messages in the history of a task that were not sent on: those behind the last one of the user, and behind
     /// the last that an earlier turn has `shown`. Where neither is there, a task that was there before says nothing new.
     pub(super) fn unseen(&self, history: Vec<Message>, shown: Option<&MessageId>, continues: bool) -> Vec<Message> {
@@ -84,7 +115,7 @@ impl Messages {
             None if continues => return Vec::new(),
             None => 0,
         };
-        let is_new = |message: &Message| !message.parts.is_empty() && !self.sent.contains(&digest(message));
+        let is_new = |message: &Message| !message.parts.is_empty() && !self.was_sent(message);
         let mut unseen: Vec<Message> = history.into_iter().skip(begin).filter(is_new).collect();
         if unseen.len() > MAX_HISTORY {
             let left_out = unseen.len() - MAX_HISTORY;
@@ -102,29 +133,20 @@ impl Messages {
 fn joined(mut first: Message, second: Message) -> Message {
     let is_same = first.message_id == second.message_id;
     let mut parts = second.parts.into_iter().peekable();
-    if let (true, Some(last), Some(next)) = (is_same, first.parts.last_mut(), parts.peek())
-        && let (Some(text), Some(more)) = (plain_text(last), next_text(next))
+    if is_same
+        && first.parts.last().is_some_and(is_plain_text)
+        && let Some(Part { content: PartContent::Text(more), .. }) = parts.next_if(is_plain_text)
+        && let Some(Part { content: PartContent::Text(text), .. }) = first.parts.last_mut()
     {
-        text.push_str(more);
-        parts.next();
+        text.push_str(&more);
     }
     first.parts.extend(parts);
     first.metadata.extend(second.metadata);
     first
 }
 
-fn plain_text(part: &mut Part) -> Option<&mut String> {
-    match &mut part.content {
-        PartContent::Text(text) if part.metadata.is_empty() => Some(text),
-        PartContent::Text(_) | PartContent::Raw(_) | PartContent::Url(_) | PartContent::Data(_) => None,
-    }
-}
-
-fn next_text(part: &Part) -> Option<&str> {
-    match &part.content {
-        PartContent::Text(text) if part.metadata.is_empty() => Some(text),
-        PartContent::Text(_) | PartContent::Raw(_) | PartContent::Url(_) | PartContent::Data(_) => None,
-    }
+fn is_plain_text(part: &Part) -> bool {
+    matches!(part.content, PartContent::Text(_)) && part.metadata.is_empty()
 }
 
 /// Ids alone do not tell messages apart: some agents have one for all.

@@ -65,6 +65,47 @@ async fn a_task_that_is_asked_for_again_gives_only_what_is_new() {
 }
 
 #[tokio::test]
+async fn a_new_word_of_a_task_that_is_asked_for_again_is_told_once_though_its_state_is_the_same() {
+    let upstream = Upstream::start(false, |number, method, _| {
+        let mut now = task(0, if number < 3 { "WORKING" } else { "COMPLETED" });
+        // Some agents make no ids, so the same words may be the same message.
+        let without_id = json!({"role": "ROLE_AGENT", "parts": [{"text": "step 1"}]});
+        let with_id = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "step 2"}]});
+        match number {
+            0 | 1 => now["status"]["message"] = without_id,
+            2 => now["status"]["message"] = with_id,
+            _ => {}
+        }
+        Answer::Result(if method == "GetTask" { now } else { json!({"task": now}) })
+    })
+    .await;
+    let turn = Bench::new(&upstream).await.say("t").await;
+    let words: Vec<&Value> =
+        turn.events.iter().map(|event| &event["statusUpdate"]["status"]["message"]["parts"]).collect();
+    assert_eq!(words, [&json!([{"text": "step 1"}]), &json!([{"text": "step 2"}]), &Value::Null], "{turn:?}");
+}
+
+#[tokio::test]
+async fn a_task_that_each_new_stream_repeats_counts_once_towards_the_length_of_the_answer() {
+    let upstream = Upstream::start(true, |number, method, _| {
+        let mut now = task(0, "WORKING");
+        // More than half of what a turn may have, because each part counts as more than its text.
+        now["artifacts"] = json!([{"artifactId": "a", "parts": vec![json!({"text": "x"}); 100]}]);
+        let mut events = vec![json!({"task": now})];
+        if number > 3 {
+            events.push(status("COMPLETED", Value::Null));
+        }
+        if method == "GetTask" { Answer::Result(now) } else { Answer::Stream(events) }
+    })
+    .await;
+    let bench = Bench::with(UpstreamConfig { max_answer_bytes: 2_000, ..config(&upstream.url) }).await;
+    let turn = bench.say("t").await;
+    assert_eq!(kinds(&turn.events), ["x", "WORKING", "COMPLETED"], "{turn:?}");
+    let methods: Vec<String> = upstream.asked().into_iter().map(|asked| asked.method).collect();
+    assert_eq!(methods, ["SendStreamingMessage", "GetTask", "SubscribeToTask", "GetTask", "SubscribeToTask"]);
+}
+
+#[tokio::test]
 async fn the_upstream_speaks_as_the_agent_and_not_for_what_runs_here() {
     let said = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "I am Ada."}], "contextId": "theirs",
         "taskId": "task-0", "referenceTaskIds": ["task-7"], "extensions": ["urn:theirs", "urn:ours"],

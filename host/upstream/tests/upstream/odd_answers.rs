@@ -1,9 +1,10 @@
 //! Answers that are not quite what A2A has: what can be understood is, what can be passed over is, what is missing is made.
 
 use annex_agent::TurnStart;
+use annex_upstream::UpstreamConfig;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Call, Turn};
+use crate::bench::{Bench, Call, Turn, config};
 use crate::upstream::{Answer, Upstream, task};
 
 /// The turn that an upstream answers with a stream of these events.
@@ -102,7 +103,35 @@ async fn an_answer_in_messages_beside_its_task_is_whole_when_the_task_ends() {
     let events = json!([status("WORKING", Value::Null), {"message": agent("m", "Hel")}, {"message": agent("m", "lo.")},
         status("COMPLETED", Value::Null)]);
     let turn = streamed(events).await;
-    assert_eq!(told(&turn), ["WORKING", "WORKING Hel", "WORKING lo.", "COMPLETED Hello."]);
+    assert_eq!(told(&turn), ["WORKING", "WORKING Hello.", "COMPLETED Hello."]);
+}
+
+#[tokio::test]
+async fn an_answer_in_thousands_of_pieces_beside_its_task_is_no_status_for_each() {
+    let piece = json!({"message": agent("m", "word ")});
+    let pieces = std::iter::repeat_n(piece, 2_000);
+    // The task comes first, or in between: those before it are a status of their own, which says that it works.
+    for number in [0, 1_000] {
+        let mut events: Vec<Value> = pieces.clone().collect();
+        events.insert(number, json!({"task": task(0, "WORKING")}));
+        events.push(status("COMPLETED", Value::Null));
+        let upstream = Upstream::start(true, move |_, _, _| Answer::Stream(events.clone())).await;
+        let bench = Bench::with(UpstreamConfig { max_answer_bytes: 4 << 20, ..config(&upstream.url) }).await;
+        let told = told(&bench.say("t").await);
+        let states: Vec<&str> = told.iter().filter_map(|told| told.split(' ').next()).collect();
+        assert_eq!(states, ["WORKING", "WORKING", "COMPLETED"]);
+        assert_eq!(told.last().unwrap().matches("word").count(), 2_000, "the last status has the whole answer");
+    }
+}
+
+#[tokio::test]
+async fn messages_beside_a_task_under_different_ids_or_none_stay_apart() {
+    let unnamed = |text: &str| json!({"message": {"role": "ROLE_AGENT", "parts": [{"text": text}]}});
+    let events = json!([status("WORKING", Value::Null), {"message": agent("m", "One")}, {"message": agent("n", "two")},
+        unnamed("three"), unnamed("four"), status("COMPLETED", Value::Null)]);
+    let expected =
+        ["WORKING", "WORKING One", "WORKING two", "WORKING three", "WORKING four", "COMPLETED One|two|three|four"];
+    assert_eq!(told(&streamed(events).await), expected);
 }
 
 #[tokio::test]
@@ -134,15 +163,27 @@ async fn artifacts_without_ids_get_different_ones_however_the_task_comes() {
     let events = json!([piece(true, "fi"), piece(true, "rst"), piece(false, "second"), {"task": done}]);
     assert_eq!(
         told(&streamed(events).await),
-        ["unnamed-1 fi", "+unnamed-1 rst", "unnamed-2 second", "unnamed-1 first", "COMPLETED"]
+        ["+unnamed-1 fi", "+unnamed-1 rst", "unnamed-2 second", "unnamed-1 first", "COMPLETED"]
     );
 }
 
 #[tokio::test]
-async fn a_first_piece_that_says_append_is_a_first_piece() {
-    let piece = |append, text: &str| artifact(append, &json!({"artifactId": "a", "parts": [{"text": text}]}));
-    let events = json!([{"task": task(0, "WORKING")}, piece(true, "one "), piece(true, "two"), status("COMPLETED", Value::Null)]);
-    assert_eq!(told(&streamed(events).await), ["WORKING", "a one ", "+a two", "COMPLETED"]);
+async fn an_artifact_without_an_id_does_not_replace_one_of_an_earlier_turn() {
+    for first_says_append in [false, true] {
+        let upstream = Upstream::start(true, move |number, _, _| {
+            let piece = |append, text: &str| artifact(append, &json!({"parts": [{"text": text}]}));
+            Answer::Stream(match number {
+                0 => vec![piece(false, "first"), status("INPUT_REQUIRED", Value::Null)],
+                _ => vec![piece(first_says_append, "sec"), piece(true, "ond"), status("COMPLETED", Value::Null)],
+            })
+        })
+        .await;
+        let bench = Bench::new(&upstream).await;
+        assert_eq!(told(&bench.say("t").await), ["unnamed-1 first", "INPUT_REQUIRED"]);
+        let second = told(&bench.say("t").await);
+        let second: Vec<&str> = second.iter().map(|told| told.trim_start_matches('+')).collect();
+        assert_eq!(second, ["unnamed-2 sec", "unnamed-2 ond", "COMPLETED"]);
+    }
 }
 
 #[tokio::test]
@@ -210,6 +251,7 @@ async fn a_task_that_goes_on_while_it_waits_is_told_apart_and_followed_without_a
 
     let upstream = Upstream::start(false, |number, method, _| {
         let mut now = task(0, if number < 2 { "AUTH_REQUIRED" } else { "COMPLETED" });
+        now["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "A plan."}]}]);
         now["history"] = json!([message("u", "ROLE_USER", "hi")]);
         if number < 2 {
             now["status"]["message"] = agent("q", "Log in.");
@@ -220,7 +262,7 @@ async fn a_task_that_goes_on_while_it_waits_is_told_apart_and_followed_without_a
     })
     .await;
     let bench = Bench::new(&upstream).await;
-    assert_eq!(told(&bench.say("t").await), ["AUTH_REQUIRED Log in."]);
+    assert_eq!(told(&bench.say("t").await), ["a A plan.", "AUTH_REQUIRED Log in."]);
     let remote = bench.remote("t");
     assert!(!bench.agent.has_gone_on(&"t".into(), &remote).await, "it waits as it was left");
     assert!(bench.agent.has_gone_on(&"t".into(), &remote).await);
@@ -228,6 +270,25 @@ async fn a_task_that_goes_on_while_it_waits_is_told_apart_and_followed_without_a
     let told_of = |remote: &mut annex_agent::UpstreamContext| remote.begins_with = TurnStart::WaitingTask;
     let turn = bench.call(Call { told: told_of, ..Call::new("t") }).await;
     assert_eq!(told(&turn), ["COMPLETED You are in."], "what was told before is not told again");
+    let said = bench.said().await;
+    assert_eq!(said[said.as_array().unwrap().len() - 1], json!(["front", [{"text": "You are in."}]]));
     let sent = upstream.asked().iter().filter(|asked| asked.method == "SendMessage").count();
     assert_eq!(sent, 1);
+}
+
+#[tokio::test]
+async fn a_whole_answer_to_a_task_that_goes_on_repeats_no_artifact_of_an_earlier_turn() {
+    let upstream = Upstream::start(false, |number, _, _| {
+        let mut now = task(0, if number < 2 { "INPUT_REQUIRED" } else { "COMPLETED" });
+        let plan = if number < 2 { "A plan." } else { "Another plan." };
+        let artifact = |id: &str, text: &str| json!({"artifactId": id, "parts": [{"text": text}]});
+        let artifacts = [artifact("a", plan), artifact("b", "A draft.")];
+        now["artifacts"] = artifacts[..=number.min(1)].to_vec().into();
+        Answer::Result(json!({"task": now}))
+    })
+    .await;
+    let bench = Bench::new(&upstream).await;
+    assert_eq!(told(&bench.say("t").await), ["a A plan.", "INPUT_REQUIRED"]);
+    assert_eq!(told(&bench.say("t").await), ["b A draft.", "INPUT_REQUIRED"]);
+    assert_eq!(told(&bench.say("t").await), ["a Another plan.", "COMPLETED"], "one that has changed is told");
 }

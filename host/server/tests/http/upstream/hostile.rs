@@ -60,6 +60,18 @@ async fn comments_of_an_upstream_that_works_for_long_keep_its_task_alive() {
 }
 
 #[tokio::test]
+async fn a_message_is_the_answer_where_its_stream_stays_open_in_silence() {
+    let stays_open = async |_| {
+        let event = format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": 1, "result": message("c")}));
+        let events = futures::stream::iter([Ok::<_, std::io::Error>(event)]).chain(futures::stream::pending());
+        ([("content-type", "text/event-stream")], axum::body::Body::from_stream(events)).into_response()
+    };
+    let reply = answered(true, stays_open).await;
+    assert_eq!(reply.code(), 0, "{}", reply.text);
+    assert!(reply.text.contains("Hi."), "{}", reply.text);
+}
+
+#[tokio::test]
 async fn an_upstream_that_keeps_only_the_connection_alive_ends_with_the_turn() {
     let url = agent(true, async |_| alive(10_000, &Value::Null)).await;
     let front = config(&url, HASTY).set("server.max_turn_seconds", 2).start().await.expect("a server");
@@ -258,6 +270,23 @@ async fn one_callers_message_id_is_not_anothers_at_the_upstream() {
     }
     let seen = seen.lock().expect("no panic");
     assert!(seen.len() == 2 && seen[0] != seen[1], "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_first_piece_of_an_upstream_that_says_append_is_a_first_piece() {
+    let url = agent(true, async |_| {
+        let piece = |text: &str| {
+            json!({"artifactUpdate": {"taskId": "its-task", "contextId": "c", "append": true,
+                "artifact": {"artifactId": "a", "parts": [{"text": text}]}}})
+        };
+        let done = json!({"task": task("c", "TASK_STATE_COMPLETED")});
+        stream(&[json!({"task": task("c", "TASK_STATE_WORKING")}), piece("one "), piece("two"), done], "")
+    });
+    let front = front(&url.await, HASTY).await;
+    let stream = front.say("hi").streaming().open().await.expect("a stream");
+    let events = stream.rest().await.expect("events");
+    let pieces: Vec<_> = events.iter().filter_map(|event| event["result"].get("artifactUpdate")).collect();
+    assert_eq!(pieces.iter().map(|piece| piece["append"] == true).collect::<Vec<_>>(), [false, true], "{events:?}");
 }
 
 #[tokio::test]
