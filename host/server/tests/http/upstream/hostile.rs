@@ -303,7 +303,7 @@ async fn an_upstream_that_never_stops_is_stopped() {
         if request["method"] == "GetTask" {
             return result(&working);
         }
-        let passed_over = vec![json!({"progress": "x".repeat(50_000)}); 100];
+        let passed_over = vec![json!({"progress": "x".repeat(90_000)}); 45];
         stream(&[vec![json!({"task": working})], passed_over].concat(), "")
     };
     check(&answered(true, unknown).await, "too large");
