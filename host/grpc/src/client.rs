@@ -184,7 +184,6 @@ fn no_rpc(name: &str) -> CallError {
     CallError::Request(format!("gRPC has no {name}"))
 }
 
-/// Ends with the first error. Events after it are not the agent's.
 /// An event as JSON; an empty object where it is of a kind that is not known here.
 fn event_json(event: crate::pb::StreamResponse) -> Result<Json, CallError> {
     if event.payload.is_none() {
@@ -193,6 +192,7 @@ fn event_json(event: crate::pb::StreamResponse) -> Result<Json, CallError> {
     json::<StreamResponse, _>(event)
 }
 
+/// Ends with the first error. Events after it are not the agent's.
 fn ends_with_error(events: impl Stream<Item = Result<Json, CallError>> + Send + 'static) -> Events {
     let until_error = |is_over: &mut bool, event: Result<Json, CallError>| {
         // The error itself is still given out, and nothing behind it.
