@@ -1,5 +1,5 @@
-//! What an MCP server may send besides the answers that it is asked for. This client offers servers nothing, so what they say
-//! of their own accord is dropped, and who says too much of it is cut off.
+//! Bounds unrequested messages of MCP servers. This client drops them, and closes the connection when there are too
+//! many.
 //!
 //! The library bounds a message (16 MiB) and the body of an error (64 KiB); the number of messages is bounded here.
 
@@ -117,7 +117,7 @@ impl StreamableHttpClient for BoundedHttp {
 struct Answer {
     server: Arc<str>,
     events: SseStream,
-    /// The request that is answered; `None` where that is not known any more.
+    /// The request, while its answer has not come; `None` where it is not known.
     id: Option<RequestId>,
     bytes_left: usize,
     requests_left: usize,
@@ -127,7 +127,7 @@ struct Answer {
 /// As much of a message as tells what it is.
 #[derive(Deserialize)]
 struct Head {
-    id: Option<IgnoredAny>,
+    id: Option<RequestId>,
     method: Option<IgnoredAny>,
 }
 
@@ -165,8 +165,12 @@ impl Answer {
     fn taken(&mut self, event: Sse) -> Option<Sse> {
         let data = event.data.as_deref().unwrap_or_default();
         let is_taken = match serde_json::from_str(data) {
-            Ok(Head { method: None, id: Some(_) }) => {
-                // This is the answer. The library reads on for a moment, to use the connection again.
+            Ok(Head { method: None, id: Some(id) }) => {
+                // This is the answer, so none is made in its place. The library reads on for a moment, to use the connection
+                // again.
+                if self.id.as_ref() == Some(&id) {
+                    self.id = None;
+                }
                 self.bytes_left = self.bytes_left.min(MAX_BEHIND);
                 true
             }
