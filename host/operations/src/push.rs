@@ -331,7 +331,7 @@ fn no_config(task_id: &TaskId, id: &str) -> A2aError {
 
 /// The config as clients may see it.
 fn shown(config: TaskPushNotificationConfig) -> TaskPushNotificationConfig {
-    TaskPushNotificationConfig { receiver_is_v0_3: false, ..config }
+    config.of_client()
 }
 
 /// What a receiver of 0.3 gets for an event: the whole task as it is now, which is all that 0.3 posts. `None` for an event that
