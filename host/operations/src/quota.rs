@@ -162,7 +162,7 @@ impl Quotas {
         Arc::new(Self { stores, places, ledgers: Mutex::default() })
     }
 
-    /// What the tenant has used. What it used until now counts by the limits that it had until now.
+    /// The tenant's ledger. Use so far is charged under the limits in effect so far.
     pub fn ledger(&self, tenant: &str) -> Arc<Ledger> {
         let mut ledgers = self.ledgers();
         if let Some(ledger) = ledgers.get(tenant) {
@@ -174,8 +174,8 @@ impl Quotas {
         ledger
     }
 
-    /// Begins to serve a tenant with this quota. What it has in the stores is counted first, so that one that is loaded does
-    /// not begin with nothing.
+    /// Begins to serve a tenant with this quota. Counts the tenant's stored data first, so that its quotas apply from the first
+    /// request.
     pub async fn begin(self: &Arc<Self>, ledger: Arc<Ledger>, quota: TenantQuota) -> Arc<TenantUse> {
         ledger.set_quota(&quota);
         self.count_in_time(&ledger).await;

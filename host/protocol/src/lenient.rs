@@ -11,7 +11,7 @@ use crate::proto_json::FieldValue;
 use crate::{Json, JsonObject};
 
 thread_local! {
-    /// What was left out of the value that is being read; `None` when nobody asks.
+    /// Fields skipped during the current read; `None` outside `reading`.
     static LEFT_OUT: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 

@@ -37,7 +37,7 @@ impl Bucket {
         update.map(drop).map_err(|until| Duration::from_nanos(beyond(until)))
     }
 
-    /// Notes that something was used which it takes so long to bring, however much is there.
+    /// Charges `cost` even if the bucket does not hold that much.
     ///
     /// # Errors
     /// The time until there is something again, where more was used than there was.

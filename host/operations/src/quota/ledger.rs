@@ -1,5 +1,4 @@
-//! What a tenant has used. It outlives what serves the tenant: a tenant that is let go, or whose text is changed, has used what
-//! it has used.
+//! A tenant's usage. It is kept when the tenant is unloaded or its config changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

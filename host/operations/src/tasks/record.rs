@@ -53,8 +53,7 @@ pub(crate) struct TaskRecord {
     /// The place behind the last event that was applied. Held while one is stored, so that they are stored and shown in
     /// one order.
     last: tokio::sync::Mutex<Place>,
-    /// The time at which an agent elsewhere was last asked whether the task has gone on there. Held while it is asked, and
-    /// until the turn that follows the task is over.
+    /// When the upstream was last polled about this task. Locked during the poll and during the turn that follows the task.
     asked: Arc<tokio::sync::Mutex<Option<Instant>>>,
     /// True while an agent elsewhere is asked again and again.
     is_watched: AtomicBool,
