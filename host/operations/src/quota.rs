@@ -4,8 +4,7 @@
 //! that are alive. Turns are counted by [`permits`](crate::permits). What is stored is counted at intervals, while the tenant
 //! is asked for something, so a tenant can go a little beyond before it is refused.
 //!
-//! What a tenant has used stays when the tenant is let go or changed, in its [`Ledger`]. Those that would say the same as new
-//! ones are forgotten.
+//! A tenant's [`Ledger`] stays when the tenant is unloaded or its config changes. Ledgers that are as new ones are dropped.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -182,7 +181,7 @@ impl Quotas {
         Arc::new(TenantUse { quota, ledger, quotas: Arc::clone(self) })
     }
 
-    /// Counts a read of the tenant's card, also of one that is not loaded. `None` where nothing is known of the tenant here.
+    /// Counts a read of the tenant's card, loaded or not. `None` if the tenant has no ledger in this process.
     ///
     /// # Errors
     /// [`A2aError::QuotaExceeded`] when there were too many.
@@ -209,7 +208,7 @@ impl Quotas {
         let ledgers: Vec<Arc<Ledger>> = self.ledgers().values().map(Arc::clone).collect();
         stream::iter(ledgers).for_each_concurrent(AT_ONCE, |ledger| self.look_at(ledger)).await;
         let processes = self.places.processes();
-        // Those that nobody serves go here, so that the table does not grow with each tenant that is loaded.
+        // Unused ledgers are dropped here, so that the table does not grow with each tenant that is loaded.
         self.ledgers().retain(|_, ledger| Arc::strong_count(ledger) > 1 || !ledger.is_as_new(processes));
     }
 

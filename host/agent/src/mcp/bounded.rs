@@ -27,9 +27,9 @@ const MAX_MESSAGE: usize = 16 << 20;
 /// Bytes of all messages that come with one answer, and of those that come behind it.
 const MAX_BESIDE: usize = MAX_MESSAGE + (4 << 20);
 const MAX_BEHIND: usize = 64 << 10;
-/// A message counts as so many bytes at least.
+/// The least that a message counts as, in bytes.
 const MIN_MESSAGE: usize = 1 << 10;
-/// The requests of the server that the library answers, with each answer: it refuses them, which costs a request each.
+/// The most requests of the server, per answer, that reach the library. It refuses each of them by a request of its own.
 const MAX_REQUESTS: usize = 4;
 /// The time before an answer is taken up again where the server has broken it off.
 const RESUMPTION_PAUSE: Duration = Duration::from_millis(500);
@@ -193,7 +193,7 @@ fn cut_off(id: &RequestId) -> Sse {
     Sse::default().data(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string())
 }
 
-/// A connection to a program, which may say so much that nobody asked for, and so much more in each second.
+/// A connection to a program. Its unrequested messages have a budget, which grows by the second.
 pub(super) struct BoundedProgram<T> {
     server: Arc<str>,
     inner: T,

@@ -53,7 +53,7 @@ impl Bucket {
         }
     }
 
-    /// A limit takes the place of another: what is to be paid back comes at the new pace.
+    /// Replaces a limit. Debt is paid back at the pace of the new one.
     pub(super) fn rescale(&self, before: Option<u64>, after: Option<u64>) {
         let (Some(before), Some(after)) = (before, after) else { return };
         let now = self.now();

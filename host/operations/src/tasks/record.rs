@@ -55,7 +55,7 @@ pub(crate) struct TaskRecord {
     last: tokio::sync::Mutex<Place>,
     /// When the upstream was last polled about this task. Locked during the poll and during the turn that follows the task.
     asked: Arc<tokio::sync::Mutex<Option<Instant>>>,
-    /// True while an agent elsewhere is asked again and again.
+    /// True while the upstream is polled about this task again and again.
     is_watched: AtomicBool,
     state: Mutex<RecordState>,
 }
@@ -157,12 +157,12 @@ impl TaskRecord {
         state.turn.is_none() && !state.is_worked_on && state.task.state().is_interrupted()
     }
 
-    /// The time at which an agent elsewhere was last asked whether the task has gone on there.
+    /// When the upstream was last polled about this task.
     pub(super) fn asked(&self) -> &Arc<tokio::sync::Mutex<Option<Instant>>> {
         &self.asked
     }
 
-    /// True while an agent elsewhere is asked again and again.
+    /// True while the upstream is polled about this task again and again.
     pub(super) fn is_watched(&self) -> &AtomicBool {
         &self.is_watched
     }
