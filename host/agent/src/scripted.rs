@@ -285,22 +285,22 @@ impl Script {
 }
 
 impl ScriptedModel {
-    /// The same answer, looked for where that holds up nobody.
-    async fn answer(&self, prompt: &Arc<Prompt>) -> Result<Applied, ModelError> {
+    /// Finds the answer on this thread if that is little work, and on one for such work otherwise. Returns the prompt with it.
+    async fn answer(&self, prompt: Prompt) -> Result<(Applied, Prompt), ModelError> {
         let failed = |source: Box<dyn Error + Send + Sync>| ModelError { model: NAME.to_owned(), source };
-        let cost = self.script.cost(prompt);
+        let cost = self.script.cost(&prompt);
         if cost > MAX_WORK {
             return Err(failed(PromptTooLong.into()));
         }
         if cost <= SMALL_WORK {
-            return Ok(self.script.answer(prompt, &|| false));
+            return Ok((self.script.answer(&prompt, &|| false), prompt));
         }
         // The semaphore is never closed.
         let place = Arc::clone(&self.place).acquire_owned().await;
-        let (script, prompt) = (Arc::clone(&self.script), Arc::clone(prompt));
+        let script = Arc::clone(&self.script);
         let answering = work::aside(&work::ANSWERING, move |given_up| {
             let _place = place;
-            script.answer(&prompt, given_up)
+            (script.answer(&prompt, given_up), prompt)
         });
         answering.await.map_err(|panicked| failed(panicked.into()))
     }
@@ -317,8 +317,7 @@ impl Model for ScriptedModel {
     }
 
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
-        let prompt = Arc::new(prompt);
-        let Applied { answer, chunks, delay, calls } = self.answer(&prompt).await?;
+        let (Applied { answer, chunks, delay, calls }, prompt) = self.answer(prompt).await?;
         let calls = tool_calls(calls, &prompt)?;
         let pieces = stream::iter(answer.map_or_else(Vec::new, |answer| split(answer, chunks)));
         let pieces = pieces.then(move |piece| async move {

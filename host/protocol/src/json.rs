@@ -95,11 +95,14 @@ impl Json {
         Self::on_one_line(raw)
     }
 
-    /// Takes valid JSON, whatever in it not everybody can read replaced.
+    /// Takes valid JSON and replaces in it what not everybody can read. Nesting cannot be replaced.
     fn repaired(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
-        match portable::check(raw.get()) {
-            Ok(()) => Self::on_one_line(raw),
-            Err(_) => Self::checked(RawValue::from_string(portable::repaired(raw.get()).unwrap_or_default())?),
+        if portable::check(raw.get()).is_ok() {
+            return Self::on_one_line(raw);
+        }
+        match portable::repaired(raw.get()) {
+            Some(text) => Self::checked(RawValue::from_string(text)?),
+            None => Self::checked(raw),
         }
     }
 

@@ -4,7 +4,7 @@
 //! up with the stored events again and again while somebody reads (`others.rs`).
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use annex_cluster::Replica;
 use annex_cluster::wake::Wake;
@@ -54,7 +54,7 @@ pub(crate) struct TaskRecord {
     /// one order.
     last: tokio::sync::Mutex<Place>,
     /// When the upstream was last polled about this task. Locked during the poll and during the turn that follows the task.
-    asked: Arc<tokio::sync::Mutex<Option<Instant>>>,
+    asked: OnceLock<Arc<tokio::sync::Mutex<Option<Instant>>>>,
     /// True while the upstream is polled about this task again and again.
     is_watched: AtomicBool,
     state: Mutex<RecordState>,
@@ -116,7 +116,7 @@ impl TaskRecord {
         let limits = *tasks.limits();
         let state = RecordState { task, seq: last.seq, log, turn: None, is_worked_on, last_is_ours: false };
         let (last, state) = (last.into(), Mutex::new(state));
-        let (asked, is_watched) = (Arc::default(), AtomicBool::new(false));
+        let (asked, is_watched) = (OnceLock::new(), AtomicBool::new(false));
         Self { id, context_id, owner, store, wake, limits, last, asked, is_watched, state }
     }
 
@@ -159,7 +159,7 @@ impl TaskRecord {
 
     /// When the upstream was last polled about this task.
     pub(super) fn asked(&self) -> &Arc<tokio::sync::Mutex<Option<Instant>>> {
-        &self.asked
+        self.asked.get_or_init(Arc::default)
     }
 
     /// True while the upstream is polled about this task again and again.

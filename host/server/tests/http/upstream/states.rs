@@ -202,7 +202,7 @@ async fn the_state_comes_back_where_the_agent_answers_by_a_status_or_in_the_hist
         };
         let oldest = || {
             json!({"message": {"messageId": id(), "role": "ROLE_USER", "content": [{"text": "x"}],
-                "metadata": {STATE_KEY: state}}})
+                "metadata": {STATE_KEY: state}}, "configuration": {"blocking": true}})
         };
         let rpc = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         // Each answer has the state once, besides the copy in the client's own message that a task's history shows.
