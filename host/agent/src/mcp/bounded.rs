@@ -272,3 +272,25 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedProgram<T> {
         self.inner.close()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_is_answered_is_not_answered_again_when_its_server_is_cut_off() {
+        let message = |message: serde_json::Value| Sse::default().data(message.to_string());
+        let result = message(json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+        let notification = message(json!({"jsonrpc": "2.0", "method": "notifications/progress"}));
+        let flood = |bytes: usize| iter::repeat_n(notification.clone(), 1 + bytes / MIN_MESSAGE);
+        let answered = iter::once(result).chain(flood(MAX_BEHIND)).collect::<Vec<_>>();
+        // The second one gets an error in the server's place.
+        for events in [answered, flood(MAX_BESIDE).collect()] {
+            let events = stream::iter(events.into_iter().map(Ok)).boxed();
+            let passed = answer("far".into(), events, Some(RequestId::Number(1)));
+            assert_eq!(passed.count().await, 1);
+        }
+    }
+}
