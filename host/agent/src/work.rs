@@ -1,5 +1,4 @@
-//! Work on the cores of this process that an agent makes: what is not small is done by threads that serve nobody, and all of it
-//! counts for the tenant.
+//! CPU work of agents. Large work is done by threads that serve no requests, and all of it counts for the tenant.
 
 use std::fmt;
 use std::future::Future;
@@ -21,7 +20,7 @@ pub(crate) static ANSWERING: Places = Places::new(all_cores_but_one);
 /// For what is compiled when an agent is loaded or a text is checked. Turns do not hold it up.
 pub(crate) static COMPILING: Places = Places::new(all_cores_but_one);
 
-/// That core is left for those who wait for nothing here.
+/// One core is left for those who wait for no work of an agent.
 fn all_cores_but_one() -> FairPlaces {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     FairPlaces::new(cores.saturating_sub(1).max(1))
@@ -31,7 +30,7 @@ tokio::task_local! {
     static COUNTED: CpuTime;
 }
 
-/// Where the time counts that a tenant's agent was on a core. Clones count in the same place.
+/// Counts the CPU time of a tenant's agent. Clones share the count.
 #[derive(Clone)]
 pub struct CpuTime(Arc<dyn Fn(Duration) + Send + Sync>);
 
@@ -77,8 +76,8 @@ impl<T> Future for Counted<'_, T> {
     }
 }
 
-/// Does work on a thread that serves nobody, once there is a place. It is told when whoever waits for it has gone, and should end
-/// then.
+/// Does work on a thread that serves no requests, once there is a place. The work is given a function that turns true when its
+/// caller has gone; it should end then.
 ///
 /// # Errors
 /// When it panicked.

@@ -175,7 +175,7 @@ where
     ) -> Result<Reply<Events>, CallError> {
         let opened = self.extensions.clone().call_streaming(method_call(method, params, headers)).await;
         let (metadata, results, _) = opened.map_err(failed)?.into_parts();
-        let results = results.map(|result| result.map_err(failed).and_then(method_result));
+        let results = results.map(|result| method_result(&result.map_err(failed)?));
         Ok(Reply { value: ends_with_error(results), active: active(&metadata) })
     }
 }
@@ -184,7 +184,6 @@ fn no_rpc(name: &str) -> CallError {
     CallError::Request(format!("gRPC has no {name}"))
 }
 
-/// Ends with the first error. Events after it are not the agent's.
 /// An event as JSON; an empty object where it is of a kind that is not known here.
 fn event_json(event: crate::pb::StreamResponse) -> Result<Json, CallError> {
     if event.payload.is_none() {
@@ -193,6 +192,7 @@ fn event_json(event: crate::pb::StreamResponse) -> Result<Json, CallError> {
     json::<StreamResponse, _>(event)
 }
 
+/// Ends with the first error. Events after it are not the agent's.
 fn ends_with_error(events: impl Stream<Item = Result<Json, CallError>> + Send + 'static) -> Events {
     let until_error = |is_over: &mut bool, event: Result<Json, CallError>| {
         // The error itself is still given out, and nothing behind it.

@@ -337,7 +337,7 @@ fn no_config(task_id: &TaskId, id: &str) -> A2aError {
 
 /// The config as clients may see it.
 fn shown(config: TaskPushNotificationConfig) -> TaskPushNotificationConfig {
-    TaskPushNotificationConfig { receiver_is_v0_3: false, ..config }
+    config.of_client()
 }
 
 fn outgoing(task: &TaskId, event: &LoggedEvent) -> Event {

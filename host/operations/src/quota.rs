@@ -4,8 +4,7 @@
 //! that are alive. Turns are counted by [`permits`](crate::permits). What is stored is counted at intervals, while the tenant
 //! is asked for something, so a tenant can go a little beyond before it is refused.
 //!
-//! What a tenant has used stays when the tenant is let go or changed, in its [`Ledger`]. Those that would say the same as new
-//! ones are forgotten.
+//! A tenant's [`Ledger`] stays when the tenant is unloaded or its config changes. Ledgers that are as new ones are dropped.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -162,7 +161,7 @@ impl Quotas {
         Arc::new(Self { stores, places, ledgers: Mutex::default() })
     }
 
-    /// What the tenant has used. What it used until now counts by the limits that it had until now.
+    /// The tenant's ledger. Use so far is charged under the limits in effect so far.
     pub fn ledger(&self, tenant: &str) -> Arc<Ledger> {
         let mut ledgers = self.ledgers();
         if let Some(ledger) = ledgers.get(tenant) {
@@ -174,15 +173,15 @@ impl Quotas {
         ledger
     }
 
-    /// Begins to serve a tenant with this quota. What it has in the stores is counted first, so that one that is loaded does
-    /// not begin with nothing.
+    /// Begins to serve a tenant with this quota. Counts the tenant's stored data first, so that its quotas apply from the first
+    /// request.
     pub async fn begin(self: &Arc<Self>, ledger: Arc<Ledger>, quota: TenantQuota) -> Arc<TenantUse> {
         ledger.set_quota(&quota);
         self.count_in_time(&ledger).await;
         Arc::new(TenantUse { quota, ledger, quotas: Arc::clone(self) })
     }
 
-    /// Counts a read of the tenant's card, also of one that is not loaded. `None` where nothing is known of the tenant here.
+    /// Counts a read of the tenant's card, loaded or not. `None` if the tenant has no ledger in this process.
     ///
     /// # Errors
     /// [`A2aError::QuotaExceeded`] when there were too many.
@@ -209,7 +208,7 @@ impl Quotas {
         let ledgers: Vec<Arc<Ledger>> = self.ledgers().values().map(Arc::clone).collect();
         stream::iter(ledgers).for_each_concurrent(AT_ONCE, |ledger| self.look_at(ledger)).await;
         let processes = self.places.processes();
-        // Those that nobody serves go here, so that the table does not grow with each tenant that is loaded.
+        // Unused ledgers are dropped here, so that the table does not grow with each tenant that is loaded.
         self.ledgers().retain(|_, ledger| Arc::strong_count(ledger) > 1 || !ledger.is_as_new(processes));
     }
 

@@ -18,8 +18,8 @@ use crate::portable;
 ///
 /// Everybody can read the value ([`portable`](crate::portable)): it nests at most [`Json::MAX_DEPTH`] deep, so that readers
 /// can do so by recursion, and has no half of a surrogate pair and no number beyond the range of a double.
-/// [`Json::parse`] refuses those; decoding a value as a part of another text repairs them, because whoever let that text in
-/// has checked it, or it comes from somebody who cannot be told.
+/// [`Json::parse`] refuses other values. Decoding a value as a part of another text repairs them: that text was checked before,
+/// or its sender cannot be told.
 ///
 /// ```
 /// use annex_protocol::Json;

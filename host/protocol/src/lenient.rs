@@ -11,14 +11,14 @@ use crate::proto_json::FieldValue;
 use crate::{Json, JsonObject};
 
 thread_local! {
-    /// What was left out of the value that is being read; `None` when nobody asks.
+    /// Fields skipped during the current read; `None` outside `reading`.
     static LEFT_OUT: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// The most that is told about one value. A card may have any number of odd fields.
+/// The most skipped fields that are reported of one value. A card may have any number of odd fields.
 const MAX_TOLD: usize = 20;
 
-/// Reads something and tells what was left out of it, each with its name and the reason.
+/// Reads a value. Also returns the fields that were skipped, each with its name and the reason.
 ///
 /// ```
 /// use annex_protocol::{AgentCard, lenient};

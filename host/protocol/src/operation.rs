@@ -4,6 +4,16 @@
 use crate::proto_json::message;
 use crate::{ContextId, Message, Metadata, Task, TaskId, TaskPushNotificationConfig, TaskState, Timestamp};
 
+impl SendMessageRequest {
+    /// The request with the fields of A2A 1.0 alone, as its clients may send it.
+    #[must_use]
+    pub fn of_client(mut self) -> Self {
+        let config = self.configuration.task_push_notification_config.take();
+        self.configuration.task_push_notification_config = config.map(TaskPushNotificationConfig::of_client);
+        self
+    }
+}
+
 message! {
     /// SendMessage and SendStreamingMessage.
     pub struct SendMessageRequest {

@@ -43,6 +43,14 @@ impl FieldValue for Secret {
     }
 }
 
+impl TaskPushNotificationConfig {
+    /// The config with the fields of A2A 1.0 alone, as its clients may send and see it.
+    #[must_use]
+    pub fn of_client(self) -> Self {
+        Self { receiver_is_v0_3: false, ..self }
+    }
+}
+
 message! {
     /// The receiver of one task's updates, and the credentials for it. Also the request and the answer of
     /// CreateTaskPushNotificationConfig.
@@ -59,8 +67,8 @@ message! {
         pub token: Option<Secret> => "token",
         /// The `Authorization` header that the receiver wants.
         pub authentication: Option<AuthenticationInfo> => "authentication",
-        /// True if a client of 0.3 has registered the receiver, which then wants what 0.3 sends. It is stored with the config
-        /// and shown to nobody.
+        /// True if a client of 0.3 has registered the receiver, which then wants what 0.3 sends. It is stored with the config,
+        /// taken from no client and shown to none: [`Self::of_client`].
         pub receiver_is_v0_3: bool => "annexReceiverIsV03",
     }
 

@@ -3,13 +3,13 @@
 use std::error::Error;
 use std::time::{Duration, SystemTime};
 
-use annex_egress::{Refused, Screen};
+use annex_egress::{Refused, Screen, retry_after};
 use annex_protocol::TaskPushNotificationConfig;
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use reqwest::{Client, StatusCode};
 use tokio::time::sleep;
 
-use crate::backoff::{Backoff, retry_after};
+use crate::backoff::Backoff;
 use crate::invalid::InvalidConfig;
 use crate::notifier::{Event, NotifierConfig};
 use crate::slots::Slots;

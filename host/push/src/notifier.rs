@@ -36,7 +36,8 @@ pub struct NotifierConfig {
     pub suspend_after: u32,
     /// The most events of one config that may wait behind the one that is being sent. 100.
     pub max_queued: usize,
-    /// The room for all events that wait or are being sent: their bodies, and 1 KiB for each. 64 MiB.
+    /// The room for all events that wait or are being sent: their bodies, and 1 KiB for each. 64 MiB. When it is full, a tenant
+    /// that has less than its share of it still gets room, up to twice of this in all.
     pub max_queued_bytes: usize,
     /// The most requests that may be under way. 128.
     pub max_concurrent: usize,

@@ -155,9 +155,9 @@ impl Queues {
         if dropped == 0 { Pushed::Waits } else { Pushed::Overflows { first, dropped } }
     }
 
-    /// Tells whether the room of all queues is used up for one of a tenant in which so many events wait. Half of the room is
-    /// kept for those in which nothing waits, so that receivers that lag do not take it from those that keep up. A tenant that
-    /// has less than its share finds room although others have used all of it, up to twice of it in all.
+    /// Tells whether there is no room left for a queue of a tenant in which `waiting` events wait. Queues in which events wait
+    /// get half of the room, so that receivers that lag do not take it from those that keep up. When the room is full, a tenant
+    /// that has less than its share of it still gets room, up to twice of the room in all.
     fn is_full(&self, tenants: &mut Tenants, own: &AtomicUsize, waiting: usize) -> bool {
         let limit = if waiting <= 1 { self.max_bytes } else { self.max_bytes / 2 };
         let all = self.bytes.load(Ordering::Relaxed);

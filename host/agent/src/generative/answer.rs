@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::interface::Interface;
 use crate::model::{ModelError, ModelEvent, ModelStream, ToolCall};
+use crate::template_agent::MAX_CALLS;
 
 /// The longest time to wait for the head of an answer, and between two pieces of it: models think before they speak. None is
 /// on the whole answer, because a long answer is not a fault; the turn has one.
@@ -19,8 +20,7 @@ const SILENCE: Duration = Duration::from_secs(120);
 /// The most bytes of one event, which is a piece of text or one whole call of a tool, and of a whole answer: an event of
 /// a few hundred bytes brings one token.
 const LIMITS: StreamLimits = StreamLimits { event: 1 << 20, total: 64 << 20 };
-/// The most calls of tools in one answer, and the most bytes of all of them.
-const MAX_CALLS: usize = 128;
+/// The most bytes of all calls of tools in one answer.
 const MAX_CALL_BYTES: usize = 1 << 20;
 /// The most bytes that are read of an answer that is an error, and the longest time for that.
 const MAX_REFUSAL: usize = 1 << 10;

@@ -1,5 +1,5 @@
-//! What an MCP server may send besides the answers that it is asked for. This client offers servers nothing, so what they say
-//! of their own accord is dropped, and who says too much of it is cut off.
+//! Bounds unrequested messages of MCP servers. This client drops them, and closes the connection when there are too
+//! many.
 //!
 //! The library bounds a message (16 MiB) and the body of an error (64 KiB); the number of messages is bounded here.
 
@@ -27,9 +27,9 @@ const MAX_MESSAGE: usize = 16 << 20;
 /// Bytes of all messages that come with one answer, and of those that come behind it.
 const MAX_BESIDE: usize = MAX_MESSAGE + (4 << 20);
 const MAX_BEHIND: usize = 64 << 10;
-/// A message counts as so many bytes at least.
+/// The least that a message counts as, in bytes.
 const MIN_MESSAGE: usize = 1 << 10;
-/// The requests of the server that the library answers, with each answer: it refuses them, which costs a request each.
+/// The most requests of the server, per answer, that reach the library. It refuses each of them by a request of its own.
 const MAX_REQUESTS: usize = 4;
 /// The time before an answer is taken up again where the server has broken it off.
 const RESUMPTION_PAUSE: Duration = Duration::from_millis(500);
@@ -117,7 +117,7 @@ impl StreamableHttpClient for BoundedHttp {
 struct Answer {
     server: Arc<str>,
     events: SseStream,
-    /// The request that is answered; `None` where that is not known any more.
+    /// The request, while its answer has not come; `None` where it is not known.
     id: Option<RequestId>,
     bytes_left: usize,
     requests_left: usize,
@@ -127,7 +127,7 @@ struct Answer {
 /// As much of a message as tells what it is.
 #[derive(Deserialize)]
 struct Head {
-    id: Option<IgnoredAny>,
+    id: Option<RequestId>,
     method: Option<IgnoredAny>,
 }
 
@@ -165,8 +165,12 @@ impl Answer {
     fn taken(&mut self, event: Sse) -> Option<Sse> {
         let data = event.data.as_deref().unwrap_or_default();
         let is_taken = match serde_json::from_str(data) {
-            Ok(Head { method: None, id: Some(_) }) => {
-                // This is the answer. The library reads on for a moment, to use the connection again.
+            Ok(Head { method: None, id: Some(id) }) => {
+                // This is the answer, so none is made in its place. The library reads on for a moment, to use the connection
+                // again.
+                if self.id.as_ref() == Some(&id) {
+                    self.id = None;
+                }
                 self.bytes_left = self.bytes_left.min(MAX_BEHIND);
                 true
             }
@@ -189,7 +193,7 @@ fn cut_off(id: &RequestId) -> Sse {
     Sse::default().data(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string())
 }
 
-/// A connection to a program, which may say so much that nobody asked for, and so much more in each second.
+/// A connection to a program. Its unrequested messages have a budget, which grows by the second.
 pub(super) struct BoundedProgram<T> {
     server: Arc<str>,
     inner: T,
@@ -266,5 +270,27 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedProgram<T> {
 
     fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
         self.inner.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_is_answered_is_not_answered_again_when_its_server_is_cut_off() {
+        let message = |message: serde_json::Value| Sse::default().data(message.to_string());
+        let result = message(json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+        let notification = message(json!({"jsonrpc": "2.0", "method": "notifications/progress"}));
+        let flood = |bytes: usize| iter::repeat_n(notification.clone(), 1 + bytes / MIN_MESSAGE);
+        let answered = iter::once(result).chain(flood(MAX_BEHIND)).collect::<Vec<_>>();
+        // The second one gets an error in the server's place.
+        for events in [answered, flood(MAX_BESIDE).collect()] {
+            let events = stream::iter(events.into_iter().map(Ok)).boxed();
+            let passed = answer("far".into(), events, Some(RequestId::Number(1)));
+            assert_eq!(passed.count().await, 1);
+        }
     }
 }

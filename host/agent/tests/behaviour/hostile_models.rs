@@ -108,7 +108,7 @@ async fn calls_without_number_fail_the_answer() {
     for (adapter, call) in ADAPTERS.into_iter().zip(calls) {
         let model = Endless::start(StatusCode::OK, "\n", call).await;
         let reason = model.reason(adapter, 1 << 20).await;
-        assert_eq!(reason, "its answer has more than 128 calls of tools", "{adapter:?}");
+        assert_eq!(reason, "its answer has more than 64 calls of tools", "{adapter:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The bytes that a signature covers.
 
 use annex_protocol::{Json, JsonObject};
+use serde::de::Error as _;
 use serde_json::{Map, Number, Value};
 
 use crate::signature::defaults::without_defaults;
@@ -27,16 +28,13 @@ pub enum CanonicalError {
     /// Longer than 512 KiB.
     #[error("the card is longer than {MAX_CARD_BYTES} bytes")]
     TooLarge,
-    /// Not a JSON object, nested deeper than [`Json::MAX_DEPTH`], an object with one key twice, or text that is not
-    /// Unicode.
-    #[error("the card is not a JSON object with unique keys")]
+    /// Not a JSON object, nested deeper than [`Json::MAX_DEPTH`], an object with one key twice, text that is not Unicode, or
+    /// a number beyond the range of doubles.
+    #[error("the card is not a JSON object that all readers understand alike")]
     NotJson(#[from] serde_json::Error),
     /// An integer beyond ±(2^53 − 1).
     #[error("the integer {0} is beyond what RFC 8785 can represent")]
     Integer(String),
-    /// A number beyond the range of doubles.
-    #[error("the number {0} is beyond the range of doubles")]
-    Number(String),
 }
 
 /// A card as the values that its author wrote, without `signatures`.
@@ -86,7 +84,9 @@ fn read_number(text: &str) -> Result<Value, CanonicalError> {
     }
     // The standard library always rounds correctly, serde_json only with its feature float_roundtrip.
     let double = text.parse::<f64>().ok().and_then(Number::from_f64);
-    double.map(Value::Number).ok_or_else(|| CanonicalError::Number(shortened(text)))
+    // `JsonObject::parse` has refused numbers beyond the range of doubles.
+    let beyond = || serde_json::Error::custom("a number is beyond the range of doubles");
+    Ok(Value::Number(double.ok_or_else(beyond)?))
 }
 
 /// A number for a message: it may have as many digits as a card has room for.

@@ -35,8 +35,8 @@ const FLAGS: [&str; 18] = [
     "RUSTFLAGS",
 ];
 
-/// Runs one command in the project's folder, without the flags of this machine: those of the project hold. Its words go to standard error, because standard output is for those
-/// of `annex` itself. Dropping the future ends the program.
+/// Runs one command in the project's folder, without the flags of this machine: those of the project hold. What the command
+/// prints goes to standard error, because standard output is for `annex` itself. Dropping the future ends the program.
 pub(super) async fn run(project: &Project, words: &[String], say: impl Fn(&str)) -> Result<(), ProjectError> {
     let Some((program, arguments)) = words.split_first() else { return Ok(()) };
     let command = words.join(" ");

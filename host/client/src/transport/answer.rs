@@ -1,12 +1,12 @@
 //! Answers of the bindings that are JSON over HTTP: one body, or a stream of events.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use annex_egress::{Body, Events, StreamLimits};
+use annex_egress::{Body, Events, StreamLimits, retry_after};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use http::header::RETRY_AFTER;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
 use super::unread::{Form, Text, Unread};
 use super::wire::Answers;
@@ -17,16 +17,11 @@ use crate::{ClientError, StreamRoom};
 pub(super) async fn single(http: &Http, response: Response, form: Form) -> Result<Unread, ClientError> {
     let status = response.status();
     let url = response.url().into();
-    let seconds = retry_after(response.headers());
+    let wait = retry_after(response.headers(), SystemTime::now());
     let text = http.text(response).await?;
     let unread = Unread::Text(Text::new(url, status, text, form, &mut false));
-    unread.check_status(status, seconds)?;
+    unread.check_status(status, wait.map(|wait| wait.as_secs()))?;
     Ok(unread)
-}
-
-/// The seconds after which the request may be sent again. A date instead of seconds is not read.
-fn retry_after(headers: &HeaderMap) -> Option<u64> {
-    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
 
 /// The answers of an event stream, which takes of the room.

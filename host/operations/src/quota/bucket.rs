@@ -37,7 +37,7 @@ impl Bucket {
         update.map(drop).map_err(|until| Duration::from_nanos(beyond(until)))
     }
 
-    /// Notes that something was used which it takes so long to bring, however much is there.
+    /// Charges `cost` even if the bucket does not hold that much.
     ///
     /// # Errors
     /// The time until there is something again, where more was used than there was.
@@ -53,7 +53,7 @@ impl Bucket {
         }
     }
 
-    /// A limit takes the place of another: what is to be paid back comes at the new pace.
+    /// Replaces a limit. Debt is paid back at the pace of the new one.
     pub(super) fn rescale(&self, before: Option<u64>, after: Option<u64>) {
         let (Some(before), Some(after)) = (before, after) else { return };
         let now = self.now();

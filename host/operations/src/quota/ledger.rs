@@ -1,5 +1,4 @@
-//! What a tenant has used. It outlives what serves the tenant: a tenant that is let go, or whose text is changed, has used what
-//! it has used.
+//! A tenant's usage. It is kept when the tenant is unloaded or its config changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,7 +16,7 @@ use crate::permits::TurnCounts;
 /// The use of one tenant in this process.
 pub struct Ledger {
     pub(super) tenant: Arc<str>,
-    /// That of what serves the tenant, or served it last.
+    /// The quota in effect, or the last one that was.
     quota: Mutex<TenantQuota>,
     pub(super) requests: Bucket,
     /// Reads of the card, which anybody may make. They take nothing from the requests of callers.
@@ -49,7 +48,7 @@ impl Ledger {
             busy,
             held: Held::default(),
             tokens: Tokens::new(),
-            // Things that it has from before are counted at once.
+            // Data that the tenant has stored before is counted at once.
             was_asked: AtomicBool::new(true),
             turns: Mutex::default(),
         }
@@ -65,7 +64,7 @@ impl Ledger {
         self.quota.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on these limits hold. What was used beyond the ones before is used beyond these, at their pace.
+    /// Puts a quota into effect. Debt under the quota before stays, and is paid back at the pace of the new one.
     pub(super) fn set_quota(&self, quota: &TenantQuota) {
         let mut before = self.quota.lock().unwrap_or_else(PoisonError::into_inner);
         for bucket in [&self.requests, &self.card_reads] {
@@ -89,7 +88,7 @@ impl Ledger {
         self.cpu.charge(times(Duration::from_nanos(new), processes.saturating_mul(1_000), limit))
     }
 
-    /// Charges what is not charged yet, by the limits that held meanwhile.
+    /// Charges CPU time that is not charged yet, under the limits in effect so far.
     pub(super) fn settle_cpu(&self, processes: usize) {
         if let Some(limit) = self.quota().cpu_ms_per_second {
             let _ = self.charge_cpu(limit, processes);
@@ -107,7 +106,7 @@ impl Ledger {
         self.was_asked.swap(false, Ordering::Relaxed)
     }
 
-    /// True if a new ledger would say the same. Buckets fill by themselves, so this comes true for each tenant that is not used.
+    /// True if the ledger is as a new one. Buckets fill by themselves, so this comes true for each tenant that is not used.
     pub(super) fn is_as_new(&self, processes: usize) -> bool {
         self.settle_cpu(processes);
         let buckets = [&self.requests, &self.card_reads, &self.cpu];

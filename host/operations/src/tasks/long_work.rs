@@ -24,8 +24,7 @@ pub(crate) struct LongWork {
 }
 
 impl LongWork {
-    /// Waits until work on so many bytes may begin, in turn with other tenants. `None` when there is so little to do that nobody
-    /// has to wait for it.
+    /// Waits for a permit to work on `bytes`; tenants get permits round robin. `None` for small work, which needs no permit.
     pub(crate) async fn begin(bytes: usize) -> Option<Self> {
         if bytes <= SHORT {
             return None;

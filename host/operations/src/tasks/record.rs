@@ -53,10 +53,9 @@ pub(crate) struct TaskRecord {
     /// The place behind the last event that was applied. Held while one is stored, so that they are stored and shown in
     /// one order.
     last: tokio::sync::Mutex<Place>,
-    /// The time at which an agent elsewhere was last asked whether the task has gone on there. Held while it is asked, and
-    /// until the turn that follows the task is over.
+    /// When the upstream was last polled about this task. Locked during the poll and during the turn that follows the task.
     asked: OnceLock<Arc<tokio::sync::Mutex<Option<Instant>>>>,
-    /// Stops whoever asks an agent elsewhere again and again.
+    /// Stops the polling of the upstream about this task.
     watcher: Mutex<Option<CancellationToken>>,
     state: Mutex<RecordState>,
 }
@@ -158,12 +157,12 @@ impl TaskRecord {
         state.turn.is_none() && !state.is_worked_on && state.task.state().is_interrupted()
     }
 
-    /// The time at which an agent elsewhere was last asked whether the task has gone on there.
+    /// When the upstream was last polled about this task.
     pub(super) fn asked(&self) -> &Arc<tokio::sync::Mutex<Option<Instant>>> {
         self.asked.get_or_init(Arc::default)
     }
 
-    /// Stops whoever asked an agent elsewhere again and again until now. Returns what will stop the next one.
+    /// Stops the polling of the upstream that runs now. Returns what will stop the next one.
     pub(super) fn next_watcher(&self) -> CancellationToken {
         let next = CancellationToken::new();
         let before = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).replace(next.clone());

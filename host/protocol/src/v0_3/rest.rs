@@ -12,5 +12,5 @@ mod response;
 
 pub use part::Part;
 pub use push::{ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig};
-pub use request::{create_push_config, refusal_of_message, send_message};
+pub use request::{create_push_config, refusal_of_message, refusal_of_push_config, send_message};
 pub use response::{Artifact, Event, Message, Task, TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent};

@@ -1,8 +1,8 @@
 //! The CPU time of a guest, measured in pieces: from when it goes on to the next tick, wait or end.
 //!
-//! A guest that waits is in no piece, however many ticks pass, and nor is the work of the host for a call that waits: limits
-//! on the clock and on the number of calls bound both. A piece that is shorter than a tick counts as what it took, so that
-//! neither a thousand short ones cost a thousand ticks nor anybody gets by without by waiting just before each tick.
+//! Waiting is in no piece, however many ticks pass, and nor is the work of the host for a call that waits. Limits on the clock
+//! and on the number of calls bound both. A piece that is shorter than a tick counts as what it took: a thousand short pieces
+//! do not cost a thousand ticks, and waiting just before each tick does not avoid the count.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

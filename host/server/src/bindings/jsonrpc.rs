@@ -61,7 +61,7 @@ async fn dispatch(
     let success = |result: &str| success(caller, id, result);
     match &*request.method {
         "SendMessage" => {
-            let request: SendMessageRequest = jsonrpc::params(params)?;
+            let request = jsonrpc::params::<SendMessageRequest>(params)?.of_client();
             let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
             let sent = handler.send_message(&call, request).await?;
             let pieces = sent.value.json_in_pieces()?;
@@ -70,7 +70,7 @@ async fn dispatch(
         "SendStreamingMessage" => {
             // The place comes first: a client that gets no stream must not have begun a turn.
             let place = caller.open_stream()?;
-            let request: SendMessageRequest = jsonrpc::params(params)?;
+            let request = jsonrpc::params::<SendMessageRequest>(params)?.of_client();
             let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
             let streamed = handler.send_streaming_message(&call, request).await?;
             Ok(echo(stream(caller, place, id.clone(), streamed.value), &streamed.active))
@@ -129,7 +129,7 @@ async fn push_config(
     let params = request.params;
     match &*request.method {
         "CreateTaskPushNotificationConfig" => {
-            let config: TaskPushNotificationConfig = jsonrpc::params(params)?;
+            let config = jsonrpc::params::<TaskPushNotificationConfig>(params)?.of_client();
             let (handler, call) = tenants.serving(call, config.tenant.as_deref()).await?;
             encode(&handler.create_push_config(&call, config).await?)
         }

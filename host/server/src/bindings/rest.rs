@@ -217,7 +217,8 @@ async fn push_config(
     let caller = request.caller;
     match operation {
         PushConfigOperation::Create(task) => {
-            let mut config: TaskPushNotificationConfig = params(with(&read_body(request)?, "taskId", task)?.get())?;
+            let body = with(&read_body(request)?, "taskId", task)?;
+            let mut config = params::<TaskPushNotificationConfig>(body.get())?.of_client();
             place(&mut config.tenant, tenant)?;
             let (handler, call) = tenants.serving(call, config.tenant.as_deref()).await?;
             json(caller, encode(&handler.create_push_config(&call, config).await?)?)
@@ -285,7 +286,7 @@ fn method_result(caller: &Caller, result: MethodResult) -> Result<Response, A2aE
 }
 
 fn message(request: &HttpRequest<'_>, tenant: Option<&str>) -> Result<SendMessageRequest, A2aError> {
-    let mut message: SendMessageRequest = params(read_body(request)?.get())?;
+    let mut message = params::<SendMessageRequest>(read_body(request)?.get())?.of_client();
     place(&mut message.tenant, tenant)?;
     Ok(message)
 }

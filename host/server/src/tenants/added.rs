@@ -362,8 +362,8 @@ impl<T: Loaded> AddedTenants<T> {
         known.let_go(idle);
     }
 
-    /// Lets go of tenants while more are loaded than may be: first of those that nobody has called since they were loaded, so
-    /// that whoever reads cards takes the place of no tenant that works; of those the ones that were idle for longest.
+    /// Unloads tenants while more than the limit are loaded. Tenants that nobody has called since they were loaded go first, so
+    /// that reading cards unloads no tenant in use. Among them, and then among the others, the longest idle go first.
     fn make_room(&self) {
         let mut known = self.known();
         let loaded = known.entries.iter().filter(|(_, entry)| matches!(entry.loaded(), Some(Ok(_))));

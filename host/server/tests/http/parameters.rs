@@ -242,6 +242,19 @@ async fn a_refusal_of_a_push_config_names_the_field_as_its_client_knows_it() {
             let (_, answer) = post(&server, "/a2a/jsonrpc", &[("content-type", "application/json")], body).await;
             assert_eq!(answer["error"]["data"]["details"][1]["fieldViolations"][0]["field"], field, "{answer}");
         }
+        let configs = format!("tasks/{task}/pushNotificationConfigs");
+        let message = json!({"messageId": "m", "role": "ROLE_USER", "content": [{"text": "x"}]});
+        let sent = json!({"message": message, "configuration": {"pushNotification": older}});
+        for (path, body, prefix) in [
+            (&*configs, json!({"config": {"pushNotificationConfig": older}}), "config.pushNotificationConfig"),
+            (&*configs, json!({"pushNotificationConfig": older}), "pushNotificationConfig"),
+            ("message:send", sent, "configuration.pushNotification"),
+        ] {
+            let headers = [("content-type", "application/json")];
+            let (_, answer) = post(&server, &format!("/a2a/rest/v1/{path}"), &headers, body.to_string()).await;
+            let named = &answer["error"]["details"][1]["fieldViolations"][0]["field"];
+            assert_eq!(named, &json!(format!("{prefix}.{field}")), "{answer}");
+        }
     }
 }
 

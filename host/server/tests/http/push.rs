@@ -192,6 +192,46 @@ async fn clients_of_0_3_register_in_their_own_shapes() {
     assert!(deleted["result"].is_null() && deleted.get("error").is_none(), "{deleted}");
 }
 
+/// Reads what a receiver gets until its task has ended.
+async fn gets_events_of_1_0(received: &mut mpsc::UnboundedReceiver<Received>) {
+    loop {
+        let (headers, event) = received.recv().await.expect("an event");
+        assert_eq!(headers["content-type"], "application/a2a+json", "{event}");
+        if event["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED" {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_1_0_cannot_have_its_receiver_sent_what_0_3_sends() {
+    let server = agent("Say something.", PUSH).await;
+    let config = |url: &str| json!({"url": url, "annexReceiverIsV03": true});
+    for is_rest in [false, true] {
+        let (created_url, mut created) = receiver().await;
+        let (named_url, mut named) = receiver().await;
+        let task = slow_task(&server).await;
+        let mut create = config(&created_url);
+        create["taskId"] = task.clone();
+        let send = message("prompt", &json!({"taskPushNotificationConfig": config(&named_url)}));
+        let create_path = format!("tasks/{}/pushNotificationConfigs", task.as_str().expect("an id"));
+        for (method, path, params) in
+            [("CreateTaskPushNotificationConfig", &*create_path, &create), ("SendMessage", "message:send", &send)]
+        {
+            if is_rest {
+                let request = server.client().post(format!("{}/a2a/rest/{path}", server.url())).json(params);
+                let answer = request.header("a2a-version", "1.0").send().await.expect("an answer");
+                assert_eq!(answer.status(), 200, "{path}");
+            } else {
+                let answer = call(&server, method, params).await;
+                assert!(answer.get("result").is_some(), "{answer}");
+            }
+        }
+        gets_events_of_1_0(&mut created).await;
+        gets_events_of_1_0(&mut named).await;
+    }
+}
+
 /// What a client of 0.3 registers, in memory and in a file, on either of its bindings.
 #[tokio::test]
 async fn a_receiver_of_a_client_of_0_3_gets_tasks_of_0_3() {

@@ -136,13 +136,13 @@ fn what_two_readers_could_see_differently_has_no_canonical_form() {
         r#"{"a":{"b":1,"b":2}}"#,
         r#"{"a":[{"b":1,"\u0062":2}]}"#,
         r#"{"a":"\ud800"}"#,
+        r#"{"n":1e400}"#,
         r#"{"a":1} {}"#,
         "[]",
         "",
     ] {
         assert!(matches!(canonical(input), Err(CanonicalError::NotJson(_))), "{input}");
     }
-    assert!(matches!(canonical(r#"{"n":1e400}"#), Err(CanonicalError::Number(_))));
 }
 
 #[test]

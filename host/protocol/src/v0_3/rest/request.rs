@@ -106,12 +106,21 @@ pub fn create_push_config(task_id: TaskId, body: &Json) -> Result<TaskPushNotifi
     let mut config = sent.push_notification_config.unwrap_or(sent.config.push_notification_config);
     config.id = config.id.or(sent.config_id);
     let request = config.of(Some(task_id).filter(|id| !id.is_empty()));
-    checked(request, TaskPushNotificationConfig::validate, |field| {
-        let prefix = if is_body { "pushNotificationConfig" } else { "config.pushNotificationConfig" };
-        match field {
-            "taskId" => field.to_owned(),
-            "authentication.scheme" => format!("{prefix}.authentication.schemes"),
-            _ => format!("{prefix}.{field}"),
-        }
-    })
+    checked(request, TaskPushNotificationConfig::validate, field_of_push_config(is_body))
+}
+
+/// A refusal of the config that [`create_push_config`] has read from `body`, by the names that its client knows.
+pub fn refusal_of_push_config(error: A2aError, body: &Json) -> A2aError {
+    let is_body = params(body.get()).is_ok_and(|sent: WireCreatePushConfig| sent.push_notification_config.is_some());
+    renamed(error, field_of_push_config(is_body))
+}
+
+/// The names of the fields of a config that is the body, or else the body's field `config`.
+fn field_of_push_config(is_body: bool) -> impl Fn(&str) -> String {
+    let prefix = if is_body { "pushNotificationConfig" } else { "config.pushNotificationConfig" };
+    move |field: &str| match field {
+        "" | "taskId" => field.to_owned(),
+        "authentication.scheme" => format!("{prefix}.authentication.schemes"),
+        _ => format!("{prefix}.{field}"),
+    }
 }

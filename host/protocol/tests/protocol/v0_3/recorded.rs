@@ -34,7 +34,7 @@ fn a_plain_message_is_awaited() {
 fn a_message_with_everything_arrives_whole() {
     let sent = check(&recorded!("message-send-full"), Method::SendMessage, request::send_message);
     let message = r#"{"messageId":"m-1","contextId":"c-1","taskId":"t-1","role":"ROLE_USER","parts":[{"text":"Grüße","metadata":{"lang":"de"}},{"raw":"aGk=","filename":"hi.txt","mediaType":"text/plain"},{"url":"https://files.example/a.png","metadata":{"alt":"a"},"mediaType":"image/png"},{"data":{"count":42,"ratio":1.0,"nested":{"list":[1,null,"x"]}}}],"metadata":{"urn:example:ext/v1":{"k":1}},"extensions":["urn:example:ext/v1"],"referenceTaskIds":["t-0"]}"#;
-    let config = r#"{"id":"p-1","url":"https://receiver.example/hook","token":"t0ken","authentication":{"scheme":"Bearer","credentials":"s3cret"}}"#;
+    let config = r#"{"id":"p-1","url":"https://receiver.example/hook","token":"t0ken","authentication":{"scheme":"Bearer","credentials":"s3cret"},"annexReceiverIsV03":true}"#;
     let expected = format!(
         r#"{{"message":{message},"configuration":{{"acceptedOutputModes":["text/plain","application/json"],"taskPushNotificationConfig":{config},"historyLength":5}},"metadata":{{"trace":"abc"}}}}"#
     );
@@ -69,10 +69,8 @@ fn requests_about_tasks_name_the_task() {
 #[test]
 fn requests_about_push_configs_name_the_task_and_the_config() {
     let set = check(&recorded!("push-set"), Method::CreateTaskPushNotificationConfig, request::create_push_config);
-    let expected: TaskPushNotificationConfig = serde_json::from_str(
-        r#"{"id":"p-1","taskId":"t-1","url":"https://receiver.example/hook","token":"t0ken","authentication":{"scheme":"Bearer","credentials":"s3cret"}}"#,
-    )
-    .unwrap();
+    let expected = r#"{"id":"p-1","taskId":"t-1","url":"https://receiver.example/hook","token":"t0ken","authentication":{"scheme":"Bearer","credentials":"s3cret"}}"#;
+    let expected = TaskPushNotificationConfig { receiver_is_v0_3: true, ..serde_json::from_str(expected).unwrap() };
     assert_eq!(set, expected);
 
     let get = check(&recorded!("push-get"), Method::GetTaskPushNotificationConfig, request::get_push_config);

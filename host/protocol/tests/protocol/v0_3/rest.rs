@@ -43,10 +43,8 @@ fn only_blocking_true_is_awaited() {
 
 #[test]
 fn a_push_config_is_the_body_or_a_field_of_it() {
-    let expected: TaskPushNotificationConfig = serde_json::from_str(
-        r#"{"id":"p-1","taskId":"t-9","url":"https://receiver.example/hook","token":"t0ken","authentication":{"scheme":"Bearer","credentials":"s3cret"}}"#,
-    )
-    .unwrap();
+    let expected = r#"{"id":"p-1","taskId":"t-9","url":"https://receiver.example/hook","token":"t0ken","authentication":{"scheme":"Bearer","credentials":"s3cret"}}"#;
+    let expected = TaskPushNotificationConfig { receiver_is_v0_3: true, ..serde_json::from_str(expected).unwrap() };
     let read = |body| rest::create_push_config("t-9".into(), &body);
     assert_eq!(read(recorded!("push-set")).unwrap(), expected);
     let config = r#"{"url":"https://receiver.example/hook","token":"t0ken","authentication":{"schemes":["Bearer"],"credentials":"s3cret"}}"#;

@@ -112,8 +112,10 @@ async fn push_configs(
     let task_id = task.clone();
     match (request.method, rest) {
         (&HttpMethod::POST, []) => {
-            let config = v0_3::rest::create_push_config(task_id, &rest::read_body(request)?)?;
-            let config = handler.create_push_config(call, config).await.map_err(request::refusal_of_push_config)?;
+            let sent = rest::read_body(request)?;
+            let config = v0_3::rest::create_push_config(task_id, &sent)?;
+            let config = handler.create_push_config(call, config).await;
+            let config = config.map_err(|error| v0_3::rest::refusal_of_push_config(error, &sent))?;
             body(request.caller, encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?)
         }
         (&HttpMethod::GET, []) => {
