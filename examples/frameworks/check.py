@@ -185,10 +185,14 @@ def installed(folder: Path) -> list[str]:
         npm = ["npm", "ci", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
         subprocess.run(npm, cwd=folder, check=True)
         return ["node"]
-    subprocess.run([sys.executable, "-m", "venv", folder / ".venv"], check=True)
+    # One pip serves all: it takes seconds to install.
+    tools = folder.parent / "pip"
+    if not tools.exists():
+        subprocess.run([sys.executable, "-m", "venv", tools], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / ".venv"], check=True)
     python = str(folder / ".venv/bin/python")
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    subprocess.run([*pip, "-r", folder / "requirements.txt"], check=True)
+    pip = [tools / "bin/pip", "--python", python, "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--no-compile", "-r", folder / "requirements.txt"], check=True)
     return [python]
 
 
