@@ -46,38 +46,48 @@ def caller(
     return {"plain": plain, "stream": stream, "second": second, "state": state, **more}
 
 
-def agent(returned: str, second: str = "I was sent: .*apple.*pear.*") -> dict:
+SENT = "I was sent: (?!.*I was sent).*apple.*"
+
+
+def agent(returned: str, stream: str = SENT, second: str = "I was sent: .*apple.*pear.*") -> dict[str, str]:
     """`returned` is where the state comes back."""
-    sent = "I was sent: .*apple.*"
-    state = f"I was sent: .*About the user: Ada.*apple.* in {returned}"
-    return {"plain": sent, "stream": sent, "second": second, "state": state}
+    state = f"I was sent: (?!.*I was sent).*About the user: Ada.*apple.* in {returned}"
+    return {"plain": SENT, "stream": stream, "second": second, "state": state}
 
 
 # The agent is sent each message alone.
 FORGETS = "I was sent: (?!.*apple).*pear.*"
+# The client of fasta2a.
+EMPTY = r"\{'jsonrpc': '2\.0', 'id': '[^']+', 'result': \{\}\}"
+# A status on the way has the answer too.
+TWICE = f"I was sent: .*apple.*{SENT}"
 
 
 FRAMEWORKS = {
     "litellm": Framework(caller()),
     "crewai": Framework(
         caller(state=ADA, extension=HELLO, trusting=HELLO, crew="The model was shown the answer: False"),
-        agent("artifact", FORGETS),
+        agent("artifact", second=FORGETS),
     ),
     "langgraph": Framework(
-        agent=agent("artifact"),
+        agent=agent("artifact", stream=TWICE),
         # The assistant of a graph has an id that follows from the name of the graph.
         card="/.well-known/agent-card.json?assistant_id=cdcecb71-3546-545e-a708-1b80e73b4601",
     ),
     "mastra": Framework(caller(second=HELLO, newer=HELLO)),
-    "pydantic-ai": Framework({"plain": ".*", "stream": ".*", "card": ".*"}, agent("artifact")),
+    "pydantic-ai": Framework(
+        # It keeps nothing of an answer, and wants media types of each skill.
+        {"plain": EMPTY, "stream": rf"\[{EMPTY}(, {EMPTY})*\]", "card": r"ValidationError: .*skills\.0\.inputModes.*"},
+        agent("artifact"),
+    ),
     "strands": Framework(caller(stream=HELLO + r" \(True\)", second=HELLO, state=HELLO), agent("artifact")),
     "agno": Framework(
-        caller(plain="completed: ''", state=ADA + " .*", rest=".*"),
-        agent("task"),
+        caller(plain="completed: ''", state=ADA + " The state came back: no", rest=".*400 Bad Request.*"),
+        agent("status message", stream=TWICE),
         card="/a2a/agents/specialist/.well-known/agent-card.json",
     ),
-    "ag2": Framework(caller(), agent("status message", FORGETS)),
-    "agent-framework": Framework(caller(), agent("task", FORGETS)),
+    "ag2": Framework(caller(), agent("status message", second=FORGETS)),
+    "agent-framework": Framework(caller(), agent("task", second=FORGETS)),
     "beeai": Framework(caller(), agent("message")),
 }
 
@@ -175,10 +185,14 @@ def installed(folder: Path) -> list[str]:
         npm = ["npm", "ci", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
         subprocess.run(npm, cwd=folder, check=True)
         return ["node"]
-    subprocess.run([sys.executable, "-m", "venv", folder / ".venv"], check=True)
+    # One pip serves all: it takes seconds to install.
+    tools = folder.parent / "pip"
+    if not tools.exists():
+        subprocess.run([sys.executable, "-m", "venv", tools], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / ".venv"], check=True)
     python = str(folder / ".venv/bin/python")
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    subprocess.run([*pip, "-r", folder / "requirements.txt"], check=True)
+    pip = [tools / "bin/pip", "--python", python, "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--no-compile", "-r", folder / "requirements.txt"], check=True)
     return [python]
 
 

@@ -19,10 +19,14 @@ def new_id() -> str:
 
 
 def run(**steps: Callable[[str], Awaitable[str]]) -> None:
-    """Runs the steps against the agent at the URL that the program was given. A step that fails says how."""
-    for name, step in steps.items():
-        try:
-            heard = asyncio.run(step(sys.argv[1]))
-        except Exception as error:
-            heard = f"{type(error).__name__}: {error}"
-        print(json.dumps({"step": name, "heard": heard}), flush=True)
+    """Runs the steps against the agent at the URL that the program was given. A step that fails says how.
+
+    They share an event loop, as the steps of a program do: some frameworks keep connections for all calls.
+    """
+    with asyncio.Runner() as runner:
+        for name, step in steps.items():
+            try:
+                heard = runner.run(step(sys.argv[1]))
+            except Exception as error:
+                heard = f"{type(error).__name__}: {error}"
+            print(json.dumps({"step": name, "heard": heard}), flush=True)

@@ -29,8 +29,7 @@ async def state(url: str) -> str:
         properties = {"a2a": {FIELD: STATE}}
         message = Message("user", [Content.from_text(WHO)], additional_properties=properties)
         answer = await agent.run(message)
-        returned = [said.additional_properties.get("a2a", {}).get(FIELD) for said in answer.messages]
-        return f"{answer.text} The state came back: {returned[-1]['name']}"
+        return f"{answer.text} The state came back: {answer.additional_properties['a2a'][FIELD]['name']}"
 
 
 run(plain=plain, stream=stream, second=second, state=state)
