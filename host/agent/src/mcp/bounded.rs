@@ -21,6 +21,7 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 use sse_stream::Sse;
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 /// Bytes of one message over HTTP.
 const MAX_MESSAGE: usize = 16 << 20;
@@ -39,11 +40,26 @@ const RESUMPTION_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct BoundedHttp {
     pub(super) server: Arc<str>,
     pub(super) client: reqwest::Client,
+    /// The token of the transport, which its drop cancels. Requests and streams end with it: the library does not look at
+    /// it before the server is initialized. The library ends the session afterwards, with a limit of its own.
+    pub(super) stop: CancellationToken,
 }
 
 type HttpError = StreamableHttpError<reqwest::Error>;
 type SseStream = BoxStream<'static, Result<Sse, SseError>>;
 type Fields = HashMap<HeaderName, HeaderValue>;
+
+impl BoundedHttp {
+    /// The end of the request, or an error when the transport is given up.
+    async fn unless_stopped<T>(&self, request: impl Future<Output = Result<T, HttpError>>) -> Result<T, HttpError> {
+        self.stop.run_until_cancelled(request).await.unwrap_or(Err(StreamableHttpError::TransportChannelClosed))
+    }
+
+    /// What is taken of a stream, until the transport is given up.
+    fn until_stopped(&self, events: SseStream, id: Option<RequestId>) -> SseStream {
+        answer(Arc::clone(&self.server), events, id).take_until(self.stop.clone().cancelled_owned()).boxed()
+    }
+}
 
 impl StreamableHttpClient for BoundedHttp {
     type Error = reqwest::Error;
@@ -68,10 +84,9 @@ impl StreamableHttpClient for BoundedHttp {
             custom_headers,
             MAX_MESSAGE,
         );
-        Ok(match sent.await? {
+        Ok(match self.unless_stopped(sent).await? {
             StreamableHttpPostResponse::Sse(events, session) => {
-                let events = answer(Arc::clone(&self.server), events, id).boxed();
-                StreamableHttpPostResponse::Sse(events, session)
+                StreamableHttpPostResponse::Sse(self.until_stopped(events, id), session)
             }
             other => other,
         })
@@ -109,7 +124,7 @@ impl StreamableHttpClient for BoundedHttp {
             custom_headers,
             MAX_MESSAGE,
         );
-        Ok(answer(Arc::clone(&self.server), opened.await?, None).boxed())
+        Ok(self.until_stopped(self.unless_stopped(opened).await?, None))
     }
 }
 

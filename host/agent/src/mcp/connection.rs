@@ -12,8 +12,8 @@ use process_wrap::tokio::{CommandWrap, ProcessGroup};
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, Tool};
 use rmcp::service::{ClientInitializeError, Peer, RoleClient, RunningService, serve_client};
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpClientWorker};
+use rmcp::transport::{TokioChildProcess, WorkerTransport};
 use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -250,9 +250,11 @@ impl Starter {
                     config = config.auth_header(self.config.variable(variable)?);
                 }
                 config.retry_config = Arc::new(resumption());
-                let http = self.http_client(url).map_err(failed)?;
-                let served = serve_client(client(), StreamableHttpClientTransport::with_client(http, config)).await;
-                served.map_err(|error| failed(cut(&error)))?
+                let stop = CancellationToken::new();
+                let http = self.http_client(url, stop.clone()).map_err(failed)?;
+                // Its drop, also where this start is given up, cancels the token and with it what the client waits for.
+                let transport = WorkerTransport::spawn_with_ct(StreamableHttpClientWorker::new(http, config), stop);
+                serve_client(client(), transport).await.map_err(|error| failed(cut(&error)))?
             }
         };
         let tools = offered(&service).await.map_err(failed)?;
@@ -260,7 +262,7 @@ impl Starter {
     }
 
     /// Follows no redirects, so that the token stays with the server it is for.
-    fn http_client(&self, url: &str) -> Result<BoundedHttp, Source> {
+    fn http_client(&self, url: &str, stop: CancellationToken) -> Result<BoundedHttp, Source> {
         // The whole process uses one provider; somebody else may have installed it already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
@@ -268,7 +270,7 @@ impl Starter {
             screen.parse(url)?;
             builder = screen.guard(builder);
         }
-        Ok(BoundedHttp { server: self.config.name.as_str().into(), client: builder.build()? })
+        Ok(BoundedHttp { server: self.config.name.as_str().into(), client: builder.build()?, stop })
     }
 
     /// In a process group of its own, so that a key which stops this program does not stop the servers too: it stops

@@ -14,6 +14,8 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{Bench, serve};
 
@@ -239,6 +241,65 @@ async fn a_server_is_not_listened_to_between_calls() {
     assert!(told.contains("from afar"), "{told}");
     // One request may end the session; no stream for what belongs to no call is opened.
     assert!(server.gets.load(Ordering::Relaxed) <= 1);
+}
+
+/// The connection of a client that has asked, and has read some of `again` where that is not empty.
+async fn asked(listener: &TcpListener, head: &str, again: &str) -> TcpStream {
+    let (mut connection, _) = listener.accept().await.unwrap();
+    assert!(connection.read(&mut [0; 1 << 10]).await.unwrap() > 0);
+    connection.write_all(head.as_bytes()).await.unwrap();
+    let mut sent = 0;
+    while !again.is_empty() && sent < IN_BETWEEN {
+        connection.write_all(again.as_bytes()).await.unwrap();
+        sent += again.len();
+    }
+    connection
+}
+
+/// Goes on in the same way until the other side has closed the connection.
+async fn closed(mut connection: TcpStream, again: &str) {
+    let mut rest = [0; 1 << 10];
+    let mut is_open = true;
+    while is_open {
+        is_open = match again {
+            "" => connection.read(&mut rest).await.is_ok_and(|bytes| bytes > 0),
+            again => connection.write_all(again.as_bytes()).await.is_ok(),
+        };
+    }
+}
+
+/// Drops the start of a server once the server has been asked.
+async fn closed_when_the_start_is_given_up(config: McpConfig, listener: &TcpListener, head: &str, again: &str) {
+    let configs = [config];
+    let connection = tokio::select! {
+        _ = McpServers::start(&configs, Path::new("")) => panic!("the start has ended by itself"),
+        connection = asked(listener, head, again) => connection,
+    };
+    tokio::time::timeout(Duration::from_secs(20), closed(connection, again)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_to_a_server_whose_start_is_given_up_is_closed() {
+    let stream = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let comment = format!(":{}\n\n", "x".repeat(64 << 10));
+    let comment = format!("{:x}\r\n{comment}\r\n", comment.len());
+    let hint = format!("HTTP/1.1 103 Early Hints\r\nlink: {}\r\n\r\n", "x".repeat(4 << 10));
+    for (head, again) in [("", ""), (stream, ""), (stream, comment.as_str()), ("", hint.as_str())] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let config = toml::from_str(&format!("name = \"far\"\nurl = {url:?}")).unwrap();
+        closed_when_the_start_is_given_up(config, &listener, head, again).await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_whose_start_is_given_up_is_ended() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // It goes on when its standard input is closed.
+    let code = format!("import socket; s = socket.create_connection(('127.0.0.1', {port})); s.send(b'x'); s.recv(1)");
+    let config = format!("name = \"near\"\ncommand = \"python3\"\nargs = [\"-c\", {code:?}]");
+    closed_when_the_start_is_given_up(toml::from_str(&config).unwrap(), &listener, "", "").await;
 }
 
 #[tokio::test]

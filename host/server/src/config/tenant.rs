@@ -13,9 +13,9 @@ use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig};
 const MAX_NAME_BYTES: usize = 64;
 /// The most bytes of a tenant's file.
 const MAX_FILE_BYTES: usize = 4 << 20;
-/// First segments of paths of the HTTP+JSON binding. No tenant has one of these names, because a tenant's name is a
-/// first segment too.
-const TAKEN: [&str; 4] = ["extensions", "extendedAgentCard", "tasks", "v1"];
+/// First segments of paths of the server and, below its own path, of the HTTP+JSON binding. No tenant has one of these
+/// names, because a tenant's name is a first segment too.
+const TAKEN: [&str; 7] = ["a2a", "extendedAgentCard", "extensions", "livez", "readyz", "tasks", "v1"];
 
 /// `[[tenant]]`
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -87,7 +87,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
         ));
     }
     if TAKEN.contains(&name) {
-        return Err(format!("{name:?} is a path of the HTTP+JSON binding; take another name"));
+        return Err(format!("{name:?} is the first segment of a path of the server; take another name"));
     }
     Ok(())
 }

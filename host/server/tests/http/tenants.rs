@@ -402,7 +402,8 @@ fn a_tenant_is_refused_with_the_reason() {
     let cases = [
         ("[[tenant]]\nname = \"A b\"\nconfig = \"a.toml\"\n", "tenant.name: \"A b\" is not a name"),
         ("[[tenant]]\nname = \"\"\nconfig = \"a.toml\"\n", "tenant.name: \"\" is not a name"),
-        ("[[tenant]]\nname = \"tasks\"\nconfig = \"a.toml\"\n", "is a path of the HTTP+JSON binding"),
+        ("[[tenant]]\nname = \"tasks\"\nconfig = \"a.toml\"\n", "is the first segment of a path of the server"),
+        ("[[tenant]]\nname = \"livez\"\nconfig = \"a.toml\"\n", "is the first segment of a path of the server"),
         (&format!("{two}{two}"), "stands there twice"),
         (&format!("{two}[tenant.quota]\nturns = 0\n"), "tenant.quota: turns must be at least 1"),
         (&format!("{two}[tenant.quota]\nrequest_per_second = 9\n"), "expected one of `requests_per_second`"),

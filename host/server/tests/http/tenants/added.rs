@@ -206,7 +206,7 @@ async fn a_text_that_reaches_for_more_than_it_may_is_refused_and_changes_nothing
         assert_eq!((status, code(&body)), (422, &json!("invalid_config")), "{text}: {body}");
         assert!(reason(&body).contains(expected), "{expected}: {body}");
     }
-    for name in ["Hooli", "v1", "tasks", "a%2Fb", "%2e%2e%2fx", "%00"] {
+    for name in ["Hooli", "v1", "tasks", "a2a", "livez", "readyz", "a%2Fb", "%2e%2e%2fx", "%00"] {
         let fields = [("if-none-match", "*")];
         let (status, body, _) =
             ask(&server, "PUT", &format!("tenants/{name}"), &fields, json!({"config": agent("x", "")})).await;
