@@ -206,6 +206,24 @@ async fn an_event_of_an_unknown_kind_and_a_time_without_a_zone_fail_no_task() {
 }
 
 #[tokio::test]
+async fn bytes_that_are_no_base64_become_text_wherever_they_stand() {
+    let words = |id: &str, raw: &str| json!({"messageId": id, "role": "ROLE_AGENT", "parts": [{"raw": raw}]});
+    let mut done = task(0, "COMPLETED");
+    done["history"] = json!([words("h", "in the history!")]);
+    done["artifacts"] = json!([{"artifactId": "a", "parts": [{"raw": "A"}]}]);
+    done["status"]["message"] = words("s", "in the status!");
+    let expected = ["WORKING in the history!", "a A", "COMPLETED in the status!"];
+    assert_eq!(told(&whole(json!({"task": done})).await), expected);
+    let events =
+        json!([artifact(false, &done["artifacts"][0]), status("COMPLETED", done["status"]["message"].clone())]);
+    assert_eq!(told(&streamed(events).await), ["a A", "COMPLETED in the status!"]);
+    assert_eq!(told(&whole(json!({"message": words("m", "not base64!!")})).await), ["message not base64!!"]);
+    // Line breaks are no reason to do without the bytes.
+    let turn = whole(json!({"message": words("m", "aGVs\nbG8=\n")})).await;
+    assert_eq!(turn.events[0]["message"]["parts"], json!([{"raw": "aGVsbG8="}]));
+}
+
+#[tokio::test]
 async fn nulls_for_what_is_not_there_fail_no_task() {
     let done = json!({"id": "task-0", "contextId": "theirs", "metadata": null, "history": null,
         "status": {"state": "TASK_STATE_COMPLETED", "message": null, "timestamp": null},
