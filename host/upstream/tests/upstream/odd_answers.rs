@@ -224,6 +224,18 @@ async fn bytes_that_are_no_base64_become_text_wherever_they_stand() {
 }
 
 #[tokio::test]
+async fn a_time_that_cannot_be_read_fails_no_task() {
+    for time in [json!(""), json!("garbage"), json!(7), json!("10000-01-01T00:00:00Z"), json!("0000-01-01T00:00:00Z")] {
+        let mut done = task(0, "COMPLETED");
+        done["status"]["timestamp"] = time.clone();
+        assert_eq!(told(&whole(json!({"task": done})).await), ["COMPLETED"], "{time}");
+        let mut update = status("COMPLETED", Value::Null);
+        update["statusUpdate"]["status"]["timestamp"] = time.clone();
+        assert_eq!(told(&streamed(json!([update])).await), ["COMPLETED"], "{time}");
+    }
+}
+
+#[tokio::test]
 async fn nulls_for_what_is_not_there_fail_no_task() {
     let done = json!({"id": "task-0", "contextId": "theirs", "metadata": null, "history": null,
         "status": {"state": "TASK_STATE_COMPLETED", "message": null, "timestamp": null},
