@@ -236,6 +236,19 @@ async fn a_time_that_cannot_be_read_fails_no_task() {
 }
 
 #[tokio::test]
+async fn events_that_only_keep_a_stream_alive_and_a_media_type_in_other_letters_fail_no_task() {
+    let upstream = Upstream::start(true, |_, _, _| {
+        let update = json!({"jsonrpc": "2.0", "id": 1, "result": status("COMPLETED", Value::Null)});
+        let body = format!(
+            "data:\n\nevent: ping\ndata: {{}}\n\nevent: ping\ndata: 2026-01-01\n\nevent: message\ndata: {update}\n\n"
+        );
+        Answer::Body("Text/Event-Stream; Charset=UTF-8", body)
+    })
+    .await;
+    assert_eq!(told(&Bench::new(&upstream).await.say("t").await), ["COMPLETED"]);
+}
+
+#[tokio::test]
 async fn nulls_for_what_is_not_there_fail_no_task() {
     let done = json!({"id": "task-0", "contextId": "theirs", "metadata": null, "history": null,
         "status": {"state": "TASK_STATE_COMPLETED", "message": null, "timestamp": null},
