@@ -8,6 +8,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
+use super::odd_parts;
 use crate::error::quoted;
 use crate::{ClientError, RemoteError};
 
@@ -83,7 +84,11 @@ impl Unread {
             return Ok(result);
         }
         let json = self.result()?;
-        json.to().map_err(|error| ClientError::protocol(self.url(), json.get(), error))
+        let read = json.to::<T>().or_else(|error| {
+            let mended = odd_parts::mended(&json, odd_parts::of_1_0);
+            mended.and_then(|mended| mended.to().ok()).ok_or(error)
+        });
+        read.map_err(|error| ClientError::protocol(self.url(), json.get(), error))
     }
 
     /// Reads an event of a stream; `None` where it is of a kind that A2A does not have, so that it can be passed over. Some
@@ -94,7 +99,9 @@ impl Unread {
     pub(crate) fn decode_event(&self) -> Result<Option<StreamResponse>, ClientError> {
         match self.decode() {
             Err(error @ ClientError::Protocol { .. }) => {
-                let odd = self.result().ok().and_then(|json| odd_event(&json));
+                let odd =
+                    |json: Json| odd_event(&json).or_else(|| odd_event(&odd_parts::mended(&json, odd_parts::of_1_0)?));
+                let odd = self.result().ok().and_then(odd);
                 odd.or_else(|| self.is_named().then_some(None)).ok_or(error)
             }
             decoded => decoded.map(Some),

@@ -8,7 +8,7 @@ use super::part::{JsonRpc, WirePart};
 use super::task::state_name;
 use crate::proto_json::{FieldValue, readable};
 use crate::{
-    Artifact, ArtifactId, ContextId, ExtensionUri, Json, Message, Metadata, StreamResponse, Task,
+    Artifact, ArtifactId, ContextId, ExtensionUri, Json, Message, Metadata, Part, StreamResponse, Task,
     TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
 
@@ -94,6 +94,14 @@ pub fn event(json: &Json) -> Result<StreamResponse, serde_json::Error> {
 /// When it is no task.
 pub fn task(json: &Json) -> Result<Task, serde_json::Error> {
     json.to::<WireTask>().map(Task::from)
+}
+
+/// A part of a message or an artifact.
+///
+/// # Errors
+/// When it is no part.
+pub fn part(json: &Json) -> Result<Part, serde_json::Error> {
+    json.to::<WirePart<JsonRpc>>().map(WirePart::into_part)
 }
 
 impl From<WireTask> for Task {

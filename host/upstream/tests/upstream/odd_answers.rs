@@ -249,6 +249,22 @@ async fn events_that_only_keep_a_stream_alive_and_a_media_type_in_other_letters_
 }
 
 #[tokio::test]
+async fn an_empty_part_is_left_out_and_one_of_0_3_is_read() {
+    let file = json!({"kind": "file", "file": {"uri": "http://a.example/", "mimeType": "image/png"}});
+    let parts = json!([{}, {"text": "answer"}, null, file]);
+    let words = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{}, {"text": "done"}]});
+    let mut done = task(0, "COMPLETED");
+    done["artifacts"] = json!([{"artifactId": "a", "parts": parts}]);
+    done["status"]["message"] = words.clone();
+    let events = json!([artifact(false, &done["artifacts"][0]), status("COMPLETED", words)]);
+    for turn in [whole(json!({"task": done})).await, streamed(events).await] {
+        assert_eq!(told(&turn), ["a answer|", "COMPLETED done"]);
+        let read = &turn.events[0]["artifactUpdate"]["artifact"]["parts"][1];
+        assert_eq!(*read, json!({"url": "http://a.example/", "mediaType": "image/png"}));
+    }
+}
+
+#[tokio::test]
 async fn nulls_for_what_is_not_there_fail_no_task() {
     let done = json!({"id": "task-0", "contextId": "theirs", "metadata": null, "history": null,
         "status": {"state": "TASK_STATE_COMPLETED", "message": null, "timestamp": null},
