@@ -241,5 +241,10 @@ fn failed_direct(url: &str, error: DirectError) -> ClientError {
 /// Tells whether the answer is an event stream. An agent that refuses to stream answers with JSON.
 pub(crate) fn is_event_stream(response: &Response) -> bool {
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    response.status().is_success() && content_type.is_some_and(|text| text.starts_with(EVENT_STREAM))
+    response.status().is_success() && content_type.is_some_and(is_media_type_of_events)
+}
+
+/// Media types have no case, and may have parameters.
+fn is_media_type_of_events(content_type: &str) -> bool {
+    content_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(EVENT_STREAM)
 }

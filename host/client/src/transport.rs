@@ -10,6 +10,7 @@ mod answer;
 mod grpc;
 mod http_json;
 mod json_rpc;
+mod odd_parts;
 mod unread;
 mod v0_3;
 mod wire;

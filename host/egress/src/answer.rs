@@ -6,7 +6,7 @@ use std::future::Future;
 
 use bytes::Bytes;
 
-use crate::events::{Decoder, Lines};
+use crate::events::{Decoder, Lines, StreamEvent};
 
 /// A body that comes piece by piece.
 pub trait Body: Send {
@@ -97,7 +97,7 @@ pub struct Events<B> {
     format: Format,
     limits: StreamLimits,
     read: usize,
-    complete: VecDeque<String>,
+    complete: VecDeque<StreamEvent>,
 }
 
 enum Format {
@@ -106,7 +106,7 @@ enum Format {
 }
 
 impl<B: Body> Events<B> {
-    /// The data of the events of an event stream.
+    /// The events of an event stream.
     pub fn new(body: B, limits: StreamLimits) -> Self {
         Self::of(body, Format::Sse(Decoder::default()), limits)
     }
@@ -120,11 +120,19 @@ impl<B: Body> Events<B> {
         Self { body, format, limits, read: 0, complete: VecDeque::new() }
     }
 
-    /// The next event; `None` at the end.
+    /// The data of the next event; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`next_event`](Self::next_event).
+    pub async fn next(&mut self) -> Result<Option<String>, ReadError<B::Error>> {
+        Ok(self.next_event().await?.map(|event| event.data))
+    }
+
+    /// The next event with its name; `None` at the end.
     ///
     /// # Errors
     /// An event or all of them are longer than allowed, or the answer breaks off. Nothing can be read after an error.
-    pub async fn next(&mut self) -> Result<Option<String>, ReadError<B::Error>> {
+    pub async fn next_event(&mut self) -> Result<Option<StreamEvent>, ReadError<B::Error>> {
         loop {
             if let Some(event) = self.complete.pop_front() {
                 return Ok(Some(event));
@@ -137,7 +145,8 @@ impl<B: Body> Events<B> {
                 return Err(ReadError::TooLong { part: "answer", limit: self.limits.total });
             }
             self.format.push(&piece, &mut self.complete);
-            let longest = self.complete.iter().map(String::len).max().unwrap_or_default();
+            let longest =
+                self.complete.iter().map(|event| event.name.len() + event.data.len()).max().unwrap_or_default();
             // Pending bytes count too: the end of the event may never come.
             if longest.max(self.format.pending()) > self.limits.event {
                 return Err(ReadError::TooLong { part: self.format.part(), limit: self.limits.event });
@@ -147,7 +156,7 @@ impl<B: Body> Events<B> {
 }
 
 impl Format {
-    fn push(&mut self, bytes: &[u8], complete: &mut VecDeque<String>) {
+    fn push(&mut self, bytes: &[u8], complete: &mut VecDeque<StreamEvent>) {
         match self {
             Self::Sse(decoder) => decoder.push(bytes, complete),
             Self::Lines(lines) => lines.push(bytes, complete),
@@ -162,7 +171,7 @@ impl Format {
     }
 
     /// What is left at the end: an event without its blank line is dropped, a line without its line break is not.
-    fn end(&mut self) -> Option<String> {
+    fn end(&mut self) -> Option<StreamEvent> {
         match self {
             Self::Sse(_) => None,
             Self::Lines(lines) => lines.end(),

@@ -1,18 +1,29 @@
-//! Cuts a stream into events (WHATWG HTML section 9.2) or lines. Only the `data` of events matters here: neither A2A nor
-//! models need names, ids or retries.
+//! Cuts a stream into events (WHATWG HTML section 9.2) or lines. Only the data and the name of events matter here: neither A2A
+//! nor models need ids or retries.
 
 use std::collections::VecDeque;
 use std::mem;
 
 use memchr::{memchr, memchr2};
 
-/// Turns chunks of bytes, cut anywhere, into the data of events.
+/// An event of a stream, or a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamEvent {
+    /// What its field `event` says; empty without that field, and for lines.
+    pub name: String,
+    /// Its data, or the line.
+    pub data: String,
+}
+
+/// Turns chunks of bytes, cut anywhere, into events.
 #[derive(Default)]
 pub(crate) struct Decoder {
     /// The current line so far. It is decoded when it is whole, so that a cut inside a character does no harm.
     line: Vec<u8>,
     /// The `data` lines of the current event, each with a line break at its end.
     data: String,
+    /// The name of the current event so far.
+    name: String,
     /// The last byte so far is a CR: an LF right after it belongs to the same line end.
     after_cr: bool,
     /// The first line is over; only there a byte order mark is skipped.
@@ -21,8 +32,8 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     /// Takes the next bytes and adds the events that they complete to `events`. An event is complete at its blank line: one
-    /// that the end of the stream cuts off is dropped.
-    pub(crate) fn push(&mut self, mut bytes: &[u8], events: &mut VecDeque<String>) {
+    /// that the end of the stream cuts off is dropped. So is one whose data is blank: it only keeps the stream alive.
+    pub(crate) fn push(&mut self, mut bytes: &[u8], events: &mut VecDeque<StreamEvent>) {
         if !bytes.is_empty() && mem::take(&mut self.after_cr) {
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
@@ -38,11 +49,11 @@ impl Decoder {
 
     /// Bytes held for an event that is not complete.
     pub(crate) fn pending(&self) -> usize {
-        self.line.len() + self.data.len()
+        self.line.len() + self.data.len() + self.name.len()
     }
 
     /// `end` is the line, or the end of one that began in an earlier chunk.
-    fn end_line(&mut self, end: &[u8]) -> Option<String> {
+    fn end_line(&mut self, end: &[u8]) -> Option<StreamEvent> {
         if self.line.is_empty() {
             return self.take_line(end);
         }
@@ -51,7 +62,7 @@ impl Decoder {
         self.take_line(&line)
     }
 
-    fn take_line(&mut self, bytes: &[u8]) -> Option<String> {
+    fn take_line(&mut self, bytes: &[u8]) -> Option<StreamEvent> {
         // The standard wants bytes that are no UTF-8 replaced, not refused.
         let line = String::from_utf8_lossy(bytes);
         let was_begun = mem::replace(&mut self.begun, true);
@@ -59,15 +70,21 @@ impl Decoder {
         if line.is_empty() {
             // Each `data` line has ended with a line break, and the last one is not part of the data.
             let mut data = mem::take(&mut self.data);
-            return data.pop().map(|_| data);
+            data.pop();
+            let name = mem::take(&mut self.name);
+            return (!data.trim().is_empty()).then_some(StreamEvent { name, data });
         }
         // A comment is a line whose field name is empty.
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        if field == "data" {
-            let value = value.strip_prefix(' ').unwrap_or(value);
-            self.data.reserve(value.len() + 1);
-            self.data.push_str(value);
-            self.data.push('\n');
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "data" => {
+                self.data.reserve(value.len() + 1);
+                self.data.push_str(value);
+                self.data.push('\n');
+            }
+            "event" => value.clone_into(&mut self.name),
+            _ => {}
         }
         None
     }
@@ -80,7 +97,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn push(&mut self, mut bytes: &[u8], lines: &mut VecDeque<String>) {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], lines: &mut VecDeque<StreamEvent>) {
         while let Some(end) = memchr(b'\n', bytes) {
             let (head, rest) = bytes.split_at(end);
             self.line.extend_from_slice(head);
@@ -95,10 +112,10 @@ impl Lines {
     }
 
     /// The line so far, unless it is empty.
-    pub(crate) fn end(&mut self) -> Option<String> {
+    pub(crate) fn end(&mut self) -> Option<StreamEvent> {
         let line = mem::take(&mut self.line);
         let text = String::from_utf8_lossy(line.trim_ascii());
-        (!text.is_empty()).then(|| text.into_owned())
+        (!text.is_empty()).then(|| StreamEvent { name: String::new(), data: text.into_owned() })
     }
 }
 

@@ -14,6 +14,7 @@ mod retry_after;
 mod screen;
 
 pub use answer::{Body, Events, ReadError, StreamLimits, beginning, whole};
+pub use events::StreamEvent;
 pub use resolver::{Resolver, SystemResolver};
 pub use retry_after::retry_after;
 pub use screen::{Allowed, InvalidAllowed, Refused, Screen, ScreenConfig};

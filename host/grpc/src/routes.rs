@@ -54,10 +54,16 @@ pub fn routes(operations: Arc<impl Operations>, limits: Limits) -> Router {
     router
 }
 
+/// The media type of calls, which a suffix or parameters may follow.
+const GRPC: &[u8] = b"application/grpc";
+
 /// Tells whether a request is a gRPC call, by its content type.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-    matches!(content_type.strip_prefix(b"application/grpc"), Some([] | [b'+' | b';', ..]))
+    // Media types have no case.
+    content_type
+        .split_at_checked(GRPC.len())
+        .is_some_and(|(kind, rest)| kind.eq_ignore_ascii_case(GRPC) && matches!(rest, [] | [b'+' | b';', ..]))
 }
 
 /// Tells whether a path is of the A2A service or of the methods of extensions, whose calls can be refused before their

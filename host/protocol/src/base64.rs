@@ -25,6 +25,16 @@ pub(crate) fn standard(text: &str) -> Cow<'_, str> {
     Cow::Owned(standard)
 }
 
+/// Standard and URL-safe alphabet, with or without padding: what ProtoJSON wants parsers to take.
+pub(crate) fn is_base64(text: &str) -> bool {
+    let digits = text.trim_end_matches('=');
+    let padding = text.len() - digits.len();
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+    // One digit left over holds only six bits, which is no byte.
+    let length_fits = digits.len() % 4 != 1 && (padding == 0 || padding <= 2 && text.len().is_multiple_of(4));
+    length_fits && digits.bytes().all(is_digit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::standard;

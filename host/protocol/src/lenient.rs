@@ -1,5 +1,5 @@
 //! Fields that cannot be read and that nobody needs. A card is read without them (specification section 5.7): one odd security
-//! scheme is no reason to do without an agent.
+//! scheme is no reason to do without an agent. Likewise a status is read without its time.
 
 use std::cell::RefCell;
 

@@ -1,6 +1,7 @@
 //! Parts: the content of messages and artifacts (specification section 4.1.6).
 
 use std::fmt;
+use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::base64::standard;
+use crate::base64::{is_base64, standard};
 use crate::proto_json::{FieldName, FieldValue, choose, chosen, read_field, skip_field};
 use crate::{Json, Metadata};
 
@@ -55,6 +56,33 @@ impl Part {
     }
 }
 
+impl PartContent {
+    /// What a peer sent as bytes in base64. White space is taken out of it, such as the line breaks of MIME. What is no base64
+    /// even so becomes text, because no client could read it as bytes.
+    ///
+    /// ```
+    /// use annex_protocol::PartContent;
+    ///
+    /// assert_eq!(PartContent::raw_or_text("AAAA\nAAAA\n".to_owned()), PartContent::Raw("AAAAAAAA".to_owned()));
+    /// assert_eq!(PartContent::raw_or_text("no base64!".to_owned()), PartContent::Text("no base64!".to_owned()));
+    /// ```
+    pub fn raw_or_text(sent: String) -> Self {
+        if is_base64(&sent) {
+            return Self::Raw(sent);
+        }
+        let joined: String = sent.split_ascii_whitespace().collect();
+        if is_base64(&joined) { Self::Raw(joined) } else { Self::Text(sent) }
+    }
+
+    /// False for bytes whose text is not base64.
+    pub fn is_readable(&self) -> bool {
+        match self {
+            Self::Raw(base64) => is_base64(base64),
+            Self::Text(_) | Self::Url(_) | Self::Data(_) => true,
+        }
+    }
+}
+
 /// The part without metadata, filename and media type.
 impl From<PartContent> for Part {
     fn from(content: PartContent) -> Self {
@@ -66,6 +94,22 @@ impl From<PartContent> for Part {
 /// of the session, the history of the task and its events.
 #[derive(Clone, Debug, Default)]
 pub struct Parts(Option<Arc<Vec<Part>>>);
+
+impl Parts {
+    /// Replaces bytes whose text is not base64, as [`PartContent::raw_or_text`] says. Returns whether there were any.
+    pub fn replace_unreadable(&mut self) -> bool {
+        // Parts that others share are copied only where something is to be replaced.
+        if self.iter().all(|part| part.content.is_readable()) {
+            return false;
+        }
+        for part in self.iter_mut() {
+            if let PartContent::Raw(sent) = &mut part.content {
+                part.content = PartContent::raw_or_text(mem::take(sent));
+            }
+        }
+        true
+    }
+}
 
 impl Deref for Parts {
     type Target = Vec<Part>;

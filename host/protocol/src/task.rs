@@ -67,7 +67,7 @@ message! {
         /// The agent's message about the state.
         pub message: Option<Message> => "message",
         /// The time at which the state was reached.
-        pub timestamp: Option<Timestamp> => "timestamp",
+        pub timestamp: Option<Timestamp> => "timestamp" optional,
     }
 
     /// A result of a task.

@@ -1,10 +1,14 @@
 //! Points in time as A2A writes them.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::proto_json::FieldValue;
+
+/// 0001-01-01T00:00:00Z in milliseconds.
+const YEAR_1: i64 = -62_135_596_800_000;
 
 /// A point in time, written as RFC 3339 in UTC with exactly three fraction digits.
 ///
@@ -46,7 +50,7 @@ impl Timestamp {
     }
 
     /// Reads what others write: as [`parse`](Self::parse), and a time without a zone as one of UTC, which is the zone that A2A
-    /// has.
+    /// has. A second may have more than nine digits behind the point.
     ///
     /// ```
     /// use annex_protocol::Timestamp;
@@ -59,6 +63,8 @@ impl Timestamp {
     /// # Errors
     /// When `text` is no point in time even so.
     pub fn parse_or_utc(text: &str) -> Result<Self, TimestampError> {
+        let text = within_nanoseconds(text);
+        let text: &str = &text;
         Self::parse(text).or_else(|error| {
             // A date alone says nothing about the time.
             let local = text.parse::<jiff::civil::DateTime>().ok().filter(|_| text.contains([':', 'T', 't']));
@@ -80,6 +86,17 @@ impl Timestamp {
     }
 }
 
+/// The text without the digits behind nanoseconds.
+fn within_nanoseconds(text: &str) -> Cow<'_, str> {
+    const DIGITS: usize = 9;
+    let Some((before, fraction)) = text.split_once('.') else { return Cow::Borrowed(text) };
+    let zone = fraction.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    match (fraction.len() - zone.len(), fraction.get(..DIGITS)) {
+        (digits, Some(kept)) if digits > DIGITS => Cow::Owned([before, ".", kept, zone].concat()),
+        _ => Cow::Borrowed(text),
+    }
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Milliseconds and UTC are what the specification recommends, and the official Python client refuses a time
@@ -97,7 +114,12 @@ impl Serialize for Timestamp {
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Self::parse_or_utc(&text).map_err(serde::de::Error::custom)
+        let timestamp = Self::parse_or_utc(&text).map_err(serde::de::Error::custom)?;
+        // Neither protobuf nor most clients have the years before 1.
+        if timestamp.as_millis() < YEAR_1 {
+            return Err(serde::de::Error::custom(format_args!("`{text}` is before the year 1")));
+        }
+        Ok(timestamp)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! All violations of a request are collected, so that a client's developer sees them at once.
 
+use crate::base64::is_base64;
 use crate::{
     A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, FieldViolation,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, ListTasksRequest,
@@ -80,16 +81,6 @@ fn check_push_config(config: &TaskPushNotificationConfig, prefix: &str, violatio
     if let Some(authentication) = &config.authentication {
         violations.require(&authentication.scheme, format!("{prefix}authentication.scheme"));
     }
-}
-
-/// Standard and URL-safe alphabet, with or without padding: what ProtoJSON wants parsers to take.
-fn is_base64(text: &str) -> bool {
-    let digits = text.trim_end_matches('=');
-    let padding = text.len() - digits.len();
-    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
-    // One digit left over holds only six bits, which is no byte.
-    let length_fits = digits.len() % 4 != 1 && (padding == 0 || padding <= 2 && text.len().is_multiple_of(4));
-    length_fits && digits.bytes().all(is_digit)
 }
 
 impl GetTaskRequest {

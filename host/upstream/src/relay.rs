@@ -19,7 +19,7 @@ mod measure;
 mod messages;
 
 use artifacts::{Artifacts, Relayed};
-use measure::{metadata_of, size};
+use measure::{metadata_of, replace_unreadable, size};
 use messages::Messages;
 
 /// The number of events of the largest size that one turn may have. Smaller ones may be more.
@@ -64,6 +64,8 @@ pub(crate) struct Relay<'a> {
     relayed: usize,
     /// The number of those that only had new words, in a task that was looked at as a whole.
     words: usize,
+    /// The number of events in which bytes were not base64.
+    unreadable: usize,
     is_settled: bool,
 }
 
@@ -103,6 +105,7 @@ impl<'a> Relay<'a> {
             taken: 0,
             relayed: 0,
             words: 0,
+            unreadable: 0,
             is_settled: false,
         }
     }
@@ -139,7 +142,8 @@ impl<'a> Relay<'a> {
     }
 
     /// Takes one event.
-    pub(crate) async fn take(&mut self, event: StreamResponse) -> Result<(), AgentError> {
+    pub(crate) async fn take(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
+        self.make_readable(&mut event);
         let bytes = size(&event);
         if matches!(event, StreamResponse::Task(_)) {
             self.task_bytes = self.task_bytes.max(bytes);
@@ -169,7 +173,8 @@ impl<'a> Relay<'a> {
     /// Takes the task as it is when it is asked for, or when a stream of it begins. It repeats what it had before, which counts
     /// once: the pauses between such requests bound how often it comes.
     pub(crate) async fn take_asked(&mut self, task: Task) -> Result<(), AgentError> {
-        let event = StreamResponse::Task(task);
+        let mut event = StreamResponse::Task(task);
+        self.make_readable(&mut event);
         let bytes = size(&event);
         let before = self.task_bytes;
         self.task_bytes = before.max(bytes);
@@ -182,6 +187,17 @@ impl<'a> Relay<'a> {
         self.enter(&task.context_id, Some(&task.id)).await?;
         self.say_waiting().await?;
         self.snapshot(task).await
+    }
+
+    /// Replaces what no client could read. The log tells it once for the turn.
+    fn make_readable(&mut self, event: &mut StreamResponse) {
+        if !replace_unreadable(event) {
+            return;
+        }
+        self.unreadable += 1;
+        if self.unreadable == 1 {
+            tracing::warn!("the upstream agent sent bytes that are not base64; they were replaced");
+        }
     }
 
     /// Counts an event before anything is stored or sent on: an upstream that never stops must not fill the task.
@@ -198,7 +214,8 @@ impl<'a> Relay<'a> {
 
     /// Takes the task as it is before the message that continues it has had any effect: its artifacts so far count as
     /// sent on.
-    pub(crate) async fn take_first(&mut self, event: StreamResponse) -> Result<(), AgentError> {
+    pub(crate) async fn take_first(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
+        self.make_readable(&mut event);
         let bytes = size(&event);
         match event {
             StreamResponse::Task(mut task) if self.task.is_some() => {

@@ -89,11 +89,11 @@ impl Content {
             ContentBlock::Text(text) => self.say(&text.text),
             ContentBlock::Image(image) => {
                 let name = self.file_name(tool, &image.mime_type);
-                self.keep(&name, PartContent::Raw(image.data), image.mime_type);
+                self.keep(&name, PartContent::raw_or_text(image.data), image.mime_type);
             }
             ContentBlock::Audio(audio) => {
                 let name = self.file_name(tool, &audio.mime_type);
-                self.keep(&name, PartContent::Raw(audio.data), audio.mime_type);
+                self.keep(&name, PartContent::raw_or_text(audio.data), audio.mime_type);
             }
             ContentBlock::Resource(embedded) => match embedded.resource {
                 ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
@@ -101,7 +101,7 @@ impl Content {
                     self.keep(&uri, PartContent::Text(text), mime_type.unwrap_or_default());
                 }
                 ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                    self.keep(&uri, PartContent::Raw(blob), mime_type.unwrap_or_default());
+                    self.keep(&uri, PartContent::raw_or_text(blob), mime_type.unwrap_or_default());
                 }
                 _ => self.say("[a resource of an unknown kind]"),
             },

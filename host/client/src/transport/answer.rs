@@ -65,9 +65,11 @@ impl Body for Counted {
 impl EventAnswers {
     /// `None` when the stream has ended.
     async fn step(mut self) -> Result<Option<(Unread, Self)>, ClientError> {
-        let Some(event) = self.events.next().await.map_err(|error| unread(&self.url, error))? else { return Ok(None) };
+        let Some(event) = self.events.next_event().await.map_err(|error| unread(&self.url, error))? else {
+            return Ok(None);
+        };
         let url = Arc::clone(&self.url);
-        let text = Text::new(url, self.status, event, self.form, &mut self.is_repair_told);
-        Ok(Some((Unread::Text(text), self)))
+        let text = Text::new(url, self.status, event.data, self.form, &mut self.is_repair_told);
+        Ok(Some((Unread::Text(text.named(&event.name)), self)))
     }
 }

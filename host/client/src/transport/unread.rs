@@ -8,6 +8,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
+use super::odd_parts;
 use crate::error::quoted;
 use crate::{ClientError, RemoteError};
 
@@ -30,6 +31,8 @@ pub(crate) struct Text {
     status: StatusCode,
     text: String,
     form: Form,
+    /// True for an event with another name than those of A2A have, which is `message` or none.
+    is_named: bool,
 }
 
 /// The form in which a binding has its results.
@@ -81,22 +84,33 @@ impl Unread {
             return Ok(result);
         }
         let json = self.result()?;
-        json.to().map_err(|error| ClientError::protocol(self.url(), json.get(), error))
+        let read = json.to::<T>().or_else(|error| {
+            let mended = odd_parts::mended(&json, odd_parts::of_1_0);
+            mended.and_then(|mended| mended.to().ok()).ok_or(error)
+        });
+        read.map_err(|error| ClientError::protocol(self.url(), json.get(), error))
     }
 
     /// Reads an event of a stream; `None` where it is of a kind that A2A does not have, so that it can be passed over. Some
-    /// agents of 1.0 write single events as 0.3 has them.
+    /// agents of 1.0 write single events as 0.3 has them. Some keep a stream alive by events with a name of their own.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
     pub(crate) fn decode_event(&self) -> Result<Option<StreamResponse>, ClientError> {
         match self.decode() {
             Err(error @ ClientError::Protocol { .. }) => {
-                let json = self.result()?;
-                odd_event(&json).ok_or(error)
+                let odd =
+                    |json: Json| odd_event(&json).or_else(|| odd_event(&odd_parts::mended(&json, odd_parts::of_1_0)?));
+                let odd = self.result().ok().and_then(odd);
+                odd.or_else(|| self.is_named().then_some(None)).ok_or(error)
             }
             decoded => decoded.map(Some),
         }
+    }
+
+    /// True for an event of a stream whose name says that it is none of A2A.
+    pub(crate) fn is_named(&self) -> bool {
+        matches!(self, Self::Text(Text { is_named: true, .. }))
     }
 
     /// The same, taken apart already: where an error is to be told before the result is asked for.
@@ -175,14 +189,20 @@ impl Text {
     /// A text that came from `url`. What not everybody can read in it is replaced, so that it goes no further; the log says
     /// where, once for each place that `is_told` stands for.
     pub(super) fn new(url: Arc<str>, status: StatusCode, text: String, form: Form, is_told: &mut bool) -> Self {
-        let Some(repaired) = portable::repaired(&text) else { return Self { url, status, text, form } };
+        let is_named = false;
+        let Some(repaired) = portable::repaired(&text) else { return Self { url, status, text, form, is_named } };
         if !std::mem::replace(is_told, true)
             && let Err(unportable) = portable::check(&text)
         {
             let problem = quoted(&unportable.to_string());
             tracing::warn!(%url, problem, "the agent sent JSON that not every client can read; it was replaced");
         }
-        Self { url, status, text: repaired, form }
+        Self { url, status, text: repaired, form, is_named }
+    }
+
+    /// The text of an event with this name.
+    pub(super) fn named(self, name: &str) -> Self {
+        Self { is_named: !matches!(name, "" | "message"), ..self }
     }
 
     /// The result of a success; `None` for all else.
@@ -204,7 +224,7 @@ impl Text {
     }
 
     fn result(&self) -> Result<Json, ClientError> {
-        let Self { url, status, text, form } = self;
+        let Self { url, status, text, form, .. } = self;
         match (form.read)(text) {
             // The agent's own error says more than the HTTP status that it comes with.
             Err(Unreadable::Agent(error)) => Err(error.into()),
@@ -232,7 +252,8 @@ mod tests {
     const MESSAGE: &str = r#"{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"hi"}]}}"#;
 
     fn decoded(text: &str, form: super::Form) -> Result<StreamResponse, ClientError> {
-        let text = Text { url: "http://a.example".into(), status: StatusCode::OK, text: text.to_owned(), form };
+        let (url, text) = ("http://a.example".into(), text.to_owned());
+        let text = Text { url, status: StatusCode::OK, text, form, is_named: false };
         Unread::Text(text).decode()
     }
 
@@ -256,8 +277,26 @@ mod tests {
     }
 
     fn event(text: &str) -> Result<Option<StreamResponse>, ClientError> {
-        let (url, text) = ("http://a.example".into(), format!(r#"{{"result":{text}}}"#));
-        Unread::Text(Text { url, status: StatusCode::OK, text, form: json_rpc::FORM }).decode_event()
+        named("", &format!(r#"{{"result":{text}}}"#))
+    }
+
+    fn named(name: &str, text: &str) -> Result<Option<StreamResponse>, ClientError> {
+        let (url, text) = ("http://a.example".into(), text.to_owned());
+        let text = Text { url, status: StatusCode::OK, text, form: json_rpc::FORM, is_named: false };
+        Unread::Text(text.named(name)).decode_event()
+    }
+
+    #[test]
+    fn an_event_with_a_name_of_its_own_is_none_unless_it_is_one_of_a2a() {
+        for text in ["{}", "2026-01-01", "null", r#"{"result":7}"#] {
+            assert_eq!(named("ping", text).unwrap(), None, "{text}");
+            for name in ["", "message"] {
+                assert!(matches!(named(name, text), Err(ClientError::Protocol { .. })), "{text}");
+            }
+        }
+        assert!(named("update", &format!(r#"{{"result":{MESSAGE}}}"#)).unwrap().is_some());
+        let failed = named("error", r#"{"error":{"code":-32001,"message":"no such task"}}"#).unwrap_err();
+        assert!(failed.agent().is_some(), "{failed}");
     }
 
     #[test]

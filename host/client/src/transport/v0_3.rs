@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::answer;
 use super::json_rpc::{self, JSON};
+use super::odd_parts;
 use super::unread::{Form, Place, Unread, Unreadable};
 use super::wire::{Answers, Transport, WireCall};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
@@ -116,7 +117,7 @@ fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
 
 fn event(text: &str) -> Result<Json, Unreadable> {
     let result = json_rpc::result(text)?;
-    let event = read::event(&result);
+    let event = with_odd_parts(&result, read::event);
     match event.and_then(|event| Json::from_serialize(&event)) {
         // Whoever reads a stream passes it over.
         Err(_) if is_of_unknown_kind(&result) => Ok(result),
@@ -130,8 +131,16 @@ fn is_of_unknown_kind(result: &Json) -> bool {
 }
 
 fn task(text: &str) -> Result<Json, Unreadable> {
-    let task = read::task(&json_rpc::result(text)?);
+    let task = with_odd_parts(&json_rpc::result(text)?, read::task);
     task.and_then(|task| Json::from_serialize(&task)).map_err(foreign)
+}
+
+/// Reads an answer, in a second attempt without the parts that 0.3 does not have.
+fn with_odd_parts<T>(answer: &Json, read: fn(&Json) -> Result<T, serde_json::Error>) -> Result<T, serde_json::Error> {
+    read(answer).or_else(|error| {
+        let mended = odd_parts::mended(answer, odd_parts::of_0_3);
+        mended.and_then(|mended| read(&mended).ok()).ok_or(error)
+    })
 }
 
 fn foreign(error: serde_json::Error) -> Unreadable {

@@ -1,6 +1,10 @@
 use std::collections::VecDeque;
 
-use super::Decoder;
+use super::{Decoder, StreamEvent};
+
+fn data(events: &VecDeque<StreamEvent>) -> Vec<&str> {
+    events.iter().map(|event| event.data.as_str()).collect()
+}
 
 /// The stream must mean the same wherever it is cut.
 fn check(stream: &str, expected: &[&str]) {
@@ -12,12 +16,12 @@ fn check(stream: &str, expected: &[&str]) {
         for chunk in [head, b"", tail] {
             decoder.push(chunk, &mut events);
         }
-        assert_eq!(events, expected, "cut at byte {cut}");
+        assert_eq!(data(&events), expected, "cut at byte {cut}");
     }
     let mut decoder = Decoder::default();
     let mut events = VecDeque::new();
     bytes.iter().for_each(|byte| decoder.push(&[*byte], &mut events));
-    assert_eq!(events, expected, "byte by byte");
+    assert_eq!(data(&events), expected, "byte by byte");
 }
 
 #[test]
@@ -31,12 +35,26 @@ fn lines_end_with_lf_cr_or_both() {
 #[test]
 fn data_over_several_lines_is_joined_by_line_breaks() {
     check("data: {\ndata:  \"a\"\ndata:}\n\n", &["{\n \"a\"\n}"]);
-    check("data\ndata\n\n", &["\n"]);
+    check("data\ndata: a\ndata\n\n", &["\na\n"]);
 }
 
 #[test]
 fn comments_other_fields_and_empty_events_are_skipped() {
     check(": keep-alive\n\n\nevent: message\nid: 1\nretry: 5\ndata: a\nunknown\n\nevent: x\n\n", &["a"]);
+}
+
+#[test]
+fn events_with_blank_data_are_skipped() {
+    check("data:\n\ndata\n\ndata:  \n\ndata\ndata\n\ndata: a\n\n", &["a"]);
+}
+
+#[test]
+fn an_event_has_its_own_name_and_not_that_of_one_before() {
+    let mut events = VecDeque::new();
+    let stream = b"event: skipped\n\nevent: ping\ndata: a\n\ndata: b\n\nevent: x\ndata: c\nevent:message\n\n";
+    Decoder::default().push(stream, &mut events);
+    let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+    assert_eq!((names, data(&events)), (vec!["ping", "", "message"], vec!["a", "b", "c"]));
 }
 
 #[test]

@@ -16,12 +16,17 @@ use crate::pb;
 const UNPADDED: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
 
 impl FromProto<pb::Message> for Message {
-    fn from_proto(proto: pb::Message) -> Result<Self, FieldError> {
+    fn from_proto(mut proto: pb::Message) -> Result<Self, FieldError> {
+        let role = enumeration("role", "Role", proto.role, Role::ALL)?;
+        // A user is told of a part without content. An agent's message is read without it.
+        if role == Role::Agent {
+            proto.parts.retain(|part| part.content.is_some());
+        }
         Ok(Self {
             message_id: proto.message_id.into(),
             context_id: non_empty(proto.context_id),
             task_id: non_empty(proto.task_id),
-            role: enumeration("role", "Role", proto.role, Role::ALL)?,
+            role,
             parts: read_all("parts", proto.parts)?.into(),
             metadata: read_optional("metadata", proto.metadata)?.unwrap_or_default(),
             extensions: proto.extensions.into_iter().map(ExtensionUri::from).collect(),

@@ -87,13 +87,16 @@ impl FromProto<pb::TaskStatus> for TaskStatus {
         Ok(Self {
             state: enumeration("state", "TaskState", proto.state, TaskState::ALL)?,
             message: read_optional("message", proto.message)?,
-            timestamp: read_optional("timestamp", proto.timestamp)?,
+            // Only agents send a status. One is read without a time that cannot be.
+            timestamp: read_optional("timestamp", proto.timestamp).unwrap_or_default(),
         })
     }
 }
 
 impl FromProto<pb::Artifact> for Artifact {
-    fn from_proto(proto: pb::Artifact) -> Result<Self, FieldError> {
+    fn from_proto(mut proto: pb::Artifact) -> Result<Self, FieldError> {
+        // Only agents send artifacts. They are read without parts that have no content.
+        proto.parts.retain(|part| part.content.is_some());
         Ok(Self {
             artifact_id: proto.artifact_id.into(),
             name: non_empty(proto.name),

@@ -107,7 +107,8 @@ fn grpc_is_known_by_its_content_type() {
         let headers: HeaderMap = [(http::header::CONTENT_TYPE, content_type.parse().unwrap())].into_iter().collect();
         is_grpc(&headers)
     };
-    assert!(["application/grpc", "application/grpc+proto", "application/grpc;x=y"].into_iter().all(is_grpc_type));
+    let grpc = ["application/grpc", "application/grpc+proto", "application/grpc;x=y", "Application/GRPC+proto"];
+    assert!(grpc.into_iter().all(is_grpc_type));
     assert!(!["application/json", "application/grpc-web", ""].into_iter().any(is_grpc_type));
     assert!(!is_grpc(&HeaderMap::new()));
 }

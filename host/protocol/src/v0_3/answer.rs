@@ -8,7 +8,7 @@ use super::part::{JsonRpc, WirePart};
 use super::task::state_name;
 use crate::proto_json::{FieldValue, readable};
 use crate::{
-    Artifact, ArtifactId, ContextId, ExtensionUri, Json, Message, Metadata, StreamResponse, Task,
+    Artifact, ArtifactId, ContextId, ExtensionUri, Json, Message, Metadata, Part, StreamResponse, Task,
     TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
 };
 
@@ -25,7 +25,7 @@ readable! {
     struct WireStatus {
         state: WireState => "state",
         message: Option<WireMessage> => "message",
-        timestamp: Option<WireTime> => "timestamp",
+        timestamp: Option<Timestamp> => "timestamp" optional,
     }
 
     struct WireArtifact {
@@ -96,6 +96,14 @@ pub fn task(json: &Json) -> Result<Task, serde_json::Error> {
     json.to::<WireTask>().map(Task::from)
 }
 
+/// A part of a message or an artifact.
+///
+/// # Errors
+/// When it is no part.
+pub fn part(json: &Json) -> Result<Part, serde_json::Error> {
+    json.to::<WirePart<JsonRpc>>().map(WirePart::into_part)
+}
+
 impl From<WireTask> for Task {
     fn from(task: WireTask) -> Self {
         Self {
@@ -111,8 +119,8 @@ impl From<WireTask> for Task {
 
 impl From<WireStatus> for TaskStatus {
     fn from(status: WireStatus) -> Self {
-        let timestamp = status.timestamp.and_then(|WireTime(time)| time);
-        Self { state: status.state.0, message: status.message.map(Message::from), timestamp }
+        let WireStatus { state: WireState(state), message, timestamp } = status;
+        Self { state, message: message.map(Message::from), timestamp }
     }
 }
 
@@ -156,20 +164,5 @@ impl FieldValue for WireState {
 
     fn is_default(&self) -> bool {
         self.0 == TaskState::Unspecified
-    }
-}
-
-/// 0.3 wants ISO 8601, which leaves more open than what 1.0 reads: a time that is not understood is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct WireTime(Option<Timestamp>);
-
-impl FieldValue for WireTime {
-    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Ok(Self(Timestamp::parse_or_utc(&text).ok()))
-    }
-
-    fn is_default(&self) -> bool {
-        self.0.is_none()
     }
 }

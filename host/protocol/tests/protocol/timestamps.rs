@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use annex_protocol::Timestamp;
+use annex_protocol::{Json, Task, TaskState, Timestamp, v0_3};
 
 #[test]
 fn timestamps_are_written_in_utc_with_three_digits() {
@@ -29,6 +29,26 @@ fn a_timestamp_without_a_zone_is_refused() {
         assert!(error.source().is_some());
     }
     assert!(serde_json::from_str::<Timestamp>("1763640000").is_err());
+}
+
+#[test]
+fn a_status_is_read_without_a_time_that_cannot_be() {
+    let read = |time: &str| {
+        let [of_1_0, of_0_3] = ["TASK_STATE_WORKING", "working"]
+            .map(|state| format!(r#"{{"id":"t","contextId":"c","status":{{"state":"{state}","timestamp":{time}}}}}"#));
+        let task: Task = serde_json::from_str(&of_1_0).unwrap();
+        assert_eq!(v0_3::answer::task(&Json::parse(of_0_3).unwrap()).unwrap(), task, "{time}");
+        assert_eq!(task.status.state, TaskState::Working);
+        task.status.timestamp.map(|time| time.to_string())
+    };
+    for time in ["\"\"", "\"garbage\"", "7", "{}", "\"10000-01-01T00:00:00Z\"", "\"0000-01-01T00:00:00Z\"", "null"] {
+        assert_eq!(read(time), None, "{time}");
+    }
+    for time in
+        ["2026-01-01T00:00:00.1234567891Z", "2026-01-01T01:00:00.1234567891234+01:00", "2026-01-01T00:00:00.1234567891"]
+    {
+        assert_eq!(read(&format!("\"{time}\"")).as_deref(), Some("2026-01-01T00:00:00.123Z"), "{time}");
+    }
 }
 
 #[test]

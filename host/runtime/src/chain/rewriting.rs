@@ -39,10 +39,10 @@ pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>, keys: &[String]) -
 }
 
 fn read_part(json: &str) -> Result<Part, String> {
-    let part = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    let part: Part = serde_json::from_str(json).map_err(|error| error.to_string())?;
     // Reading a part repairs what not everybody can read. The author of the extension is told instead.
     portable::check(json).map_err(|unportable| unportable.to_string())?;
-    Ok(part)
+    if part.content.is_readable() { Ok(part) } else { Err("`raw` is not base64".to_owned()) }
 }
 
 /// Checks the metadata of replacements. An entry under a key of another owner may stay as it was, but not be made.
@@ -99,6 +99,7 @@ mod tests {
         check(&[(0, &[]), (0, &[])], "the part 0 twice");
         check(&[(0, &["{}"])], "is not a Part");
         check(&[(0, &["x"])], "is not a Part");
+        check(&[(0, &[r#"{"raw":"no base64!"}"#])], "is not a Part: `raw` is not base64");
         check(&[(0, &[r#"{"data":["\ud800"]}"#])], "data[0]: the text has half of a surrogate pair");
         check(&[(0, &[r#"{"text":"c","metadata":{"own":1e999}}"#])], "metadata.own: the number is beyond the range");
         check(&[(0, &[]), (1, &[])], "no part");

@@ -1,6 +1,31 @@
-//! What is looked at in any event: its metadata and its size.
+//! What is looked at in any event: its parts, its metadata and its size.
 
-use annex_protocol::{Artifact, Message, Metadata, Part, PartContent, StreamResponse};
+use annex_protocol::{Artifact, Message, Metadata, Part, PartContent, Parts, StreamResponse};
+
+/// Replaces what no client could read in the parts of an event. Returns whether there was any.
+pub(super) fn replace_unreadable(event: &mut StreamResponse) -> bool {
+    let mut is_replaced = false;
+    for parts in parts_of(event) {
+        is_replaced |= parts.replace_unreadable();
+    }
+    is_replaced
+}
+
+/// The parts of all messages and artifacts of an event.
+fn parts_of(event: &mut StreamResponse) -> Vec<&mut Parts> {
+    match event {
+        StreamResponse::Message(message) => vec![&mut message.parts],
+        StreamResponse::StatusUpdate(update) => {
+            update.status.message.as_mut().map(|message| &mut message.parts).into_iter().collect()
+        }
+        StreamResponse::ArtifactUpdate(update) => vec![&mut update.artifact.parts],
+        StreamResponse::Task(task) => {
+            let messages = task.history.iter_mut().chain(task.status.message.as_mut());
+            let of_messages = messages.map(|message| &mut message.parts);
+            of_messages.chain(task.artifacts.iter_mut().map(|artifact| &mut artifact.parts)).collect()
+        }
+    }
+}
 
 /// All metadata of an event but that of parts, which are content.
 pub(super) fn metadata_of(event: &mut StreamResponse) -> Vec<&mut Metadata> {

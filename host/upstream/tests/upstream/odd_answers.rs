@@ -206,6 +206,65 @@ async fn an_event_of_an_unknown_kind_and_a_time_without_a_zone_fail_no_task() {
 }
 
 #[tokio::test]
+async fn bytes_that_are_no_base64_become_text_wherever_they_stand() {
+    let words = |id: &str, raw: &str| json!({"messageId": id, "role": "ROLE_AGENT", "parts": [{"raw": raw}]});
+    let mut done = task(0, "COMPLETED");
+    done["history"] = json!([words("h", "in the history!")]);
+    done["artifacts"] = json!([{"artifactId": "a", "parts": [{"raw": "A"}]}]);
+    done["status"]["message"] = words("s", "in the status!");
+    let expected = ["WORKING in the history!", "a A", "COMPLETED in the status!"];
+    assert_eq!(told(&whole(json!({"task": done})).await), expected);
+    let events =
+        json!([artifact(false, &done["artifacts"][0]), status("COMPLETED", done["status"]["message"].clone())]);
+    assert_eq!(told(&streamed(events).await), ["a A", "COMPLETED in the status!"]);
+    assert_eq!(told(&whole(json!({"message": words("m", "not base64!!")})).await), ["message not base64!!"]);
+    // Line breaks are no reason to do without the bytes.
+    let turn = whole(json!({"message": words("m", "aGVs\nbG8=\n")})).await;
+    assert_eq!(turn.events[0]["message"]["parts"], json!([{"raw": "aGVsbG8="}]));
+}
+
+#[tokio::test]
+async fn a_time_that_cannot_be_read_fails_no_task() {
+    for time in [json!(""), json!("garbage"), json!(7), json!("10000-01-01T00:00:00Z"), json!("0000-01-01T00:00:00Z")] {
+        let mut done = task(0, "COMPLETED");
+        done["status"]["timestamp"] = time.clone();
+        assert_eq!(told(&whole(json!({"task": done})).await), ["COMPLETED"], "{time}");
+        let mut update = status("COMPLETED", Value::Null);
+        update["statusUpdate"]["status"]["timestamp"] = time.clone();
+        assert_eq!(told(&streamed(json!([update])).await), ["COMPLETED"], "{time}");
+    }
+}
+
+#[tokio::test]
+async fn events_that_only_keep_a_stream_alive_and_a_media_type_in_other_letters_fail_no_task() {
+    let upstream = Upstream::start(true, |_, _, _| {
+        let update = json!({"jsonrpc": "2.0", "id": 1, "result": status("COMPLETED", Value::Null)});
+        let body = format!(
+            "data:\n\nevent: ping\ndata: {{}}\n\nevent: ping\ndata: 2026-01-01\n\nevent: message\ndata: {update}\n\n"
+        );
+        Answer::Body("Text/Event-Stream; Charset=UTF-8", body)
+    })
+    .await;
+    assert_eq!(told(&Bench::new(&upstream).await.say("t").await), ["COMPLETED"]);
+}
+
+#[tokio::test]
+async fn an_empty_part_is_left_out_and_one_of_0_3_is_read() {
+    let file = json!({"kind": "file", "file": {"uri": "http://a.example/", "mimeType": "image/png"}});
+    let parts = json!([{}, {"text": "answer"}, null, file]);
+    let words = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{}, {"text": "done"}]});
+    let mut done = task(0, "COMPLETED");
+    done["artifacts"] = json!([{"artifactId": "a", "parts": parts}]);
+    done["status"]["message"] = words.clone();
+    let events = json!([artifact(false, &done["artifacts"][0]), status("COMPLETED", words)]);
+    for turn in [whole(json!({"task": done})).await, streamed(events).await] {
+        assert_eq!(told(&turn), ["a answer|", "COMPLETED done"]);
+        let read = &turn.events[0]["artifactUpdate"]["artifact"]["parts"][1];
+        assert_eq!(*read, json!({"url": "http://a.example/", "mediaType": "image/png"}));
+    }
+}
+
+#[tokio::test]
 async fn nulls_for_what_is_not_there_fail_no_task() {
     let done = json!({"id": "task-0", "contextId": "theirs", "metadata": null, "history": null,
         "status": {"state": "TASK_STATE_COMPLETED", "message": null, "timestamp": null},

@@ -16,6 +16,8 @@ pub(crate) enum Answer {
     Result(Value),
     /// The results of a stream.
     Stream(Vec<Value>),
+    /// A body of this media type.
+    Body(&'static str, String),
     /// An error.
     Error(Value),
     /// No JSON-RPC at all.
@@ -117,6 +119,7 @@ fn respond(id: &Value, answer: Answer) -> Response {
                 results.into_iter().map(|result| format!("data: {}\n\n", whole("result", result))).collect();
             ([("content-type", "text/event-stream")], events).into_response()
         }
+        Answer::Body(media_type, body) => ([("content-type", media_type)], body).into_response(),
         Answer::Later(status, seconds) => {
             (StatusCode::from_u16(status).unwrap(), [("retry-after", seconds)], "secret").into_response()
         }

@@ -1,0 +1,145 @@
+//! Parts that are not as the version of the binding has them: read where they are those of the other version, left out where
+//! they are empty.
+
+use annex_protocol::{Json, JsonObject, Part, v0_3};
+
+/// The fields behind which messages and artifacts stand.
+const PATH: [&str; 11] = [
+    "task",
+    "tasks",
+    "message",
+    "status",
+    "history",
+    "artifact",
+    "artifacts",
+    "statusUpdate",
+    "artifactUpdate",
+    "status_update",
+    "artifact_update",
+];
+/// The most objects and arrays around parts: a task in a list, its history, and a message in that.
+const MAX_LEVELS: usize = 6;
+/// The fields that a part can have its content in.
+const CONTENT: [&str; 5] = ["text", "raw", "url", "data", "file"];
+
+/// Writes a part of either version as one version has it; `None` for what is no part.
+pub(super) type WritePart = fn(&Json) -> Option<Json>;
+
+/// An answer with parts that can be read; `None` where there is nothing to mend. An answer is looked at only after it could not
+/// be read.
+pub(super) fn mended(answer: &Json, write: WritePart) -> Option<Json> {
+    mended_within(answer, write, MAX_LEVELS)
+}
+
+/// A part as 1.0 has it.
+pub(super) fn of_1_0(part: &Json) -> Option<Json> {
+    if part.to::<Part>().is_ok() {
+        return Some(part.clone());
+    }
+    let part = v0_3::answer::part(part).ok()?;
+    Json::from_serialize(&part).ok()
+}
+
+/// A part as 0.3 has it.
+pub(super) fn of_0_3(part: &Json) -> Option<Json> {
+    if v0_3::answer::part(part).is_ok() {
+        return Some(part.clone());
+    }
+    let part: Part = part.to().ok()?;
+    Json::from_serialize(&v0_3::Part(&part)).ok()
+}
+
+fn mended_within(json: &Json, write: WritePart, levels: usize) -> Option<Json> {
+    let levels = levels.checked_sub(1)?;
+    if json.get().starts_with('[') {
+        let mut elements: Vec<Json> = json.to().ok()?;
+        let mut is_changed = false;
+        for element in &mut elements {
+            if let Some(mended) = mended_within(element, write, levels) {
+                *element = mended;
+                is_changed = true;
+            }
+        }
+        return if is_changed { Json::from_serialize(&elements).ok() } else { None };
+    }
+    let mut object: JsonObject = json.to().ok()?;
+    let mend = |(key, value): (&str, &Json)| {
+        let value = match key {
+            "parts" => mended_parts(value, write)?,
+            _ if PATH.contains(&key) => mended_within(value, write, levels)?,
+            _ => return None,
+        };
+        Some((key.to_owned(), value))
+    };
+    let changes: Vec<(String, Json)> = object.iter().filter_map(mend).collect();
+    if changes.is_empty() {
+        return None;
+    }
+    object.extend(changes);
+    object.to_json().ok()
+}
+
+fn mended_parts(json: &Json, write: WritePart) -> Option<Json> {
+    let parts: Vec<Json> = json.to().ok()?;
+    let mend = |part: &Json| match write(part) {
+        None if is_empty(part) => None,
+        written => Some(written.unwrap_or_else(|| part.clone())),
+    };
+    let mended: Vec<Json> = parts.iter().filter_map(mend).collect();
+    if mended == parts {
+        return None;
+    }
+    tracing::debug!("parts that are empty or of another version of A2A were left out or translated");
+    Json::from_serialize(&mended).ok()
+}
+
+fn is_empty(part: &Json) -> bool {
+    let has_none = |part: JsonObject| CONTENT.iter().all(|name| part.get(name).is_none_or(Json::is_null));
+    part.is_null() || part.to::<JsonObject>().is_ok_and(has_none)
+}
+
+#[cfg(test)]
+mod tests {
+    use annex_protocol::Json;
+
+    use super::{WritePart, mended, of_0_3, of_1_0};
+
+    fn check(write: WritePart, sent: &str, expected: Option<&str>) {
+        let sent = Json::parse(sent.to_owned()).unwrap();
+        assert_eq!(mended(&sent, write).as_ref().map(Json::get), expected, "{sent:?}");
+    }
+
+    #[test]
+    fn empty_parts_are_left_out_wherever_parts_stand() {
+        for write in [of_1_0 as WritePart, of_0_3] {
+            for (before, behind) in [
+                (r#"{"message":"#, "}"),
+                (r#"{"task":{"history":["#, "]}}"),
+                (r#"{"status":{"message":"#, "}}"),
+                (r#"{"artifactUpdate":{"artifact":"#, "}}"),
+                (r#"{"tasks":[{"artifacts":["#, "]}]}"),
+            ] {
+                let sent = format!(r#"{before}{{"parts":[{{}},{{"text":"a"}},null,{{"text":null}}]}}{behind}"#);
+                let expected = format!(r#"{before}{{"parts":[{{"text":"a"}}]}}{behind}"#);
+                check(write, &sent, Some(&expected));
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_other_version_is_translated() {
+        let file = r#"{"parts":[{"kind":"file","file":{"uri":"http://a.example/","name":"n"}}]}"#;
+        check(of_1_0, file, Some(r#"{"parts":[{"url":"http://a.example/","filename":"n"}]}"#));
+        check(of_0_3, file, None);
+        let raw = r#"{"parts":[{"raw":"AAAA"}]}"#;
+        check(of_0_3, raw, Some(r#"{"parts":[{"kind":"file","file":{"bytes":"AAAA"}}]}"#));
+        check(of_1_0, raw, None);
+    }
+
+    #[test]
+    fn what_is_no_part_stays_as_it_is() {
+        for sent in [r#"{"parts":[{"text":7}]}"#, r#"{"parts":{}}"#, r#"{"metadata":{"parts":[{}]}}"#, "[]", "7"] {
+            check(of_1_0, sent, None);
+        }
+    }
+}
