@@ -6,6 +6,7 @@ use annex_protocol::A2aError;
 use annex_protocol::service::VERSION;
 use http::StatusCode;
 
+use crate::room::NoRoom;
 use crate::{InterceptorError, ParameterError, RemoteError};
 
 /// The reason that a card cannot be had, or that a call has no answer. URLs are shown as they were asked for.
@@ -179,6 +180,11 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// The answer of `url` does not fit into the room of its streams.
+    pub(crate) fn no_room(room: &NoRoom, url: &str) -> Self {
+        Self::TooLarge { url: url.to_owned(), max_bytes: room.most }
+    }
+
     /// The error that the agent answered with, if it did.
     pub fn agent(&self) -> Option<&RemoteError> {
         match self {

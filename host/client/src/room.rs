@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::ClientError;
-
 /// The bytes that the streams of several calls may have together, with comments and all else that keeps them alive. Clones
 /// are the same room.
 #[derive(Clone, Debug)]
@@ -20,15 +18,20 @@ impl StreamRoom {
         Self { most: bytes, left: Arc::new(AtomicUsize::new(bytes)) }
     }
 
-    /// Takes room for what has come from `url`.
+    /// Takes room for bytes that have come.
     ///
     /// # Errors
-    /// [`ClientError::TooLarge`] when not so much is left.
-    pub(crate) fn take(&self, bytes: usize, url: &str) -> Result<(), ClientError> {
+    /// [`NoRoom`] when not so much is left.
+    pub(crate) fn take(&self, bytes: usize) -> Result<(), NoRoom> {
         let rest = |left: usize| left.checked_sub(bytes);
         // Relaxed, because streams agree on this number alone; no other memory is published by it.
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
-        let too_large = |_| ClientError::TooLarge { url: url.to_owned(), max_bytes: self.most };
-        taken.map(drop).map_err(too_large)
+        taken.map(drop).map_err(|_| NoRoom { most: self.most })
     }
+}
+
+/// The streams have brought more bytes than they may have together.
+pub(crate) struct NoRoom {
+    /// The bytes that they may have.
+    pub(crate) most: usize,
 }

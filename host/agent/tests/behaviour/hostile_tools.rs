@@ -119,9 +119,12 @@ impl Server {
     }
 }
 
+/// Makes the page with this number.
+type MakePage = fn(usize) -> Value;
+
 #[tokio::test]
 async fn a_list_of_tools_without_end_is_not_read_to_its_end() {
-    let cases: [(fn(usize) -> Value, &str, usize); 3] = [
+    let cases: [(MakePage, &str, usize); 3] = [
         (|_| json!({"tools": [], "nextCursor": "on"}), "its list of tools has more than 100 pages", 100),
         (
             |page| {

@@ -56,7 +56,8 @@ impl Body for Counted {
     async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         let piece = self.response.next().await?;
         if let (Some(room), Some(piece)) = (&self.room, &piece) {
-            room.take(piece.len(), self.response.url())?;
+            let taken = room.take(piece.len());
+            taken.map_err(|full| ClientError::no_room(&full, self.response.url()))?;
         }
         Ok(piece)
     }

@@ -161,7 +161,8 @@ fn counted(body: reqwest::Body, url: String, room: Option<StreamRoom>) -> Counte
     let frames = BodyStream::new(body).map(move |frame| {
         let frame = frame.map_err(AnyError::from)?;
         if let (Some(room), Some(bytes)) = (&room, frame.data_ref()) {
-            room.take(bytes.len(), &url).map_err(NotSent::from)?;
+            let taken = room.take(bytes.len());
+            taken.map_err(|full| NotSent::from(ClientError::no_room(&full, &url)))?;
         }
         Ok::<_, AnyError>(frame)
     });

@@ -58,7 +58,7 @@ async fn an_interface_at_a_private_address_is_not_called_on_any_binding() {
             let at = server.url.replace("127.0.0.1", "agent.example");
             let agent = client(behind(binding, &["agent.example"])).agent(&at).await;
             let error = match agent {
-                Ok(agent) => agent.send_message(no_parameters(), text("x")).await.err().expect("refused"),
+                Ok(agent) => agent.send_message(no_parameters(), text("x")).await.expect_err("refused"),
                 Err(error) => error,
             };
             assert!(matches!(error, ClientError::Screened { .. }), "{binding} {host}: {}", chain(&error));

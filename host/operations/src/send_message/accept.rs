@@ -117,9 +117,7 @@ impl RequestHandler {
         let installed = installed_with(&pinned, &extensions);
         // Before any task, session or guest exists: a client that lacks a required extension leaves nothing behind.
         let active = activation::negotiate(&installed, &extensions.passed_on, &call.requested)?;
-        if let Ok(Some(record)) = &record {
-            self.catch_up_now(call, record).await;
-        }
+        self.catch_up_with(call, &record).await;
         self.check_push(&request).await?;
         let mut target = Target::new(&call.owner, &request.message, record?, self.counted(steps_for(&active)))?;
         Span::current().record("context", display(&target.context_id)).record("task", display(&target.task_id));
@@ -180,6 +178,13 @@ impl RequestHandler {
     async fn record_of(&self, owner: &Owner, message: &Message) -> Result<Option<Arc<TaskRecord>>, A2aError> {
         let Some(task_id) = &message.task_id else { return Ok(None) };
         self.tasks.open(owner, task_id).await.map(Some)
+    }
+
+    /// Asks an agent elsewhere how the task that the message continues goes on there.
+    async fn catch_up_with(&self, call: &ServiceParameters, record: &Result<Option<Arc<TaskRecord>>, A2aError>) {
+        if let Ok(Some(record)) = record {
+            self.catch_up_now(call, record).await;
+        }
     }
 
     /// Waits for its turn in the context and opens the session. A new one has nothing to read, besides what it may share.
