@@ -64,6 +64,9 @@ impl fmt::Display for Unportable {
 /// # Errors
 /// [`Unportable`]
 pub fn check(json: &str) -> Result<(), Unportable> {
+    if is_plain(json) {
+        return Ok(());
+    }
     match Flaws::new(json, Json::MAX_DEPTH).next() {
         None => Ok(()),
         Some((Flaw::TooDeep, _)) => Err(Unportable { place: String::new(), flaw: Flaw::TooDeep }),
@@ -105,6 +108,23 @@ pub fn repaired(json: &str) -> Option<String> {
 /// Tells whether arrays and objects of valid JSON nest deeper than `limit`.
 pub(crate) fn nests_deeper_than(json: &str, limit: usize) -> bool {
     Flaws::new(json, limit).any(|(flaw, _)| flaw == Flaw::TooDeep)
+}
+
+/// True for most JSON that has no flaw, found by looks at many bytes at once: it has few brackets, no escape, no exponent, and
+/// no digit in a place that each very long number reaches.
+fn is_plain(json: &str) -> bool {
+    let bytes = json.as_bytes();
+    let nests_little = || memchr::memchr2_iter(b'[', b'{', bytes).nth(Json::MAX_DEPTH).is_none();
+    let pairs = bytes.iter().zip(bytes.iter().skip(1));
+    // Without a way out in the middle, so that the compiler compares many at once.
+    let has_exponent =
+        pairs.fold(false, |found, (digit, sign)| found | (digit.is_ascii_digit() & (sign | 0x20 == b'e')));
+    let is_of_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'.');
+    let mut places = bytes.chunks_exact(MANY_DIGITS).filter_map(<[u8]>::last);
+    !has_exponent
+        && memchr::memchr(b'\\', bytes).is_none()
+        && (bytes.len() <= Json::MAX_DEPTH || nests_little())
+        && !places.any(is_of_number)
 }
 
 /// What is wrong in valid JSON, found in one pass over its bytes. Bytes are enough: all signs of JSON are ASCII, which is part
