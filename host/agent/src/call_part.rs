@@ -91,8 +91,7 @@ fn data_part(kind: &str, data: &impl Serialize, is_long_running: bool) -> Part {
     Part { metadata, ..Part::from(PartContent::Data(json(data))) }
 }
 
-/// A value that nests as deeply as is allowed cannot be wrapped. The part is then not read as a call or a result, and the
-/// call counts as broken off.
+/// What nests as deep as is permitted becomes text in here, one level deeper.
 fn json(value: &impl Serialize) -> Json {
-    Json::from_serialize(value).unwrap_or_else(|_| Json::string(""))
+    Json::from_peer(value).unwrap_or_else(|_| Json::string(""))
 }

@@ -239,7 +239,7 @@ where
 
 fn json<T: FromProto<P> + Serialize, P>(proto: P) -> Result<Json, CallError> {
     let value = T::from_proto(proto).map_err(|error| CallError::Answer(error.to_string()))?;
-    Json::from_serialize(&value).map_err(|error| CallError::Answer(error.to_string()))
+    Json::from_peer(&value).map_err(|error| CallError::Answer(error.to_string()))
 }
 
 fn active(metadata: &MetadataMap) -> Vec<annex_protocol::ExtensionUri> {

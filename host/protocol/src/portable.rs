@@ -76,8 +76,8 @@ pub fn check(json: &str) -> Result<(), Unportable> {
 }
 
 /// Valid JSON without what [`check`] refuses: U+FFFD stands for half of a surrogate pair, and a string of the same digits for
-/// a number beyond the range of a double, so that no digit is lost. `None` for JSON that is to stay as it is. Nesting is
-/// left as it is.
+/// a number beyond the range of a double, so that no digit is lost. A string with the JSON text stands for an array or object
+/// that nests too deep. `None` for JSON that is to stay as it is.
 ///
 /// ```
 /// use annex_protocol::portable;
@@ -88,13 +88,13 @@ pub fn check(json: &str) -> Result<(), Unportable> {
 pub fn repaired(json: &str) -> Option<String> {
     let mut repaired = String::new();
     let mut copied = 0;
-    for (flaw, range) in Flaws::new(json, usize::MAX) {
+    for (flaw, range) in Flaws::new(json, Json::MAX_DEPTH) {
         repaired.push_str(json.get(copied..range.start).unwrap_or_default());
         let text = json.get(range.clone()).unwrap_or_default();
         match flaw {
             Flaw::HalfSurrogate => repaired.push_str(r"\ufffd"),
             Flaw::HugeNumber => repaired.extend(["\"", text, "\""]),
-            Flaw::TooDeep => repaired.push_str(text),
+            Flaw::TooDeep => repaired.push_str(Json::string(text).get()),
         }
         copied = range.end;
     }
@@ -175,6 +175,27 @@ impl<'a> Flaws<'a> {
         None
     }
 
+    /// Steps over an array or object with all that is in it.
+    fn array_or_object(&mut self) -> Range<usize> {
+        let start = self.at;
+        let around = self.depth - 1;
+        let mut in_string = false;
+        while let Some(byte) = self.rest().first() {
+            match byte {
+                b'\\' => self.at += 1,
+                b'"' => in_string = !in_string,
+                b'[' | b'{' if !in_string && self.at > start => self.depth += 1,
+                b']' | b'}' if !in_string => self.depth -= 1,
+                _ => {}
+            }
+            self.at += 1;
+            if self.depth == around {
+                break;
+            }
+        }
+        start..self.at
+    }
+
     /// Steps over a number. Returns it if it is beyond the range of a double.
     fn number(&mut self) -> Option<Range<usize>> {
         let start = self.at;
@@ -209,11 +230,10 @@ impl Iterator for Flaws<'_> {
                 b']' | b'}' => self.depth = self.depth.saturating_sub(1),
                 _ => {}
             }
-            let is_opened = matches!(self.rest().first(), Some(b'[' | b'{'));
-            self.at += 1;
-            if is_opened && self.depth > self.limit {
-                return Some((Flaw::TooDeep, self.at - 1..self.at));
+            if self.depth > self.limit {
+                return Some((Flaw::TooDeep, self.array_or_object()));
             }
+            self.at += 1;
         }
     }
 }
@@ -284,6 +304,7 @@ fn place(json: &str, offset: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::{check, repaired};
+    use crate::Json;
 
     const HALVES: [&str; 6] = [r"\ud800", r"\uDFFF", r"\ud800x", r"\udc00\ud800", r"\ud800\u0041", r"\ud800\n"];
 
@@ -313,6 +334,19 @@ mod tests {
             assert_eq!(check(&json).unwrap_err().place, "a[0]", "{number}");
             assert_eq!(repaired(&json), Some(format!(r#"{{"a":["{number}"]}}"#)));
         }
+    }
+
+    #[test]
+    fn what_nests_too_deep_is_found_and_kept_as_text() {
+        let nested = |depth: usize, inner: &str| format!("{}{inner}{}", "[".repeat(depth), "]".repeat(depth));
+        let deep = nested(Json::MAX_DEPTH - 1, r#"[["\"]\u0041",{}], {"a":[]} ,0]"#);
+        let text = r#"["[\"\\\"]\\u0041\",{}]", "{\"a\":[]}" ,0]"#;
+        assert_eq!(check(&deep).unwrap_err().reason(), "arrays and objects nest deeper than 40 levels");
+        // The innermost array is at the last level that is permitted, what is in it is text.
+        assert_eq!(repaired(&deep), Some(nested(Json::MAX_DEPTH - 1, text)));
+        let deepest = nested(100_000, "");
+        let repaired = repaired(&deepest).expect("something to repair");
+        assert_eq!(check(&repaired), Ok(()));
     }
 
     #[test]

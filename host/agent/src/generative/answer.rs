@@ -183,7 +183,7 @@ impl From<OpenCall> for ToolCall {
         let arguments = match text {
             // A model that has nothing to say to a tool leaves the arguments out.
             "" | "null" => JsonObject::new().to_json(),
-            text => Json::parse(text.to_owned()),
+            text => serde_json::from_str(text),
         };
         // Text that is no JSON is no object, and the model is told so.
         let arguments = arguments.unwrap_or_else(|_| Json::string(text));

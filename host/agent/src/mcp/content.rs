@@ -51,14 +51,14 @@ impl Content {
     /// The tool's answer: its structured content, or its text as `result`.
     ///
     /// # Errors
-    /// When it nests too deeply.
+    /// None that is known: it is JSON already.
     pub(super) fn response(&self) -> Result<Json, String> {
         let response = match &self.structured {
             Some(Value::Object(object)) => Value::Object(object.clone()),
             Some(other) => single("result", other.clone()),
             None => single("result", Value::from(self.text.as_str())),
         };
-        Json::from_serialize(&response).map_err(|error| format!("the result cannot be kept: {error}"))
+        Json::from_peer(&response).map_err(|error| format!("the result cannot be kept: {error}"))
     }
 
     /// The changes of state, if all of them are in these scopes.
@@ -78,7 +78,7 @@ impl Content {
             if !scopes.contains(&scope) {
                 return Err(format!("`{key}` is in the {scope} scope, which `state` of the server does not name"));
             }
-            let value = Json::from_serialize(value).map_err(|error| format!("the value of `{key}`: {error}"))?;
+            let value = Json::from_peer(value).map_err(|error| format!("the value of `{key}`: {error}"))?;
             allowed.insert(key.clone(), value);
         }
         Ok(allowed.into_iter().collect())

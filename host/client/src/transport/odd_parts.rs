@@ -37,7 +37,7 @@ pub(super) fn of_1_0(part: &Json) -> Option<Json> {
         return Some(part.clone());
     }
     let part = v0_3::answer::part(part).ok()?;
-    Json::from_serialize(&part).ok()
+    Json::from_peer(&part).ok()
 }
 
 /// A part as 0.3 has it.
@@ -46,7 +46,7 @@ pub(super) fn of_0_3(part: &Json) -> Option<Json> {
         return Some(part.clone());
     }
     let part: Part = part.to().ok()?;
-    Json::from_serialize(&v0_3::Part(&part)).ok()
+    Json::from_peer(&v0_3::Part(&part)).ok()
 }
 
 fn mended_within(json: &Json, write: WritePart, levels: usize) -> Option<Json> {
@@ -60,7 +60,7 @@ fn mended_within(json: &Json, write: WritePart, levels: usize) -> Option<Json> {
                 is_changed = true;
             }
         }
-        return if is_changed { Json::from_serialize(&elements).ok() } else { None };
+        return if is_changed { Json::from_peer(&elements).ok() } else { None };
     }
     let mut object: JsonObject = json.to().ok()?;
     let mend = |(key, value): (&str, &Json)| {
@@ -76,7 +76,7 @@ fn mended_within(json: &Json, write: WritePart, levels: usize) -> Option<Json> {
         return None;
     }
     object.extend(changes);
-    object.to_json().ok()
+    Json::from_peer(&object).ok()
 }
 
 fn mended_parts(json: &Json, write: WritePart) -> Option<Json> {
@@ -90,7 +90,7 @@ fn mended_parts(json: &Json, write: WritePart) -> Option<Json> {
         return None;
     }
     tracing::debug!("parts that are empty or of another version of A2A were left out or translated");
-    Json::from_serialize(&mended).ok()
+    Json::from_peer(&mended).ok()
 }
 
 fn is_empty(part: &Json) -> bool {

@@ -118,7 +118,7 @@ fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
 fn event(text: &str) -> Result<Json, Unreadable> {
     let result = json_rpc::result(text)?;
     let event = with_odd_parts(&result, read::event);
-    match event.and_then(|event| Json::from_serialize(&event)) {
+    match event.and_then(|event| Json::from_peer(&event)) {
         // Whoever reads a stream passes it over.
         Err(_) if is_of_unknown_kind(&result) => Ok(result),
         event => event.map_err(foreign),
@@ -132,7 +132,7 @@ fn is_of_unknown_kind(result: &Json) -> bool {
 
 fn task(text: &str) -> Result<Json, Unreadable> {
     let task = with_odd_parts(&json_rpc::result(text)?, read::task);
-    task.and_then(|task| Json::from_serialize(&task)).map_err(foreign)
+    task.and_then(|task| Json::from_peer(&task)).map_err(foreign)
 }
 
 /// Reads an answer, in a second attempt without the parts that 0.3 does not have.

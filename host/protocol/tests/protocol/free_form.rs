@@ -32,9 +32,13 @@ fn numbers_key_order_spelling_and_unknown_fields_survive() {
 
 #[test]
 fn what_not_everybody_can_read_is_refused_alone_and_replaced_as_a_part() {
-    for (value, replaced) in
-        [(r#""\ud800""#, r#""\ufffd""#), ("1e400", r#""1e400""#), ("{\n\"\\udc00\":1}", r#"{"\ufffd":1}"#)]
-    {
+    let nested = |inner: &str| format!("{}{inner}{}", "[".repeat(Json::MAX_DEPTH), "]".repeat(Json::MAX_DEPTH));
+    for (value, replaced) in [
+        (r#""\ud800""#, r#""\ufffd""#),
+        ("1e400", r#""1e400""#),
+        ("{\n\"\\udc00\":1}", r#"{"\ufffd":1}"#),
+        (&nested(r#"{"a":1}"#), &nested(r#""{\"a\":1}""#)),
+    ] {
         assert!(Json::parse(value.to_owned()).is_err() && JsonObject::parse(&format!(r#"{{"k":{value}}}"#)).is_err());
         let request: SendMessageRequest = serde_json::from_str(&request_with_metadata(value)).unwrap();
         assert_eq!(serde_json::to_string(&request).unwrap(), request_with_metadata(replaced));
@@ -48,9 +52,7 @@ fn values_that_nest_too_deeply_are_refused_without_recursion() {
     assert_eq!(Json::parse(deepest.clone()).unwrap().get(), deepest);
     for depth in [Json::MAX_DEPTH + 1, 100_000] {
         let error = Json::parse(nested(depth)).unwrap_err().to_string();
-        assert!(error.contains("nest deeper than 100 levels"), "{error}");
-        let error = serde_json::from_str::<SendMessageRequest>(&request_with_metadata(&nested(depth))).unwrap_err();
-        assert!(error.to_string().contains("nest deeper"), "{error}");
+        assert!(error.contains("nest deeper than 40 levels"), "{error}");
     }
     let many = format!("[{}\"[[[[\\\"[[[\"]", "[],".repeat(1_000));
     assert_eq!(

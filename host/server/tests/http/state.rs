@@ -248,7 +248,7 @@ async fn too_much_state_is_a_limit_error_that_writes_nothing() {
     let deep = format!("{{\"name\":{}{}}}", "[".repeat(50_000), "]".repeat(50_000));
     let reply = prompt(&server, "c", Some(&deep)).await;
     assert_eq!(reply.code(), -32_600, "{}", reply.text);
-    assert!(reply.text.contains("nest deeper than 100 levels"), "{}", reply.text);
+    assert!(reply.text.contains("nest deeper than 40 levels"), "{}", reply.text);
     let reply = prompt(&server, "clean", Some("{}")).await;
     assert_eq!(reply.answer(), "N=");
 }

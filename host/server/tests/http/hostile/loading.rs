@@ -94,7 +94,7 @@ fn hostile() -> Vec<Suspect> {
         told("describe nests its schema deeply", r#"describe = "deep-json""#, "its parameter schema"),
         told("declare loops", r#"declare = "loop""#, "reached its CPU time limit in card"),
         told("declare says too much", r#"declare = "big-result 2000000""#, "limit of output bytes in card"),
-        told("declare nests deeply", r#"declare = "deep-json""#, "nest deeper than 100 levels"),
+        told("declare nests deeply", r#"declare = "deep-json""#, "nest deeper than 40 levels"),
         told("declare says no object", r#"declare = "not-an-object""#, "params is not a JSON object"),
     ]
 }
