@@ -6,6 +6,7 @@
 mod admin;
 pub mod admin_api;
 mod app;
+mod authentication;
 mod bindings;
 mod config;
 mod connections;
@@ -13,16 +14,17 @@ mod installation;
 mod locations;
 mod paths;
 mod process;
+mod settings;
 mod stores;
 mod tenants;
 
 pub use admin::TokenError;
 pub use app::{App, AppError};
 pub use config::{
-    AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig,
-    GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig,
-    LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, ReplicaConfig, RuntimeSection,
-    SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
+    AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile,
+    ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig,
+    KeyValueGrantConfig, LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, ReplicaConfig,
+    RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
     StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,
 };
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};

@@ -42,14 +42,14 @@ pub(crate) async fn admit(
 ) -> Response {
     if !annex_grpc::is_operation(request.uri().path()) {
         // Health and reflection need no credentials. Their bodies are bounded all the same.
-        let caller = Caller::new(Owner::default(), network, &gate.shares);
+        let caller = Caller::new(Owner::default(), network, &gate.limits.shares);
         return next.run(bounded(&gate, caller, request)).await;
     }
     let owner = match gate.admit(request.headers()).await {
         Ok((_, owner)) => owner,
         Err(error) => return annex_grpc::refuse(&error),
     };
-    let caller = Caller::new(owner, network, &gate.shares);
+    let caller = Caller::new(owner, network, &gate.limits.shares);
     let mut request = bounded(&gate, caller.clone(), request);
     // The operation finds them in the context of its call.
     request.extensions_mut().insert(caller.clone());
@@ -63,7 +63,7 @@ pub(crate) async fn admit(
 /// The request with a body that ends in time and counts for its caller.
 fn bounded(gate: &ReadinessGate, caller: Caller, request: Request<Body>) -> Request<Body> {
     let told = |error: BodyError| annex_grpc::unread_body(&error.told().1);
-    let timeout = gate.body_timeout;
+    let timeout = gate.limits.body_timeout();
     request.map(|body| Body::new(RequestBody::new(caller, body, timeout).map_err(told)))
 }
 
