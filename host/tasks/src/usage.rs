@@ -29,7 +29,8 @@ impl Consumption {
         }
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
+    /// Adds what was used besides.
+    pub fn add(&mut self, other: &Self) {
         self.requests = self.requests.saturating_add(other.requests);
         self.refused = self.refused.saturating_add(other.refused);
         self.cpu_micros = self.cpu_micros.saturating_add(other.cpu_micros);
