@@ -126,6 +126,12 @@ impl Client {
         text(response).await
     }
 
+    /// Sends a file as it is.
+    pub(crate) async fn upload(&self, path: &[&str], bytes: Vec<u8>) -> anyhow::Result<String> {
+        let request = self.request(Method::POST, path, &[], None::<&()>)?;
+        text(self.send(request.header(CONTENT_TYPE, "application/wasm").body(bytes)).await?).await
+    }
+
     /// Calls in the same way, for an answer that goes on. It ends within the time, which is in place of [`PATIENCE`].
     pub(crate) async fn stream(
         &self,

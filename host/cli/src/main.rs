@@ -23,6 +23,7 @@ mod output;
 mod pretty;
 mod record;
 mod replay;
+mod replica;
 mod send;
 mod serve;
 mod session;
@@ -33,6 +34,7 @@ mod template;
 mod tenant;
 mod test;
 mod turn;
+mod uploads;
 mod wit;
 mod with;
 
@@ -57,6 +59,9 @@ enum Command {
     Extension(extension::Extension),
     Session(session::Session),
     Tenant(tenant::Tenant),
+    #[command(name = "component")]
+    Uploads(uploads::Uploads),
+    Replica(replica::Replica),
     New(new::New),
     Wit(wit::Wit),
     Build(build::Build),
@@ -95,6 +100,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Extension(extension) => extension.run().await,
             Command::Session(session) => Box::pin(session.run()).await,
             Command::Tenant(tenant) => tenant.run().await,
+            Command::Uploads(uploads) => uploads.run().await,
+            Command::Replica(replica) => replica.run().await,
             Command::New(new) => new.run(),
             Command::Wit(wit) => wit.run(),
             Command::Build(build) => build.run().await,

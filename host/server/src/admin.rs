@@ -22,6 +22,7 @@ use crate::installation::installer::{ReloadOutcome, Version};
 
 pub(crate) mod access;
 mod caller;
+mod components;
 mod error;
 mod exposition;
 mod metrics;
@@ -55,6 +56,7 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
         .merge(tenants::routes())
         .merge(usage::routes())
         .merge(replicas::routes())
+        .merge(components::routes())
         .route("/metrics", get(metrics))
         .fallback(async || AdminError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub mod components;
 pub mod extensions;
 pub mod replicas;
 pub mod sessions;

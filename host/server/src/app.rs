@@ -402,7 +402,8 @@ impl Shared {
         let pins = Arc::clone(&self.pins);
         let watcher = self.watcher.clone().filter(|_| is_watched);
         let peers = self.peers.clone();
-        let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher, peers };
+        let uploads = Arc::clone(&self.store);
+        let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher, peers, uploads };
         let installer = Arc::new(Installer::start(&config, parts).await?);
         let agent_is_remote = remote_card.is_some();
         if let Some(card) = remote_card {

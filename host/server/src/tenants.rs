@@ -15,6 +15,7 @@ use axum::http::HeaderMap;
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::Config;
 use crate::installation::installer::{InstallError, Installer, ReloadOutcome};
 use crate::settings::Settings;
 use crate::tenants::added::{Leaving, Loaded};
@@ -219,6 +220,11 @@ impl Installers {
     #[must_use]
     pub fn own(&self) -> &Arc<Installer> {
         &self.own
+    }
+
+    /// The config in force.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.settings.config()
     }
 
     /// The tenants.

@@ -117,8 +117,8 @@ pub(super) fn removed(removed: &Removed) -> String {
 pub(super) fn reloaded(reloaded: &Reloaded) -> String {
     let what = if reloaded.changed { "changed" } else { "nothing has changed" };
     let mut text = format!("Edition {}, {what}\n", reloaded.edition);
-    if !reloaded.needs_restart.is_empty() {
-        text.push_str(&format!("Changes that need a restart: {}\n", reloaded.needs_restart.join(", ")));
+    for key in &reloaded.needs_restart {
+        text.push_str(&format!("Needs a restart: {key}\n"));
     }
     for source in &reloaded.failed {
         text.push_str(&format!("Not installed: {source} (`annex extension list` says why)\n"));

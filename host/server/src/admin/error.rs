@@ -32,6 +32,12 @@ impl AdminError {
         Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", message)
     }
 
+    /// Tenants cannot be added, and nothing be uploaded for them.
+    pub(super) fn no_added_tenants() -> Self {
+        let message = "the config of the server lets no tenants be added; add the table [tenants] and start it again";
+        Self::new(StatusCode::CONFLICT, "no_added_tenants", message)
+    }
+
     pub(super) fn internal(error: &(dyn Error + 'static)) -> Self {
         let message = format!("the server's log has the details under {}", fault::logged(error));
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)

@@ -161,7 +161,7 @@ pub(super) async fn whole<T: Send + 'static, E: Into<AdminError> + Send + 'stati
 
 /// A JSON body of at most `most` bytes.
 pub(super) async fn read_small<T: DeserializeOwned>(body: Body, most: usize) -> Result<T, AdminError> {
-    decode(&read_bytes(body, (most, || format!("a body may have {most} bytes"))).await?)
+    decode(&read_raw(body, (most, || format!("a body may have {most} bytes"))).await?)
 }
 
 pub(super) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, AdminError> {
@@ -183,10 +183,14 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AdminError> {
 
 async fn read_with_component(body: Body) -> Result<Bytes, AdminError> {
     let too_large = || format!("a component may have {} MiB", MAX_COMPONENT_BYTES >> 20);
-    read_bytes(body, (MAX_BODY_BYTES, too_large)).await
+    read_raw(body, (MAX_BODY_BYTES, too_large)).await
 }
 
-async fn read_bytes(body: Body, (most, too_large): (usize, impl FnOnce() -> String)) -> Result<Bytes, AdminError> {
+/// A body as it is, of at most so many bytes.
+pub(super) async fn read_raw(
+    body: Body,
+    (most, too_large): (usize, impl FnOnce() -> String),
+) -> Result<Bytes, AdminError> {
     match timeout(BODY_TIMEOUT, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {

@@ -39,13 +39,8 @@ struct Listing {
 }
 
 impl Admin {
-    fn added(&self) -> Result<&Arc<AddedTenants<Serving>>, AdminError> {
-        let none = || {
-            let message =
-                "the config of the server lets no tenants be added; add the table [tenants] and start it again";
-            AdminError::new(StatusCode::CONFLICT, "no_added_tenants", message)
-        };
-        self.installers.others().added.as_ref().ok_or_else(none)
+    pub(super) fn added(&self) -> Result<&Arc<AddedTenants<Serving>>, AdminError> {
+        self.installers.others().added.as_ref().ok_or_else(AdminError::no_added_tenants)
     }
 
     /// The tenants that were added, to change the one of this name.

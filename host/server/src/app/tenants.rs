@@ -16,8 +16,8 @@ use super::agents::{self, agent};
 use super::{AppError, Served, Shared};
 use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
-use crate::config::tenant_text::{TenantText, TenantTextError};
-use crate::config::{AgentConfig, Config, TenantConfig};
+use crate::config::tenant_text::{AdmittedTenant, TenantText, TenantTextError};
+use crate::config::{AgentConfig, Config, ExtensionConfig, TenantConfig};
 use crate::installation::allowed::AllowedComponents;
 use crate::installation::installer::Installer;
 use crate::installation::issuer::Issuer;
@@ -132,26 +132,44 @@ impl Loader {
     async fn served(&self, text: String) -> Result<ServedConfig, TenantTextError> {
         let config = self.settings.config();
         let components = self.components(&config);
+        let allowed = config.stored_tenants.clone().unwrap_or_default();
         // Digesting components reads their files.
-        let admitting = spawn_blocking(move || {
-            let allowed = config.stored_tenants.clone().unwrap_or_default();
+        let admitting = spawn_blocking(move || -> Result<_, TenantTextError> {
             let mut admitted = TenantText::parse(&text)?.admit(&allowed)?;
             for extension in &mut admitted.extensions {
-                let Some(digest) = &extension.digest else { continue };
-                let Some(file) = components.find(digest) else {
-                    let reason = format!(
-                        "{digest} is no component that can be named; the operator adds its file to tenants.components of \
-                         the config"
-                    );
-                    return Err(TenantTextError::new("extension.component", reason));
-                };
-                extension.component = file.to_string_lossy().into_owned();
+                // One that is no file is looked for among those that were uploaded.
+                if let Some(file) = extension.digest.as_ref().and_then(|digest| components.find(digest)) {
+                    extension.component = file.to_string_lossy().into_owned();
+                }
             }
-            let served = ServedConfig::of_added(admitted, &config);
-            served.map_err(|(key, reason)| TenantTextError::new(key, reason))
+            Ok(admitted)
         });
         let broke_off = |error: tokio::task::JoinError| TenantTextError::new("the text", fault::text(&error));
-        admitting.await.map_err(broke_off)?
+        let admitted: AdmittedTenant = admitting.await.map_err(broke_off)??;
+        for digest in admitted.extensions.iter().filter_map(ExtensionConfig::uploaded) {
+            self.check_uploaded(digest).await?;
+        }
+        let served = ServedConfig::of_added(admitted, &config);
+        served.map_err(|(key, reason)| TenantTextError::new(key, reason))
+    }
+
+    /// Checks that a component was uploaded.
+    async fn check_uploaded(&self, digest: &str) -> Result<(), TenantTextError> {
+        let place = "extension.component";
+        match self.shared.store.components().has(digest).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let reason = format!(
+                    "{digest} is no component that can be named; upload it (`annex component push`), or add its file to \
+                     tenants.components of the config"
+                );
+                Err(TenantTextError::new(place, reason))
+            }
+            Err(error) => {
+                drop(fault::logged(&error));
+                Err(TenantTextError::new(place, "the components that were uploaded cannot be read now; try again"))
+            }
+        }
     }
 
     /// The components that texts may name by this config.
@@ -178,7 +196,9 @@ impl Loader {
         let issuer = issuer.map_err(|error| wrong("card.signing", &error))?;
         // Before anything is compiled, which takes longest.
         issuer.cards(&Installed::default()).map_err(|error| wrong("card", &error))?;
-        let trial = Installer::try_out(&served, self.shared.runtime.of_tenant(&name), self.locations.clone());
+        let runtime = self.shared.runtime.of_tenant(&name);
+        let uploads = Arc::clone(&self.shared.store);
+        let trial = Installer::try_out(&served, runtime, self.locations.clone(), uploads);
         let trial = self.places.work.run(&name, false, timeout(TRIAL, Box::pin(trial)));
         let installed = of_tenant(Arc::clone(&name), trial).await.map_err(|_| {
             let seconds = TRIAL.as_secs();

@@ -68,6 +68,12 @@ pub enum InstancesConfig {
 }
 
 impl ExtensionConfig {
+    /// The digest of a component that was uploaded; `None` for one that is a file.
+    pub(crate) fn uploaded(&self) -> Option<&str> {
+        // A component of a tenant's text that is a file has its path by the time it is loaded.
+        self.digest.as_deref().filter(|digest| *digest == self.component)
+    }
+
     /// The installation as the runtime takes it. Files are looked for in `folder`, and no limit may be above `ceiling`.
     ///
     /// # Errors

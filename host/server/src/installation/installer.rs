@@ -14,6 +14,7 @@ use annex_operations::fault;
 use annex_operations::tasks::pins::Pins;
 use annex_protocol::ExtensionUri;
 use annex_runtime::{Digest, Installed, Runtime};
+use annex_tasks::TaskStore;
 use tokio::sync::Notify;
 
 use crate::config::served::ServedConfig;
@@ -66,6 +67,8 @@ pub(crate) struct Parts {
     pub(crate) watcher: Option<Arc<FileWatcher>>,
     /// The other processes that serve the same agent; `None` where there can be none.
     pub(crate) peers: Option<Peers>,
+    /// Has the components that were uploaded for tenants.
+    pub(crate) uploads: Arc<dyn TaskStore>,
 }
 
 /// Changes what is installed, while requests run.
@@ -115,13 +118,13 @@ pub struct ReloadOutcome {
 impl Installer {
     /// Loads what the config and the folder name, or what is in force for all processes that serve the agent.
     pub(crate) async fn start(config: &ServedConfig, parts: Parts) -> Result<Self, InstallError> {
-        let Parts { tenant, runtime, issuer, locations, folder, pins, watcher, peers } = parts;
+        let Parts { tenant, runtime, issuer, locations, folder, pins, watcher, peers, uploads } = parts;
         let of_process = &config.process.runtime;
         let ceiling = Mutex::new(of_process.ceiling.clone());
         let loaded = AtomicU64::new(0);
         let refused = AtomicU64::new(0);
         let editions = peers.as_ref().map(|peers| Arc::clone(&peers.editions));
-        let loader = Loader { runtime, locations, folder, ceiling, loaded, refused, editions };
+        let loader = Loader { runtime, locations, folder, ceiling, loaded, refused, editions, uploads };
         // The watch begins before the files are read, so that no change falls between the two.
         let watch = watcher.map(|watcher| Watch::begin(&watcher, watched(&config.extensions, &loader)));
         let agreement = peers.map(|peers| Arc::new(Agreement::new(peers)));

@@ -39,6 +39,7 @@ mod readable;
 mod receivers;
 mod recordings;
 mod references;
+mod reloading;
 mod repeats;
 mod rest;
 mod scoped_keys;

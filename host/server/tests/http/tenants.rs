@@ -17,7 +17,7 @@ use crate::catalogue::FOLDER;
 use crate::installation::{TOKEN, addition, admin, marked, segment};
 use crate::scoped_keys::capable;
 
-mod added;
+pub(crate) mod added;
 mod costs;
 mod failing;
 mod fair;

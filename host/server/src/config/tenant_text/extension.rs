@@ -71,8 +71,8 @@ impl TextExtension {
         let is_digest = is_digest(&component);
         if !is_digest && !is_bare_name(&component) {
             let reason = format!(
-                "{component:?} is neither a digest nor a component that ships; name a component of tenants.components by its \
-                 digest (`sha256:` and 64 hexadecimal digits, as `annex inspect` shows it)"
+                "{component:?} is neither a digest nor a component that ships; name a component that was uploaded, or one \
+                 of tenants.components, by its digest (`sha256:` and 64 hexadecimal digits, as `annex inspect` shows it)"
             );
             return Err(("extension.component", reason));
         }

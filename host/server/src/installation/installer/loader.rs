@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use annex_cluster::editions::Editions;
 use annex_files::Purpose;
+use annex_operations::fault;
 use annex_protocol::Timestamp;
 use annex_runtime::{Digest, Extension, Installation, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
+use annex_tasks::TaskStore;
 
 use super::arrange::{self, Arranged, Candidate};
 use super::error::InstallError;
@@ -88,6 +90,8 @@ pub(super) struct Loader {
     pub(super) refused: AtomicU64,
     /// Where components are kept for other processes that install the same; `None` where there are none.
     pub(super) editions: Option<Arc<Editions>>,
+    /// Has the components that were uploaded for tenants.
+    pub(super) uploads: Arc<dyn TaskStore>,
 }
 
 impl Loader {
@@ -289,7 +293,10 @@ impl Loader {
     /// The digest is taken from the bytes that are loaded, because the file may change meanwhile. Reading and digesting up to
     /// 32 MiB is done off the threads that serve requests.
     async fn read(&self, wanted: &Wanted) -> Result<(Digest, Vec<u8>), InstallError> {
-        let Wanted { origin, component, .. } = wanted;
+        let Wanted { origin, component, settings, .. } = wanted;
+        if let Ok(Some(digest)) = settings.as_ref().map(ExtensionConfig::uploaded) {
+            return self.read_uploaded(origin, digest).await;
+        }
         let file = component.clone();
         let purpose = purpose(origin);
         let read = move || {
@@ -302,6 +309,23 @@ impl Loader {
             source: hint(origin, source),
         };
         blocking(read).await.map_err(unreadable)
+    }
+
+    /// Reads a component that was uploaded.
+    async fn read_uploaded(&self, origin: &Origin, digest: &str) -> Result<(Digest, Vec<u8>), InstallError> {
+        let wrong = |reason: &str| {
+            let (origin, reason) = (origin.clone(), reason.to_owned());
+            InstallError::Setting { origin, key: "component", reason }
+        };
+        let found = self.uploads.components().find(digest).await.map_err(|error| {
+            drop(fault::logged(&error));
+            wrong("the components that were uploaded cannot be read now")
+        })?;
+        let bytes =
+            found.ok_or_else(|| wrong("was removed from the components that were uploaded; upload it again"))?;
+        // Digesting up to 32 MiB is done off the threads that serve requests.
+        let read = move || Ok((Digest::of(&bytes), bytes));
+        blocking(read).await.map_err(|_| wrong("reading it broke off"))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Loading extensions on trial: to see whether they can be loaded, with no effect on anything that is served.
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use annex_runtime::{Installed, Runtime};
+use annex_tasks::TaskStore;
 
 use super::loader::{Loader, Occasion, Present};
 use super::{InstallError, Installer};
@@ -20,6 +21,7 @@ impl Installer {
         config: &ServedConfig,
         runtime: Runtime,
         locations: Locations,
+        uploads: Arc<dyn TaskStore>,
     ) -> Result<Installed, InstallError> {
         let loader = Loader {
             runtime,
@@ -30,6 +32,7 @@ impl Installer {
             refused: AtomicU64::new(0),
             // Nothing is kept for other processes: they load the tenant themselves.
             editions: None,
+            uploads,
         };
         let nothing = Present { versions: &[], overruled: &[] };
         Ok(loader.plan(&config.extensions, &nothing, Occasion::Start).await?.installed)
