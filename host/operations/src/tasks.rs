@@ -399,12 +399,7 @@ impl Tasks {
 
     /// Sweeps and settles until it is told to stop. Keys that extensions keep with tasks and sessions are swept after
     /// those.
-    pub async fn keep_house(
-        &self,
-        sessions: &SessionSweep,
-        keys: &ScopedKeys,
-        stop: CancellationToken,
-    ) {
+    pub async fn keep_house(&self, sessions: &SessionSweep, keys: &ScopedKeys, stop: CancellationToken) {
         let mut sweep = tokio::time::interval(SWEEP);
         let mut sweep_sessions = tokio::time::interval(SWEEP);
         let mut sweep_keys = tokio::time::interval(SWEEP_KEYS);

@@ -20,6 +20,7 @@ use annex_operations::send_message::input_modes::InputModes;
 use annex_operations::tasks::Tasks;
 use annex_operations::tasks::list::Lister;
 use annex_operations::tasks::pins::Pins;
+use annex_operations::tasks::session_sweep::SessionSweep;
 use annex_operations::views::ExtensionViews;
 use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::ScopedKeys;
@@ -197,7 +198,8 @@ impl App {
         let own = Box::pin(shared.serve(served, agent)).await?;
         let access = config.admin.as_ref().map(|admin| AccessRules::read(admin, &locations.config)).transpose()?;
         let access = access.map(Access::new);
-        let settings = Arc::new(Settings::new(&locations.config, Arc::clone(&config), shared.settings(access.clone())));
+        let settings =
+            Arc::new(Settings::new(&locations.config, Arc::clone(&config), shared.settings(&config, access.clone())));
         let others = tenants::open(&settings, locations, &shared).await?;
         others.named.load_missing().await;
         let installers = Arc::new(Installers::new(&own, others.clone(), Arc::clone(&settings)));
@@ -373,13 +375,14 @@ impl Shared {
     }
 
     /// The parts whose settings a reload of the config changes.
-    fn settings(&self, access: Option<Access>) -> SettingsOf {
+    fn settings(&self, config: &Config, access: Option<Access>) -> SettingsOf {
         SettingsOf {
             authentication: self.authentication.clone(),
             access,
             push: self.push.clone(),
             tasks: Arc::clone(&self.tasks),
             turns: self.turns.clone(),
+            session_sweep: Arc::new(SessionSweep::new(&self.sessions, session_store::retention(&config.sessions))),
         }
     }
 

@@ -11,6 +11,7 @@ use annex_auth::{AuthConfig, Authenticator, SecurityDeclaration};
 use annex_egress::{Screen, ScreenConfig};
 use annex_operations::permits::TurnBounds;
 use annex_operations::push::PushNotifications;
+use annex_operations::tasks::session_sweep::SessionSweep;
 use annex_operations::tasks::{TaskBounds, Tasks};
 use annex_push::NotifierConfig;
 use annex_session::Turns;
@@ -21,7 +22,7 @@ use crate::config::{Config, PushConfig, ServerConfig, TasksConfig};
 use crate::connections::limits::ServerLimits;
 use crate::installation::installer::InstallError;
 use crate::process::descriptors;
-use crate::stores::task_store;
+use crate::stores::{session_store, task_store};
 
 /// The settings in force, and the parts of the process that keep to them.
 pub(crate) struct Settings {
@@ -33,6 +34,8 @@ pub(crate) struct Settings {
     push: Option<Arc<PushNotifications>>,
     tasks: Arc<Tasks>,
     turns: Turns,
+    /// Deletes old sessions.
+    pub(crate) session_sweep: Arc<SessionSweep>,
     /// Of the listener, which is there before the settings are.
     limits: OnceLock<Arc<ServerLimits>>,
 }
@@ -44,6 +47,7 @@ pub(crate) struct SettingsOf {
     pub(crate) push: Option<Arc<PushNotifications>>,
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) turns: Turns,
+    pub(crate) session_sweep: Arc<SessionSweep>,
 }
 
 /// Settings that were read and can be used.
@@ -67,9 +71,9 @@ pub(crate) struct SettingsChange {
 
 impl Settings {
     pub(crate) fn new(folder: &Path, config: Arc<Config>, of: SettingsOf) -> Self {
-        let SettingsOf { authentication, access, push, tasks, turns } = of;
+        let SettingsOf { authentication, access, push, tasks, turns, session_sweep } = of;
         let (folder, config, limits) = (folder.to_owned(), Mutex::new(config), OnceLock::new());
-        Self { folder, config, authentication, access, push, tasks, turns, limits }
+        Self { folder, config, authentication, access, push, tasks, turns, session_sweep, limits }
     }
 
     /// Has the limits of the listener changed as well from now on.
@@ -127,6 +131,7 @@ impl Settings {
             access.set(rules);
         }
         self.tasks.set_bounds(task_bounds(&config.tasks));
+        self.session_sweep.set_retention(session_store::retention(&config.sessions));
         self.turns.set_max_waiting(config.server.max_waiting_turns);
         if let Some(limits) = self.limits.get() {
             descriptors::provide(&config);
@@ -140,7 +145,11 @@ impl Settings {
             _ => true,
         };
         Ok(SettingsChange {
-            is_any: LIVE_TABLES.into_iter().any(differs),
+            is_any: before
+                .file
+                .as_ref()
+                .zip(now.file.as_ref())
+                .is_none_or(|(before, now)| before.something_counts(now)),
             turns,
             security,
             // A header by which callers show who they are is one that an added tenant's agent must not be sent.
@@ -148,9 +157,6 @@ impl Settings {
         })
     }
 }
-
-/// The tables of which something counts without a restart.
-const LIVE_TABLES: [&str; 7] = ["server", "auth", "push", "tasks", "runtime.ceiling", "tenants", "admin"];
 
 /// The bounds on the turns of one agent.
 pub(crate) fn turn_bounds(config: &ServerConfig) -> TurnBounds {

@@ -146,7 +146,7 @@ fn digest_of(name: &str, token: &str) -> Result<[u8; 32], TokenError> {
 fn from_hex(digits: &str) -> Option<[u8; 32]> {
     let nibble = |byte: u8| char::from(byte).to_digit(16).and_then(|value| u8::try_from(value).ok());
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-    let bytes = pairs.iter().map(|[high, low]| Some(nibble(*high)? << 4 | nibble(*low)?));
+    let bytes = pairs.iter().map(|[high, low]| Some((nibble(*high)? << 4) | nibble(*low)?));
     let bytes: Vec<u8> = bytes.collect::<Option<_>>()?;
     bytes.try_into().ok().filter(|_| rest.is_empty())
 }

@@ -67,6 +67,12 @@ impl ConfigFile {
         live::that_need_restart(&self.tables, &other.tables)
     }
 
+    /// True if a key says something else in `other` that counts without a restart, besides those of `[[extension]]` and
+    /// `[[tenant]]`.
+    pub(crate) fn something_counts(&self, other: &Self) -> bool {
+        live::something_counts(&self.tables, &other.tables)
+    }
+
     /// True if one of the tables says something else in `other`; `table` may be a dotted path.
     pub(crate) fn differs(&self, other: &Self, table: &str) -> bool {
         let of = |file: &Self| {

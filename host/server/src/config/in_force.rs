@@ -20,6 +20,7 @@ impl Config {
             list_all_anonymous: self.tasks.list_all_anonymous,
             ..read.tasks.clone()
         };
+        (live.sessions.keep_days, live.sessions.keep_count) = (read.sessions.keep_days, read.sessions.keep_count);
         live.runtime.ceiling = read.runtime.ceiling.clone();
         if self.auth.is_some() && read.auth.is_some() {
             live.auth.clone_from(&read.auth);

@@ -29,6 +29,7 @@ fn needs_restart(table: &str, key: &str) -> Option<&'static str> {
             | "keep_waiting_days"
             | "max_waiting_per_caller",
         )
+        | ("sessions", "keep_days" | "keep_count")
         | ("runtime", "ceiling") => None,
         ("tasks", "list_all_anonymous") => Some("who sees which tasks is decided at the start"),
         ("tasks" | "sessions" | "keyvalue", _) => Some("the stores are opened at the start"),
@@ -39,29 +40,35 @@ fn needs_restart(table: &str, key: &str) -> Option<&'static str> {
     }
 }
 
-/// The keys that say something else in `now`, each with the reason for which it needs a restart. `[[extension]]` and `[[tenant]]`
-/// are not looked at.
+/// The keys that say something else in `now` and need a restart, each with the reason. `[[extension]]` and `[[tenant]]` are not
+/// looked at.
 pub(super) fn that_need_restart(before: &Table, now: &Table) -> Vec<String> {
-    let mut needing = Vec::new();
+    let needing = changes(before, now).into_iter().filter_map(|(key, reason)| Some(format!("{key} ({})", reason?)));
+    needing.collect()
+}
+
+/// True if a key says something else in `now` that counts without a restart, besides those of `[[extension]]` and `[[tenant]]`.
+pub(super) fn something_counts(before: &Table, now: &Table) -> bool {
+    changes(before, now).iter().any(|(_, reason)| reason.is_none())
+}
+
+/// The keys that say something else in `now`, each with the reason for which it needs a restart.
+fn changes(before: &Table, now: &Table) -> Vec<(String, Option<&'static str>)> {
+    let mut changes = Vec::new();
     for name in names(before, now).into_iter().filter(|name| !matches!(*name, "extension" | "tenant")) {
         let made = MADE_AT_START.iter().find(|(table, _)| *table == name);
         if let Some((_, reason)) = made
             && before.contains_key(name) != now.contains_key(name)
         {
-            needing.push(format!("{name} ({reason})"));
+            changes.push((name.to_owned(), Some(*reason)));
             continue;
         }
         let empty = Table::new();
         let [before, now] = [before, now].map(|tables| tables.get(name).and_then(Value::as_table).unwrap_or(&empty));
-        for key in names(before, now) {
-            if before.get(key) != now.get(key)
-                && let Some(reason) = needs_restart(name, key)
-            {
-                needing.push(format!("{name}.{key} ({reason})"));
-            }
-        }
+        let changed = names(before, now).into_iter().filter(|key| before.get(*key) != now.get(*key));
+        changes.extend(changed.map(|key| (format!("{name}.{key}"), needs_restart(name, key))));
     }
-    needing
+    changes
 }
 
 /// The names of both tables, in order.
@@ -100,7 +107,7 @@ mod tests {
     fn limits_callers_and_what_tenants_may_name_need_none() {
         for (before, now) in [
             ("", "server.max_body_bytes = 7\nserver.drain_seconds = 1\nserver.max_running_turns = 2"),
-            ("", "tasks.keep_days = 1\ntasks.max_task_bytes = 2"),
+            ("", "tasks.keep_days = 1\ntasks.max_task_bytes = 2\nsessions.keep_count = 3"),
             ("", "runtime.ceiling.memory_mib = 1"),
             ("[[auth.api_key]]\nprincipal = 'ada'", "[[auth.api_key]]\nprincipal = 'bob'"),
             ("[tenants]", "tenants.components = ['x.wasm']"),

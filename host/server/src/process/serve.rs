@@ -7,7 +7,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_operations::tasks::session_sweep::SessionSweep;
 use annex_tasks::LostTurn;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -23,7 +22,6 @@ use crate::installation::editions;
 use crate::process::descriptors;
 use crate::process::readiness_gate::ReadinessGate;
 use crate::process::routes::Routes;
-use crate::stores::session_store;
 
 /// The longest time that turns may take to end once they are told to.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -117,7 +115,7 @@ impl Server {
         let app = gate.open(loaded);
         app.settings.attach(Arc::clone(&gate.limits));
         app.describe(&gate.phase().to_string());
-        let housekeeping = keep_house(app, &self.config);
+        let housekeeping = keep_house(app);
         // The admin API opens after the load, because the installers that it shows do not exist before.
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
             let router = admin::router(Arc::clone(admin));
@@ -145,7 +143,7 @@ impl Server {
 }
 
 /// Begins the watches and sweeps. They are told to stop when the guard is dropped, also where that is early.
-fn keep_house(app: &App, config: &Config) -> DropGuard {
+fn keep_house(app: &App) -> DropGuard {
     let stop = CancellationToken::new();
     let handler = app.tenants().own();
     let tasks = Arc::clone(&handler.tasks);
@@ -154,7 +152,7 @@ fn keep_house(app: &App, config: &Config) -> DropGuard {
     if let Some(peers) = app.peers.clone() {
         tokio::spawn(editions::follow(Arc::clone(app.installers()), peers, stop.clone()));
     }
-    let sessions = SessionSweep::new(&handler.sessions, session_store::retention(&config.sessions));
+    let sessions = Arc::clone(&app.settings.session_sweep);
     let others = Arc::clone(&tasks);
     let stopped = stop.clone();
     tokio::spawn(async move { others.watch_others(stopped).await });
