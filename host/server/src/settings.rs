@@ -19,9 +19,7 @@ use annex_session::Turns;
 use crate::admin::access::{Access, AccessRules};
 use crate::authentication::Authentication;
 use crate::config::{Config, PushConfig, ServerConfig, TasksConfig};
-use crate::connections::limits::ServerLimits;
 use crate::installation::installer::InstallError;
-use crate::process::descriptors;
 use crate::stores::{session_store, task_store};
 
 /// The settings in force, and the parts of the process that keep to them.
@@ -36,9 +34,12 @@ pub(crate) struct Settings {
     turns: Turns,
     /// Deletes old sessions.
     pub(crate) session_sweep: Arc<SessionSweep>,
-    /// Of the listener, which is there before the settings are.
-    limits: OnceLock<Arc<ServerLimits>>,
+    /// Has the listener keep to a config, which is there before the settings are.
+    listener: OnceLock<Keeping>,
 }
+
+/// Has something keep to a config from now on.
+pub(crate) type Keeping = Box<dyn Fn(&Config) + Send + Sync>;
 
 /// The parts of the process whose settings change.
 pub(crate) struct SettingsOf {
@@ -72,14 +73,14 @@ pub(crate) struct SettingsChange {
 impl Settings {
     pub(crate) fn new(folder: &Path, config: Arc<Config>, of: SettingsOf) -> Self {
         let SettingsOf { authentication, access, push, tasks, turns, session_sweep } = of;
-        let (folder, config, limits) = (folder.to_owned(), Mutex::new(config), OnceLock::new());
-        Self { folder, config, authentication, access, push, tasks, turns, session_sweep, limits }
+        let (folder, config, listener) = (folder.to_owned(), Mutex::new(config), OnceLock::new());
+        Self { folder, config, authentication, access, push, tasks, turns, session_sweep, listener }
     }
 
-    /// Has the limits of the listener changed as well from now on.
-    pub(crate) fn attach(&self, limits: Arc<ServerLimits>) {
+    /// Has the listener keep to each config that is put into effect from now on.
+    pub(crate) fn attach(&self, listener: Keeping) {
         // Whoever was attached first stays: there is one listener.
-        let _ = self.limits.set(limits);
+        let _ = self.listener.set(listener);
     }
 
     /// The config in force: that of the start, with what was changed since.
@@ -133,9 +134,8 @@ impl Settings {
         self.tasks.set_bounds(task_bounds(&config.tasks));
         self.session_sweep.set_retention(session_store::retention(&config.sessions));
         self.turns.set_max_waiting(config.server.max_waiting_turns);
-        if let Some(limits) = self.limits.get() {
-            descriptors::provide(&config);
-            limits.set(&config.server);
+        if let Some(listener) = self.listener.get() {
+            listener(&config);
         }
         let turns = turn_bounds(&config.server);
         let before = std::mem::replace(&mut *self.config.lock().unwrap_or_else(PoisonError::into_inner), config);

@@ -113,7 +113,11 @@ impl Server {
             () = &mut shutdown => return Ok(()),
         };
         let app = gate.open(loaded);
-        app.settings.attach(Arc::clone(&gate.limits));
+        let limits = Arc::clone(&gate.limits);
+        app.settings.attach(Box::new(move |config| {
+            descriptors::provide(config);
+            limits.set(&config.server);
+        }));
         app.describe(&gate.phase().to_string());
         let housekeeping = keep_house(app);
         // The admin API opens after the load, because the installers that it shows do not exist before.
