@@ -19,7 +19,7 @@ mod tenants;
 pub use admin::TokenError;
 pub use app::{App, AppError};
 pub use config::{
-    AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig,
+    AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, CorsOrigins, ExtensionConfig,
     GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig,
     LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, ReplicaConfig, RuntimeSection,
     SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,

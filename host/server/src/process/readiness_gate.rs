@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::connections::caller::Shares;
 use crate::installation::encoded_card::EncodedCard;
 use crate::installation::installer::Installer;
+use crate::process::cross_origin::CrossOrigin;
 use crate::process::hosts::Hosts;
 use crate::process::store_probe::StoreProbe;
 
@@ -94,6 +95,8 @@ pub(crate) struct ReadinessGate {
     pub(crate) shares: Arc<Shares>,
     /// The names under which the server may be called; `None` for any.
     pub(crate) hosts: Option<Arc<Hosts>>,
+    /// The web pages of other origins that may call.
+    pub(crate) cross_origin: CrossOrigin,
     /// True if clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
     app: OnceLock<App>,
@@ -108,6 +111,7 @@ impl ReadinessGate {
             body_timeout: Duration::from_secs(config.server.body_seconds),
             shares: Shares::new(&config.server),
             hosts: Hosts::of(config),
+            cross_origin: CrossOrigin::new(config),
             speaks_v0_3: config.server.a2a_0_3,
             app: OnceLock::new(),
             draining: AtomicBool::new(false),
