@@ -25,6 +25,7 @@ use crate::config::{AgentConfig, Config, CorsOrigins};
 const MAX_AGE: Duration = Duration::from_secs(3_600);
 
 /// The pages that may call, as the config says now.
+#[derive(Default)]
 pub(crate) struct CrossOrigin {
     /// `None` where no page of another origin may.
     pages: RwLock<Option<Arc<Pages>>>,
@@ -37,8 +38,10 @@ pub(crate) struct Pages {
 }
 
 impl CrossOrigin {
-    pub(crate) fn new(config: &Config) -> Self {
-        Self { pages: RwLock::new(Pages::of(config)) }
+    pub(crate) fn new(config: &Config) -> Arc<Self> {
+        let pages = Self::default();
+        pages.set(config);
+        Arc::new(pages)
     }
 
     /// From now on the pages that this config names may call.

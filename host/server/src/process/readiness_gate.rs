@@ -96,7 +96,7 @@ pub(crate) struct ReadinessGate {
     /// The names under which the server may be called; `None` for any.
     pub(crate) hosts: Option<Arc<Hosts>>,
     /// The web pages of other origins that may call.
-    pub(crate) cross_origin: CrossOrigin,
+    pub(crate) cross_origin: Arc<CrossOrigin>,
     /// True if clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
     app: OnceLock<App>,
