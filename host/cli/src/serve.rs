@@ -30,26 +30,32 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         log::start()?;
-        let config = Config::read(&self.config)?;
-        let example = config.card.skills.iter().find_map(|skill| skill.examples.first());
-        let question = example.map_or("Hello", String::as_str).to_owned();
-        let server = Server::bind(config).await?;
-        let locations = locations(&self.config);
-        let admin = server.admin_address();
-        let load = async |config: &Config, base_url: &str| App::load(config, &locations, base_url).await;
-        // From now on, so that a hang-up while components are compiled does not end the process.
-        let hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
-        let ready = |app: &App| {
-            announce(app, admin, &question, &mut io::stdout().lock());
-            tokio::spawn(reload_at(hangup, Arc::clone(app.installers())));
-        };
-        server.run(load, ready, shutdown()).await?;
-        Ok(())
+        serve(Config::read(&self.config)?, locations(&self.config)).await
     }
 }
 
+/// Serves with this config until the process is told to stop.
+///
+/// # Errors
+/// When the config or what it names cannot be used, or its addresses are taken.
+pub(crate) async fn serve(config: Config, locations: Locations) -> anyhow::Result<()> {
+    let example = config.card.skills.iter().find_map(|skill| skill.examples.first());
+    let question = example.map_or("Hello", String::as_str).to_owned();
+    let server = Server::bind(config).await?;
+    let admin = server.admin_address();
+    let load = async |config: &Config, base_url: &str| App::load(config, &locations, base_url).await;
+    // From now on, so that a hang-up while components are compiled does not end the process.
+    let hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
+    let ready = |app: &App| {
+        announce(app, admin, &question, &mut io::stdout().lock());
+        tokio::spawn(reload_at(hangup, Arc::clone(app.installers())));
+    };
+    server.run(load, ready, shutdown()).await?;
+    Ok(())
+}
+
 /// Paths in a config start at its folder; shipped components lie beside the executable.
-fn locations(config: &Path) -> Locations {
+pub(crate) fn locations(config: &Path) -> Locations {
     let folder = config.parent().unwrap_or(Path::new("")).to_owned();
     Locations { config: folder, components: components(), cache: cache() }
 }

@@ -14,6 +14,7 @@ mod fencing;
 mod files;
 mod foreign;
 mod help;
+mod in_front;
 mod inspect;
 mod left;
 mod links;
