@@ -60,7 +60,7 @@ impl Proxy {
     /// Runs the command that it says to try, as a person would who copies it.
     fn try_it(&self) -> Result<Run> {
         let (_, command) = self.told.split_once("Try it from another terminal:\n").context("nothing to try")?;
-        tried(command)
+        tried(command, &[])
     }
 }
 
@@ -72,9 +72,10 @@ impl Drop for Proxy {
 }
 
 /// Runs a command as a shell does.
-pub(crate) fn tried(command: &str) -> Result<Run> {
+pub(crate) fn tried(command: &str, environment: &[(&str, &str)]) -> Result<Run> {
     let mut shell = Command::new("sh");
-    let output = shell.args(["-c", command]).env("NO_PROXY", "127.0.0.1").output()?;
+    let shell = shell.args(["-c", command]).env("NO_PROXY", "127.0.0.1").envs(environment.iter().copied());
+    let output = shell.output()?;
     let text = |bytes| String::from_utf8(bytes).context("UTF-8");
     Ok(Run { code: output.status.code(), out: text(output.stdout)?, err: text(output.stderr)? })
 }

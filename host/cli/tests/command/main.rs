@@ -12,6 +12,7 @@ mod editions;
 mod extension;
 mod fencing;
 mod files;
+mod first_configs;
 mod foreign;
 mod help;
 mod in_front;
