@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use annex_client::ClientError;
 use annex_server::{Config, ServeError};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::Args;
 use reqwest::Url;
 use toml::{Table, Value};
@@ -66,7 +66,11 @@ impl Proxy {
         }
         // A closed standard output is no reason to stop, as in `annex serve`.
         let _ = output::write(&format!("{text}\n"));
-        serve::serve(config, serve::locations(file)).await.map_err(with_option)
+        let served = serve::serve(config, serve::locations(file)).await;
+        if let Some(hint) = served.as_ref().err().and_then(hint) {
+            output::note(&hint);
+        }
+        served
     }
 
     /// The config that the options stand for, for a file in `folder`.
@@ -132,21 +136,19 @@ fn keep(file: &Path, text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The error with the option that mends it, where there is one.
-fn with_option(error: anyhow::Error) -> anyhow::Error {
-    let is_taken =
-        error.chain().any(|cause| matches!(cause.downcast_ref::<ServeError>(), Some(ServeError::Listen { .. })));
-    if is_taken {
-        return anyhow!("{error:#}; name another address, as in --listen 127.0.0.1:0, which takes a free port");
-    }
-    let elsewhere = error.chain().find_map(|cause| match cause.downcast_ref::<ClientError>() {
-        Some(ClientError::NotAllowed { host, .. }) => Some(host.clone()),
-        _ => None,
-    });
-    match elsewhere {
-        Some(host) => anyhow!("{error:#}; the option is --allow-host {host}"),
-        None => error,
-    }
+/// The option that mends the error, where there is one.
+fn hint(error: &anyhow::Error) -> Option<String> {
+    error.chain().find_map(|cause| {
+        if let Some(ServeError::Listen { .. }) = cause.downcast_ref::<ServeError>() {
+            return Some("name another address, as in --listen 127.0.0.1:0, which takes a free port".to_owned());
+        }
+        match cause.downcast_ref::<ClientError>() {
+            Some(ClientError::NotAllowed { host, .. }) => {
+                Some(format!("if the agent is really at {host}: --allow-host {host}"))
+            }
+            _ => None,
+        }
+    })
 }
 
 #[cfg(test)]
