@@ -21,6 +21,7 @@ mod log;
 mod new;
 mod output;
 mod pretty;
+mod proxy;
 mod record;
 mod replay;
 mod replica;
@@ -52,6 +53,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Serve),
+    Proxy(proxy::Proxy),
     Send(send::Send),
     Chat(chat::Chat),
     Card(card::Card),
@@ -93,6 +95,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         match command {
             // Boxed, as the session command below: both futures are large, and the largest would set the size of all.
             Command::Serve(serve) => Box::pin(serve.run()).await,
+            Command::Proxy(proxy) => Box::pin(proxy.run()).await,
             Command::Send(send) => send.run().await,
             Command::Chat(chat) => chat.run().await,
             Command::Card(card) => card.run().await,

@@ -16,6 +16,8 @@ use crate::log;
 use crate::shell;
 use crate::state::takes_state;
 
+mod credentials;
+
 /// Serve an agent with its extensions.
 #[derive(Args)]
 #[command(after_help = "Example:\n  annex serve examples/specialist/annex.toml\n\nSIGTERM and Ctrl-C drain: running \
@@ -30,26 +32,42 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         log::start()?;
-        let config = Config::read(&self.config)?;
-        let example = config.card.skills.iter().find_map(|skill| skill.examples.first());
-        let question = example.map_or("Hello", String::as_str).to_owned();
-        let server = Server::bind(config).await?;
-        let locations = locations(&self.config);
-        let admin = server.admin_address();
-        let load = async |config: &Config, base_url: &str| App::load(config, &locations, base_url).await;
-        // From now on, so that a hang-up while components are compiled does not end the process.
-        let hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
-        let ready = |app: &App| {
-            announce(app, admin, &question, &mut io::stdout().lock());
-            tokio::spawn(reload_at(hangup, Arc::clone(app.installers())));
-        };
-        server.run(load, ready, shutdown()).await?;
-        Ok(())
+        serve(Config::read(&self.config)?, locations(&self.config)).await
     }
 }
 
+/// A message to try.
+struct Example {
+    question: String,
+    /// The option of `annex send` that shows who asks.
+    credentials: Option<String>,
+}
+
+/// Serves with this config until the process is told to stop.
+///
+/// # Errors
+/// When the config or what it names cannot be used, or its addresses are taken.
+pub(crate) async fn serve(config: Config, locations: Locations) -> anyhow::Result<()> {
+    let example = config.card.skills.iter().find_map(|skill| skill.examples.first());
+    let example = Example {
+        question: example.map_or("Hello", String::as_str).to_owned(),
+        credentials: config.auth.as_ref().map(|auth| credentials::option(auth, &locations.config)),
+    };
+    let server = Server::bind(config).await?;
+    let admin = server.admin_address();
+    let load = async |config: &Config, base_url: &str| App::load(config, &locations, base_url).await;
+    // From now on, so that a hang-up while components are compiled does not end the process.
+    let hangup = signal(SignalKind::hangup()).context("SIGHUP")?;
+    let ready = |app: &App| {
+        announce(app, admin, &example, &mut io::stdout().lock());
+        tokio::spawn(reload_at(hangup, Arc::clone(app.installers())));
+    };
+    server.run(load, ready, shutdown()).await?;
+    Ok(())
+}
+
 /// Paths in a config start at its folder; shipped components lie beside the executable.
-fn locations(config: &Path) -> Locations {
+pub(crate) fn locations(config: &Path) -> Locations {
     let folder = config.parent().unwrap_or(Path::new("")).to_owned();
     Locations { config: folder, components: components(), cache: cache() }
 }
@@ -69,7 +87,7 @@ pub(crate) fn cache() -> Option<PathBuf> {
 }
 
 /// Says where the agent is, what it runs and what to try. A closed standard output is no reason to stop.
-fn announce(app: &App, admin: Option<SocketAddr>, question: &str, out: &mut impl Write) {
+fn announce(app: &App, admin: Option<SocketAddr>, example: &Example, out: &mut impl Write) {
     let url = app.base_url();
     let mut text = format!("Agent card  {url}/.well-known/agent-card.json\n");
     if let Some(admin) = admin {
@@ -91,7 +109,7 @@ fn announce(app: &App, admin: Option<SocketAddr>, question: &str, out: &mut impl
     for (tenant, failure) in app.installers().failing() {
         text.push_str(&format!("\nTenant {tenant}  is not served, and is tried again: {}", failure.reason));
     }
-    text.push_str(&format!("\n\nTry it from another terminal:\n  {}\n", suggestion(app, question)));
+    text.push_str(&format!("\n\nTry it from another terminal:\n  {}\n", suggestion(app, example)));
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
@@ -107,9 +125,12 @@ fn line(extension: &Extension) -> String {
     )
 }
 
-fn suggestion(app: &App, question: &str) -> String {
+fn suggestion(app: &App, example: &Example) -> String {
     let executable = env::args().next().unwrap_or_else(|| "annex".to_owned());
-    let mut command = format!("{executable} send {} '{}'", app.base_url(), question.replace('\'', "'\\''"));
+    let mut command = format!("{executable} send {} '{}'", app.base_url(), example.question.replace('\'', "'\\''"));
+    if let Some(credentials) = &example.credentials {
+        command.push_str(&format!(" \\\n    {credentials}"));
+    }
     // The server refuses a message that does not activate what is required, so the suggestion does.
     for extension in app.installed().iter().filter(|extension| extension.is_required()) {
         command.push_str(&format!(" \\\n    --extension {}", shell::word(extension.uri().as_str())));

@@ -60,7 +60,7 @@ pub(crate) fn note_inactive(requested: &[ExtensionUri], active: &[ExtensionUri])
 /// Says in this command's terms what to do about missing extensions, and adds what an agent's error carries beside its
 /// message.
 pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[ExtensionUri]) -> anyhow::Error {
-    let code = A2aError::ExtensionSupportRequired { missing: Vec::new() }.code();
+    let code = A2aError::ExtensionSupportRequired { missing: Vec::new(), unknown: Vec::new() }.code();
     let answered = error.downcast_ref::<ClientError>().and_then(ClientError::agent);
     let Some(answered) = answered else { return error };
     if answered.code != Some(i64::from(code)) {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri};
 use annex_runtime::{Extension, Installed};
 
+use crate::unknown_extensions::unknown_here;
+
 /// The installed extensions that the client asked for, in the order of the config.
 ///
 /// One whose dependencies were not asked for stays inactive. Unknown URIs are ignored. Those that are `passed_on` are
@@ -44,5 +46,6 @@ pub(crate) fn negotiate(
     if missing.is_empty() {
         return Ok(active);
     }
-    Err(A2aError::ExtensionSupportRequired { missing: missing.into_iter().cloned().collect() })
+    let missing = missing.into_iter().cloned().collect();
+    Err(A2aError::ExtensionSupportRequired { missing, unknown: unknown_here(installed, passed_on, requested) })
 }

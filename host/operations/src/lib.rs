@@ -26,6 +26,7 @@ mod activation;
 mod keyed_locks;
 mod lost_turn;
 mod turn;
+mod unknown_extensions;
 mod upstream_ids;
 
 /// Operators filter what the server logs by this name, whichever of its crates logs it.

@@ -16,6 +16,7 @@ use crate::methods::resumption::Resumptions;
 use crate::permits::TurnPermit;
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
+use crate::unknown_extensions::unknown_here;
 
 mod method_view;
 pub(crate) mod resumption;
@@ -139,7 +140,10 @@ fn check_asked_for(installed: &Installed, extension: &Extension, call: &ServiceP
         next += 1;
     }
     let missing: Vec<ExtensionUri> = needed.into_iter().filter(|uri| !call.requested.contains(uri)).cloned().collect();
-    if missing.is_empty() { Ok(()) } else { Err(A2aError::ExtensionSupportRequired { missing }) }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(A2aError::ExtensionSupportRequired { missing, unknown: unknown_here(installed, &[], &call.requested) })
 }
 
 fn check_object(params: &Json) -> Result<(), A2aError> {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::error_text::{body_type, unknown_extensions, version};
 use crate::portable::Unportable;
 use crate::{ExtensionUri, GrpcStatus, Json, TaskId, TaskState};
 
@@ -60,6 +61,12 @@ pub enum A2aError {
         /// The media type.
         content_type: String,
     },
+    /// The body of the request is not said to be JSON.
+    #[error("{}", body_type(.content_type))]
+    BodyTypeNotSupported {
+        /// The media type that the client sent; empty when it sent none.
+        content_type: String,
+    },
     /// The agent behind the server broke the protocol.
     #[error("the agent gave an invalid response: {reason}")]
     InvalidAgentResponse {
@@ -70,18 +77,37 @@ pub enum A2aError {
     #[error("this agent has no extended agent card configured; use the public card")]
     ExtendedAgentCardNotConfigured,
     /// The client did not activate extensions that the agent requires.
-    #[error("required extensions are not active: {}; list them in the A2A-Extensions header", comma_separated(.missing))]
+    #[error(
+        "required extensions are not active: {}; list them in the A2A-Extensions header{}",
+        comma_separated(.missing),
+        unknown_extensions(.missing, .unknown)
+    )]
     ExtensionSupportRequired {
         /// The extensions that the client has to activate.
         missing: Vec<ExtensionUri>,
+        /// Those that it has asked for and that are not known here: it may have misspelt one.
+        unknown: Vec<ExtensionUri>,
     },
     /// A version of A2A that the server does not speak.
-    #[error("A2A version `{requested}` is not supported; set the A2A-Version header to one of: {}", .supported.join(", "))]
+    #[error("{}", version(.requested, .supported))]
     VersionNotSupported {
-        /// The version that the client asked for.
+        /// The version that the client asked for; empty when it named none.
         requested: String,
         /// The versions that the server speaks.
         supported: &'static [&'static str],
+    },
+    /// A path of another version of A2A than the one that the request names.
+    #[error(
+        "/{path} is a path of A2A {of}, and the request names A2A {requested}; send it to the path without `v1`, or name \
+         the version {of}"
+    )]
+    PathOfOtherVersion {
+        /// The path, below that of the binding.
+        path: String,
+        /// The version that it belongs to.
+        of: &'static str,
+        /// The version that the client asked for.
+        requested: String,
     },
     /// The body is not JSON.
     #[error("the request is not valid JSON: {reason}")]
@@ -277,13 +303,17 @@ impl A2aError {
                 row(-32003, 400, FailedPrecondition, "PUSH_NOTIFICATION_NOT_SUPPORTED")
             }
             Self::UnsupportedOperation { .. } => row(-32004, 400, FailedPrecondition, "UNSUPPORTED_OPERATION"),
-            Self::ContentTypeNotSupported { .. } => row(-32005, 400, InvalidArgument, "CONTENT_TYPE_NOT_SUPPORTED"),
+            Self::ContentTypeNotSupported { .. } | Self::BodyTypeNotSupported { .. } => {
+                row(-32005, 400, InvalidArgument, "CONTENT_TYPE_NOT_SUPPORTED")
+            }
             Self::InvalidAgentResponse { .. } => row(-32006, 500, Internal, "INVALID_AGENT_RESPONSE"),
             Self::ExtendedAgentCardNotConfigured => {
                 row(-32007, 400, FailedPrecondition, "EXTENDED_AGENT_CARD_NOT_CONFIGURED")
             }
             Self::ExtensionSupportRequired { .. } => row(-32008, 400, FailedPrecondition, "EXTENSION_SUPPORT_REQUIRED"),
-            Self::VersionNotSupported { .. } => row(-32009, 400, FailedPrecondition, "VERSION_NOT_SUPPORTED"),
+            Self::VersionNotSupported { .. } | Self::PathOfOtherVersion { .. } => {
+                row(-32009, 400, FailedPrecondition, "VERSION_NOT_SUPPORTED")
+            }
             Self::Parse { .. } => row(-32700, 400, InvalidArgument, "PARSE_ERROR"),
             Self::InvalidRequest { .. } => row(-32600, 400, InvalidArgument, "INVALID_REQUEST"),
             Self::MethodNotFound { .. } => row(-32601, 404, NotFound, "METHOD_NOT_FOUND"),

@@ -60,10 +60,15 @@ impl A2aError {
             Self::TaskNotCancelable { task_id, state } => {
                 IndexMap::from([("taskId", task_id.to_string()), ("state", state.to_string())])
             }
-            Self::ContentTypeNotSupported { content_type } => entry("contentType", content_type),
-            Self::ExtensionSupportRequired { missing } => entry("extensions", &comma_separated(missing)),
+            Self::ContentTypeNotSupported { content_type } | Self::BodyTypeNotSupported { content_type } => {
+                entry("contentType", content_type)
+            }
+            Self::ExtensionSupportRequired { missing, .. } => entry("extensions", &comma_separated(missing)),
             Self::VersionNotSupported { requested, supported } => {
                 IndexMap::from([("requestedVersion", requested.clone()), ("supportedVersions", supported.join(","))])
+            }
+            Self::PathOfOtherVersion { of, requested, .. } => {
+                IndexMap::from([("requestedVersion", requested.clone()), ("supportedVersions", (*of).to_owned())])
             }
             Self::MethodNotFound { method } => entry("method", method),
             Self::Internal { error_id } => entry("errorId", error_id),

@@ -11,6 +11,7 @@ mod base64;
 mod card;
 mod error;
 mod error_details;
+mod error_text;
 mod event;
 mod grpc_status;
 pub mod http_json;

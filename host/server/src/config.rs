@@ -16,6 +16,7 @@ mod admin;
 mod agent;
 mod bounds;
 mod card;
+mod cors;
 mod extension;
 mod file;
 mod grants;
@@ -38,6 +39,7 @@ pub use admin::{AdminConfig, AdminTokenConfig};
 pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
 pub use card::{BindingConfig, CardConfig, ProviderConfig, SkillConfig};
 pub(crate) use card::{ExtendedCardConfig, SigningConfig};
+pub use cors::CorsOrigins;
 pub use extension::{ExtensionConfig, InstancesConfig, OnFailureConfig};
 pub use file::ConfigFile;
 pub use grants::{

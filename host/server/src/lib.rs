@@ -22,7 +22,7 @@ pub use admin::TokenError;
 pub use app::{App, AppError};
 pub use config::{
     AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile,
-    ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig,
+    CorsOrigins, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig,
     KeyValueGrantConfig, LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, ReplicaConfig,
     RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
     StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,

@@ -1,5 +1,6 @@
 //! The life of the process: it listens, gets ready, serves its routes, drains and ends.
 
+pub(crate) mod cross_origin;
 pub(crate) mod descriptors;
 pub(crate) mod hosts;
 pub(crate) mod readiness_gate;

@@ -180,10 +180,7 @@ impl<'a> AskedTenants<'a> {
             Some(Ok(serving)) => Ok(serving.handler),
             // The reason is the operator's to know.
             Some(Err(_)) => Err(A2aError::Unavailable { reason: format!("tenant {name:?} is not served now") }),
-            None => {
-                let unknown = format!("{name:?} is not known here; take it from the agent card");
-                Err(A2aError::invalid_field("tenant", unknown))
-            }
+            None => Err(A2aError::invalid_field("tenant", unknown(name))),
         }
     }
 
@@ -191,6 +188,16 @@ impl<'a> AskedTenants<'a> {
     pub(crate) fn tenant_in<'p>(&self, params: &'p Json) -> Result<(Option<String>, Cow<'p, Json>), A2aError> {
         if self.of_path.is_some() { Ok((None, Cow::Borrowed(params))) } else { self.tenants.tenant_in(params) }
     }
+}
+
+fn unknown(name: &str) -> String {
+    // No tenant has this name, with which paths of 0.3 begin. Where 0.3 is served they do not get here.
+    if name == "v1" {
+        return "`v1` begins paths of A2A 0.3, which is not served here; those of A2A 1.0 have no `v1`, as in \
+                /a2a/rest/message:send"
+            .to_owned();
+    }
+    format!("{name:?} is not known here; take it from the agent card")
 }
 
 /// The refusal of a request that names another tenant than its path.

@@ -25,7 +25,7 @@ impl StateMapping {
         if send == Sent::TextPart {
             let template = self.template.as_deref().unwrap_or_default();
             let text = render(template, |key| session.value(key)).map_err(|error| AgentError::Failed {
-                message: format!("{error} The agent is told of it with each message."),
+                message: format!("{error} Each message takes it to the agent: send it as session state, or make it optional by a `?` in agent.state.template."),
             })?;
             put_in_front(&mut request.message.parts, text);
             return Ok(());

@@ -18,7 +18,7 @@ impl Trial {
 }
 
 /// Loads with the grants of the settings, and again with each one whose absence was the reason for a refusal.
-pub(super) async fn load(runtime: &Runtime, component: &[u8], settings: Installation) -> Trial {
+pub(crate) async fn load(runtime: &Runtime, component: &[u8], settings: Installation) -> Trial {
     let settings = without_trust(settings);
     let mut granted = Vec::new();
     loop {

@@ -8,6 +8,7 @@ use crate::support::run;
 fn each_help_text_shows_an_example() -> Result<()> {
     let commands = [
         "serve",
+        "proxy",
         "send",
         "chat",
         "card",

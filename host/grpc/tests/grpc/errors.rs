@@ -36,7 +36,7 @@ async fn each_kind_of_error_has_its_code_and_its_error_info() {
     check(error, Code::InvalidArgument, &[("contentType", "a/b")]).await;
     let error = A2aError::VersionNotSupported { requested: "9".into(), supported: &["1.0"] };
     check(error, Code::FailedPrecondition, &[("requestedVersion", "9"), ("supportedVersions", "1.0")]).await;
-    let error = A2aError::ExtensionSupportRequired { missing: vec!["urn:x".into()] };
+    let error = A2aError::ExtensionSupportRequired { missing: vec!["urn:x".into()], unknown: Vec::new() };
     check(error, Code::FailedPrecondition, &[("extensions", "urn:x")]).await;
     check(A2aError::ExtendedAgentCardNotConfigured, Code::FailedPrecondition, &[]).await;
     check(A2aError::Internal { error_id: "e-1".into() }, Code::Internal, &[("errorId", "e-1")]).await;

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::names::X_A2A_EXTENSIONS;
 use super::task::state_name;
 use crate::error::comma_separated;
+use crate::error_text::unknown_extensions;
 use crate::jsonrpc::RequestId;
 use crate::{A2aError, Json};
 
@@ -13,7 +14,7 @@ use crate::{A2aError, Json};
 /// of 1.0 (-32008). What an extension or the server defines keeps its code.
 pub fn code(error: &A2aError) -> i32 {
     match error {
-        A2aError::VersionNotSupported { .. } => -32603,
+        A2aError::VersionNotSupported { .. } | A2aError::PathOfOtherVersion { .. } => -32603,
         other => other.code(),
     }
 }
@@ -28,9 +29,12 @@ pub fn text(error: &A2aError) -> String {
             "this agent does not send push notifications; use tasks/resubscribe or tasks/get to follow a task"
                 .to_owned()
         }
-        A2aError::ExtensionSupportRequired { missing } => {
+        A2aError::ExtensionSupportRequired { missing, unknown } => {
+            let unknown = unknown_extensions(missing, unknown);
             let missing = comma_separated(missing);
-            format!("required extensions are not active: {missing}; list them in the {X_A2A_EXTENSIONS} header")
+            format!(
+                "required extensions are not active: {missing}; list them in the {X_A2A_EXTENSIONS} header{unknown}"
+            )
         }
         A2aError::MethodNotFound { method } => {
             format!("method `{method}` does not exist; A2A 0.3 methods are called like message/send or tasks/get")

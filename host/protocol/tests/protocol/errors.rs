@@ -21,6 +21,7 @@ fn table() -> Vec<Row> {
     let task_id = || "t-1".into();
     let reason = || text("why");
     let version = E::VersionNotSupported { requested: text("9.9"), supported: &["1.0"] };
+    let path = E::PathOfOtherVersion { path: text("v1/message:send"), of: "0.3", requested: text("1.0") };
     let quota = E::QuotaExceeded { quota: "sessions", used: 12, limit: 10, retry_seconds: 7 };
     let extension = E::Extension { uri: "urn:e".into(), code: -32200, message: text("no"), data: None };
     vec![
@@ -35,16 +36,18 @@ fn table() -> Vec<Row> {
         (E::PushNotificationNotSupported, -32003, 400, PRECONDITION, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
         (E::UnsupportedOperation { reason: reason() }, -32004, 400, PRECONDITION, "UNSUPPORTED_OPERATION"),
         (E::ContentTypeNotSupported { content_type: text("a/b") }, -32005, 400, INVALID, "CONTENT_TYPE_NOT_SUPPORTED"),
+        (E::BodyTypeNotSupported { content_type: text("a/b") }, -32005, 400, INVALID, "CONTENT_TYPE_NOT_SUPPORTED"),
         (E::InvalidAgentResponse { reason: reason() }, -32006, 500, INTERNAL, "INVALID_AGENT_RESPONSE"),
         (E::ExtendedAgentCardNotConfigured, -32007, 400, PRECONDITION, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
         (
-            E::ExtensionSupportRequired { missing: vec!["urn:a".into(), "urn:b".into()] },
+            E::ExtensionSupportRequired { missing: vec!["urn:a".into(), "urn:b".into()], unknown: Vec::new() },
             -32008,
             400,
             PRECONDITION,
             "EXTENSION_SUPPORT_REQUIRED",
         ),
         (version, -32009, 400, PRECONDITION, "VERSION_NOT_SUPPORTED"),
+        (path, -32009, 400, PRECONDITION, "VERSION_NOT_SUPPORTED"),
         (E::Parse { reason: reason() }, -32700, 400, INVALID, "PARSE_ERROR"),
         (E::InvalidRequest { reason: reason() }, -32600, 400, INVALID, "INVALID_REQUEST"),
         (E::MethodNotFound { method: text("message/send") }, -32601, 404, NOT_FOUND, "METHOD_NOT_FOUND"),
@@ -105,6 +108,8 @@ unsupported operation: why
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"UNSUPPORTED_OPERATION","domain":"a2a-protocol.org"}
 content type a/b is not supported; the agent card lists the supported input modes
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"CONTENT_TYPE_NOT_SUPPORTED","domain":"a2a-protocol.org","metadata":{"contentType":"a/b"}}
+the body has the content type a/b, and only JSON is taken; send the header `Content-Type: application/json` (with curl: -H 'content-type: application/json')
+  {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"CONTENT_TYPE_NOT_SUPPORTED","domain":"a2a-protocol.org","metadata":{"contentType":"a/b"}}
 the agent gave an invalid response: why
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INVALID_AGENT_RESPONSE","domain":"a2a-protocol.org"}
 this agent has no extended agent card configured; use the public card
@@ -113,6 +118,8 @@ required extensions are not active: urn:a,urn:b; list them in the A2A-Extensions
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"EXTENSION_SUPPORT_REQUIRED","domain":"a2a-protocol.org","metadata":{"extensions":"urn:a,urn:b"}}
 A2A version `9.9` is not supported; set the A2A-Version header to one of: 1.0
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"VERSION_NOT_SUPPORTED","domain":"a2a-protocol.org","metadata":{"requestedVersion":"9.9","supportedVersions":"1.0"}}
+/v1/message:send is a path of A2A 0.3, and the request names A2A 1.0; send it to the path without `v1`, or name the version 0.3
+  {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"VERSION_NOT_SUPPORTED","domain":"a2a-protocol.org","metadata":{"requestedVersion":"1.0","supportedVersions":"0.3"}}
 the request is not valid JSON: why
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"PARSE_ERROR","domain":"a2a-protocol.org"}
 invalid request: why
@@ -134,6 +141,28 @@ why; try again later
 no
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"EXTENSION_ERROR","domain":"a2a-protocol.org","metadata":{"extension":"urn:e","code":"-32200"}}
 "#);
+}
+
+#[test]
+fn a_request_without_version_or_content_type_is_told_the_header_to_send() {
+    let version = A2aError::VersionNotSupported { requested: String::new(), supported: &["1.0"] }.to_string();
+    assert!(version.ends_with("send the header `A2A-Version: 1.0`"), "{version}");
+    let body = A2aError::BodyTypeNotSupported { content_type: String::new() }.to_string();
+    assert!(body.contains("no content type; send the header `Content-Type: application/json`"), "{body}");
+}
+
+#[test]
+fn a_misspelt_extension_is_named_beside_the_one_that_is_missing() {
+    let refusal = |unknown: &[&str]| {
+        let missing = vec!["https://a.example/state_injection/v1".into(), "urn:b".into()];
+        A2aError::ExtensionSupportRequired { missing, unknown: unknown.iter().map(|uri| (*uri).into()).collect() }
+    };
+    let text = refusal(&["https://a.example/state-injection/v1", "urn:other:extension"]).to_string();
+    let expected = "; https://a.example/state-injection/v1 is not known here, did you mean \
+                    https://a.example/state_injection/v1?; urn:other:extension is not known here";
+    assert!(text.ends_with(expected), "{text}");
+    let long = "x".repeat(10_000);
+    assert!(refusal(&[&long; 100]).to_string().len() < 1_000, "what a client sent is not told it without end");
 }
 
 #[test]

@@ -104,8 +104,10 @@ fn free_form_parameters_arrive_byte_for_byte() {
 #[test]
 fn wire_form_of_a_failure() {
     let missing = vec!["https://example.com/a/v1".into(), "https://example.com/b/v1".into()];
-    let failure =
-        jsonrpc::failure(&RequestId::String("q\"1".to_owned()), &A2aError::ExtensionSupportRequired { missing });
+    let failure = jsonrpc::failure(
+        &RequestId::String("q\"1".to_owned()),
+        &A2aError::ExtensionSupportRequired { missing, unknown: Vec::new() },
+    );
     assert_snapshot!(failure, @r#"{"jsonrpc":"2.0","id":"q\"1","error":{"code":-32008,"message":"required extensions are not active: https://example.com/a/v1,https://example.com/b/v1; list them in the A2A-Extensions header","data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"EXTENSION_SUPPORT_REQUIRED","domain":"a2a-protocol.org","metadata":{"extensions":"https://example.com/a/v1,https://example.com/b/v1"}}]}}"#);
 }
 

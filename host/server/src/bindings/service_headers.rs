@@ -37,5 +37,5 @@ pub(crate) fn check_content_type(headers: &HeaderMap, understood: &[&str]) -> Re
     if understood.iter().any(|name| media_type.eq_ignore_ascii_case(name)) {
         return Ok(());
     }
-    Err(A2aError::ContentTypeNotSupported { content_type: content_type.into_owned() })
+    Err(A2aError::BodyTypeNotSupported { content_type: content_type.into_owned() })
 }

@@ -107,6 +107,7 @@ mod tests {
     fn limits_callers_and_what_tenants_may_name_need_none() {
         for (before, now) in [
             ("", "server.max_body_bytes = 7\nserver.drain_seconds = 1\nserver.max_running_turns = 2"),
+            ("", "server.cors_origins = ['https://app.example']"),
             ("", "tasks.keep_days = 1\ntasks.max_task_bytes = 2\nsessions.keep_count = 3"),
             ("", "runtime.ceiling.memory_mib = 1"),
             ("[[auth.api_key]]\nprincipal = 'ada'", "[[auth.api_key]]\nprincipal = 'bob'"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::cors::CorsOrigins;
 use crate::connections::listener::ConnectionLimits;
 
 /// `[server]`
@@ -17,6 +18,8 @@ pub struct ServerConfig {
     pub public_url: Option<String>,
     /// Lets everybody call although `listen` is no loopback address. Default: no.
     pub allow_anonymous: bool,
+    /// The origins of web pages that may call from a browser. Default: none.
+    pub cors_origins: CorsOrigins,
     /// Serves clients of A2A 0.3 too. Default: yes.
     pub a2a_0_3: bool,
     /// The largest request body in bytes. Default 1 MiB.
@@ -60,6 +63,7 @@ impl Default for ServerConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 9999)),
             public_url: None,
             allow_anonymous: false,
+            cors_origins: CorsOrigins::default(),
             a2a_0_3: true,
             max_body_bytes: 1 << 20,
             body_seconds: 30,

@@ -50,10 +50,16 @@ impl Hosts {
     }
 
     /// The answer to a request for a foreign host name, or to one by which a page of another origin would change
-    /// something; `None` for all others. A request with neither a name nor an origin comes from no browser.
-    pub(crate) fn refusal<B>(&self, request: &Request<B>) -> Option<Response> {
-        let foreign = self.check(request).err().map(|foreign| refuse(&foreign));
-        foreign.or_else(|| self.check_page(request).err().map(|page| refuse_page(&page)))
+    /// something, unless the config allows that page; `None` for all others. A request with neither a name nor an origin
+    /// comes from no browser.
+    pub(crate) fn refusal<B>(&self, request: &Request<B>, is_allowed_page: bool) -> Option<Response> {
+        if let Err(foreign) = self.check(request) {
+            return Some(refuse(&foreign));
+        }
+        if is_allowed_page {
+            return None;
+        }
+        self.check_page(request).err().map(|page| refuse_page(&page))
     }
 
     /// Checks that the request names no host but those that are taken. An error is the name that is not. A browser
@@ -125,8 +131,8 @@ fn refuse(host: &str) -> Response {
 
 fn refuse_page(page: &str) -> Response {
     let text = format!(
-        "this server has no authentication and lets no web page of another origin ({page:?}) change anything; if pages \
-         are to use it, set [auth]\n"
+        "this server has no authentication and lets no web page of another origin ({page:?}) change anything; if that \
+         page is to use it, list its origin in server.cors_origins, or set [auth]\n"
     );
     (StatusCode::FORBIDDEN, text).into_response()
 }

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::connections::limits::ServerLimits;
 use crate::installation::encoded_card::EncodedCard;
 use crate::installation::installer::Installer;
+use crate::process::cross_origin::CrossOrigin;
 use crate::process::hosts::Hosts;
 use crate::process::store_probe::StoreProbe;
 
@@ -90,6 +91,8 @@ pub(crate) struct ReadinessGate {
     pub(crate) limits: Arc<ServerLimits>,
     /// The names under which the server may be called; `None` for any.
     pub(crate) hosts: Option<Arc<Hosts>>,
+    /// The web pages of other origins that may call.
+    pub(crate) cross_origin: Arc<CrossOrigin>,
     /// True if clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
     app: OnceLock<App>,
@@ -102,6 +105,7 @@ impl ReadinessGate {
         Self {
             limits: ServerLimits::new(&config.server),
             hosts: Hosts::of(config),
+            cross_origin: CrossOrigin::new(config),
             speaks_v0_3: config.server.a2a_0_3,
             app: OnceLock::new(),
             draining: AtomicBool::new(false),

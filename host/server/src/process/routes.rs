@@ -25,6 +25,7 @@ use crate::connections::network::Network;
 use crate::connections::request_body::{BodyError, RequestBody};
 use crate::connections::site::Site;
 use crate::paths::{CARD_PATH, JSONRPC_PATH, OLD_CARD_PATH, REST_PATH};
+use crate::process::hosts::Hosts;
 use crate::process::readiness_gate::{NoCard, ReadinessGate};
 use crate::tenants::AskedTenants;
 
@@ -72,8 +73,23 @@ impl Others {
 
 impl Site for Arc<Routes> {
     async fn answer(&self, request: Request<Incoming>, network: Network) -> Response {
+        let Some(pages) = self.gate.cross_origin.pages() else { return self.reply(request, network, false).await };
+        let is_allowed = pages.allow(&request);
+        // On the heap, so that the future of a server that no page calls is not larger for it.
+        Box::pin(pages.answer(request, |request| {
+            let routes = Arc::clone(self);
+            async move { Ok(routes.reply(request, network, is_allowed).await) }
+        }))
+        .await
+    }
+}
+
+impl Routes {
+    /// Answers one request. A page of another origin that may call is let through.
+    async fn reply(&self, request: Request<Incoming>, network: Network, is_allowed_page: bool) -> Response {
         // Before any path is looked at, so that none is forgotten.
-        if let Some(refusal) = self.gate.hosts.as_ref().and_then(|hosts| hosts.refusal(&request)) {
+        let refusal = |hosts: &Arc<Hosts>| hosts.refusal(&request, is_allowed_page);
+        if let Some(refusal) = self.gate.hosts.as_ref().and_then(refusal) {
             return refusal;
         }
         // Nearly all requests are these. Past the router each of them saves a dozen allocations and as many virtual

@@ -113,10 +113,11 @@ impl Server {
             () = &mut shutdown => return Ok(()),
         };
         let app = gate.open(loaded);
-        let limits = Arc::clone(&gate.limits);
+        let (limits, cross_origin) = (Arc::clone(&gate.limits), Arc::clone(&gate.cross_origin));
         app.settings.attach(Box::new(move |config| {
             descriptors::provide(config);
             limits.set(&config.server);
+            cross_origin.set(config);
         }));
         app.describe(&gate.phase().to_string());
         let housekeeping = keep_house(app);

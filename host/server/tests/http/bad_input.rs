@@ -1,8 +1,8 @@
 //! The mistakes of clients, and the errors that they get.
 
-use annex_test_support::TestServer;
+use annex_test_support::{STATE_INJECTION, TestServer};
 
-use crate::agent;
+use crate::{agent, specialist};
 
 async fn post(server: &TestServer, content_type: &str, body: impl Into<reqwest::Body>) -> (u16, i64) {
     let url = format!("{}/a2a/jsonrpc", server.url());
@@ -96,6 +96,69 @@ async fn only_version_1_0_is_served_by_header_or_query() {
     assert_eq!(query.code(), 0);
     let query = server.say("prompt").version(None).query("A2A-Version=0.3").send().await.expect("a reply");
     assert_eq!(query.code(), -32_009);
+}
+
+/// What a program such as curl is told that sends a message without a thought for header fields. The code of the error
+/// comes first.
+async fn told(server: &TestServer, path: &str, fields: &[(&str, &str)]) -> (i64, String) {
+    let message = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}"#;
+    let body = if path.contains("/rest/") {
+        message.to_owned()
+    } else {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{message}}}"#)
+    };
+    let mut request = server.client().post(format!("{}{path}", server.url())).body(body);
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    let error: serde_json::Value = request.send().await.expect("a reply").json().await.expect("JSON");
+    let error = &error["error"];
+    (error["code"].as_i64().expect("a code"), error["message"].as_str().expect("a text").to_owned())
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_said_to_be_json_is_refused_with_the_header_to_send() {
+    let server = agent("Say something.", "").await;
+    for (path, code) in [("/a2a/jsonrpc", -32_005), ("/", -32_005), ("/a2a/rest/message:send", 400)] {
+        let form = [("a2a-version", "1.0"), ("content-type", "application/x-www-form-urlencoded")];
+        for fields in [&form[..1], &form] {
+            let (found, text) = told(&server, path, fields).await;
+            assert_eq!(found, code, "{path} {fields:?}: {text}");
+            assert!(text.contains("-H 'content-type: application/json'"), "{path} {fields:?}: {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_message_without_a_version_is_refused_with_the_header_to_send() {
+    let server = agent("Say something.", "").await;
+    for path in ["/a2a/jsonrpc", "/a2a/rest/message:send"] {
+        let (_, text) = told(&server, path, &[("content-type", "application/json")]).await;
+        assert!(text.contains("send the header `A2A-Version: 1.0`"), "{path}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_of_0_3_with_a_message_of_1_0_is_refused_with_the_path_of_1_0() {
+    let fields = [("content-type", "application/json"), ("a2a-version", "1.0")];
+    for config in ["", "[server]\na2a_0_3 = false"] {
+        let server = agent("Say something.", config).await;
+        let (code, text) = told(&server, "/a2a/rest/v1/message:send", &fields).await;
+        assert_eq!(code, 400, "{text}");
+        assert!(text.contains("A2A 0.3") && text.contains("A2A 1.0") && text.contains("`v1`"), "{config}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_misspelt_extension_is_named_where_a_required_one_is_missing() {
+    let server = specialist("").await;
+    let misspelt = STATE_INJECTION.replace("state_injection", "state-injection");
+    let line = format!("https://example.com/another/v1, {misspelt}");
+    let reply = server.say("hello").extensions(&line).send().await.expect("a reply");
+    assert_eq!(reply.code(), -32_008);
+    let text = reply.body["error"]["message"].as_str().expect("a text");
+    assert!(text.contains(&format!("{misspelt} is not known here, did you mean {STATE_INJECTION}?")), "{text}");
+    assert!(text.contains("https://example.com/another/v1 is not known here"), "{text}");
 }
 
 #[tokio::test]

@@ -48,6 +48,20 @@ async fn typing_errors_are_shown_with_place_and_accepted_values() {
 }
 
 #[tokio::test]
+async fn an_origin_that_no_browser_sends_is_refused_with_its_line_and_what_browsers_send() {
+    let cases = [
+        ("[\"https://app.example/\"]", "write \"https://app.example\""),
+        ("[\"app.example\"]", "is not an origin"),
+        ("[\"*\", \"https://app.example\"]", "leave the others out"),
+        ("\"https://app.example\"", "a sequence"),
+    ];
+    for (origins, expected) in cases {
+        let section = format!("[server]\ncors_origins = {origins}");
+        check(&section, &["test.toml", "line 12", "cors_origins = ", expected]).await;
+    }
+}
+
+#[tokio::test]
 async fn replicas_are_for_a_database_that_several_processes_share() {
     for value in [true, false] {
         check(&format!("[tasks]\nrecover = {value}"), &["tasks.recover", "no longer a key", "take the line out"]).await;

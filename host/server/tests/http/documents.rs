@@ -1,6 +1,7 @@
 //! The pages of this repository: every TOML block loads, every link leads somewhere, every test that is named is there.
 //!
-//! A block is a part of a config; the card and the agent that it lacks are added. A block that is no config says what it
+//! A block is a part of a config; the card and the agent that it lacks are added, but no card where it has an agent: such a block
+//! is a whole config, which a reader serves as it is. A block that is no config says what it
 //! is: `toml,settings` is the settings file of an extension, `toml,cargo` a file of Cargo.
 
 use std::collections::BTreeSet;
@@ -17,7 +18,7 @@ const FOLDERS: [&str; 4] = ["examples", "guest", "host", "wit"];
 /// Folders that tools fill.
 const FOREIGN: [&str; 4] = ["artifacts", "corpus", "node_modules", "target"];
 /// Pages that are read in one go, and how many bytes they may have.
-const SHORT: [(&str, usize); 2] = [("README.md", 10_000), ("ARCHITECTURE.md", 12_000)];
+const SHORT: [(&str, usize); 2] = [("README.md", 10_240), ("ARCHITECTURE.md", 12_000)];
 /// The lines of a decision, in their order.
 const DECISION: [&str; 5] = ["Decided: ", "Because: ", "Instead of: ", "Costs: ", "Look again when: "];
 
@@ -123,11 +124,11 @@ fn prose(text: &str) -> Vec<&str> {
     lines
 }
 
-/// The block with a card and an agent where it has none.
+/// The block with a card and an agent where it has neither.
 fn whole(block: &str) -> Result<String, String> {
     let tables: toml::Table = toml::from_str(block).map_err(|error| error.to_string())?;
-    let card = if tables.contains_key("card") { "" } else { CARD };
     let has_agent = tables.get("agent").is_some_and(|agent| agent.get("kind").is_some());
+    let card = if has_agent || tables.contains_key("card") { "" } else { CARD };
     let agent = if has_agent { "" } else { AGENT };
     Ok(format!("{card}{agent}{block}"))
 }

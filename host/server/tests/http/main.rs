@@ -13,6 +13,7 @@ mod cases;
 mod catalogue;
 mod config;
 mod connections;
+mod cors;
 mod crowd;
 mod documents;
 mod durable;

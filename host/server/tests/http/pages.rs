@@ -82,7 +82,7 @@ async fn no_page_of_another_origin_changes_anything_at_a_server_that_trusts_its_
         for fields in FOREIGN {
             let (status, text) = send(&server, &method, &path, fields).await;
             assert_eq!(status, StatusCode::FORBIDDEN, "{method} {path} {fields:?}");
-            assert!(text.contains("another origin") && text.contains("[auth]"), "{text}");
+            assert!(text.contains("another origin") && text.contains("cors_origins"), "{text}");
         }
         for fields in OWN {
             let (status, _) = send(&server, &method, &path, fields).await;

@@ -130,6 +130,22 @@ async fn messages_of_grpc_have_the_limit_that_is_in_force() {
 }
 
 #[tokio::test]
+async fn pages_of_other_origins_are_let_in_when_the_config_lists_them() {
+    let callers = [("ada", ADA)];
+    let running = Reloading::start(&config(&callers, "")).await;
+    let allowed = async || {
+        let request = running.server.client().get(format!("{}{CARD}", running.server.url()));
+        let reply = request.header("origin", "https://app.example").send().await.expect("a reply");
+        reply.headers().get("access-control-allow-origin").map(|value| value.to_str().expect("ASCII").to_owned())
+    };
+    assert_eq!(allowed().await, None);
+    running.read(&config(&callers, "[server]\ncors_origins = [\"https://app.example\"]")).await;
+    assert_eq!(allowed().await.as_deref(), Some("https://app.example"));
+    running.read(&config(&callers, "")).await;
+    assert_eq!(allowed().await, None);
+}
+
+#[tokio::test]
 async fn a_config_that_cannot_be_used_changes_nothing() {
     let running = Reloading::start(&config(&[("ada", ADA)], "[tenants]")).await;
     let good = config(&[("carol", CAROL)], "[tenants]\n[server]\nmax_body_bytes = 10");

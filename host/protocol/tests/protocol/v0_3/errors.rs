@@ -20,7 +20,7 @@ fn codes_stay_and_that_of_a_version_is_an_internal_error() {
         A2aError::invalid_params("r"),
         A2aError::Internal { error_id: String::new() },
         A2aError::Overloaded { reason: String::new() },
-        A2aError::ExtensionSupportRequired { missing: vec!["urn:e".into()] },
+        A2aError::ExtensionSupportRequired { missing: vec!["urn:e".into()], unknown: Vec::new() },
         A2aError::Extension { uri: "urn:e".into(), code: -31_000, message: String::new(), data: None },
     ];
     for error in kept {
@@ -35,7 +35,7 @@ fn messages_use_the_names_of_0_3() {
     let not_cancelable = A2aError::TaskNotCancelable { task_id: "t".into(), state: TaskState::InputRequired };
     assert!(v0_3::text(&not_cancelable).ends_with("in state input-required"));
     assert!(v0_3::text(&A2aError::PushNotificationNotSupported).contains("tasks/resubscribe"));
-    let required = A2aError::ExtensionSupportRequired { missing: vec!["urn:e".into()] };
+    let required = A2aError::ExtensionSupportRequired { missing: vec!["urn:e".into()], unknown: Vec::new() };
     assert!(v0_3::text(&required).ends_with("urn:e; list them in the x-a2a-extensions header"));
     let version = A2aError::VersionNotSupported { requested: "9.9".to_owned(), supported: &["1.0", "0.3"] };
     assert!(v0_3::text(&version).contains("`9.9` is not supported") && v0_3::text(&version).ends_with("1.0, 0.3"));

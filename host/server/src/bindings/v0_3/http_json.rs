@@ -2,7 +2,8 @@
 
 use annex_operations::answer::{EventStream, encode};
 use annex_operations::request_handler::RequestHandler;
-use annex_operations::service_parameters::ServiceParameters;
+use annex_operations::service_parameters::{ServiceParameters, sent_version};
+use annex_protocol::service::{VERSION, is_version};
 use annex_protocol::v0_3::{self, request};
 use annex_protocol::{
     A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
@@ -38,6 +39,11 @@ pub(crate) async fn answer(app: &App, path: &str, request: &HttpRequest<'_>) -> 
 async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
     // A request of 0.3 has no place for a tenant, so all are for the agent of the config itself.
     let caller = request.caller;
+    let version = sent_version(request.headers, request.uri);
+    if is_version(&version, VERSION) {
+        let path = format!("{PREFIX}{path}");
+        return Err(A2aError::PathOfOtherVersion { path, of: v0_3::VERSION, requested: version.into_owned() });
+    }
     let call = read_call(caller.owner.clone(), (request.headers, request.uri))?;
     let (handler, call) = app.tenants().asked_with(request.headers).serving(call, None).await?;
     let handler = &*handler;

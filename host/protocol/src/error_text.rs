@@ -1,0 +1,80 @@
+//! Messages of errors that depend on what the client sent.
+
+use crate::ExtensionUri;
+
+/// Of more unknown extensions than these none is shown.
+const MAX_UNKNOWN: usize = 3;
+/// The most bytes of an unknown URI that are shown.
+const MAX_URI: usize = 200;
+/// The most bytes in which a URI may differ from the one that was probably meant.
+const MAX_SLIP: usize = 3;
+
+/// The refusal of a version. A request that names none is one of 0.3 (specification section 3.6.2).
+pub(crate) fn version(requested: &str, supported: &[&str]) -> String {
+    if requested.is_empty() {
+        let versions = supported.join("` or `");
+        return format!("no A2A version was sent, which stands for 0.3; send the header `A2A-Version: {versions}`");
+    }
+    format!(
+        "A2A version `{requested}` is not supported; set the A2A-Version header to one of: {}",
+        supported.join(", ")
+    )
+}
+
+/// The refusal of a request's body. Programs such as curl send forms unless they are told otherwise.
+pub(crate) fn body_type(content_type: &str) -> String {
+    let sent = if content_type.is_empty() {
+        "the request has a body and no content type".to_owned()
+    } else {
+        format!("the body has the content type {content_type}, and only JSON is taken")
+    };
+    format!("{sent}; send the header `Content-Type: application/json` (with curl: -H 'content-type: application/json')")
+}
+
+/// The end of the refusal of a client that asked for extensions which are not there: probably it has misspelt one.
+pub(crate) fn unknown_extensions(missing: &[ExtensionUri], unknown: &[ExtensionUri]) -> String {
+    let one = |uri: &ExtensionUri| {
+        let uri = uri.as_str();
+        let meant = missing.iter().find(|missing| is_near(uri, missing.as_str()));
+        let shown = uri.get(..uri.floor_char_boundary(MAX_URI)).unwrap_or(uri);
+        match meant {
+            Some(meant) => format!("; {shown} is not known here, did you mean {meant}?"),
+            None => format!("; {shown} is not known here"),
+        }
+    };
+    unknown.iter().take(MAX_UNKNOWN).map(one).collect()
+}
+
+/// True if the two differ in one place by a few bytes, or in the case of letters.
+fn is_near(one: &str, other: &str) -> bool {
+    let same = |(one, other): &(u8, u8)| one.eq_ignore_ascii_case(other);
+    let begins = one.bytes().zip(other.bytes()).take_while(same).count();
+    let shorter = one.len().min(other.len());
+    let ends = one.bytes().rev().zip(other.bytes().rev()).take(shorter - begins).take_while(same).count();
+    one.len().max(other.len()) - begins - ends <= MAX_SLIP
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_near;
+
+    #[test]
+    fn a_uri_is_near_one_from_which_it_differs_by_a_slip() {
+        let uri = "https://example.com/state_injection/v1";
+        let near = [
+            "http://example.com/state_injection/v1",
+            "https://example.com/state-injection/v1",
+            "https://example.com/state_injection/v1/",
+            "https://example.com/state_injection/v2",
+            "https://example.com/stateinjection/v1",
+            "https://example.com/State_Injection/V1",
+            "https://example.com/state_injectoin/v1",
+        ];
+        for near in near {
+            assert!(is_near(near, uri) && is_near(uri, near), "{near}");
+        }
+        for far in ["", "https://example.com/timestamp/v1", "https://example.com/state_injection/v1/more", "urn:x"] {
+            assert!(!is_near(far, uri) && !is_near(uri, far), "{far}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Web pages of other origins: what browsers are told about them (Fetch, "CORS protocol").
+//!
+//! The fields are on all answers of the A2A listener, errors and the card among them: a page can read no answer without
+//! them. The admin API has none.
+
+use std::convert::Infallible;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use annex_auth::ApiKeyHeaderConfig;
+use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION};
+use annex_protocol::v0_3::X_A2A_EXTENSIONS;
+use axum::http::header::{
+    ALLOW, AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, ORIGIN, RETRY_AFTER,
+    WWW_AUTHENTICATE,
+};
+use axum::http::{Method, Request};
+use axum::response::Response;
+use tower::{Layer, ServiceExt, service_fn};
+use tower_http::cors::{AllowOrigin, Any, CorsLayer, Vary};
+
+use crate::config::{AgentConfig, Config, CorsOrigins};
+
+/// The time for which a browser may keep the answer to a preflight request.
+const MAX_AGE: Duration = Duration::from_secs(3_600);
+
+/// The pages that may call, as the config says now.
+#[derive(Default)]
+pub(crate) struct CrossOrigin {
+    /// `None` where no page of another origin may.
+    pages: RwLock<Option<Arc<Pages>>>,
+}
+
+/// The pages that may call, and the fields that tell browsers so.
+pub(crate) struct Pages {
+    origins: CorsOrigins,
+    layer: CorsLayer,
+}
+
+impl CrossOrigin {
+    pub(crate) fn new(config: &Config) -> Arc<Self> {
+        let pages = Self::default();
+        pages.set(config);
+        Arc::new(pages)
+    }
+
+    /// From now on the pages that this config names may call.
+    pub(crate) fn set(&self, config: &Config) {
+        *self.pages.write().unwrap_or_else(PoisonError::into_inner) = Pages::of(config);
+    }
+
+    pub(crate) fn pages(&self) -> Option<Arc<Pages>> {
+        self.pages.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Pages {
+    fn of(config: &Config) -> Option<Arc<Self>> {
+        let origins = config.server.cors_origins.clone();
+        let layer = CorsLayer::new()
+            .allow_methods([Method::GET, Method::POST, Method::DELETE])
+            .allow_headers(accepted(config))
+            .expose_headers(exposed())
+            .max_age(MAX_AGE);
+        let layer = match &origins {
+            CorsOrigins::Any => layer.allow_origin(Any).vary(Vary::list([])),
+            CorsOrigins::Listed(listed) if listed.is_empty() => return None,
+            // What a cache keeps for one page is not to be told another.
+            CorsOrigins::Listed(listed) => layer.allow_origin(AllowOrigin::list(listed.iter().cloned())).vary([ORIGIN]),
+        };
+        Some(Arc::new(Self { origins, layer }))
+    }
+
+    /// True if a page sends the request that may call.
+    pub(crate) fn allow<B>(&self, request: &Request<B>) -> bool {
+        let mut sent = request.headers().get_all(ORIGIN).iter();
+        match (&self.origins, sent.next(), sent.next()) {
+            (CorsOrigins::Any, _, _) => true,
+            (CorsOrigins::Listed(listed), Some(origin), None) => listed.contains(origin),
+            (CorsOrigins::Listed(_), _, _) => false,
+        }
+    }
+
+    /// Answers a preflight request itself. Any other is answered by `answer`, and gets the fields for browsers.
+    pub(crate) async fn answer<B, F>(&self, request: Request<B>, answer: impl FnMut(Request<B>) -> F) -> Response
+    where
+        F: Future<Output = Result<Response, Infallible>>,
+    {
+        let Ok(response) = self.layer.layer(service_fn(answer)).oneshot(request).await;
+        response
+    }
+}
+
+/// The fields that a page may send besides those that every page may.
+fn accepted(config: &Config) -> Vec<HeaderName> {
+    let own = ["last-event-id", A2A_VERSION, A2A_EXTENSIONS, X_A2A_EXTENSIONS];
+    let ApiKeyHeaderConfig { name: key } =
+        config.auth.as_ref().map(|auth| auth.api_key_header.clone()).unwrap_or_default();
+    // What an agent elsewhere is to be sent has to come from somewhere.
+    let forwarded = match &config.agent {
+        Some(AgentConfig::Upstream { upstream, .. }) => upstream.headers_forward.as_slice(),
+        _ => &[],
+    };
+    let named = own.into_iter().chain([key.as_str()]).chain(forwarded.iter().map(String::as_str));
+    // The names were checked when the config was read.
+    let named = named.filter_map(|name| HeaderName::try_from(name).ok());
+    let mut accepted = vec![CONTENT_TYPE, AUTHORIZATION, IF_NONE_MATCH, IF_MODIFIED_SINCE];
+    for name in named {
+        if !accepted.contains(&name) {
+            accepted.push(name);
+        }
+    }
+    accepted
+}
+
+/// The fields of answers that a page may read besides those that every page may.
+fn exposed() -> Vec<HeaderName> {
+    // Old browsers do not know the star, which stands for all others, `Annex-…` among them.
+    let own = [A2A_EXTENSIONS, X_A2A_EXTENSIONS, "*"].into_iter().filter_map(|name| HeaderName::try_from(name).ok());
+    own.chain([WWW_AUTHENTICATE, RETRY_AFTER, ALLOW, ETAG]).collect()
+}
