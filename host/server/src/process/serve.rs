@@ -114,7 +114,7 @@ impl Server {
         };
         let app = gate.open(loaded);
         let (limits, cross_origin) = (Arc::clone(&gate.limits), Arc::clone(&gate.cross_origin));
-        app.settings.attach(Box::new(move |config| {
+        app.settings.attach(Box::new(move |config: &Config| {
             descriptors::provide(config);
             limits.set(&config.server);
             cross_origin.set(config);
