@@ -95,8 +95,8 @@ impl Settings {
     pub(crate) fn prepare(&self, read: &Config) -> Result<PreparedSettings, InstallError> {
         let config = self.config().with_live(read);
         let authenticator = match (&self.authentication, &config.auth) {
-            (Some(_), Some(auth)) => {
-                let made = Authenticator::new(&located(auth, &self.folder));
+            (Some(authentication), Some(auth)) => {
+                let made = authentication.current().read_again(&located(auth, &self.folder));
                 Some(Arc::new(made.map_err(|error| unusable("auth", error))?))
             }
             _ => None,
@@ -117,7 +117,9 @@ impl Settings {
     pub(crate) fn put(&self, prepared: PreparedSettings) -> Result<SettingsChange, InstallError> {
         let PreparedSettings { config, authenticator, access } = prepared;
         // The only one that can still fail comes first.
-        if let (Some(sender), Some(push)) = (&self.push, &config.push) {
+        if let (Some(sender), Some(push)) = (&self.push, &config.push)
+            && self.has_changed(&config, "push")
+        {
             sender.set_screen(&notifier_config(push)).map_err(|error| unusable("push", error))?;
         }
         let security = match (&self.authentication, authenticator) {
@@ -138,23 +140,21 @@ impl Settings {
             listener(&config);
         }
         let turns = turn_bounds(&config.server);
-        let before = std::mem::replace(&mut *self.config.lock().unwrap_or_else(PoisonError::into_inner), config);
-        let now = self.config();
-        let differs = |table| match (&before.file, &now.file) {
-            (Some(before), Some(now)) => before.differs(now, table),
-            _ => true,
-        };
-        Ok(SettingsChange {
-            is_any: before
-                .file
-                .as_ref()
-                .zip(now.file.as_ref())
-                .is_none_or(|(before, now)| before.something_counts(now)),
-            turns,
-            security,
-            // A header by which callers show who they are is one that an added tenant's agent must not be sent.
-            concerns_added: ["tenants", "auth.api_key_header", "runtime.ceiling"].into_iter().any(differs),
-        })
+        // A header by which callers show who they are is one that an added tenant's agent must not be sent.
+        let of_added = ["tenants", "auth.api_key_header", "runtime.ceiling"];
+        let concerns_added = of_added.into_iter().any(|table| self.has_changed(&config, table));
+        let before = self.config();
+        let files = before.file.as_ref().zip(config.file.as_ref());
+        let is_any = files.is_none_or(|(before, now)| before.something_counts(now));
+        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(SettingsChange { is_any, turns, security, concerns_added })
+    }
+
+    /// True if the table says something else in this config than in the one in force.
+    fn has_changed(&self, config: &Config, table: &str) -> bool {
+        let before = self.config();
+        let files = before.file.as_ref().zip(config.file.as_ref());
+        files.is_none_or(|(before, now)| before.differs(now, table))
     }
 }
 
