@@ -367,3 +367,21 @@ async fn a_component_that_one_replica_is_given_is_loaded_by_the_others() -> Resu
     scratch.remove().await;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hang_up_names_in_the_log_what_needs_a_restart_and_why() -> Result<()> {
+    let mut open = Open::start("", &[])?;
+    let config = open.server.config.path.clone();
+    std::fs::write(config.with_file_name("acme.toml"), text("acme"))?;
+    let before = std::fs::read_to_string(&config)?;
+    let listen = "listen = \"127.0.0.1:0\"\n";
+    let after = before.replacen(listen, "listen = \"127.0.0.1:1\"\nmax_streams = 5\n", 1);
+    std::fs::write(&config, format!("{after}\n[[tenant]]\nname = \"acme\"\nconfig = \"acme.toml\"\n"))?;
+    open.server.signal(Signal::HUP)?;
+    open.until("acme", &json!("acme")).await?;
+    let log = open.server.kill_for_log()?;
+    let named = "server.listen (the address is taken at the start)";
+    assert!(log.lines().any(|line| line.contains("count after a restart") && line.contains(named)), "{log}");
+    assert!(!log.contains("server.max_streams"), "{log}");
+    Ok(())
+}
