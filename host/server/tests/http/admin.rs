@@ -254,6 +254,15 @@ async fn an_unsafe_admin_section_is_refused_at_the_start() {
         ("[admin]\ntoken_file = \"nothing\"", "nothing"),
         ("[admin]\ntoken_env = \"ANNEX_NO_SUCH_VARIABLE\"", "ANNEX_NO_SUCH_VARIABLE"),
         ("[admin]\ntoken_file = \"short\"", "16 to 1024 bytes"),
+        ("[[admin.token]]\nname = \"a b\"\ntoken_env = \"X\"", "admin.token.name"),
+        ("[[admin.token]]\nname = \"bot\"", "exactly one of token_file, token_env and token_sha256"),
+        (
+            "[[admin.token]]\nname = \"bot\"\ntoken_env = \"X\"\ntoken_file = \"token\"",
+            "exactly one of token_file, token_env",
+        ),
+        ("[admin]\ntoken_file = \"token\"\n[[admin.token]]\nname = \"admin\"\ntoken_env = \"X\"", "stands there twice"),
+        ("[[admin.token]]\nname = \"bot\"\ntoken_sha256 = \"00\"", "64 hexadecimal digits"),
+        ("[[admin.token]]\nname = \"bot\"\ntoken_file = \"short\"", "\"bot\" must have 16 to 1024 bytes"),
     ];
     fs::write(installation.path("short"), "15-bytes-are-no\n").expect("a file");
     for (config, expected) in cases {
