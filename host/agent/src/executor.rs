@@ -206,7 +206,9 @@ impl AgentError {
             | SessionError::UnseenCharacters { .. }
             | SessionError::ArtifactTooLarge { .. } => {
                 // Logged too: it may be the operator's limit that is too low.
-                tracing::warn!(%error, "a conversation cannot keep what an agent came to");
+                let ids = annex_telemetry::ids();
+                let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+                tracing::warn!(%error, tenant, context, task, "a conversation cannot keep what an agent came to");
                 return Self::Failed { message: format!("The conversation cannot keep the answer: {error}.") };
             }
             SessionError::Stale { .. } | SessionError::Fenced { .. } => {

@@ -179,7 +179,9 @@ impl<'a> Follower<'a> {
             }
             Reply::Stream(stream) => {
                 if let Ended::Broken(error) = self.read(stream, relay).await? {
-                    tracing::warn!(%error, "the stream of the upstream agent broke off; its task is asked for");
+                    let ids = annex_telemetry::ids();
+                    let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+                    tracing::warn!(%error, tenant, context, task, "the stream of the upstream agent broke off; its task is asked for");
                 }
             }
         }
