@@ -76,6 +76,12 @@ pub trait AgentExecutor: Send + Sync {
         None
     }
 
+    /// Tells whether an agent that lives elsewhere answered when something was last asked of it. Nobody asks it for this. `None`
+    /// for all other agents.
+    fn is_reached(&self) -> Option<bool> {
+        None
+    }
+
     /// Asks an agent that lives elsewhere whether a task that waits for its client has gone on there without a message. The
     /// server waits for a few seconds at most.
     async fn has_gone_on(&self, _task: &TaskId, _remote: &UpstreamContext) -> bool {

@@ -61,6 +61,10 @@ impl AgentExecutor for UpstreamAgent {
         Some(self.upstream.card())
     }
 
+    fn is_reached(&self) -> Option<bool> {
+        Some(self.upstream.is_reached())
+    }
+
     async fn has_gone_on(&self, task: &TaskId, remote: &UpstreamContext) -> bool {
         match Link::of_task(remote, task).await {
             Ok(Some(link)) => follow::has_gone_on(&self.upstream, remote, &link).await,

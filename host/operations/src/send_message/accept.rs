@@ -12,8 +12,9 @@ use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId, T
 use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnView};
 use annex_session::{Beginning, Event, Following, StateDelta, TurnSession};
 use annex_tasks::{Excess, Owner, TaskLimits, TaskSize};
+use annex_telemetry::with as tell;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::field::{Empty, display};
@@ -117,10 +118,12 @@ impl RequestHandler {
         let installed = installed_with(&pinned, &extensions);
         // Before any task, session or guest exists: a client that lacks a required extension leaves nothing behind.
         let active = activation::negotiate(&installed, &extensions.passed_on, &call.requested)?;
+        tell_active(&active);
         self.catch_up_with(call, &record).await;
         self.check_push(&request).await?;
         let mut target = Target::new(&call.owner, &request.message, record?, self.counted(steps_for(&active)))?;
         Span::current().record("context", display(&target.context_id)).record("task", display(&target.task_id));
+        tell(|request| request.is_about(Some(target.context_id.clone().into()), None));
         self.input_modes.check(&request.message)?;
         // A context that is named may have a session, which is known when it is read.
         if target.is_new {
@@ -135,6 +138,7 @@ impl RequestHandler {
             Some(Delivery::Left(delivery, task)) => target.take_over(delivery, task),
             None => {}
         }
+        tell(|request| request.is_about(None, Some(target.task_id.clone().into())));
         // Not before: a message that is repeated gets its task, also when that is finished by now.
         target.check_open()?;
         target.check_waits()?;
@@ -265,6 +269,7 @@ impl RequestHandler {
             stop: self.stop.clone(),
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),
+            began: Instant::now(),
         };
         let running = turn.begin_running();
         // The turn counts by itself now.
@@ -403,6 +408,16 @@ impl Target {
         message.context_id = Some(self.context_id.clone());
         message.task_id = Some(self.task_id.clone());
     }
+}
+
+/// For the line of the request in the log.
+fn tell_active(active: &[Arc<Extension>]) {
+    tell(|request| {
+        if request.is_logged() && !active.is_empty() {
+            let uris: Vec<&str> = active.iter().map(|extension| extension.uri().as_str()).collect();
+            let _ = request.extensions.set(uris.join(",").into());
+        }
+    });
 }
 
 /// Waits for the turn, and tells the client of a stream when that takes long: its stream begins then.
