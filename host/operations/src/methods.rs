@@ -131,8 +131,8 @@ impl RequestHandler {
 /// For the line of the request in the log.
 fn tell(extension: &Extension, method: &str) {
     annex_telemetry::with(|request| {
+        let _ = request.method.set(method.into());
         if request.is_logged() {
-            let _ = request.method.set(method.into());
             let _ = request.extensions.set(extension.uri().as_str().into());
         }
     });

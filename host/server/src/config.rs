@@ -20,6 +20,7 @@ mod extension;
 mod file;
 mod grants;
 mod limits;
+mod log;
 mod postgres;
 mod replica;
 mod runtime;
@@ -43,6 +44,7 @@ pub use grants::{
     SessionStateGrantConfig, StateScopeConfig,
 };
 pub use limits::LimitsConfig;
+pub use log::{AccessShare, LogConfig};
 pub use postgres::PostgresConfig;
 pub use replica::ReplicaConfig;
 pub use runtime::RuntimeSection;
@@ -94,6 +96,9 @@ pub struct Config {
     /// The component runtime.
     #[serde(default)]
     pub runtime: RuntimeSection,
+    /// The requests that have a line in the log.
+    #[serde(default)]
+    pub log: LogConfig,
     /// The API that shows and changes what is installed. Without it there is none.
     pub admin: Option<AdminConfig>,
     /// Installed extensions, in the order in which they run.

@@ -28,6 +28,11 @@ pub fn with(tell: impl FnOnce(&Request)) {
     let _ = CURRENT.try_with(|request| tell(request));
 }
 
+/// Does something that waits for nothing for a request.
+pub fn in_request<T>(request: &Arc<Request>, work: impl FnOnce() -> T) -> T {
+    CURRENT.sync_scope(Arc::clone(request), work)
+}
+
 fn current() -> Option<Arc<Request>> {
     CURRENT.try_with(Arc::clone).ok()
 }

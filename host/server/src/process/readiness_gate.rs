@@ -11,6 +11,7 @@ use annex_tasks::Owner;
 use axum::http::HeaderMap;
 use serde::Serialize;
 
+use crate::access_log::{self, AccessLog};
 use crate::app::App;
 use crate::config::Config;
 use crate::connections::caller::Shares;
@@ -96,6 +97,8 @@ pub(crate) struct ReadinessGate {
     pub(crate) hosts: Option<Arc<Hosts>>,
     /// True if clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
+    /// The lines and the numbers of requests.
+    pub(crate) access_log: Arc<AccessLog>,
     app: OnceLock<App>,
     draining: AtomicBool,
     stores: StoreProbe,
@@ -109,6 +112,7 @@ impl ReadinessGate {
             shares: Shares::new(&config.server),
             hosts: Hosts::of(config),
             speaks_v0_3: config.server.a2a_0_3,
+            access_log: AccessLog::new(config.log.access),
             app: OnceLock::new(),
             draining: AtomicBool::new(false),
             stores: StoreProbe::default(),
@@ -143,7 +147,10 @@ impl ReadinessGate {
     pub(crate) fn app(&self) -> Result<&App, A2aError> {
         match (self.phase(), self.app.get()) {
             (Phase::Ready, Some(app)) => Ok(app),
-            (phase, _) => Err(A2aError::Overloaded { reason: format!("the server is {phase}") }),
+            (phase, _) => {
+                access_log::refused(if phase == Phase::Draining { "draining" } else { "starting" });
+                Err(A2aError::Overloaded { reason: format!("the server is {phase}") })
+            }
         }
     }
 
@@ -151,7 +158,9 @@ impl ReadinessGate {
     pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Owner), A2aError> {
         // The phase comes first, because the authenticator is a part of the app.
         let app = self.app()?;
-        Ok((app, app.identify(headers).await?))
+        let owner = app.identify(headers).await?;
+        access_log::is_of(&owner.principal);
+        Ok((app, owner))
     }
 
     /// True if requests are served: the phase allows them, the stores answer, and what is in force can be served.

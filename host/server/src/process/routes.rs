@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use annex_protocol::A2aError;
 use annex_protocol::jsonrpc::RequestId;
+use annex_telemetry::of_request;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
@@ -14,6 +15,7 @@ use axum::{Json, Router};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Incoming};
 
+use crate::access_log;
 use crate::app::App;
 use crate::bindings::grpc::{self, GrpcOperations};
 use crate::bindings::jsonrpc;
@@ -46,8 +48,17 @@ impl Routes {
 
 impl Site for Arc<Routes> {
     async fn answer(&self, request: Request<Incoming>, network: Network) -> Response {
+        let exchange = self.gate.access_log.begin(network.address());
+        let answer = of_request(Arc::clone(exchange.request()), self.route(request, network)).await;
+        exchange.answered(answer)
+    }
+}
+
+impl Routes {
+    async fn route(&self, request: Request<Incoming>, network: Network) -> Response {
         // Before any path is looked at, so that none is forgotten.
         if let Some(refusal) = self.gate.hosts.as_ref().and_then(|hosts| hosts.refusal(&request)) {
+            access_log::refused(access_log::FOREIGN_HOST);
             return refusal;
         }
         // Nearly all requests are these. Past the router each of them saves a dozen allocations and as many virtual
@@ -122,6 +133,7 @@ async fn json_rpc_call(
     (headers, uri): (&HeaderMap, &Uri),
     body: impl HttpBody<Data = Bytes> + Unpin,
 ) -> Response {
+    access_log::came_by(access_log::JSONRPC);
     // A request that never reaches the handler is not answered with 200, so that proxies on the way can tell (413,
     // 503).
     match admit(gate, network, headers, body).await {
@@ -130,6 +142,7 @@ async fn json_rpc_call(
             json_rpc_answer(gate, &tenants, &caller, (headers, uri), &body).await
         }
         Err((status, error)) => {
+            access_log::note_error(&error);
             challenged((status, jsonrpc::failure(&RequestId::Null, &error)).into_response(), &error)
         }
     }
@@ -143,6 +156,7 @@ async fn http_json(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
+    access_log::came_by(access_log::HTTP_JSON);
     match admit(&gate, network, &headers, body).await {
         Ok((app, caller, body)) => {
             // As it was sent: an id may have a slash in it, which is encoded there. axum has decoded the path that it gives.
@@ -208,6 +222,7 @@ fn check_content_encoding(headers: &HeaderMap) -> Result<(), (StatusCode, A2aErr
         Some(encoding) if encoding.eq_ignore_ascii_case("identity") => Ok(()),
         Some(encoding) => {
             let encoding: String = encoding.chars().take(MAX_SHOWN_ENCODING).collect();
+            access_log::refused(access_log::CONTENT_TYPE);
             let reason = format!("the content-encoding {encoding} is not supported; send the body without one");
             Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, A2aError::InvalidRequest { reason }))
         }
@@ -238,12 +253,26 @@ async fn card_of_tenant(
 }
 
 async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, uri: Uri) -> Response {
+    access_log::asks_for(access_log::AGENT_CARD);
+    if let Some(tenant) = tenant {
+        access_log::names_tenant(tenant);
+    }
     match gate.card(tenant).await {
         Ok(card) => card.respond(&headers),
-        Err(NoCard::Starting) => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
-        Err(NoCard::NotServed) => (StatusCode::SERVICE_UNAVAILABLE, "not served now\n").into_response(),
-        Err(NoCard::NoTenant) => not_found(headers, uri).await,
+        Err(NoCard::Starting) => {
+            access_log::refused("starting");
+            (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response()
+        }
+        Err(NoCard::NotServed) => {
+            access_log::refused("tenant_unavailable");
+            (StatusCode::SERVICE_UNAVAILABLE, "not served now\n").into_response()
+        }
+        Err(NoCard::NoTenant) => {
+            access_log::refused(access_log::UNKNOWN_TENANT);
+            not_found(headers, uri).await
+        }
         Err(NoCard::TooOften(error)) => {
+            access_log::note_error(&error);
             let text = format!("{error}\n");
             retry_after((StatusCode::TOO_MANY_REQUESTS, text).into_response(), &error)
         }
@@ -252,17 +281,20 @@ async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, ur
 
 /// The process answers.
 async fn live() -> &'static str {
+    access_log::asks_for(access_log::HEALTH);
     "live\n"
 }
 
 /// The server takes messages, and the stores answer.
 async fn ready(State(gate): State<Arc<ReadinessGate>>) -> Response {
+    access_log::asks_for(access_log::HEALTH);
     let (is_ready, readiness) = gate.readiness().await;
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(readiness)).into_response()
 }
 
 async fn not_found(headers: HeaderMap, uri: Uri) -> Response {
+    access_log::refused(access_log::UNKNOWN_PATH);
     if annex_grpc::is_grpc(&headers) {
         // gRPC has a status of its own for this, UNIMPLEMENTED, and sends it with HTTP 200.
         return annex_grpc::unknown_service().await;
