@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{Extension, Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -16,6 +16,7 @@ use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
+use crate::access_log::AccessLog;
 use crate::admin_api::extensions::{Details, List, Log, Reloaded, Removed};
 use crate::admin_api::{Addition, Rollback};
 use crate::connections::listener::ConnectionLimits;
@@ -47,7 +48,7 @@ pub(crate) const CONNECTIONS: ConnectionLimits = ConnectionLimits {
 };
 
 /// All routes of the API.
-pub(crate) fn router(admin: Arc<Admin>) -> Router {
+pub(crate) fn router(admin: Arc<Admin>, log: Arc<AccessLog>) -> Router {
     Router::new()
         .route("/v1/extensions", get(list).post(add))
         .route("/v1/extensions/{id}", get(show).delete(remove))
@@ -59,7 +60,7 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
         .merge(sessions::routes())
         .merge(tenants::routes())
         .merge(usage::routes())
-        .route("/metrics", get(metrics))
+        .route("/metrics", get(metrics).layer(Extension(log)))
         .fallback(async || AdminError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
             AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "the path does not take this method")
@@ -161,7 +162,13 @@ async fn reload(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> 
     Ok(Json(Reloaded::from(reloaded)))
 }
 
-async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
-    let text = metrics::text(&admin.installers, &admin.counters, admin.running.len());
+async fn metrics(State(admin): State<Arc<Admin>>, Extension(log): Extension<Arc<AccessLog>>) -> Response {
+    let sources = metrics::Sources {
+        counters: &admin.counters,
+        numbers: &log.numbers,
+        own_agent: &*admin.agent,
+        running_turns: admin.running.len(),
+    };
+    let text = metrics::text(&admin.installers, &sources);
     ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

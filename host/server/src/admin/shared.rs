@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_agent::AgentExecutor;
 use annex_cluster::editions::Consent;
 use annex_operations::counters::Counters;
 use annex_operations::request_handler::RequestHandler;
@@ -37,6 +38,8 @@ pub(crate) struct Admin {
     pub(super) sessions: Sessions,
     pub(super) running: TaskTracker,
     pub(super) counters: Arc<Counters>,
+    /// The agent of the config itself.
+    pub(super) agent: Arc<dyn AgentExecutor>,
     pub(super) token: Token,
     pub(super) hosts: Hosts,
     /// `admin.allow_recording`
@@ -61,6 +64,7 @@ impl Admin {
             sessions,
             running,
             counters,
+            agent: Arc::clone(&handler.agent),
             token: Token::read(config, folder)?,
             hosts: Hosts::of_admin(config),
             allow_recording: config.allow_recording,

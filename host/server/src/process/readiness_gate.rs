@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use annex_operations::request_handler::RequestHandler;
 use annex_protocol::A2aError;
 use annex_runtime::Installed;
 use annex_tasks::Owner;
@@ -16,9 +17,9 @@ use crate::app::App;
 use crate::config::Config;
 use crate::connections::caller::Shares;
 use crate::installation::encoded_card::EncodedCard;
-use crate::installation::installer::Installer;
 use crate::process::hosts::Hosts;
 use crate::process::store_probe::StoreProbe;
+use crate::tenants::Serving;
 
 /// The phase that the server is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +61,11 @@ pub(crate) struct Readiness {
     /// URIs of extensions that are quarantined. The server takes messages all the same.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quarantined: Vec<String>,
-    /// The number of tenants that have such sources or extensions, or are not served. Their names are not shown, because anybody may read
+    /// What answers less than it could although messages are taken: `upstream`, when the agent behind this server did not answer
+    /// what it was asked last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    degraded: Vec<&'static str>,
+    /// The number of tenants that have such sources or extensions, whose upstream does not answer, or that are not served. Their names are not shown, because anybody may read
     /// this.
     #[serde(skip_serializing_if = "is_zero")]
     impaired_tenants: usize,
@@ -180,12 +185,15 @@ impl ReadinessGate {
         let failures = app.map(|app| app.installer().failures()).unwrap_or_default();
         let installed = app.map(App::installed);
         let quarantined = installed.iter().flat_map(Installed::quarantined);
-        let is_impaired = |installer: &Arc<Installer>| {
-            installer.bar().is_some()
+        let is_silent = |handler: &RequestHandler| handler.agent.is_reached() == Some(false);
+        let is_impaired = |Serving { handler, installer, .. }: &Serving| {
+            is_silent(handler)
+                || installer.bar().is_some()
                 || !installer.failures().is_empty()
                 || installer.installed().quarantined().next().is_some()
         };
-        let served = app.iter().flat_map(|app| app.installers().tenants());
+        let served = app.iter().flat_map(|app| app.installers().tenants_served());
+        let degraded = app.filter(|app| is_silent(app.tenants().own())).map(|_| "upstream");
         let failing = app.iter().flat_map(|app| app.installers().failing());
         Readiness {
             phase: self.phase().to_string(),
@@ -194,7 +202,8 @@ impl ReadinessGate {
             edition: app.map(|app| app.installer().publisher().current().extensions.number),
             failed: failures.into_iter().map(|failure| failure.source).collect(),
             quarantined: quarantined.map(ToString::to_string).collect(),
-            impaired_tenants: served.filter(|(_, installer)| is_impaired(installer)).count() + failing.count(),
+            degraded: degraded.into_iter().collect(),
+            impaired_tenants: served.filter(|(_, serving)| is_impaired(serving)).count() + failing.count(),
         }
     }
 

@@ -117,7 +117,7 @@ impl Server {
         let housekeeping = keep_house(app, &self.config);
         // The admin API opens after the load, because the installers that it shows do not exist before.
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
-            let router = admin::router(Arc::clone(admin));
+            let router = admin::router(Arc::clone(admin), Arc::clone(&gate.access_log));
             listener::spawn(listener, router, admin::CONNECTIONS, closed.clone());
         }
         name_known_faults();
