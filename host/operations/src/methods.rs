@@ -96,7 +96,8 @@ impl RequestHandler {
     /// The call keeps its permit to the end of its results, and its agent loaded. They must have come within the longest time
     /// of a turn in all.
     fn results(&self, call: MethodCall, permit: TurnPermit) -> Results {
-        let deadline = Instant::now() + self.max_turn;
+        let longest = self.turn_limiter.bounds().longest;
+        let deadline = Instant::now() + longest;
         let open = self.me.upgrade().map(|handler| (handler, call, permit));
         Box::pin(stream::unfold(open, move |open| async move {
             let (handler, mut call, permit) = open?;
@@ -110,7 +111,7 @@ impl RequestHandler {
                 biased;
                 () = handler.closing.cancelled() => return None,
                 () = sleep_until(deadline) => {
-                    let reason = format!("the results took longer than {} seconds", handler.max_turn.as_secs());
+                    let reason = format!("the results took longer than {} seconds", longest.as_secs());
                     return Some((Err(A2aError::Overloaded { reason }), None));
                 }
                 next = next => next,

@@ -13,7 +13,7 @@ use annex_protocol::{
     A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, StreamResponse, TaskId,
     TaskPushNotificationConfig,
 };
-use annex_push::{Event, InvalidConfig, Notifier};
+use annex_push::{Event, InvalidConfig, Notifier, NotifierConfig, NotifierError};
 use annex_tasks::{MAX_PUSH_CONFIGS, Owner, PushCursor, PushThen, StoreError, TaskStore};
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
@@ -63,6 +63,14 @@ impl PushNotifications {
         let new_senders = |_| Senders::new(Arc::clone(&notifier), Arc::clone(&store), closing.clone());
         let senders = store.push_cursors().map(new_senders);
         Self { notifier, store, live: Mutex::default(), locks: KeyedLocks::new(), senders, closing }
+    }
+
+    /// Judges addresses of receivers by the screen of this config from the next attempt on.
+    ///
+    /// # Errors
+    /// When no HTTP client can be made; the screen stays as it is.
+    pub fn set_screen(&self, config: &NotifierConfig) -> Result<(), NotifierError> {
+        self.notifier.set_screen(config)
     }
 
     /// Checks what a client wants to register; `at` is the path of the config in its request.

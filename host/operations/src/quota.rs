@@ -7,6 +7,7 @@
 //! A tenant's [`Ledger`] stays when the tenant is unloaded or its config changes. Ledgers that are as new ones are dropped.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -104,8 +105,8 @@ pub struct Stores {
     pub tasks: Arc<dyn TaskStore>,
     pub sessions: Arc<dyn SessionService>,
     pub keys: Arc<dyn KeyValueStore>,
-    /// Finished tasks that a tenant keeps.
-    pub keep_tasks: u64,
+    /// Finished tasks that a tenant keeps. A reload of the config changes it.
+    pub keep_tasks: AtomicU64,
 }
 
 /// A tenant that is served: its quota, and the use that it has made of it.
@@ -191,6 +192,11 @@ impl Quotas {
         let Some(limit) = ledger.quota().requests_per_second else { return Some(Ok(())) };
         let taken = ledger.card_reads.take(times(Duration::from_secs(1), self.places.processes(), limit));
         Some(taken.map_err(|wait| refused(&ledger, "requests_per_second", (limit, limit), wait)))
+    }
+
+    /// Tenants keep so many finished tasks from now on, where their quota says no less.
+    pub fn set_keep_tasks(&self, tasks: u64) {
+        self.stores.keep_tasks.store(tasks, Ordering::Relaxed);
     }
 
     /// Looks again and again at what tenants have used, until it is told to stop.
@@ -359,6 +365,7 @@ impl TenantUse {
             Some(places) => Some(places.running(&self.ledger.tenant).await?),
             None => None,
         };
+        let keep_tasks = stores.keep_tasks.load(Ordering::Relaxed);
         if self.quota.tokens_per_day.is_some() {
             self.ledger.tokens.settle(&self.ledger.tenant, stores.keys.as_ref()).await?;
         }
@@ -369,7 +376,7 @@ impl TenantUse {
             sessions: holdings.sessions,
             state_bytes: holdings.state_bytes,
             tasks: stores.tasks.count(&self.ledger.tenant).await?,
-            keep_tasks: self.quota.tasks.map_or(stores.keep_tasks, |tasks| tasks.min(stores.keep_tasks)),
+            keep_tasks: self.quota.tasks.map_or(keep_tasks, |tasks| tasks.min(keep_tasks)),
             keys: stores.keys.count(&self.ledger.tenant).await?,
             tokens_per_day: self.ledger.tokens.used(),
             refused: self.ledger.rates.refused(),

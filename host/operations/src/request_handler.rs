@@ -4,7 +4,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use annex_agent::{AgentExecutor, Steps};
 use annex_fairness::of_tenant;
@@ -59,8 +58,6 @@ pub struct RequestHandler {
     pub turn_limiter: Arc<TurnLimiter>,
     /// The use that the tenant has made of its quota; `None` for the agent of the config itself, which has none.
     pub used: Option<Arc<TenantUse>>,
-    /// The longest that one turn may take.
-    pub max_turn: Duration,
     /// The running turns.
     pub running: TaskTracker,
     /// Counts how messages were taken and how turns ended.

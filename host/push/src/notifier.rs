@@ -203,6 +203,14 @@ impl Notifier {
         Ok(Self { shared: Arc::new(shared), workers, runtime, cancel, max_body: config.max_body })
     }
 
+    /// Judges addresses by the screen of this config from the next attempt on. Its other settings do not count.
+    ///
+    /// # Errors
+    /// When no HTTP client can be made; the screen stays as it is.
+    pub fn set_screen(&self, config: &NotifierConfig) -> Result<(), NotifierError> {
+        self.shared.delivery.set_screen(config.screen.clone()).map_err(NotifierError::Client)
+    }
+
     /// Checks whether a config may be registered: its URL may be called and its secrets can be sent. It takes up to 5
     /// seconds.
     ///
@@ -231,7 +239,7 @@ impl Notifier {
             let key = key(task, config.id.as_deref().unwrap_or_default());
             if event.body.len() > self.max_body {
                 let bytes = event.body.len();
-                tracing::warn!(%task, config = ?key.config, bytes, "an event is too long for a push notification");
+                tracing::warn!(%task, config = key.config.as_str(), bytes, "an event is too long for a push notification");
                 add(&self.shared.dropped, 1);
                 event.tell(Fate::Refused);
                 continue;
@@ -245,7 +253,7 @@ impl Notifier {
                 }
                 Pushed::Overflows { first, dropped } => {
                     if first {
-                        tracing::warn!(%task, config = ?key.config, "push notifications overflow, older ones are dropped");
+                        tracing::warn!(%task, config = key.config.as_str(), "push notifications overflow, older ones are dropped");
                     }
                     add(&self.shared.dropped, dropped);
                 }
@@ -308,7 +316,7 @@ impl Shared {
             () = ticket.cancel.cancelled() => {
                 let events = self.queues.abandon(&key, &ticket);
                 if events > 0 {
-                    tracing::warn!(task = %key.task, config = ?key.config, events, "push notifications are given up at shutdown");
+                    tracing::warn!(task = %key.task, config = key.config.as_str(), events, "push notifications are given up at shutdown");
                 }
                 add(&self.given_up, events);
             }
@@ -322,7 +330,7 @@ impl Shared {
                 Next::Event(pending) => pending,
                 Next::Done { overflowed: 0 } => return,
                 Next::Done { overflowed } => {
-                    tracing::warn!(task = %key.task, config = ?key.config, overflowed, "push notifications were dropped");
+                    tracing::warn!(task = %key.task, config = key.config.as_str(), overflowed, "push notifications were dropped");
                     return;
                 }
             };
@@ -343,16 +351,17 @@ impl Shared {
     fn give_up(&self, key: &Key, ticket: &Ticket, given_up: &GivenUp) {
         let GivenUp { origin, attempts, failure } = given_up;
         let task = &key.task;
-        let config = &key.config;
+        let config = key.config.as_str();
+        let origin = origin.as_deref();
         let failure = failure.line();
         let settled = self.queues.given_up(key, ticket);
         if matches!(settled, GivenUpEvent::Removed) {
             return;
         }
-        tracing::warn!(%task, ?config, ?origin, attempts, ?failure, "a push notification is given up");
+        tracing::warn!(%task, config, origin, attempts, failure, "a push notification is given up");
         add(&self.given_up, 1);
         if let GivenUpEvent::Suspended { dropped } = settled {
-            tracing::warn!(%task, ?config, ?origin, dropped, "a push notification config is suspended");
+            tracing::warn!(%task, config, origin, dropped, "a push notification config is suspended");
             add(&self.dropped, dropped);
         }
     }

@@ -4,11 +4,10 @@
 //! token. Errors are `{"error": {"code", "message"}}`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, Request, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -19,8 +18,11 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use crate::access_log::AccessLog;
 use crate::admin_api::extensions::{Details, List, Log, Reloaded, Removed};
 use crate::admin_api::{Addition, Rollback};
-use crate::connections::listener::ConnectionLimits;
+use crate::connections::network::Network;
+use crate::installation::installer::{ReloadOutcome, Version};
 
+pub(crate) mod access;
+mod caller;
 mod error;
 mod exposition;
 mod metrics;
@@ -33,19 +35,11 @@ mod token;
 mod usage;
 mod view;
 
+use caller::{AdminCaller, of_tenant};
 use error::AdminError;
 pub(crate) use shared::Admin;
 use shared::{AgreedChange, OfTenant, read, read_optional, whole};
 pub use token::TokenError;
-
-/// Few clients talk to the API, and a body may be large.
-pub(crate) const CONNECTIONS: ConnectionLimits = ConnectionLimits {
-    connections: 256,
-    per_address: 256,
-    head: Duration::from_secs(5),
-    write: Duration::from_secs(30),
-    streams: 8,
-};
 
 /// All routes of the API.
 pub(crate) fn router(admin: Arc<Admin>, log: Arc<AccessLog>) -> Router {
@@ -71,16 +65,30 @@ pub(crate) fn router(admin: Arc<Admin>, log: Arc<AccessLog>) -> Router {
 }
 
 /// Refuses a request that reached the API by a foreign name, or has no token.
-async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+async fn guard(
+    State(admin): State<Arc<Admin>>,
+    Extension(network): Extension<Network>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let rules = admin.access.rules();
     // A foreign name is refused even with the token: DNS rebinding can lead the operator's browser here.
-    if let Err(foreign) = admin.hosts.check(&request) {
+    if let Err(foreign) = rules.hosts.check(&request) {
         let message = format!("{foreign:?} is another host; use a loopback name, or add the name to admin.hosts");
         return AdminError::new(StatusCode::FORBIDDEN, "wrong_host", message).into_response();
     }
-    if !admin.token.is_on(request.headers()) {
+    let Some(name) = rules.tokens.name_of(request.headers()) else {
         return AdminError::unauthenticated().into_response();
+    };
+    let caller = AdminCaller { name, address: network.address() };
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    request.extensions_mut().insert(caller.clone());
+    let response = next.run(request).await;
+    // What reads is no change. What was changed is logged by whoever has changed it, also if nobody waits for the answer.
+    if !response.status().is_success() && !matches!(method, Method::GET | Method::HEAD) {
+        caller.was_refused(method.as_str(), &path, response.status().as_u16());
     }
-    next.run(request).await
+    response
 }
 
 async fn list(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<List>, AdminError> {
@@ -111,6 +119,7 @@ async fn log(
 
 async fn add(
     State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<AdminCaller>,
     Query(change): Query<AgreedChange>,
     body: Body,
 ) -> Result<(StatusCode, Json<Details>), AdminError> {
@@ -120,12 +129,20 @@ async fn add(
     let Addition { name, component, settings } = read(body).await?;
     let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
     let installer = Arc::clone(&here);
-    let added = whole(async move { installer.add(&name, component, settings.as_deref(), consent).await }).await?;
+    let change = async move { installer.add(&name, component, settings.as_deref(), consent).await };
+    let added = whole(caller, change, move |added| was("installed", added, &of)).await?;
     Ok((StatusCode::CREATED, Json(Details::of(&here, &added))))
+}
+
+/// Says what was done with a version of an extension.
+fn was(done: &str, version: &Version, of: &OfTenant) -> String {
+    let digest = version.extension.digest();
+    format!("extension {}{} was {done}: {digest}", version.uri(), of_tenant(of.tenant.as_deref()))
 }
 
 async fn remove(
     State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<AdminCaller>,
     Query(change): Query<AgreedChange>,
     Path(id): Path<String>,
 ) -> Result<Json<Removed>, AdminError> {
@@ -133,12 +150,14 @@ async fn remove(
     let here = admin.changeable(&of).await?;
     let installer = Arc::clone(&here);
     let uri = here.find(&id)?.uri().clone();
-    let removed = whole(async move { installer.remove(&uri, consent).await }).await?;
+    let change = async move { installer.remove(&uri, consent).await };
+    let removed = whole(caller, change, move |removed| was("removed", removed, &of)).await?;
     Ok(Json(Removed::of(&here, &removed)))
 }
 
 async fn roll_back(
     State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<AdminCaller>,
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
     body: Body,
@@ -147,17 +166,28 @@ async fn roll_back(
     let installer = Arc::clone(&here);
     let uri = here.find(&id)?.uri().clone();
     let Rollback { to } = read_optional(body).await?;
-    let version = whole(async move { installer.roll_back(&uri, to).await }).await?;
+    let change = async move { installer.roll_back(&uri, to).await };
+    let version = whole(caller, change, move |version| was("rolled back", version, &of)).await?;
     Ok(Json(Details::of(&here, &version)))
 }
 
 /// Without a tenant all configs are read again.
-async fn reload(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<Reloaded>, AdminError> {
+async fn reload(
+    State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<AdminCaller>,
+    Query(of): Query<OfTenant>,
+) -> Result<Json<Reloaded>, AdminError> {
     let all = Arc::clone(&admin.installers);
     let installer = admin.installer(&of).await?;
     let reloaded = match of.tenant {
-        Some(_) => whole(async move { installer.reload().await }).await?,
-        None => whole(async move { all.reload().await }).await?,
+        Some(tenant) => {
+            let told = move |_: &ReloadOutcome| format!("the config of tenant {tenant} was read again");
+            whole(caller, async move { installer.reload().await }, told).await?
+        }
+        None => {
+            let told = |_: &ReloadOutcome| "the config was read again".to_owned();
+            whole(caller, async move { all.reload().await }, told).await?
+        }
     };
     Ok(Json(Reloaded::from(reloaded)))
 }

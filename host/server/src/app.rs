@@ -1,30 +1,29 @@
 //! The one place where the parts are joined.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use annex_agent::{AgentExecutor, McpError, ToolClash};
-use annex_auth::{AuthConfig, AuthError, Authenticator};
-use annex_egress::{Screen, ScreenConfig};
+use annex_auth::{AuthError, Authenticator};
 use annex_operations::counters::Counters;
 use annex_operations::deduplication::Deduplication;
 use annex_operations::fault;
+use annex_operations::permits::TurnLimiter;
 use annex_operations::permits::shared::SharedPlaces;
-use annex_operations::permits::{TurnBounds, TurnLimiter};
 use annex_operations::push::PushNotifications;
 use annex_operations::quota::{Quotas, Stores};
 use annex_operations::request_handler::RequestHandler;
 use annex_operations::send_message::input_modes::InputModes;
+use annex_operations::tasks::Tasks;
 use annex_operations::tasks::list::Lister;
 use annex_operations::tasks::pins::Pins;
-use annex_operations::tasks::{TaskBounds, Tasks};
 use annex_operations::views::ExtensionViews;
 use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::ScopedKeys;
 use annex_protocol::A2aError;
-use annex_push::{Notifier, NotifierConfig};
+use annex_push::Notifier;
 use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{SessionService, Turns};
 use annex_tasks::{Owner, TaskStore};
@@ -33,15 +32,18 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admin::access::{Access, AccessRules};
 use crate::admin::{Admin, TokenError};
+use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
 use crate::config::tenant_text::TenantTextError;
-use crate::config::{Config, ConfigError, PushConfig, TasksConfig};
+use crate::config::{Config, ConfigError, PushConfig};
 use crate::installation::installer::{Folder, InstallError, Installer, Parts, Peers};
 use crate::installation::issuer::Issuer;
 use crate::installation::signing::SigningError;
 use crate::installation::watch::FileWatcher;
 use crate::locations::Locations;
+use crate::settings::{Settings, SettingsOf, located, notifier_config, task_bounds, turn_bounds};
 use crate::stores::editions::{self, EditionsOpenError};
 use crate::stores::keyvalue_store::{self, KeyValueStoreError};
 use crate::stores::postgres::PostgresDatabases;
@@ -130,13 +132,15 @@ impl AppError {
 pub struct App {
     tenants: Tenants,
     /// Says who calls; `None` lets everybody in.
-    authenticator: Option<Arc<Authenticator>>,
+    authentication: Option<Authentication>,
     installers: Arc<Installers>,
     /// The other processes on the database; `None` where there can be none.
     pub(crate) peers: Option<Peers>,
     pub(crate) admin: Option<Arc<Admin>>,
     /// The use of the tenants.
     pub(crate) quotas: Arc<Quotas>,
+    /// The settings that a reload of the config changes.
+    pub(crate) settings: Arc<Settings>,
     base_url: String,
 }
 
@@ -187,23 +191,27 @@ impl App {
         let served = ServedConfig::own(&config);
         let served = Served { name: String::new(), config: served, locations: locations.clone(), is_watched: true };
         // On the heap, because the future of a load is large and would be a part of this one.
-        let Serving { handler, installer, .. } = Box::pin(shared.serve(served, agent)).await?;
-        let others = tenants::open(&config, locations, &shared).await?;
+        let own = Box::pin(shared.serve(served, agent)).await?;
+        let access = config.admin.as_ref().map(|admin| AccessRules::read(admin, &locations.config)).transpose()?;
+        let access = access.map(Access::new);
+        let settings = Arc::new(Settings::new(&locations.config, Arc::clone(&config), shared.settings(access.clone())));
+        let others = tenants::open(&settings, locations, &shared).await?;
         others.named.load_missing().await;
-        let installers = Arc::new(Installers::new(installer, others.clone()));
+        let installers = Arc::new(Installers::new(&own, others.clone(), Arc::clone(&settings)));
         let sessions = || Sessions {
             service: Arc::clone(&shared.sessions),
             turns: shared.turns.clone(),
             apps: names.clone(),
             redaction: config.sessions.redaction(),
         };
-        let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installers), sessions(), &handler);
-        let admin = config.admin.as_ref().map(admin).transpose()?.map(Arc::new);
-        let authenticator = shared.authenticator.clone();
-        let tenants = Tenants::new(handler, others);
+        let admin = |access| Admin::new(access, Arc::clone(&installers), sessions(), &own.handler);
+        let admin = access.map(admin).map(Arc::new);
+        let authentication = shared.authentication.clone();
+        let tenants = Tenants::new(own.handler, others);
         let quotas = Arc::clone(&shared.quotas);
         let peers = shared.peers.clone();
-        Ok(Self { tenants, authenticator, installers, peers, admin, quotas, base_url: base_url.to_owned() })
+        let base_url = base_url.to_owned();
+        Ok(Self { tenants, authentication, installers, peers, admin, quotas, settings, base_url })
     }
 
     /// The handlers that serve requests, by tenant.
@@ -217,8 +225,8 @@ impl App {
     /// [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while nobody can tell.
     pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Owner, A2aError> {
         // Without [auth] ids are all that keeps clients apart (`docs/decisions/server-list-tasks-context.md`).
-        let Some(authenticator) = &self.authenticator else { return Ok(Owner::default()) };
-        match authenticator.authenticate(headers).await {
+        let Some(authentication) = &self.authentication else { return Ok(Owner::default()) };
+        match authentication.current().authenticate(headers).await {
             // The tenant is filled in by `Tenants::serving`, once the request has named one.
             Ok(principal) => Ok(Owner { tenant: String::new(), principal: principal.id }),
             // Nobody knows whether the credentials are good, so the client is told to try again.
@@ -271,7 +279,7 @@ struct Served {
 struct Shared {
     base_url: String,
     names: AgentNames,
-    authenticator: Option<Arc<Authenticator>>,
+    authentication: Option<Authentication>,
     runtime: Runtime,
     watcher: Option<Arc<FileWatcher>>,
     peers: Option<Peers>,
@@ -304,8 +312,8 @@ impl Shared {
         let task_store::Opened { store, lease } = task_store::open(config, &locations.config, &databases).await?;
         let wake = wake::open(config, &databases, store.as_ref()).await?;
         let peers = editions::open(config, &databases, lease.as_ref(), &wake).await?;
-        let authenticator =
-            config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
+        let authenticator = |auth| Authenticator::new(&located(auth, &locations.config));
+        let authenticator = config.auth.as_ref().map(authenticator).transpose()?;
         let keyvalue = keyvalue_store::open(config, &locations.config, &databases).await?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
@@ -317,13 +325,13 @@ impl Shared {
             tasks: Arc::clone(&store),
             sessions: Arc::clone(&sessions),
             keys: Arc::clone(&keyvalue),
-            keep_tasks: config.tasks.keep_count,
+            keep_tasks: AtomicU64::new(config.tasks.keep_count),
         };
         let quotas = Quotas::new(kept, Arc::clone(&places));
         Ok(Self {
             base_url: base_url.to_owned(),
             names: names.clone(),
-            authenticator: authenticator.map(Arc::new),
+            authentication: authenticator.map(Authentication::new),
             runtime: runtime(config, locations, &keyvalue)?,
             watcher: config.runtime.watch.then(FileWatcher::start),
             peers,
@@ -345,12 +353,25 @@ impl Shared {
         })
     }
 
+    /// The parts whose settings a reload of the config changes.
+    fn settings(&self, access: Option<Access>) -> SettingsOf {
+        SettingsOf {
+            authentication: self.authentication.clone(),
+            access,
+            push: self.push.clone(),
+            tasks: Arc::clone(&self.tasks),
+            turns: self.turns.clone(),
+            quotas: Arc::clone(&self.quotas),
+        }
+    }
+
     /// Loads the components and joins the parts of one agent.
     async fn serve(&self, served: Served, agent: Arc<dyn AgentExecutor>) -> Result<Serving, AppError> {
         let Served { name, config, locations, is_watched } = served;
         self.names.set(&name, agent.name());
         let remote_card = agent.remote_card();
-        let issuer = Issuer::new(&config, &name, &self.base_url, self.authenticator.as_deref(), &locations)?;
+        let authenticator = self.authentication.as_ref().map(Authentication::current);
+        let issuer = Issuer::new(&config, &name, &self.base_url, authenticator.as_deref(), &locations)?;
         let issuer = issuer.with_remote(remote_card.clone());
         let folder = config.extensions_dir().map(|folder| locations.config.join(folder));
         let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
@@ -372,13 +393,11 @@ impl Shared {
         }
         let shows_all_anonymous = config.process.tasks.list_all_anonymous;
         let lister = Lister { store: Arc::clone(&self.store), shows_all_anonymous };
-        let of_process = &config.process.server;
         let used = match ledger.zip(config.quota.clone()) {
             Some((ledger, quota)) => Some(self.quotas.begin(ledger, quota).await),
             None => None,
         };
-        let bounds =
-            TurnBounds { in_all: of_process.max_running_turns, per_caller: of_process.max_running_turns_per_caller };
+        let bounds = turn_bounds(&config.process.server);
         // The handler knows itself, because a turn goes on when the request that began it is answered.
         let handler = Arc::new_cyclic(|me| RequestHandler {
             me: Weak::clone(me),
@@ -398,7 +417,6 @@ impl Shared {
             // The permits are the tenant's own: one that has all its turns running takes none from others.
             turn_limiter: TurnLimiter::new(bounds, used.clone(), Arc::clone(&self.places)),
             used,
-            max_turn: Duration::from_secs(of_process.max_turn_seconds),
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),
             removed: AtomicBool::new(false),
@@ -415,23 +433,8 @@ fn notifications(
     store: &Arc<dyn TaskStore>,
     closing: &CancellationToken,
 ) -> Result<Arc<PushNotifications>, AppError> {
-    let screen = Screen::new(ScreenConfig { allow: push.allow.clone(), https_only: push.https_only });
-    let notifier = Notifier::new(&NotifierConfig::new(screen))?;
+    let notifier = Notifier::new(&notifier_config(push))?;
     Ok(Arc::new(PushNotifications::new(notifier, Arc::clone(store), closing.clone())))
-}
-
-fn task_bounds(config: &TasksConfig) -> TaskBounds {
-    TaskBounds { limits: task_store::limits(config), waiting: task_store::waiting(config) }
-}
-
-/// The same config with the paths of its files resolved against the config's folder.
-fn located(auth: &AuthConfig, locations: &Locations) -> AuthConfig {
-    let mut auth = auth.clone();
-    let files = auth.api_key.iter_mut().filter_map(|key| key.key_file.as_mut());
-    for file in files.chain(auth.jwt.as_mut().and_then(|jwt| jwt.jwks_file.as_mut())) {
-        *file = locations.config.join(&*file);
-    }
-    auth
 }
 
 fn runtime(config: &Config, locations: &Locations, keyvalue: &Arc<dyn KeyValueStore>) -> Result<Runtime, RuntimeError> {

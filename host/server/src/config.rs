@@ -19,7 +19,9 @@ mod card;
 mod extension;
 mod file;
 mod grants;
+mod in_force;
 mod limits;
+mod live;
 mod log;
 mod postgres;
 mod replica;
@@ -33,7 +35,7 @@ pub(crate) mod tenant;
 pub(crate) mod tenant_text;
 mod wake;
 
-pub use admin::AdminConfig;
+pub use admin::{AdminConfig, AdminTokenConfig};
 pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
 pub use card::{BindingConfig, CardConfig, ProviderConfig, SkillConfig};
 pub(crate) use card::{ExtendedCardConfig, SigningConfig};

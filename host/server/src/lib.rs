@@ -7,6 +7,7 @@ mod access_log;
 mod admin;
 pub mod admin_api;
 mod app;
+mod authentication;
 mod bindings;
 mod config;
 mod connections;
@@ -14,17 +15,18 @@ mod installation;
 mod locations;
 mod paths;
 mod process;
+mod settings;
 mod stores;
 mod tenants;
 
 pub use admin::TokenError;
 pub use app::{App, AppError};
 pub use config::{
-    AccessShare, AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig,
-    GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig,
-    LimitsConfig, LogConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, ReplicaConfig,
-    RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
-    StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,
+    AccessShare, AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError,
+    ConfigFile, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig,
+    KeyValueGrantConfig, LimitsConfig, LogConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig,
+    ReplicaConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig,
+    StateScopeConfig, StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,
 };
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
 pub use locations::Locations;

@@ -142,7 +142,7 @@ impl RequestHandler {
         // Not before: a message that is repeated gets its task, also when that is finished by now.
         target.check_open()?;
         target.check_waits()?;
-        target.check_size(&request.message, self.tasks.limits())?;
+        target.check_size(&request.message, &self.tasks.limits())?;
         self.check_room(&request).await?;
         // Before the wait for the context, so that the turns that wait there are bounded as well.
         let permit = self.turn_limiter.take(&call.owner).await?;
@@ -168,7 +168,7 @@ impl RequestHandler {
         // After the hooks, to which a task id means that the message continues a task.
         target.place(&mut request.message);
         // Others have sent messages meanwhile, or an extension has rewritten this one.
-        target.check_size(&request.message, self.tasks.limits())?;
+        target.check_size(&request.message, &self.tasks.limits())?;
         let id = deduplication::event_id(&target.task_id, &request.message.message_id);
         let event = Event { id, ..Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta) };
         let user_event = Some(Box::new(UserEvent { event, following: self.following(&target, &active) }));
@@ -265,7 +265,7 @@ impl RequestHandler {
             stage,
             pending: Vec::new(),
             is_followed: streams || push_config.is_some() || continues,
-            max_duration: self.max_turn,
+            max_duration: self.turn_limiter.bounds().longest,
             stop: self.stop.clone(),
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),

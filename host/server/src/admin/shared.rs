@@ -19,11 +19,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::access::Access;
+use super::caller::AdminCaller;
 use super::error::AdminError;
-use super::token::{Token, TokenError};
-use crate::config::AdminConfig;
-use crate::installation::installer::{InstallError, Installer};
-use crate::process::hosts::Hosts;
+use crate::installation::installer::Installer;
 use crate::stores::sessions::Sessions;
 use crate::tenants::{Installers, TenantFailure};
 
@@ -32,7 +31,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest body: a component in base64 with its settings.
 const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
 
-/// The parts that the API shows and changes, and the token and the host names that it asks for.
+/// The parts that the API shows and changes, and who may use it.
 pub(crate) struct Admin {
     pub(super) installers: Arc<Installers>,
     pub(super) sessions: Sessions,
@@ -40,36 +39,22 @@ pub(crate) struct Admin {
     pub(super) counters: Arc<Counters>,
     /// The agent of the config itself.
     pub(super) agent: Arc<dyn AgentExecutor>,
-    pub(super) token: Token,
-    pub(super) hosts: Hosts,
-    /// `admin.allow_recording`
-    pub(super) allow_recording: bool,
+    pub(super) access: Access,
     /// Ends recordings when the server does.
     pub(super) closing: CancellationToken,
 }
 
 impl Admin {
-    /// Reads the token. `folder` is where a relative `token_file` starts.
     pub(crate) fn new(
-        config: &AdminConfig,
-        folder: &std::path::Path,
+        access: Access,
         installers: Arc<Installers>,
         sessions: Sessions,
         handler: &RequestHandler,
-    ) -> Result<Self, TokenError> {
+    ) -> Self {
         let running = handler.running.clone();
         let counters = Arc::clone(&handler.counters);
-        Ok(Self {
-            installers,
-            sessions,
-            running,
-            counters,
-            agent: Arc::clone(&handler.agent),
-            token: Token::read(config, folder)?,
-            hosts: Hosts::of_admin(config),
-            allow_recording: config.allow_recording,
-            closing: handler.closing.clone(),
-        })
+        let agent = Arc::clone(&handler.agent);
+        Self { installers, sessions, running, counters, agent, access, closing: handler.closing.clone() }
     }
 
     /// The installer of the tenant that the query names.
@@ -143,13 +128,22 @@ impl AgreedChange {
     }
 }
 
-/// Runs a change to its end, also if the client goes away meanwhile.
-pub(super) async fn whole<T: Send + 'static>(
-    change: impl Future<Output = Result<T, InstallError>> + Send + 'static,
+/// Runs a change to its end, also if the client goes away meanwhile, and logs it as what `told` says that was done.
+pub(super) async fn whole<T: Send + 'static, E: Into<AdminError> + Send + 'static>(
+    caller: AdminCaller,
+    change: impl Future<Output = Result<T, E>> + Send + 'static,
+    told: impl FnOnce(&T) -> String + Send + 'static,
 ) -> Result<T, AdminError> {
     // A client that hangs up drops this future. A change that ended with it could leave the folder and the set apart.
-    match tokio::spawn(change).await {
-        Ok(done) => Ok(done?),
+    let changing = tokio::spawn(async move {
+        let done = change.await;
+        if let Ok(done) = &done {
+            caller.has_changed(&told(done));
+        }
+        done
+    });
+    match changing.await {
+        Ok(done) => done.map_err(Into::into),
         Err(panicked) => Err(AdminError::internal(&panicked)),
     }
 }

@@ -294,7 +294,7 @@ pub struct Reloaded<Text = String> {
     pub changed: bool,
     /// The edition that is in force now.
     pub edition: u64,
-    /// Tables of the config whose changes count only after a restart.
+    /// Keys of the config whose changes count only after a restart, each with the reason.
     pub needs_restart: Vec<Text>,
     /// The sources of what could not be installed.
     pub failed: Vec<Text>,

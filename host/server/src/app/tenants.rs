@@ -1,8 +1,7 @@
 //! Loading a tenant: its file or its text, its agent, its extensions.
 
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use annex_fairness::of_tenant;
 use annex_operations::fault;
@@ -14,12 +13,14 @@ use tokio::time::{timeout, timeout_at};
 
 use super::agents::{self, agent};
 use super::{AppError, Served, Shared};
+use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
 use crate::config::tenant_text::{TenantText, TenantTextError};
-use crate::config::{AgentConfig, Config, StoredTenantsConfig, TenantConfig};
+use crate::config::{AgentConfig, Config, TenantConfig};
 use crate::installation::allowed::AllowedComponents;
 use crate::installation::issuer::Issuer;
 use crate::locations::Locations;
+use crate::settings::Settings;
 use crate::stores::task_store::TaskStoreError;
 use crate::tenants::{
     AddedTenants, Attempt, Bounds, Directory, LoadPlaces, OtherTenants, PATIENCE, Serving, TenantLoader,
@@ -28,27 +29,41 @@ use crate::tenants::{
 /// All that loading a tenant takes.
 #[derive(Clone)]
 struct Loader {
-    config: Arc<Config>,
+    settings: Arc<Settings>,
     locations: Locations,
     shared: Arc<Shared>,
-    components: Arc<AllowedComponents>,
+    components: Arc<Mutex<ComponentsOf>>,
     places: LoadPlaces,
+}
+
+/// The components that texts may name, of one reading of the config.
+struct ComponentsOf {
+    config: Arc<Config>,
+    allowed: Arc<AllowedComponents>,
+}
+
+impl ComponentsOf {
+    fn new(config: Arc<Config>, locations: &Locations) -> Self {
+        let added = config.stored_tenants.as_ref();
+        let own = config.extensions.iter().map(|extension| &extension.component);
+        let named = added.iter().flat_map(|added| added.components.iter().chain(own.clone()));
+        let allowed = Arc::new(AllowedComponents::new(named.map(|component| locations.component(component))));
+        Self { config, allowed }
+    }
 }
 
 /// The tenants, none of which is loaded yet.
 pub(super) async fn open(
-    config: &Arc<Config>,
+    settings: &Arc<Settings>,
     locations: &Locations,
     shared: &Arc<Shared>,
 ) -> Result<OtherTenants, AppError> {
-    let added = config.stored_tenants.as_ref();
-    let own = config.extensions.iter().map(|extension| &extension.component);
-    let components = added.iter().flat_map(|added| added.components.iter().chain(own.clone()));
+    let config = settings.config();
     let loader = Loader {
-        config: Arc::clone(config),
+        settings: Arc::clone(settings),
         locations: locations.clone(),
         shared: Arc::clone(shared),
-        components: Arc::new(AllowedComponents::new(components.map(|component| locations.component(component)))),
+        components: Arc::new(Mutex::new(ComponentsOf::new(Arc::clone(&config), locations))),
         places: LoadPlaces::new(),
     };
     let of_files = loader.clone();
@@ -60,9 +75,9 @@ pub(super) async fn open(
         }))
     };
     let named = Directory::new(&config.tenants, Box::new(load));
-    let added = match added {
-        Some(StoredTenantsConfig { max_loaded, idle_seconds, .. }) => {
-            let bounds = Bounds { max_loaded: *max_loaded, idle: Duration::from_secs(*idle_seconds) };
+    let added = match &config.stored_tenants {
+        Some(stored) => {
+            let bounds = Bounds::of(stored);
             let opened = AddedTenants::<Serving>::open(Arc::clone(&shared.store), Box::new(loader), bounds).await;
             Some(opened.map_err(TaskStoreError::from)?)
         }
@@ -74,7 +89,7 @@ pub(super) async fn open(
 impl Loader {
     /// Loads a tenant of the config.
     async fn load_named(&self, tenant: &TenantConfig, attempt: Attempt) -> Result<Serving, AppError> {
-        let config = ServedConfig::of_tenant(tenant, &self.config, &self.locations.config)?;
+        let config = ServedConfig::of_tenant(tenant, &self.settings.config(), &self.locations.config)?;
         let folder = self.locations.config.join(&tenant.config);
         let folder = folder.parent().unwrap_or(&self.locations.config).to_owned();
         // Paths in a tenant's file start at its folder. Components that ship and the cache are the process's.
@@ -110,7 +125,8 @@ impl Loader {
 
     /// The config of the text, whose components are files.
     async fn served(&self, text: String) -> Result<ServedConfig, TenantTextError> {
-        let (config, components) = (Arc::clone(&self.config), Arc::clone(&self.components));
+        let config = self.settings.config();
+        let components = self.components(&config);
         // Digesting components reads their files.
         let admitting = spawn_blocking(move || {
             let allowed = config.stored_tenants.clone().unwrap_or_default();
@@ -133,15 +149,25 @@ impl Loader {
         admitting.await.map_err(broke_off)?
     }
 
+    /// The components that texts may name by this config.
+    fn components(&self, config: &Arc<Config>) -> Arc<AllowedComponents> {
+        let mut components = self.components.lock().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&components.config, config) {
+            *components = ComponentsOf::new(Arc::clone(config), &self.locations);
+        }
+        Arc::clone(&components.allowed)
+    }
+
     async fn check(&self, text: String) -> Result<(), TenantTextError> {
         let served = self.served(text).await?;
         for extension in &served.extensions {
-            let installed = extension.installation(&self.locations.config, &self.config.runtime.ceiling);
+            let installed = extension.installation(&self.locations.config, &served.process.runtime.ceiling);
             installed.map_err(|(key, reason)| TenantTextError::new(format!("extension.{key}"), reason))?;
         }
         let agent = served.agent().map_err(|error| wrong("agent", &error))?;
         agents::check(agent).await.map_err(|error| wrong("agent", &error))?;
-        let Shared { base_url, authenticator, .. } = &*self.shared;
+        let Shared { base_url, authentication, .. } = &*self.shared;
+        let authenticator = authentication.as_ref().map(Authentication::current);
         let issuer = Issuer::new(&served, "", base_url, authenticator.as_deref(), &self.locations);
         let issuer = issuer.map_err(|error| wrong("card.signing", &error))?;
         issuer.cards(&Installed::default()).map_err(|error| wrong("card", &error))?;

@@ -46,7 +46,7 @@ pub(crate) async fn admit(
     if !annex_grpc::is_operation(request.uri().path()) {
         // Health and reflection need no credentials. Their bodies are bounded all the same.
         access_log::asks_for(access_log::HEALTH);
-        let caller = Caller::new(Owner::default(), network, &gate.shares);
+        let caller = Caller::new(Owner::default(), network, &gate.limits.shares);
         return next.run(bounded(&gate, caller, request)).await;
     }
     access_log::came_by(access_log::GRPC);
@@ -55,7 +55,7 @@ pub(crate) async fn admit(
         Ok((_, owner)) => owner,
         Err(error) => return annex_grpc::refuse(&error),
     };
-    let caller = Caller::new(owner, network, &gate.shares);
+    let caller = Caller::new(owner, network, &gate.limits.shares);
     let mut request = bounded(&gate, caller.clone(), request);
     // The operation finds them in the context of its call.
     request.extensions_mut().insert(caller.clone());
@@ -78,7 +78,7 @@ pub(crate) async fn admit(
 /// The request with a body that ends in time and counts for its caller.
 fn bounded(gate: &ReadinessGate, caller: Caller, request: Request<Body>) -> Request<Body> {
     let told = |error: BodyError| annex_grpc::unread_body(&error.told().1);
-    let timeout = gate.body_timeout;
+    let timeout = gate.limits.body_timeout();
     request.map(|body| Body::new(RequestBody::new(caller, body, timeout).map_err(told)))
 }
 

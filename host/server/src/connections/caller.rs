@@ -29,13 +29,25 @@ pub(crate) struct Shares {
 impl Shares {
     /// A caller gets a quarter of each budget, and always room for one body.
     pub(crate) fn new(config: &ServerConfig) -> Arc<Self> {
-        let share = (config.max_reading_bytes / 4).max(config.max_body_bytes);
+        let share = share_of_reading(config);
         Arc::new(Self {
             reading: Budget::new("bodies that are being read", config.max_reading_bytes, share),
             answers: Budget::lasting("unread answers", config.max_answer_bytes, config.max_answer_bytes / 4),
             streams: Streams::new(config.max_streams, config.max_streams_per_caller),
         })
     }
+
+    /// Puts the bounds of this config into effect. Streams and bytes beyond them stay, and nothing is added until there are
+    /// fewer.
+    pub(crate) fn set(&self, config: &ServerConfig) {
+        self.reading.set(config.max_reading_bytes, share_of_reading(config));
+        self.answers.set(config.max_answer_bytes, config.max_answer_bytes / 4);
+        self.streams.set(config.max_streams, config.max_streams_per_caller);
+    }
+}
+
+fn share_of_reading(config: &ServerConfig) -> usize {
+    (config.max_reading_bytes / 4).max(config.max_body_bytes)
 }
 
 /// The sender of a request: the authenticated principal, or the network that an anonymous one comes from.

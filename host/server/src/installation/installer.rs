@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use annex_auth::SecurityDeclaration;
 use annex_cluster::editions::Consent;
 use annex_operations::fault;
 use annex_operations::tasks::pins::Pins;
@@ -17,7 +18,7 @@ use annex_runtime::{Digest, Installed, Runtime};
 use tokio::sync::Notify;
 
 use crate::config::served::ServedConfig;
-use crate::config::{ConfigFile, ExtensionConfig, TenantConfig};
+use crate::config::{Config, ConfigFile, ExtensionConfig, LimitsConfig};
 use crate::installation::issuer::Issuer;
 use crate::installation::published::Publisher;
 use crate::installation::shadow::Shadow;
@@ -104,7 +105,7 @@ pub struct ReloadOutcome {
     pub changed: bool,
     /// The number of the edition in force.
     pub edition: u64,
-    /// Tables of the config that have changed and count only after a restart.
+    /// Keys of the config that have changed and count only after a restart, each with the reason.
     pub needs_restart: Vec<String>,
     /// The sources that could not be installed although the rest was.
     pub failed: Vec<String>,
@@ -115,7 +116,7 @@ impl Installer {
     pub(crate) async fn start(config: &ServedConfig, parts: Parts) -> Result<Self, InstallError> {
         let Parts { tenant, runtime, issuer, locations, folder, pins, watcher, peers } = parts;
         let of_process = &config.process.runtime;
-        let ceiling = of_process.ceiling.clone();
+        let ceiling = Mutex::new(of_process.ceiling.clone());
         let loaded = AtomicU64::new(0);
         let refused = AtomicU64::new(0);
         let editions = peers.as_ref().map(|peers| Arc::clone(&peers.editions));
@@ -190,10 +191,13 @@ impl Installer {
     async fn try_reload(&self) -> Result<ReloadOutcome, InstallError> {
         let running = self.config_file.as_ref().ok_or(InstallError::NoFile)?;
         let (file, extensions) = running.read_again().map_err(InstallError::Config)?;
-        let needs_restart = running.other_changes(&file);
-        if !needs_restart.is_empty() {
-            let tables = needs_restart.join(", ");
-            tracing::warn!(tables, "these tables of the config have changed; a change there needs a restart");
+        let needs_restart = running.that_need_restart(&file);
+        // The file of a tenant has none: whatever has changed there, the tenant is loaded as a whole.
+        if !needs_restart.is_empty() && self.tenant.is_empty() {
+            tracing::warn!(
+                keys = needs_restart.join(", "),
+                "these keys of the config have changed, and count after a restart"
+            );
         }
         let changed = self.refresh(extensions, Occasion::Reload).await?;
         let failed = self.failures().into_iter().map(|failure| failure.source).collect();
@@ -202,9 +206,20 @@ impl Installer {
         Ok(ReloadOutcome { changed, edition, needs_restart, failed })
     }
 
-    /// The tenants that the config file names now.
-    pub(crate) fn tenants_now(&self) -> Result<Vec<TenantConfig>, InstallError> {
-        self.config_file.as_ref().ok_or(InstallError::NoFile)?.tenants().map_err(InstallError::Config)
+    /// All that the config file says now.
+    pub(crate) fn config_now(&self) -> Result<Config, InstallError> {
+        self.config_file.as_ref().ok_or(InstallError::NoFile)?.config().map_err(InstallError::Config)
+    }
+
+    /// No limit of an extension that is loaded from now on may be above this. Returns what counted until now.
+    pub(crate) fn set_ceiling(&self, ceiling: LimitsConfig) -> LimitsConfig {
+        std::mem::replace(&mut *self.loader.ceiling.lock().unwrap_or_else(PoisonError::into_inner), ceiling)
+    }
+
+    /// Makes the cards again, because callers authenticate in another way.
+    pub(crate) async fn set_security(&self, security: &SecurityDeclaration) {
+        self.issuer.set_security(security);
+        self.reissue().await;
     }
 
     /// Makes the cards again, because the agent's own has changed.
@@ -458,7 +473,7 @@ impl Installer {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn note(&self, error: &InstallError) {
+    pub(crate) fn note(&self, error: &InstallError) {
         let failure = loader::failed(error);
         let mut state = self.lock();
         state.failures.retain(|earlier| earlier.source != failure.source);

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use annex_operations::request_handler::RequestHandler;
 use annex_protocol::A2aError;
@@ -15,7 +14,7 @@ use serde::Serialize;
 use crate::access_log::{self, AccessLog};
 use crate::app::App;
 use crate::config::Config;
-use crate::connections::caller::Shares;
+use crate::connections::limits::ServerLimits;
 use crate::installation::encoded_card::EncodedCard;
 use crate::process::hosts::Hosts;
 use crate::process::store_probe::StoreProbe;
@@ -93,11 +92,8 @@ pub(crate) enum NoCard {
 
 /// The app, once it is loaded, and whether it still takes requests.
 pub(crate) struct ReadinessGate {
-    pub(crate) max_body_bytes: usize,
-    /// The longest that a client may take to send a body.
-    pub(crate) body_timeout: Duration,
-    /// The bodies, answers and streams that callers make the process hold.
-    pub(crate) shares: Arc<Shares>,
+    /// The limits on what clients send and get.
+    pub(crate) limits: Arc<ServerLimits>,
     /// The names under which the server may be called; `None` for any.
     pub(crate) hosts: Option<Arc<Hosts>>,
     /// True if clients of A2A 0.3 are served too.
@@ -112,9 +108,7 @@ pub(crate) struct ReadinessGate {
 impl ReadinessGate {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
-            max_body_bytes: config.server.max_body_bytes,
-            body_timeout: Duration::from_secs(config.server.body_seconds),
-            shares: Shares::new(&config.server),
+            limits: ServerLimits::new(&config.server),
             hosts: Hosts::of(config),
             speaks_v0_3: config.server.a2a_0_3,
             access_log: AccessLog::new(config.log.access),

@@ -1,6 +1,6 @@
 //! HTTP: paths, size limits, and what is answered before everything is loaded.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use annex_protocol::A2aError;
 use annex_protocol::jsonrpc::RequestId;
@@ -37,12 +37,38 @@ const MAX_SHOWN_ENCODING: usize = 64;
 pub(crate) struct Routes {
     gate: Arc<ReadinessGate>,
     /// All paths but that of JSON-RPC.
-    others: Router,
+    others: RwLock<Others>,
+}
+
+/// The router of all paths but that of JSON-RPC. The largest message of gRPC is a part of it.
+struct Others {
+    router: Router,
+    max_body_bytes: usize,
 }
 
 impl Routes {
     pub(crate) fn new(gate: Arc<ReadinessGate>) -> Arc<Self> {
-        Arc::new(Self { others: router(Arc::clone(&gate)), gate })
+        Arc::new(Self { others: RwLock::new(Others::new(&gate)), gate })
+    }
+
+    fn others(&self) -> Router {
+        let max_body_bytes = self.gate.limits.max_body_bytes();
+        let current = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        if current.max_body_bytes == max_body_bytes {
+            return current.router.clone();
+        }
+        drop(current);
+        let others = Others::new(&self.gate);
+        let router = others.router.clone();
+        *self.others.write().unwrap_or_else(PoisonError::into_inner) = others;
+        router
+    }
+}
+
+impl Others {
+    fn new(gate: &Arc<ReadinessGate>) -> Self {
+        let max_body_bytes = gate.limits.max_body_bytes();
+        Self { router: router(Arc::clone(gate), max_body_bytes), max_body_bytes }
     }
 }
 
@@ -67,12 +93,12 @@ impl Routes {
             let (head, body) = request.into_parts();
             return json_rpc_call(&self.gate, network, None, (&head.headers, &head.uri), body).await;
         }
-        self.others.answer(request, network).await
+        self.others().answer(request, network).await
     }
 }
 
-fn router(gate: Arc<ReadinessGate>) -> Router {
-    let limits = annex_grpc::Limits { max_message_bytes: gate.max_body_bytes };
+fn router(gate: Arc<ReadinessGate>, max_message_bytes: usize) -> Router {
+    let limits = annex_grpc::Limits { max_message_bytes };
     let grpc = annex_grpc::routes(Arc::new(GrpcOperations(Arc::clone(&gate))), limits)
         .layer(from_fn_with_state(Arc::clone(&gate), grpc::admit));
     Router::new()
@@ -208,9 +234,9 @@ async fn admit<'a>(
     };
     check_content_encoding(headers)?;
     let (app, owner) = gate.admit(headers).await.map_err(refused)?;
-    let caller = Caller::new(owner, network, &gate.shares);
-    let mut reading = RequestBody::new(caller, body, gate.body_timeout);
-    let body = reading.whole(gate.max_body_bytes).await.map_err(BodyError::told)?;
+    let caller = Caller::new(owner, network, &gate.limits.shares);
+    let mut reading = RequestBody::new(caller, body, gate.limits.body_timeout());
+    let body = reading.whole(gate.limits.max_body_bytes()).await.map_err(BodyError::told)?;
     Ok((app, reading.into_caller(), body))
 }
 

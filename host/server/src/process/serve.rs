@@ -10,19 +10,20 @@ use std::time::Duration;
 use annex_operations::tasks::session_sweep::SessionSweep;
 use annex_tasks::LostTurn;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::admin;
 use crate::app::{App, AppError};
 use crate::config::Config;
+use crate::connections::limits::OF_ADMIN;
 use crate::connections::listener;
 use crate::installation::editions;
 use crate::process::descriptors;
 use crate::process::readiness_gate::ReadinessGate;
 use crate::process::routes::Routes;
 use crate::stores::session_store;
-use crate::stores::task_store;
 
 /// The longest time that turns may take to end once they are told to.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -104,7 +105,7 @@ impl Server {
         let gate = Arc::new(ReadinessGate::new(&self.config));
         let closed = CancellationToken::new();
         let routes = Routes::new(Arc::clone(&gate));
-        let limits = self.config.server.connections();
+        let limits = gate.limits.connections();
         let mut serving = listener::spawn(self.listener, routes, limits, closed.clone());
         let base_url = self.config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address));
         let mut shutdown = pin!(shutdown);
@@ -114,11 +115,13 @@ impl Server {
             () = &mut shutdown => return Ok(()),
         };
         let app = gate.open(loaded);
+        app.settings.attach(Arc::clone(&gate.limits));
         let housekeeping = keep_house(app, &self.config);
         // The admin API opens after the load, because the installers that it shows do not exist before.
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
             let router = admin::router(Arc::clone(admin), Arc::clone(&gate.access_log));
-            listener::spawn(listener, router, admin::CONNECTIONS, closed.clone());
+            let limits = watch::Sender::new(OF_ADMIN);
+            listener::spawn(listener, router, limits.subscribe(), closed.clone());
         }
         name_known_faults();
         ready(app);
@@ -129,7 +132,7 @@ impl Server {
         // Requests are refused first, then turns end, and only then connections close: clients hear how their turns
         // ended.
         gate.drain();
-        drain(app, self.config.server.drain()).await;
+        drain(app, gate.limits.drain()).await;
         closed.cancel();
         let ended = finished(serving.await);
         // Sweeps are told to stop before the stores are closed under them.
@@ -144,7 +147,6 @@ fn keep_house(app: &App, config: &Config) -> DropGuard {
     let stop = CancellationToken::new();
     let handler = app.tenants().own();
     let tasks = Arc::clone(&handler.tasks);
-    let retention = task_store::retention(&config.tasks);
     let keys = Arc::clone(&handler.views.keys);
     app.installers().keep_house(&stop);
     if let Some(peers) = app.peers.clone() {
@@ -167,7 +169,7 @@ fn keep_house(app: &App, config: &Config) -> DropGuard {
         tokio::spawn(async move { push.send_left(&tasks, stopped).await });
     }
     let stopped = stop.clone();
-    tokio::spawn(async move { tasks.keep_house(retention, &sessions, &keys, stopped).await });
+    tokio::spawn(async move { tasks.keep_house(&sessions, &keys, stopped).await });
     stop.drop_guard()
 }
 

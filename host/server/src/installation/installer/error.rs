@@ -23,6 +23,15 @@ pub enum InstallError {
     /// The config cannot be used.
     #[error("the config cannot be read again")]
     Config(#[source] ConfigError),
+    /// A table of the config that was read again cannot be used.
+    #[error("[{table}] cannot be used")]
+    Table {
+        /// Its name.
+        table: &'static str,
+        /// The reason.
+        #[source]
+        source: Source,
+    },
     /// The managed folder cannot be used.
     #[error("runtime.extensions_dir: cannot use {}", path.display())]
     Folder {
@@ -189,7 +198,7 @@ impl InstallError {
             Self::Read { origin, .. } | Self::Setting { origin, .. } | Self::Load { origin, .. } => origin.to_string(),
             Self::Folder { .. } => "runtime.extensions_dir".to_owned(),
             Self::Name { name } => name.clone(),
-            Self::NoFile | Self::Config(_) => OF_CONFIG.to_owned(),
+            Self::NoFile | Self::Config(_) | Self::Table { .. } => OF_CONFIG.to_owned(),
             Self::Set(_)
             | Self::Cards(_)
             | Self::Editions(_)

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use annex_cluster::editions::Editions;
 use annex_files::Purpose;
@@ -82,8 +82,8 @@ pub(super) struct Loader {
     pub(super) runtime: Runtime,
     pub(super) locations: Locations,
     pub(super) folder: Option<Folder>,
-    /// `[runtime.ceiling]`.
-    pub(super) ceiling: LimitsConfig,
+    /// `[runtime.ceiling]`, which a reload of the config changes.
+    pub(super) ceiling: Mutex<LimitsConfig>,
     pub(super) loaded: AtomicU64,
     pub(super) refused: AtomicU64,
     /// Where components are kept for other processes that install the same; `None` where there are none.
@@ -254,7 +254,11 @@ impl Loader {
 
     fn installation(&self, origin: &Origin, settings: &ExtensionConfig) -> Result<Installation, InstallError> {
         let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
-        settings.installation(&self.locations.config, &self.ceiling).map_err(wrong)
+        settings.installation(&self.locations.config, &self.ceiling()).map_err(wrong)
+    }
+
+    fn ceiling(&self) -> LimitsConfig {
+        self.ceiling.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn compile(
@@ -325,7 +329,7 @@ impl Loader {
         component: Vec<u8>,
     ) -> Result<Arc<Extension>, InstallError> {
         let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
-        let installation = settings.installation(&self.locations.config, &self.ceiling).map_err(wrong)?;
+        let installation = settings.installation(&self.locations.config, &self.ceiling()).map_err(wrong)?;
         let loaded = self.runtime.aside().load(component, installation).await;
         Ok(Arc::new(loaded.map_err(|source| InstallError::Load { origin: origin.clone(), source })?))
     }

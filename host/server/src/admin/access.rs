@@ -1,0 +1,48 @@
+//! Who may use the admin API, and what they may do. A reload of the config changes it.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::token::{TokenError, Tokens};
+use crate::config::AdminConfig;
+use crate::process::hosts::Hosts;
+
+/// The rules that are in effect. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Access(Arc<RwLock<Arc<AccessRules>>>);
+
+/// The rules of one reading of the config.
+pub(crate) struct AccessRules {
+    pub(super) tokens: Tokens,
+    /// The names under which the listener may be called.
+    pub(super) hosts: Hosts,
+    /// `admin.allow_recording`
+    pub(super) allow_recording: bool,
+}
+
+impl AccessRules {
+    /// Reads the tokens. `folder` is where relative paths start.
+    ///
+    /// # Errors
+    /// When a token cannot be read or used.
+    pub(crate) fn read(config: &AdminConfig, folder: &Path) -> Result<Self, TokenError> {
+        let tokens = Tokens::read(config, folder)?;
+        Ok(Self { tokens, hosts: Hosts::of_admin(config), allow_recording: config.allow_recording })
+    }
+}
+
+impl Access {
+    pub(crate) fn new(rules: AccessRules) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(rules))))
+    }
+
+    /// The rules for a request that comes now.
+    pub(super) fn rules(&self) -> Arc<AccessRules> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other rules into effect.
+    pub(crate) fn set(&self, rules: AccessRules) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+    }
+}
