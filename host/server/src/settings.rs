@@ -16,6 +16,7 @@ use annex_operations::tasks::{TaskBounds, Tasks};
 use annex_push::NotifierConfig;
 use annex_session::Turns;
 
+use crate::access_log::AccessLog;
 use crate::admin::access::{Access, AccessRules};
 use crate::authentication::Authentication;
 use crate::config::{Config, PushConfig, ServerConfig, TasksConfig};
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     quotas: Arc<Quotas>,
     /// Of the listener, which is there before the settings are.
     limits: OnceLock<Arc<ServerLimits>>,
+    /// The same.
+    access_log: OnceLock<Arc<AccessLog>>,
 }
 
 /// The parts of the process whose settings change.
@@ -71,14 +74,16 @@ pub(crate) struct SettingsChange {
 impl Settings {
     pub(crate) fn new(folder: &Path, config: Arc<Config>, of: SettingsOf) -> Self {
         let SettingsOf { authentication, access, push, tasks, turns, quotas } = of;
-        let (folder, config, limits) = (folder.to_owned(), Mutex::new(config), OnceLock::new());
-        Self { folder, config, authentication, access, push, tasks, turns, quotas, limits }
+        let (folder, config) = (folder.to_owned(), Mutex::new(config));
+        let (limits, access_log) = (OnceLock::new(), OnceLock::new());
+        Self { folder, config, authentication, access, push, tasks, turns, quotas, limits, access_log }
     }
 
-    /// Has the limits of the listener changed as well from now on.
-    pub(crate) fn attach(&self, limits: Arc<ServerLimits>) {
+    /// Has the limits of the listener and its log changed as well from now on.
+    pub(crate) fn attach(&self, limits: Arc<ServerLimits>, access_log: Arc<AccessLog>) {
         // Whoever was attached first stays: there is one listener.
         let _ = self.limits.set(limits);
+        let _ = self.access_log.set(access_log);
     }
 
     /// The config in force: that of the start, with what was changed since.
@@ -136,6 +141,9 @@ impl Settings {
             descriptors::provide(&config);
             limits.set(&config.server);
         }
+        if let Some(log) = self.access_log.get() {
+            log.set(config.log.access);
+        }
         let turns = turn_bounds(&config.server);
         let before = std::mem::replace(&mut *self.config.lock().unwrap_or_else(PoisonError::into_inner), config);
         let now = self.config();
@@ -154,7 +162,7 @@ impl Settings {
 }
 
 /// The tables of which something counts without a restart.
-const LIVE_TABLES: [&str; 7] = ["server", "auth", "push", "tasks", "runtime.ceiling", "tenants", "admin"];
+const LIVE_TABLES: [&str; 8] = ["server", "auth", "push", "tasks", "runtime.ceiling", "tenants", "admin", "log"];
 
 /// The bounds on the turns of one agent.
 pub(crate) fn turn_bounds(config: &ServerConfig) -> TurnBounds {

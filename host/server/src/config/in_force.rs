@@ -20,6 +20,7 @@ impl Config {
             list_all_anonymous: self.tasks.list_all_anonymous,
             ..read.tasks.clone()
         };
+        live.log = read.log;
         live.runtime.ceiling = read.runtime.ceiling.clone();
         if self.auth.is_some() && read.auth.is_some() {
             live.auth.clone_from(&read.auth);
@@ -33,6 +34,7 @@ impl Config {
         if let (Some(running), Some(admin)) = (&self.admin, &read.admin) {
             let mut admin = admin.clone();
             (admin.listen, admin.allow_remote) = (running.listen, running.allow_remote);
+            admin.metrics_listen = running.metrics_listen;
             live.admin = Some(admin);
         }
         live.extensions.clone_from(&read.extensions);

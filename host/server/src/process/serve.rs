@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::admin;
 use crate::app::{App, AppError};
 use crate::config::Config;
-use crate::connections::limits::OF_ADMIN;
+use crate::connections::limits::{OF_ADMIN, OF_METRICS};
 use crate::connections::listener;
 use crate::installation::editions;
 use crate::process::descriptors;
@@ -60,6 +60,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     admin: Option<(TcpListener, SocketAddr)>,
+    metrics: Option<(TcpListener, SocketAddr)>,
 }
 
 impl Server {
@@ -69,19 +70,29 @@ impl Server {
     /// [`ServeError::Listen`].
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
         descriptors::provide(&config);
-        // Both addresses are taken before anything is loaded, so that one that is in use is told at once.
+        // All addresses are taken before anything is loaded, so that one that is in use is told at once.
         let (listener, address) = listen(config.server.listen, "server.listen")?;
         let admin = match &config.admin {
             Some(admin) => Some(listen(admin.listen, "admin.listen")?),
             None => None,
         };
-        Ok(Self { config, listener, address, admin })
+        let metrics = match config.admin.as_ref().and_then(|admin| admin.metrics_listen) {
+            Some(metrics) => Some(listen(metrics, "admin.metrics_listen")?),
+            None => None,
+        };
+        Ok(Self { config, listener, address, admin, metrics })
     }
 
     /// The address that the admin API listens on, if there is one.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|(_, address)| *address)
+    }
+
+    /// The address that has `/metrics` alone, if there is one.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(|(_, address)| *address)
     }
 
     /// The address that it listens on.
@@ -115,12 +126,17 @@ impl Server {
             () = &mut shutdown => return Ok(()),
         };
         let app = gate.open(loaded);
-        app.settings.attach(Arc::clone(&gate.limits));
+        app.settings.attach(Arc::clone(&gate.limits), Arc::clone(&gate.access_log));
         let housekeeping = keep_house(app, &self.config);
         // The admin API opens after the load, because the installers that it shows do not exist before.
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
             let router = admin::router(Arc::clone(admin), Arc::clone(&gate.access_log));
             let limits = watch::Sender::new(OF_ADMIN);
+            listener::spawn(listener, router, limits.subscribe(), closed.clone());
+        }
+        if let (Some((listener, _)), Some(admin)) = (self.metrics, &app.admin) {
+            let router = admin::metrics_router(Arc::clone(admin), Arc::clone(&gate.access_log));
+            let limits = watch::Sender::new(OF_METRICS);
             listener::spawn(listener, router, limits.subscribe(), closed.clone());
         }
         name_known_faults();
