@@ -4,7 +4,7 @@
 //! when its answer has left, at the end of a stream, or when its client leaves.
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use annex_protocol::jsonrpc::METHODS;
@@ -16,7 +16,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use hyper::body::Body as HttpBody;
 
-use crate::config::AccessShare;
+use crate::config::{AccessShare, AtomicShare};
 
 mod body;
 mod numbers;
@@ -52,27 +52,23 @@ const MAX_TEXT: usize = 256;
 
 /// The access log of a server.
 pub(crate) struct AccessLog {
-    share: RwLock<AccessShare>,
+    share: AtomicShare,
     pub(crate) numbers: RequestNumbers,
 }
 
 impl AccessLog {
     pub(crate) fn new(share: AccessShare) -> Arc<Self> {
-        Arc::new(Self { share: RwLock::new(share), numbers: RequestNumbers::default() })
+        Arc::new(Self { share: share.into(), numbers: RequestNumbers::default() })
     }
 
     /// From now on another share of the requests has a line.
     pub(crate) fn set(&self, share: AccessShare) {
-        *self.share.write().unwrap_or_else(PoisonError::into_inner) = share;
-    }
-
-    fn takes_one(&self) -> bool {
-        self.share.read().unwrap_or_else(PoisonError::into_inner).takes_one()
+        self.share.set(share);
     }
 
     /// A request of this peer begins.
     pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr) -> Exchange {
-        let is_logged = tracing::enabled!(target: TARGET, tracing::Level::INFO) && self.takes_one();
+        let is_logged = tracing::enabled!(target: TARGET, tracing::Level::INFO) && self.share.get().takes_one();
         let request = Request::begin(is_logged);
         Exchange { log: Arc::clone(self), request, peer, status: None, sent: 0, is_over: false }
     }

@@ -46,6 +46,7 @@ pub use grants::{
     SessionStateGrantConfig, StateScopeConfig,
 };
 pub use limits::LimitsConfig;
+pub(crate) use log::AtomicShare;
 pub use log::{AccessShare, LogConfig};
 pub use postgres::PostgresConfig;
 pub use replica::ReplicaConfig;

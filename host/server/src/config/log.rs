@@ -1,6 +1,7 @@
 //! `[log]`: which requests have a line in the log.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -27,6 +28,26 @@ impl AccessShare {
     /// Decides on one request.
     pub(crate) fn takes_one(self) -> bool {
         self.0 >= 1.0 || (self.0 > 0.0 && fastrand::f64() < self.0)
+    }
+}
+
+/// A share that may change while requests come.
+#[derive(Debug)]
+pub(crate) struct AtomicShare(AtomicU64);
+
+impl From<AccessShare> for AtomicShare {
+    fn from(share: AccessShare) -> Self {
+        Self(share.0.to_bits().into())
+    }
+}
+
+impl AtomicShare {
+    pub(crate) fn set(&self, share: AccessShare) {
+        self.0.store(share.0.to_bits(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> AccessShare {
+        AccessShare(f64::from_bits(self.0.load(Ordering::Relaxed)))
     }
 }
 
