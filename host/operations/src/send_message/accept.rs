@@ -12,7 +12,6 @@ use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId, T
 use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnView};
 use annex_session::{Beginning, Event, Following, StateDelta, TurnSession};
 use annex_tasks::{Excess, Owner, TaskLimits, TaskSize};
-use annex_telemetry::with as tell;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -118,12 +117,10 @@ impl RequestHandler {
         let installed = installed_with(&pinned, &extensions);
         // Before any task, session or guest exists: a client that lacks a required extension leaves nothing behind.
         let active = activation::negotiate(&installed, &extensions.passed_on, &call.requested)?;
-        tell_active(&active);
         self.catch_up_with(call, &record).await;
         self.check_push(&request).await?;
         let mut target = Target::new(&call.owner, &request.message, record?, self.counted(steps_for(&active)))?;
-        Span::current().record("context", display(&target.context_id)).record("task", display(&target.task_id));
-        tell(|request| request.is_about(Some(target.context_id.clone().into()), None));
+        target.tell_context();
         self.input_modes.check(&request.message)?;
         // A context that is named may have a session, which is known when it is read.
         if target.is_new {
@@ -138,7 +135,7 @@ impl RequestHandler {
             Some(Delivery::Left(delivery, task)) => target.take_over(delivery, task),
             None => {}
         }
-        tell(|request| request.is_about(None, Some(target.task_id.clone().into())));
+        target.tell_task();
         // Not before: a message that is repeated gets its task, also when that is finished by now.
         target.check_open()?;
         target.check_waits()?;
@@ -349,6 +346,17 @@ impl Target {
         Self { context_id, task_id, record: Some(record), is_new: false, owner, replica, delivery, turn_task, steps }
     }
 
+    /// For the lines of the log. The task may still become another one, and there may be none.
+    fn tell_context(&self) {
+        Span::current().record("context", display(&self.context_id)).record("task", display(&self.task_id));
+        annex_telemetry::with(|request| request.is_about(Some(self.context_id.clone().into()), None));
+    }
+
+    /// For the lines of the log, once it is known that the message is not one that came before.
+    fn tell_task(&self) {
+        annex_telemetry::with(|request| request.is_about(None, Some(self.task_id.clone().into())));
+    }
+
     /// A process has left the message, and it is worked on as the task that it was to become there.
     fn take_over(&mut self, delivery: FirstDelivery, task: TaskId) {
         self.delivery = Some(delivery);
@@ -408,16 +416,6 @@ impl Target {
         message.context_id = Some(self.context_id.clone());
         message.task_id = Some(self.task_id.clone());
     }
-}
-
-/// For the line of the request in the log.
-fn tell_active(active: &[Arc<Extension>]) {
-    tell(|request| {
-        if request.is_logged() && !active.is_empty() {
-            let uris: Vec<&str> = active.iter().map(|extension| extension.uri().as_str()).collect();
-            let _ = request.extensions.set(uris.join(",").into());
-        }
-    });
 }
 
 /// Waits for the turn, and tells the client of a stream when that takes long: its stream begins then.

@@ -1,10 +1,13 @@
 //! HTTP: paths, size limits, and what is answered before everything is loaded.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::task::Context;
 
 use annex_protocol::A2aError;
 use annex_protocol::jsonrpc::RequestId;
-use annex_telemetry::of_request;
+use annex_telemetry::in_request;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
@@ -75,7 +78,10 @@ impl Others {
 impl Site for Arc<Routes> {
     async fn answer(&self, request: Request<Incoming>, network: Network) -> Response {
         let exchange = self.gate.access_log.begin(network.address());
-        let answer = of_request(Arc::clone(exchange.request()), self.route(request, network)).await;
+        // Polled where it lies: the future is large, and would be copied into one that has the request with it.
+        let mut routed = pin!(self.route(request, network));
+        let poll = |context: &mut Context<'_>| in_request(exchange.request(), || routed.as_mut().poll(context));
+        let answer = poll_fn(poll).await;
         exchange.answered(answer)
     }
 }
