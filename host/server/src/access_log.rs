@@ -94,7 +94,10 @@ impl Exchange {
     /// The request has an answer. One whose length is known is as good as sent; all others are watched to their end.
     pub(crate) fn answered(mut self, answer: Response) -> Response {
         self.status = Some(answer.status());
-        match answer.body().size_hint().exact() {
+        let body = answer.body();
+        // Nobody reads a body that has ended, such as that of an error of gRPC.
+        let known = body.size_hint().exact().or_else(|| body.is_end_stream().then_some(0));
+        match known {
             Some(bytes) => {
                 self.sent = bytes;
                 self.end();

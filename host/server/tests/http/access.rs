@@ -357,7 +357,7 @@ async fn lines_of_faults_and_of_a_quarantine_name_tenant_conversation_and_task()
 }
 
 #[tokio::test]
-async fn a_request_that_comes_too_early_or_too_late_has_a_line() {
+async fn a_request_that_comes_while_the_server_drains_has_a_line() {
     log::listen();
     let mut server = agent("Say something.", "[server]\ndrain_seconds = 5").await;
     // A turn that runs keeps the server there while it drains.
