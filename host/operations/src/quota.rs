@@ -7,7 +7,6 @@
 //! A tenant's [`Ledger`] stays when the tenant is unloaded or its config changes. Ledgers that are as new ones are dropped.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use annex_agent::{CpuTime, TokenCount};
 use annex_protocol::A2aError;
 use annex_runtime::{KeyValueError, KeyValueStore};
 use annex_session::{SessionError, SessionService};
-use annex_tasks::{StoreError, TaskStore};
+use annex_tasks::{Consumption, StoreError, TaskStore};
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -29,10 +28,14 @@ mod held;
 mod ledger;
 mod rates;
 mod tokens;
+mod used;
+mod written;
 
 use ledger::times;
 
 pub use ledger::Ledger;
+use written::Written;
+pub use written::{LATELY, MOST_HOURS};
 
 /// The time between two looks at what tenants have used.
 const LOOK: Duration = Duration::from_secs(1);
@@ -98,6 +101,8 @@ pub struct Quotas {
     stores: Stores,
     places: Arc<SharedPlaces>,
     ledgers: Mutex<HashMap<Arc<str>, Arc<Ledger>>>,
+    /// Held while what tenants have used is written.
+    writing: tokio::sync::Mutex<Written>,
 }
 
 /// Where what tenants keep is counted.
@@ -105,8 +110,6 @@ pub struct Stores {
     pub tasks: Arc<dyn TaskStore>,
     pub sessions: Arc<dyn SessionService>,
     pub keys: Arc<dyn KeyValueStore>,
-    /// Finished tasks that a tenant keeps. A reload of the config changes it.
-    pub keep_tasks: AtomicU64,
 }
 
 /// A tenant that is served: its quota, and the use that it has made of it.
@@ -145,21 +148,19 @@ pub struct Amounts {
     pub state_bytes: u64,
     /// Tasks.
     pub tasks: u64,
-    /// Finished tasks of which no more are kept.
-    pub keep_tasks: u64,
     /// Keys.
     pub keys: u64,
     /// Tokens of today: over all processes where there is a quota, and of this process otherwise.
     pub tokens_per_day: u64,
-    /// Requests that were refused lately, in this process: since the tenant was loaded, or longer.
-    pub refused: u64,
+    /// The use of the last hours, over all processes.
+    pub lately: Consumption,
     /// The processes that were alive lately.
     pub processes: usize,
 }
 
 impl Quotas {
     pub fn new(stores: Stores, places: Arc<SharedPlaces>) -> Arc<Self> {
-        Arc::new(Self { stores, places, ledgers: Mutex::default() })
+        Arc::new(Self { stores, places, ledgers: Mutex::default(), writing: tokio::sync::Mutex::default() })
     }
 
     /// The tenant's ledger. Use so far is charged under the limits in effect so far.
@@ -194,11 +195,6 @@ impl Quotas {
         Some(taken.map_err(|wait| refused(&ledger, "requests_per_second", (limit, limit), wait)))
     }
 
-    /// Tenants keep so many finished tasks from now on, where their quota says no less.
-    pub fn set_keep_tasks(&self, tasks: u64) {
-        self.stores.keep_tasks.store(tasks, Ordering::Relaxed);
-    }
-
     /// Looks again and again at what tenants have used, until it is told to stop.
     pub async fn watch(&self, stop: CancellationToken) {
         let look = || async {
@@ -208,11 +204,15 @@ impl Quotas {
         look_until(stop.cancelled(), LOOK, look).await;
         // For what was used since the last look.
         self.look().await;
+        self.write_used().await;
     }
 
     async fn look(&self) {
         let ledgers: Vec<Arc<Ledger>> = self.ledgers().values().map(Arc::clone).collect();
         stream::iter(ledgers).for_each_concurrent(AT_ONCE, |ledger| self.look_at(ledger)).await;
+        if self.is_to_write_used().await {
+            self.write_used().await;
+        }
         let processes = self.places.processes();
         // Unused ledgers are dropped here, so that the table does not grow with each tenant that is loaded.
         self.ledgers().retain(|_, ledger| Arc::strong_count(ledger) > 1 || !ledger.is_as_new(processes));
@@ -365,7 +365,6 @@ impl TenantUse {
             Some(places) => Some(places.running(&self.ledger.tenant).await?),
             None => None,
         };
-        let keep_tasks = stores.keep_tasks.load(Ordering::Relaxed);
         if self.quota.tokens_per_day.is_some() {
             self.ledger.tokens.settle(&self.ledger.tenant, stores.keys.as_ref()).await?;
         }
@@ -376,10 +375,9 @@ impl TenantUse {
             sessions: holdings.sessions,
             state_bytes: holdings.state_bytes,
             tasks: stores.tasks.count(&self.ledger.tenant).await?,
-            keep_tasks: self.quota.tasks.map_or(keep_tasks, |tasks| tasks.min(keep_tasks)),
             keys: stores.keys.count(&self.ledger.tenant).await?,
             tokens_per_day: self.ledger.tokens.used(),
-            refused: self.ledger.rates.refused(),
+            lately: self.quotas.used_lately(&self.ledger.tenant, LATELY).await?,
             processes: self.quotas.places.processes(),
         })
     }

@@ -27,6 +27,7 @@ mod error;
 mod exposition;
 mod metrics;
 mod recording;
+pub(crate) mod replicas;
 mod sessions;
 mod shadow;
 mod shared;
@@ -37,7 +38,7 @@ mod view;
 
 use caller::{AdminCaller, of_tenant};
 use error::AdminError;
-pub(crate) use shared::Admin;
+pub(crate) use shared::{Admin, AdminParts};
 use shared::{AgreedChange, OfTenant, read, read_optional, whole};
 pub use token::TokenError;
 
@@ -54,6 +55,7 @@ pub(crate) fn router(admin: Arc<Admin>, log: Arc<AccessLog>) -> Router {
         .merge(sessions::routes())
         .merge(tenants::routes())
         .merge(usage::routes())
+        .merge(replicas::routes())
         .route(METRICS, get(metrics).layer(Extension(log)))
         .fallback(async || AdminError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {

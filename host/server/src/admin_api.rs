@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 pub mod extensions;
+pub mod replicas;
 pub mod sessions;
 pub mod shadows;
 pub mod tenants;

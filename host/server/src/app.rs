@@ -1,12 +1,13 @@
 //! The one place where the parts are joined.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use annex_agent::{AgentExecutor, McpError, ToolClash};
 use annex_auth::{AuthError, Authenticator};
+use annex_cluster::Description;
 use annex_operations::counters::Counters;
 use annex_operations::deduplication::Deduplication;
 use annex_operations::fault;
@@ -22,7 +23,7 @@ use annex_operations::tasks::pins::Pins;
 use annex_operations::views::ExtensionViews;
 use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::ScopedKeys;
-use annex_protocol::A2aError;
+use annex_protocol::{A2aError, Timestamp};
 use annex_push::Notifier;
 use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError, Source};
 use annex_session::{SessionService, Turns};
@@ -33,7 +34,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::access::{Access, AccessRules};
-use crate::admin::{Admin, TokenError};
+use crate::admin::replicas::ThisProcess;
+use crate::admin::{Admin, AdminParts, TokenError};
 use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
 use crate::config::tenant_text::TenantTextError;
@@ -187,6 +189,7 @@ impl App {
     ) -> Result<Self, AppError> {
         let config = Arc::new(config.clone());
         let names = AgentNames::default();
+        let since = Timestamp::now();
         let shared = Arc::new(Shared::open(&config, locations, base_url, &names).await?);
         let served = ServedConfig::own(&config);
         let served = Served { name: String::new(), config: served, locations: locations.clone(), is_watched: true };
@@ -204,7 +207,12 @@ impl App {
             apps: names.clone(),
             redaction: config.sessions.redaction(),
         };
-        let admin = |access| Admin::new(access, Arc::clone(&installers), sessions(), &own.handler);
+        let admin = |access| {
+            let process = ThisProcess { since, address: base_url.to_owned() };
+            let (installers, sessions) = (Arc::clone(&installers), sessions());
+            let (quotas, peers) = (Arc::clone(&shared.quotas), shared.peers.clone());
+            Admin::new(AdminParts { access, installers, sessions, quotas, peers, process }, &own.handler)
+        };
         let admin = access.map(admin).map(Arc::new);
         let authentication = shared.authentication.clone();
         let tenants = Tenants::new(own.handler, others);
@@ -212,6 +220,13 @@ impl App {
         let peers = shared.peers.clone();
         let base_url = base_url.to_owned();
         Ok(Self { tenants, authentication, installers, peers, admin, quotas, settings, base_url })
+    }
+
+    /// Has operators see this phase of the process, where there are others.
+    pub(crate) fn describe(&self, phase: &str) {
+        if let Some(peers) = &self.peers {
+            describe(peers, &self.base_url, phase);
+        }
     }
 
     /// The handlers that serve requests, by tenant.
@@ -265,6 +280,12 @@ impl App {
     }
 }
 
+fn describe(peers: &Peers, base_url: &str, phase: &str) {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let (address, phase) = (base_url.to_owned(), phase.to_owned());
+    peers.editions.lease().describe(Description { version, address, phase });
+}
+
 /// One agent with its extensions and its card: that of the config itself, or a tenant's.
 struct Served {
     /// Empty for that of the config itself.
@@ -312,6 +333,9 @@ impl Shared {
         let task_store::Opened { store, lease } = task_store::open(config, &locations.config, &databases).await?;
         let wake = wake::open(config, &databases, store.as_ref()).await?;
         let peers = editions::open(config, &databases, lease.as_ref(), &wake).await?;
+        if let Some(peers) = &peers {
+            describe(peers, base_url, "starting");
+        }
         let authenticator = |auth| Authenticator::new(&located(auth, &locations.config));
         let authenticator = config.auth.as_ref().map(authenticator).transpose()?;
         let keyvalue = keyvalue_store::open(config, &locations.config, &databases).await?;
@@ -321,12 +345,7 @@ impl Shared {
         let pins = Arc::new(Pins::default());
         let places = SharedPlaces::new(Arc::clone(&store));
         places.look().await.map_err(TaskStoreError::from)?;
-        let kept = Stores {
-            tasks: Arc::clone(&store),
-            sessions: Arc::clone(&sessions),
-            keys: Arc::clone(&keyvalue),
-            keep_tasks: AtomicU64::new(config.tasks.keep_count),
-        };
+        let kept = Stores { tasks: Arc::clone(&store), sessions: Arc::clone(&sessions), keys: Arc::clone(&keyvalue) };
         let quotas = Quotas::new(kept, Arc::clone(&places));
         Ok(Self {
             base_url: base_url.to_owned(),
@@ -361,7 +380,6 @@ impl Shared {
             push: self.push.clone(),
             tasks: Arc::clone(&self.tasks),
             turns: self.turns.clone(),
-            quotas: Arc::clone(&self.quotas),
         }
     }
 

@@ -11,7 +11,6 @@ use annex_auth::{AuthConfig, Authenticator, SecurityDeclaration};
 use annex_egress::{Screen, ScreenConfig};
 use annex_operations::permits::TurnBounds;
 use annex_operations::push::PushNotifications;
-use annex_operations::quota::Quotas;
 use annex_operations::tasks::{TaskBounds, Tasks};
 use annex_push::NotifierConfig;
 use annex_session::Turns;
@@ -35,7 +34,6 @@ pub(crate) struct Settings {
     push: Option<Arc<PushNotifications>>,
     tasks: Arc<Tasks>,
     turns: Turns,
-    quotas: Arc<Quotas>,
     /// Of the listener, which is there before the settings are.
     limits: OnceLock<Arc<ServerLimits>>,
     /// The same.
@@ -49,7 +47,6 @@ pub(crate) struct SettingsOf {
     pub(crate) push: Option<Arc<PushNotifications>>,
     pub(crate) tasks: Arc<Tasks>,
     pub(crate) turns: Turns,
-    pub(crate) quotas: Arc<Quotas>,
 }
 
 /// Settings that were read and can be used.
@@ -73,10 +70,10 @@ pub(crate) struct SettingsChange {
 
 impl Settings {
     pub(crate) fn new(folder: &Path, config: Arc<Config>, of: SettingsOf) -> Self {
-        let SettingsOf { authentication, access, push, tasks, turns, quotas } = of;
+        let SettingsOf { authentication, access, push, tasks, turns } = of;
         let (folder, config) = (folder.to_owned(), Mutex::new(config));
         let (limits, access_log) = (OnceLock::new(), OnceLock::new());
-        Self { folder, config, authentication, access, push, tasks, turns, quotas, limits, access_log }
+        Self { folder, config, authentication, access, push, tasks, turns, limits, access_log }
     }
 
     /// Has the limits of the listener and its log changed as well from now on.
@@ -135,7 +132,6 @@ impl Settings {
             access.set(rules);
         }
         self.tasks.set_bounds(task_bounds(&config.tasks));
-        self.quotas.set_keep_tasks(config.tasks.keep_count);
         self.turns.set_max_waiting(config.server.max_waiting_turns);
         if let Some(limits) = self.limits.get() {
             descriptors::provide(&config);

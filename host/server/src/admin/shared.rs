@@ -6,6 +6,7 @@ use std::time::Duration;
 use annex_agent::AgentExecutor;
 use annex_cluster::editions::Consent;
 use annex_operations::counters::Counters;
+use annex_operations::quota::Quotas;
 use annex_operations::request_handler::RequestHandler;
 use annex_protocol::portable;
 use annex_runtime::MAX_COMPONENT_BYTES;
@@ -22,7 +23,8 @@ use tokio_util::task::TaskTracker;
 use super::access::Access;
 use super::caller::AdminCaller;
 use super::error::AdminError;
-use crate::installation::installer::Installer;
+use super::replicas::ThisProcess;
+use crate::installation::installer::{Installer, Peers};
 use crate::stores::sessions::Sessions;
 use crate::tenants::{Installers, TenantFailure};
 
@@ -40,21 +42,34 @@ pub(crate) struct Admin {
     /// The agent of the config itself.
     pub(super) agent: Arc<dyn AgentExecutor>,
     pub(super) access: Access,
+    /// The use of the tenants.
+    pub(super) quotas: Arc<Quotas>,
+    /// The other processes; `None` where there can be none.
+    pub(super) peers: Option<Peers>,
+    pub(super) process: ThisProcess,
     /// Ends recordings when the server does.
     pub(super) closing: CancellationToken,
 }
 
+/// The parts that an [`Admin`] is made of.
+pub(crate) struct AdminParts {
+    pub(crate) access: Access,
+    pub(crate) installers: Arc<Installers>,
+    pub(crate) sessions: Sessions,
+    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) peers: Option<Peers>,
+    pub(crate) process: ThisProcess,
+}
+
 impl Admin {
-    pub(crate) fn new(
-        access: Access,
-        installers: Arc<Installers>,
-        sessions: Sessions,
-        handler: &RequestHandler,
-    ) -> Self {
+    /// `handler` is that of the agent of the config itself.
+    pub(crate) fn new(parts: AdminParts, handler: &RequestHandler) -> Self {
+        let AdminParts { access, installers, sessions, quotas, peers, process } = parts;
         let running = handler.running.clone();
         let counters = Arc::clone(&handler.counters);
         let agent = Arc::clone(&handler.agent);
-        Self { installers, sessions, running, counters, agent, access, closing: handler.closing.clone() }
+        let closing = handler.closing.clone();
+        Self { installers, sessions, running, counters, agent, access, quotas, peers, process, closing }
     }
 
     /// The installer of the tenant that the query names.

@@ -113,7 +113,7 @@ async fn put(
     let config = match (config, before) {
         (Some(config), _) => {
             let refused = |reason| AdminError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", reason);
-            added.loader().check(config.clone()).await.map_err(refused)?;
+            added.loader().check(&name, config.clone()).await.map_err(refused)?;
             config
         }
         (None, Some(before)) => before.config,

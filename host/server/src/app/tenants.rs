@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use annex_fairness::of_tenant;
 use annex_operations::fault;
@@ -18,6 +19,7 @@ use crate::config::served::ServedConfig;
 use crate::config::tenant_text::{TenantText, TenantTextError};
 use crate::config::{AgentConfig, Config, TenantConfig};
 use crate::installation::allowed::AllowedComponents;
+use crate::installation::installer::Installer;
 use crate::installation::issuer::Issuer;
 use crate::locations::Locations;
 use crate::settings::Settings;
@@ -25,6 +27,9 @@ use crate::stores::task_store::TaskStoreError;
 use crate::tenants::{
     AddedTenants, Attempt, Bounds, Directory, LoadPlaces, OtherTenants, PATIENCE, Serving, TenantLoader,
 };
+
+/// The longest that loading a text on trial may take, once it has a place: somewhat less than clients of the admin API wait.
+const TRIAL: Duration = Duration::from_secs(240);
 
 /// All that loading a tenant takes.
 #[derive(Clone)]
@@ -158,8 +163,9 @@ impl Loader {
         Arc::clone(&components.allowed)
     }
 
-    async fn check(&self, text: String) -> Result<(), TenantTextError> {
-        let served = self.served(text).await?;
+    async fn check(&self, name: &str, text: String) -> Result<(), TenantTextError> {
+        let name: Arc<str> = Arc::from(name);
+        let served = self.places.work.run(&name, false, self.served(text)).await?;
         for extension in &served.extensions {
             let installed = extension.installation(&self.locations.config, &served.process.runtime.ceiling);
             installed.map_err(|(key, reason)| TenantTextError::new(format!("extension.{key}"), reason))?;
@@ -170,7 +176,19 @@ impl Loader {
         let authenticator = authentication.as_ref().map(Authentication::current);
         let issuer = Issuer::new(&served, "", base_url, authenticator.as_deref(), &self.locations);
         let issuer = issuer.map_err(|error| wrong("card.signing", &error))?;
+        // Before anything is compiled, which takes longest.
         issuer.cards(&Installed::default()).map_err(|error| wrong("card", &error))?;
+        let trial = Installer::try_out(&served, self.shared.runtime.of_tenant(&name), self.locations.clone());
+        let trial = self.places.work.run(&name, false, timeout(TRIAL, Box::pin(trial)));
+        let installed = of_tenant(Arc::clone(&name), trial).await.map_err(|_| {
+            let seconds = TRIAL.as_secs();
+            let reason = format!(
+                "its components are not loaded after {seconds} seconds; those that were compiled are kept, so send the text again"
+            );
+            TenantTextError::new("extension", reason)
+        })?;
+        let installed = installed.map_err(|error| TenantTextError::new("extension", error.public_text()))?;
+        issuer.cards(&installed).map_err(|error| wrong("card", &error))?;
         Ok(())
     }
 }
@@ -189,9 +207,9 @@ impl TenantLoader<Serving> for Loader {
         Box::pin(async move { reading.await.unwrap_or_else(|broke_off| Err(fault::text(&broke_off))) })
     }
 
-    fn check(&self, text: String) -> BoxFuture<'static, Result<(), String>> {
-        let loader = self.clone();
-        Box::pin(async move { Self::check(&loader, text).await.map_err(|error| error.to_string()) })
+    fn check(&self, name: &str, text: String) -> BoxFuture<'static, Result<(), String>> {
+        let (loader, name) = (self.clone(), name.to_owned());
+        Box::pin(async move { Self::check(&loader, &name, text).await.map_err(|error| error.to_string()) })
     }
 
     fn stop_turns(&self, name: &str) {

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use annex_auth::SecurityDeclaration;
 use annex_cluster::editions::Consent;
 use annex_operations::fault;
 use annex_operations::tasks::pins::Pins;
@@ -18,7 +17,7 @@ use annex_runtime::{Digest, Installed, Runtime};
 use tokio::sync::Notify;
 
 use crate::config::served::ServedConfig;
-use crate::config::{Config, ConfigFile, ExtensionConfig, LimitsConfig};
+use crate::config::{ConfigFile, ExtensionConfig};
 use crate::installation::issuer::Issuer;
 use crate::installation::published::Publisher;
 use crate::installation::shadow::Shadow;
@@ -34,8 +33,10 @@ mod history;
 mod kept;
 mod loader;
 mod prepared;
+mod settings;
 mod shadows;
 mod standing;
+mod trial;
 mod version;
 
 pub(crate) use agreement::{Agreement, HINT, Peers};
@@ -204,22 +205,6 @@ impl Installer {
         let edition = self.publisher.current().extensions.number;
         tracing::info!(edition, changed, "the config was read again");
         Ok(ReloadOutcome { changed, edition, needs_restart, failed })
-    }
-
-    /// All that the config file says now.
-    pub(crate) fn config_now(&self) -> Result<Config, InstallError> {
-        self.config_file.as_ref().ok_or(InstallError::NoFile)?.config().map_err(InstallError::Config)
-    }
-
-    /// No limit of an extension that is loaded from now on may be above this. Returns what counted until now.
-    pub(crate) fn set_ceiling(&self, ceiling: LimitsConfig) -> LimitsConfig {
-        std::mem::replace(&mut *self.loader.ceiling.lock().unwrap_or_else(PoisonError::into_inner), ceiling)
-    }
-
-    /// Makes the cards again, because callers authenticate in another way.
-    pub(crate) async fn set_security(&self, security: &SecurityDeclaration) {
-        self.issuer.set_security(security);
-        self.reissue().await;
     }
 
     /// Makes the cards again, because the agent's own has changed.

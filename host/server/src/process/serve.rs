@@ -127,6 +127,7 @@ impl Server {
         };
         let app = gate.open(loaded);
         app.settings.attach(Arc::clone(&gate.limits), Arc::clone(&gate.access_log));
+        app.describe(&gate.phase().to_string());
         let housekeeping = keep_house(app, &self.config);
         // The admin API opens after the load, because the installers that it shows do not exist before.
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
@@ -148,6 +149,7 @@ impl Server {
         // Requests are refused first, then turns end, and only then connections close: clients hear how their turns
         // ended.
         gate.drain();
+        app.describe(&gate.phase().to_string());
         drain(app, gate.limits.drain()).await;
         closed.cancel();
         let ended = finished(serving.await);

@@ -47,8 +47,8 @@ pub(crate) trait TenantLoader<T>: Send + Sync {
     /// The principals that may call the tenant of the text; `None` for all. An error is the reason, without secrets.
     fn callers(&self, text: String) -> BoxFuture<'static, Result<Option<HashSet<String>>, String>>;
 
-    /// Checks the text as far as that can be done without loading anything. An error is the reason.
-    fn check(&self, text: String) -> BoxFuture<'static, Result<(), String>>;
+    /// Checks the text of a tenant of this name: loads it on trial, without its agent's peers. An error is the reason.
+    fn check(&self, name: &str, text: String) -> BoxFuture<'static, Result<(), String>>;
 
     /// Cancels the turns of a tenant that is no more.
     fn stop_turns(&self, name: &str);
