@@ -44,8 +44,19 @@ pub(crate) fn negotiate(
     // The requirements of an upstream are enforced here as well, before anything is sent to it.
     missing.extend(passed_on.iter().filter(|other| other.required && !asked(&other.uri)).map(|other| &other.uri));
     if missing.is_empty() {
+        tell(&active);
         return Ok(active);
     }
     let missing = missing.into_iter().cloned().collect();
     Err(A2aError::ExtensionSupportRequired { missing, unknown: unknown_here(installed, passed_on, requested) })
+}
+
+/// For the line of the request in the log.
+fn tell(active: &[Arc<Extension>]) {
+    annex_telemetry::with(|request| {
+        if request.is_logged() && !active.is_empty() {
+            let uris: Vec<&str> = active.iter().map(|extension| extension.uri().as_str()).collect();
+            let _ = request.extensions.set(uris.join(",").into());
+        }
+    });
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject, Message, Metadata};
 use annex_runtime::{Extension, Installed, MethodAnswer, MethodCall, TurnRequest};
+use annex_telemetry::of_same_request;
 use futures::stream::{self, Stream};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
@@ -58,6 +59,7 @@ impl RequestHandler {
             let method = extension.map_or_else(|| name.to_owned(), |extension| format!("{extension}/{name}"));
             return Err(A2aError::MethodNotFound { method });
         };
+        tell(&extension, name);
         // Before a permit and an instance: whoever has not activated the extension takes no room from others.
         check_asked_for(&extensions.installed, &extension, call)?;
         check_object(params)?;
@@ -102,10 +104,10 @@ impl RequestHandler {
             let (handler, mut call, permit) = open?;
             let running = Arc::clone(&handler);
             // In a task of its own: whoever reads slowly would keep it from going on, with what it was given meanwhile.
-            let next = AbortOnDropHandle::new(tokio::spawn(async move {
+            let next = AbortOnDropHandle::new(tokio::spawn(of_same_request(async move {
                 let next = running.for_tenant(call.next()).await;
                 (call, next)
-            }));
+            })));
             let next = tokio::select! {
                 biased;
                 () = handler.closing.cancelled() => return None,
@@ -126,6 +128,16 @@ impl RequestHandler {
             }
         }))
     }
+}
+
+/// For the line of the request in the log.
+fn tell(extension: &Extension, method: &str) {
+    annex_telemetry::with(|request| {
+        let _ = request.method.set(method.into());
+        if request.is_logged() {
+            let _ = request.extensions.set(extension.uri().as_str().into());
+        }
+    });
 }
 
 /// Checks that the client has activated the extension of the method, those that it depends on, and theirs in turn.

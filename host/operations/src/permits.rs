@@ -7,6 +7,7 @@ use std::time::Duration;
 use annex_fairness::{of_same_tenant, resize};
 use annex_protocol::A2aError;
 use annex_tasks::Owner;
+use annex_telemetry::of_same_request;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -119,7 +120,11 @@ impl TurnLimiter {
     /// [`A2aError::QuotaExceeded`] when its tenant has.
     pub(crate) async fn take(&self, owner: &Owner) -> Result<TurnPermit, A2aError> {
         let taken = self.wait(owner).await;
-        taken.inspect_err(|error| tracing::warn!(target: crate::LOG_TARGET, %error, "a message is refused"))
+        taken.inspect_err(|error| {
+            let ids = annex_telemetry::ids();
+            let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+            tracing::warn!(target: crate::LOG_TARGET, %error, tenant, context, task, "a message is refused");
+        })
     }
 
     /// The places that it takes when its own share of them is used up.
@@ -211,7 +216,7 @@ impl TurnCounts {
         }
         // In a task of its own: a client that goes away meanwhile must leave no place behind, and stays counted as long as the
         // store works for it.
-        tokio::spawn(of_same_tenant(caller.placed())).await.map_err(|error| fault::internal(&error))?
+        tokio::spawn(of_same_request(of_same_tenant(caller.placed()))).await.map_err(|error| fault::internal(&error))?
     }
 
     /// Counts one more turn of the caller. `false` when it needs a place among all processes, `None` when there is none.

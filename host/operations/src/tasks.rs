@@ -208,6 +208,7 @@ impl Tasks {
     /// # Errors
     /// [`A2aError::TaskNotFound`].
     pub(crate) async fn load(&self, owner: &Owner, id: &TaskId) -> Result<StoredTask, A2aError> {
+        tell_of(id);
         // A task whose turn is over must not be shown as one that still runs.
         self.settle(id).await.map_err(fault::of_store)?;
         let stored = self.store.load(owner, id).await.map_err(fault::of_store)?;
@@ -235,6 +236,7 @@ impl Tasks {
     /// # Errors
     /// [`A2aError::TaskNotFound`].
     pub(crate) async fn check_exists(&self, owner: &Owner, id: &TaskId) -> Result<(), A2aError> {
+        tell_of(id);
         self.settle(id).await.map_err(fault::of_store)?;
         if self.store.exists(owner, id).await.map_err(fault::of_store)? {
             Ok(())
@@ -248,8 +250,11 @@ impl Tasks {
     /// # Errors
     /// [`A2aError::TaskNotFound`].
     pub(crate) async fn open(&self, owner: &Owner, id: &TaskId) -> Result<Arc<TaskRecord>, A2aError> {
+        tell_of(id);
         let found = self.find(owner, id).await.map_err(fault::of_store)?;
-        found.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
+        let record = found.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })?;
+        annex_telemetry::with(|request| request.is_about(Some(record.context_id().clone().into()), None));
+        Ok(record)
     }
 
     async fn find(&self, owner: &Owner, id: &TaskId) -> Result<Option<Arc<TaskRecord>>, StoreError> {
@@ -477,4 +482,9 @@ fn failed(record: &TaskRecord, reason: &str) -> StreamResponse {
     let message = Message::agent(record.context_id().clone(), Some(record.id().clone()), vec![Part::text(reason)]);
     let status = TaskStatus { state: TaskState::Failed, message: Some(message), timestamp: Some(Timestamp::now()) };
     StreamResponse::StatusUpdate(record.status_event(status))
+}
+
+/// The task that a request is about, whether it is there or not: its lines in the log name it.
+fn tell_of(id: &TaskId) {
+    annex_telemetry::with(|request| request.is_about(None, Some(id.clone().into())));
 }

@@ -389,6 +389,21 @@ impl Fault {
         annex_text::line_within(&text, MAX_TEXT)
     }
 
+    /// The extension.
+    #[must_use]
+    pub fn uri(&self) -> &ExtensionUri {
+        match self {
+            Self::Trapped { uri, .. }
+            | Self::LimitReached { uri, .. }
+            | Self::Failed { uri, .. }
+            | Self::BrokeContract { uri, .. }
+            | Self::Overloaded { uri }
+            | Self::Busy { uri, .. }
+            | Self::Quarantined { uri, .. }
+            | Self::EventTooLarge { uri, .. } => uri,
+        }
+    }
+
     /// The id that the client is told and the lines of the guest have; `None` when it has written none, because it was not
     /// run.
     #[must_use]

@@ -15,6 +15,7 @@ use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
+use crate::access_log::AccessLog;
 use crate::admin_api::extensions::{Details, List, Log, Reloaded, Removed};
 use crate::admin_api::{Addition, Rollback};
 use crate::connections::network::Network;
@@ -43,7 +44,7 @@ use shared::{AgreedChange, OfTenant, read, read_optional, whole};
 pub use token::TokenError;
 
 /// All routes of the API.
-pub(crate) fn router(admin: Arc<Admin>) -> Router {
+pub(crate) fn router(admin: Arc<Admin>, log: Arc<AccessLog>) -> Router {
     Router::new()
         .route("/v1/extensions", get(list).post(add))
         .route("/v1/extensions/{id}", get(show).delete(remove))
@@ -57,7 +58,7 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
         .merge(usage::routes())
         .merge(replicas::routes())
         .merge(components::routes())
-        .route("/metrics", get(metrics))
+        .route(METRICS, get(metrics).layer(Extension(log)))
         .fallback(async || AdminError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
             AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "the path does not take this method")
@@ -65,6 +66,36 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
         // Around the fallbacks too: without the token no path tells whether it exists.
         .layer(from_fn_with_state(Arc::clone(&admin), guard))
         .with_state(admin)
+}
+
+/// `/metrics` alone, for a listener of its own.
+pub(crate) fn metrics_router(admin: Arc<Admin>, log: Arc<AccessLog>) -> Router {
+    Router::new()
+        .route(METRICS, get(metrics).layer(Extension(log)))
+        .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here but /metrics\n"))
+        .layer(from_fn_with_state(Arc::clone(&admin), guard_metrics))
+        .with_state(admin)
+}
+
+const METRICS: &str = "/metrics";
+
+/// Refuses a request that reached the listener of `/metrics` by a foreign name, or has no token where one is asked for.
+async fn guard_metrics(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+    let rules = admin.access.rules();
+    if rules.checks_metrics_hosts
+        && let Err(foreign) = rules.hosts.check(&request)
+    {
+        return wrong_host(&foreign);
+    }
+    if !rules.reads_metrics_alone(request.headers()) {
+        return AdminError::unauthenticated().into_response();
+    }
+    next.run(request).await
+}
+
+fn wrong_host(foreign: &str) -> Response {
+    let message = format!("{foreign:?} is another host; use a loopback name, or add the name to admin.hosts");
+    AdminError::new(StatusCode::FORBIDDEN, "wrong_host", message).into_response()
 }
 
 /// Refuses a request that reached the API by a foreign name, or has no token.
@@ -77,8 +108,10 @@ async fn guard(
     let rules = admin.access.rules();
     // A foreign name is refused even with the token: DNS rebinding can lead the operator's browser here.
     if let Err(foreign) = rules.hosts.check(&request) {
-        let message = format!("{foreign:?} is another host; use a loopback name, or add the name to admin.hosts");
-        return AdminError::new(StatusCode::FORBIDDEN, "wrong_host", message).into_response();
+        return wrong_host(&foreign);
+    }
+    if request.uri().path() == METRICS && rules.reads_metrics(request.headers()) {
+        return next.run(request).await;
     }
     let Some(name) = rules.tokens.name_of(request.headers()) else {
         return AdminError::unauthenticated().into_response();
@@ -195,7 +228,13 @@ async fn reload(
     Ok(Json(Reloaded::from(reloaded)))
 }
 
-async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
-    let text = metrics::text(&admin.installers, &admin.counters, admin.running.len());
+async fn metrics(State(admin): State<Arc<Admin>>, Extension(log): Extension<Arc<AccessLog>>) -> Response {
+    let sources = metrics::Sources {
+        counters: &admin.counters,
+        numbers: &log.numbers,
+        own_agent: &*admin.agent,
+        running_turns: admin.running.len(),
+    };
+    let text = metrics::text(&admin.installers, &sources);
     ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

@@ -23,6 +23,7 @@ mod grants;
 mod in_force;
 mod limits;
 mod live;
+mod log;
 mod postgres;
 mod replica;
 mod runtime;
@@ -47,6 +48,8 @@ pub use grants::{
     SessionStateGrantConfig, StateScopeConfig,
 };
 pub use limits::LimitsConfig;
+pub(crate) use log::AtomicShare;
+pub use log::{AccessShare, LogConfig};
 pub use postgres::PostgresConfig;
 pub use replica::ReplicaConfig;
 pub use runtime::RuntimeSection;
@@ -98,6 +101,9 @@ pub struct Config {
     /// The component runtime.
     #[serde(default)]
     pub runtime: RuntimeSection,
+    /// The requests that have a line in the log.
+    #[serde(default)]
+    pub log: LogConfig,
     /// The API that shows and changes what is installed. Without it there is none.
     pub admin: Option<AdminConfig>,
     /// Installed extensions, in the order in which they run.

@@ -3,6 +3,7 @@
 //! A message takes a straight line: `process/routes.rs` → a binding → `tenants.rs` → the operations of `annex-operations` →
 //! the binding again. `app.rs` is the only place where parts are joined.
 
+mod access_log;
 mod admin;
 pub mod admin_api;
 mod app;
@@ -21,11 +22,11 @@ mod tenants;
 pub use admin::TokenError;
 pub use app::{App, AppError};
 pub use config::{
-    AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile,
-    CorsOrigins, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig,
-    KeyValueGrantConfig, LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, ReplicaConfig,
-    RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
-    StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,
+    AccessShare, AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError,
+    ConfigFile, CorsOrigins, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig,
+    InstancesConfig, KeyValueGrantConfig, LimitsConfig, LogConfig, ModelConfig, OnFailureConfig, PostgresConfig,
+    ProviderConfig, ReplicaConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig,
+    SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,
 };
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
 pub use locations::Locations;

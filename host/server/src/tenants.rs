@@ -15,6 +15,7 @@ use axum::http::HeaderMap;
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
+use crate::access_log;
 use crate::config::Config;
 use crate::installation::installer::{InstallError, Installer, ReloadOutcome};
 use crate::settings::Settings;
@@ -164,6 +165,7 @@ impl<'a> AskedTenants<'a> {
         let handler = match named.or(self.of_path) {
             None => Arc::clone(&self.tenants.own),
             Some(name) => {
+                access_log::names_tenant(name);
                 let handler = self.handler(name, &call.owner.principal).await?;
                 name.clone_into(&mut call.owner.tenant);
                 handler
@@ -177,10 +179,16 @@ impl<'a> AskedTenants<'a> {
 
     async fn handler(&self, name: &str, principal: &str) -> Result<Arc<RequestHandler>, A2aError> {
         match self.tenants.others.find_for(name, principal).await {
-            Some(Ok(serving)) => Ok(serving.handler),
+            Some(Ok(serving)) => {
+                access_log::counts_in(&serving.requests);
+                Ok(serving.handler)
+            }
             // The reason is the operator's to know.
             Some(Err(_)) => Err(A2aError::Unavailable { reason: format!("tenant {name:?} is not served now") }),
-            None => Err(A2aError::invalid_field("tenant", unknown(name))),
+            None => {
+                access_log::refused(access_log::UNKNOWN_TENANT);
+                Err(A2aError::invalid_field("tenant", unknown(name)))
+            }
         }
     }
 
@@ -262,6 +270,11 @@ impl Installers {
     #[must_use]
     pub fn tenants(&self) -> Vec<(String, Arc<Installer>)> {
         self.others.serving().into_iter().map(|(name, serving)| (name, serving.installer)).collect()
+    }
+
+    /// The parts that serve the tenants, by name; of those that were added the ones that are loaded.
+    pub(crate) fn tenants_served(&self) -> Vec<(String, Serving)> {
+        self.others.serving()
     }
 
     /// All that serve an agent here.

@@ -104,8 +104,9 @@ impl RequestHandler {
             let Some(handler) = self.me.upgrade() else { return };
             self.running.spawn(async move {
                 let task = resumption.task.clone();
-                if let Err(error) = handler.for_tenant(handler.resume(resumption)).await {
-                    tracing::warn!(target: crate::LOG_TARGET, %task, %error, "a task that waits was not taken up");
+                if let Err(error) = handler.for_task(&task, handler.resume(resumption)).await {
+                    let tenant = handler.tenant_name();
+                    tracing::warn!(target: crate::LOG_TARGET, tenant, %task, %error, "a task that waits was not taken up");
                 }
             });
         }

@@ -13,7 +13,7 @@ use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, Tu
 use annex_session::{Beginning, Event, Following, StateDelta, TurnSession};
 use annex_tasks::{Excess, Owner, TaskLimits, TaskSize};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::field::{Empty, display};
@@ -120,7 +120,7 @@ impl RequestHandler {
         self.catch_up_with(call, &record).await;
         self.check_push(&request).await?;
         let mut target = Target::new(&call.owner, &request.message, record?, self.counted(steps_for(&active)))?;
-        Span::current().record("context", display(&target.context_id)).record("task", display(&target.task_id));
+        target.tell_context();
         self.input_modes.check(&request.message)?;
         // A context that is named may have a session, which is known when it is read.
         if target.is_new {
@@ -135,6 +135,7 @@ impl RequestHandler {
             Some(Delivery::Left(delivery, task)) => target.take_over(delivery, task),
             None => {}
         }
+        target.tell_task();
         // Not before: a message that is repeated gets its task, also when that is finished by now.
         target.check_open()?;
         target.check_waits()?;
@@ -265,6 +266,7 @@ impl RequestHandler {
             stop: self.stop.clone(),
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),
+            began: Instant::now(),
         };
         let running = turn.begin_running();
         // The turn counts by itself now.
@@ -342,6 +344,17 @@ impl Target {
         turn_task.show(snapshot.state(), snapshot.status_at());
         let (replica, delivery) = (None, None);
         Self { context_id, task_id, record: Some(record), is_new: false, owner, replica, delivery, turn_task, steps }
+    }
+
+    /// For the lines of the log. The task may still become another one, and there may be none.
+    fn tell_context(&self) {
+        Span::current().record("context", display(&self.context_id)).record("task", display(&self.task_id));
+        annex_telemetry::with(|request| request.is_about(Some(self.context_id.clone().into()), None));
+    }
+
+    /// For the lines of the log, once it is known that the message is not one that came before.
+    fn tell_task(&self) {
+        annex_telemetry::with(|request| request.is_about(None, Some(self.task_id.clone().into())));
     }
 
     /// A process has left the message, and it is worked on as the task that it was to become there.

@@ -63,8 +63,9 @@ impl RequestHandler {
         let Some(handler) = self.me.upgrade() else { return };
         let (call, record) = (call.clone(), Arc::clone(record));
         let following = self.running.spawn(async move {
-            if let Err(error) = handler.for_tenant(handler.follow_waiting(call, &record)).await {
-                tracing::warn!(target: crate::LOG_TARGET, task = %record.id(), %error, "a task that has gone on at its agent is not followed");
+            if let Err(error) = handler.for_task(record.id(), handler.follow_waiting(call, &record)).await {
+                let tenant = handler.tenant_name();
+                tracing::warn!(target: crate::LOG_TARGET, tenant, task = %record.id(), %error, "a task that has gone on at its agent is not followed");
             }
             drop(asked);
         });

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_agent::AgentExecutor;
 use annex_cluster::editions::Consent;
 use annex_operations::counters::Counters;
 use annex_operations::quota::Quotas;
@@ -38,6 +39,8 @@ pub(crate) struct Admin {
     pub(super) sessions: Sessions,
     pub(super) running: TaskTracker,
     pub(super) counters: Arc<Counters>,
+    /// The agent of the config itself.
+    pub(super) agent: Arc<dyn AgentExecutor>,
     pub(super) access: Access,
     /// The use of the tenants.
     pub(super) quotas: Arc<Quotas>,
@@ -64,8 +67,9 @@ impl Admin {
         let AdminParts { access, installers, sessions, quotas, peers, process } = parts;
         let running = handler.running.clone();
         let counters = Arc::clone(&handler.counters);
+        let agent = Arc::clone(&handler.agent);
         let closing = handler.closing.clone();
-        Self { installers, sessions, running, counters, access, quotas, peers, process, closing }
+        Self { installers, sessions, running, counters, agent, access, quotas, peers, process, closing }
     }
 
     /// The installer of the tenant that the query names.

@@ -83,6 +83,16 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
+    /// Reads the token that opens `/metrics` alone, where there is one. It is none of the `others`, which open more.
+    pub(super) fn read_metrics(config: &AdminConfig, folder: &Path, others: &Self) -> Result<Option<Self>, TokenError> {
+        let Some(config) = config.metrics_token() else { return Ok(None) };
+        let token = Token::read(&config, folder)?;
+        match others.0.iter().find(|other| other.digest == token.digest) {
+            Some(other) => Err(TokenError::Same { name: config.name, other: other.name.as_ref().to_owned() }),
+            None => Ok(Some(Self(vec![token]))),
+        }
+    }
+
     /// The name of the token that the request has; `None` where it has none of them. The time that this takes says nothing about
     /// the tokens.
     pub(super) fn name_of(&self, headers: &HeaderMap) -> Option<Arc<str>> {

@@ -23,6 +23,13 @@ pub struct AdminConfig {
     /// Tokens with names of their own, which the log shows with each change. Default: none.
     #[serde(rename = "token")]
     pub tokens: Vec<AdminTokenConfig>,
+    /// A file with a token that lets callers read `/metrics` and nothing else, at least 16 bytes. Default: none.
+    pub metrics_token_file: Option<PathBuf>,
+    /// The environment variable with that token. Default: none.
+    pub metrics_token_env: Option<String>,
+    /// Address and port of a further listener, which has `/metrics` alone. Without a token for metrics it asks for none. Default:
+    /// none.
+    pub metrics_listen: Option<SocketAddr>,
     /// Lets who has a token record turns, with what users wrote in them. Default: no.
     pub allow_recording: bool,
 }
@@ -56,6 +63,9 @@ impl Default for AdminConfig {
             token_file: None,
             token_env: None,
             tokens: Vec::new(),
+            metrics_token_file: None,
+            metrics_token_env: None,
+            metrics_listen: None,
             allow_recording: false,
         }
     }
@@ -73,7 +83,21 @@ impl AdminConfig {
             let reason = "is no loopback address; set admin.allow_remote = true if other machines must reach it";
             return Err(("admin.listen", reason));
         }
+        if self.metrics_token_file.is_some() && self.metrics_token_env.is_some() {
+            return Err(("admin", "takes one of metrics_token_file and metrics_token_env; leave one out"));
+        }
+        if !self.allow_remote && self.metrics_listen.is_some_and(|listen| !listen.ip().is_loopback()) {
+            let reason = "is no loopback address; set admin.allow_remote = true if other machines must reach it";
+            return Err(("admin.metrics_listen", reason));
+        }
         Ok(())
+    }
+
+    /// The token that opens `/metrics` alone.
+    pub(crate) fn metrics_token(&self) -> Option<AdminTokenConfig> {
+        let (token_file, token_env) = (self.metrics_token_file.clone(), self.metrics_token_env.clone());
+        let is_set = token_file.is_some() || token_env.is_some();
+        is_set.then(|| AdminTokenConfig { name: "metrics".to_owned(), token_file, token_env, token_sha256: None })
     }
 
     fn check_tokens(&self) -> Result<(), (&'static str, &'static str)> {

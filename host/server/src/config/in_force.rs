@@ -21,6 +21,7 @@ impl Config {
             ..read.tasks.clone()
         };
         (live.sessions.keep_days, live.sessions.keep_count) = (read.sessions.keep_days, read.sessions.keep_count);
+        live.log = read.log;
         live.runtime.ceiling = read.runtime.ceiling.clone();
         if self.auth.is_some() && read.auth.is_some() {
             live.auth.clone_from(&read.auth);
@@ -34,6 +35,7 @@ impl Config {
         if let (Some(running), Some(admin)) = (&self.admin, &read.admin) {
             let mut admin = admin.clone();
             (admin.listen, admin.allow_remote) = (running.listen, running.allow_remote);
+            admin.metrics_listen = running.metrics_listen;
             live.admin = Some(admin);
         }
         live.extensions.clone_from(&read.extensions);

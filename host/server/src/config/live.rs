@@ -15,10 +15,10 @@ const MADE_AT_START: [(&str, &str); 4] = [
 /// Why a change of this key of a table needs a restart; `None` where it counts when the config is read again.
 fn needs_restart(table: &str, key: &str) -> Option<&'static str> {
     match (table, key) {
-        ("server" | "admin", "listen" | "allow_remote") => Some("the address is taken at the start"),
+        ("server" | "admin", "listen" | "metrics_listen" | "allow_remote") => Some("the address is taken at the start"),
         ("server", "public_url") => Some("cards and links begin with it"),
         ("server", "a2a_0_3") => Some("the paths that are served are laid out at the start"),
-        ("server" | "admin" | "auth" | "push" | "tenants", _) => None,
+        ("server" | "admin" | "auth" | "push" | "tenants" | "log", _) => None,
         (
             "tasks",
             "keep_days"
@@ -92,6 +92,7 @@ mod tests {
         for (before, now, expected) in [
             ("", "server.listen = '[::1]:1'", "server.listen (the address is taken at the start)"),
             ("admin.listen = '[::1]:1'", "[admin]", "admin.listen (the address is taken at the start)"),
+            ("[admin]", "admin.metrics_listen = '[::1]:1'", "admin.metrics_listen (the address is taken at the start)"),
             ("tasks.data_dir = 'a'", "tasks.data_dir = 'b'", "tasks.data_dir (the stores are opened at the start)"),
             ("", "runtime.max_instances = 7", "runtime.max_instances (the engine is made at the start)"),
             ("", "card.name = 'n'", "card.name (the agent of the config itself is loaded at the start)"),
@@ -113,7 +114,8 @@ mod tests {
             ("[[auth.api_key]]\nprincipal = 'ada'", "[[auth.api_key]]\nprincipal = 'bob'"),
             ("[tenants]", "tenants.components = ['x.wasm']"),
             ("[push]", "push.https_only = true"),
-            ("admin.token_env = 'A'", "admin.token_env = 'B'"),
+            ("admin.token_env = 'A'", "admin.token_env = 'B'\nadmin.metrics_token_env = 'C'"),
+            ("", "log.access = 'off'"),
             ("[[extension]]\n[[tenant]]", ""),
         ] {
             assert_eq!(changed(before, now), Vec::<String>::new(), "{before:?} -> {now:?}");

@@ -19,6 +19,9 @@ pub(crate) const OF_ADMIN: ConnectionLimits = ConnectionLimits {
     streams: 8,
 };
 
+/// Those of a listener for `/metrics` alone, which few ask for a page.
+pub(crate) const OF_METRICS: ConnectionLimits = ConnectionLimits { connections: 64, per_address: 64, ..OF_ADMIN };
+
 /// The limits in effect.
 pub(crate) struct ServerLimits {
     max_body_bytes: AtomicUsize,

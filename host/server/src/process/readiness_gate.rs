@@ -4,20 +4,22 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use annex_operations::request_handler::RequestHandler;
 use annex_protocol::A2aError;
 use annex_runtime::Installed;
 use annex_tasks::Owner;
 use axum::http::HeaderMap;
 use serde::Serialize;
 
+use crate::access_log::{self, AccessLog};
 use crate::app::App;
 use crate::config::Config;
 use crate::connections::limits::ServerLimits;
 use crate::installation::encoded_card::EncodedCard;
-use crate::installation::installer::Installer;
 use crate::process::cross_origin::CrossOrigin;
 use crate::process::hosts::Hosts;
 use crate::process::store_probe::StoreProbe;
+use crate::tenants::Serving;
 
 /// The phase that the server is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,11 @@ pub(crate) struct Readiness {
     /// URIs of extensions that are quarantined. The server takes messages all the same.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quarantined: Vec<String>,
-    /// The number of tenants that have such sources or extensions, or are not served. Their names are not shown, because anybody may read
+    /// What answers less than it could although messages are taken: `upstream`, when the agent behind this server did not answer
+    /// what it was asked last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    degraded: Vec<&'static str>,
+    /// The number of tenants that have such sources or extensions, whose upstream does not answer, or that are not served. Their names are not shown, because anybody may read
     /// this.
     #[serde(skip_serializing_if = "is_zero")]
     impaired_tenants: usize,
@@ -95,6 +101,8 @@ pub(crate) struct ReadinessGate {
     pub(crate) cross_origin: Arc<CrossOrigin>,
     /// True if clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
+    /// The lines and the numbers of requests.
+    pub(crate) access_log: Arc<AccessLog>,
     app: OnceLock<App>,
     draining: AtomicBool,
     stores: StoreProbe,
@@ -107,6 +115,7 @@ impl ReadinessGate {
             hosts: Hosts::of(config),
             cross_origin: CrossOrigin::new(config),
             speaks_v0_3: config.server.a2a_0_3,
+            access_log: AccessLog::new(config.log.access),
             app: OnceLock::new(),
             draining: AtomicBool::new(false),
             stores: StoreProbe::default(),
@@ -141,7 +150,10 @@ impl ReadinessGate {
     pub(crate) fn app(&self) -> Result<&App, A2aError> {
         match (self.phase(), self.app.get()) {
             (Phase::Ready, Some(app)) => Ok(app),
-            (phase, _) => Err(A2aError::Overloaded { reason: format!("the server is {phase}") }),
+            (phase, _) => {
+                access_log::refused(if phase == Phase::Draining { "draining" } else { "starting" });
+                Err(A2aError::Overloaded { reason: format!("the server is {phase}") })
+            }
         }
     }
 
@@ -149,7 +161,9 @@ impl ReadinessGate {
     pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Owner), A2aError> {
         // The phase comes first, because the authenticator is a part of the app.
         let app = self.app()?;
-        Ok((app, app.identify(headers).await?))
+        let owner = app.identify(headers).await?;
+        access_log::is_of(&owner.principal);
+        Ok((app, owner))
     }
 
     /// True if requests are served: the phase allows them, the stores answer, and what is in force can be served.
@@ -169,12 +183,15 @@ impl ReadinessGate {
         let failures = app.map(|app| app.installer().failures()).unwrap_or_default();
         let installed = app.map(App::installed);
         let quarantined = installed.iter().flat_map(Installed::quarantined);
-        let is_impaired = |installer: &Arc<Installer>| {
-            installer.bar().is_some()
+        let is_silent = |handler: &RequestHandler| handler.agent.is_reached() == Some(false);
+        let is_impaired = |Serving { handler, installer, .. }: &Serving| {
+            is_silent(handler)
+                || installer.bar().is_some()
                 || !installer.failures().is_empty()
                 || installer.installed().quarantined().next().is_some()
         };
-        let served = app.iter().flat_map(|app| app.installers().tenants());
+        let served = app.iter().flat_map(|app| app.installers().tenants_served());
+        let degraded = app.filter(|app| is_silent(app.tenants().own())).map(|_| "upstream");
         let failing = app.iter().flat_map(|app| app.installers().failing());
         Readiness {
             phase: self.phase().to_string(),
@@ -183,7 +200,8 @@ impl ReadinessGate {
             edition: app.map(|app| app.installer().publisher().current().extensions.number),
             failed: failures.into_iter().map(|failure| failure.source).collect(),
             quarantined: quarantined.map(ToString::to_string).collect(),
-            impaired_tenants: served.filter(|(_, installer)| is_impaired(installer)).count() + failing.count(),
+            degraded: degraded.into_iter().collect(),
+            impaired_tenants: served.filter(|(_, serving)| is_impaired(serving)).count() + failing.count(),
         }
     }
 

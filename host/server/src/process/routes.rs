@@ -1,9 +1,13 @@
 //! HTTP: paths, size limits, and what is answered before everything is loaded.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::task::Context;
 
 use annex_protocol::A2aError;
 use annex_protocol::jsonrpc::RequestId;
+use annex_telemetry::in_request;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
@@ -14,6 +18,7 @@ use axum::{Json, Router};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Incoming};
 
+use crate::access_log;
 use crate::app::App;
 use crate::bindings::grpc::{self, GrpcOperations};
 use crate::bindings::jsonrpc;
@@ -73,6 +78,18 @@ impl Others {
 
 impl Site for Arc<Routes> {
     async fn answer(&self, request: Request<Incoming>, network: Network) -> Response {
+        let exchange = self.gate.access_log.begin(network.address());
+        // Polled where it lies: the future is large, and would be copied into one that has the request with it.
+        let mut routed = pin!(self.paged(request, network));
+        let poll = |context: &mut Context<'_>| in_request(exchange.request(), || routed.as_mut().poll(context));
+        let answer = poll_fn(poll).await;
+        exchange.answered(answer)
+    }
+}
+
+impl Routes {
+    /// Answers one request, with the fields for browsers where pages of other origins may call.
+    async fn paged(self: &Arc<Self>, request: Request<Incoming>, network: Network) -> Response {
         let Some(pages) = self.gate.cross_origin.pages() else { return self.reply(request, network, false).await };
         let is_allowed = pages.allow(&request);
         // On the heap, so that the future of a server that no page calls is not larger for it.
@@ -82,14 +99,13 @@ impl Site for Arc<Routes> {
         }))
         .await
     }
-}
 
-impl Routes {
     /// Answers one request. A page of another origin that may call is let through.
     async fn reply(&self, request: Request<Incoming>, network: Network, is_allowed_page: bool) -> Response {
         // Before any path is looked at, so that none is forgotten.
         let refusal = |hosts: &Arc<Hosts>| hosts.refusal(&request, is_allowed_page);
         if let Some(refusal) = self.gate.hosts.as_ref().and_then(refusal) {
+            access_log::refused(access_log::FOREIGN_HOST);
             return refusal;
         }
         // Nearly all requests are these. Past the router each of them saves a dozen allocations and as many virtual
@@ -164,6 +180,7 @@ async fn json_rpc_call(
     (headers, uri): (&HeaderMap, &Uri),
     body: impl HttpBody<Data = Bytes> + Unpin,
 ) -> Response {
+    access_log::came_by(access_log::JSONRPC);
     // A request that never reaches the handler is not answered with 200, so that proxies on the way can tell (413,
     // 503).
     match admit(gate, network, headers, body).await {
@@ -172,6 +189,7 @@ async fn json_rpc_call(
             json_rpc_answer(gate, &tenants, &caller, (headers, uri), &body).await
         }
         Err((status, error)) => {
+            access_log::note_error(&error);
             challenged((status, jsonrpc::failure(&RequestId::Null, &error)).into_response(), &error)
         }
     }
@@ -185,6 +203,7 @@ async fn http_json(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
+    access_log::came_by(access_log::HTTP_JSON);
     match admit(&gate, network, &headers, body).await {
         Ok((app, caller, body)) => {
             // As it was sent: an id may have a slash in it, which is encoded there. axum has decoded the path that it gives.
@@ -250,6 +269,7 @@ fn check_content_encoding(headers: &HeaderMap) -> Result<(), (StatusCode, A2aErr
         Some(encoding) if encoding.eq_ignore_ascii_case("identity") => Ok(()),
         Some(encoding) => {
             let encoding: String = encoding.chars().take(MAX_SHOWN_ENCODING).collect();
+            access_log::refused(access_log::CONTENT_TYPE);
             let reason = format!("the content-encoding {encoding} is not supported; send the body without one");
             Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, A2aError::InvalidRequest { reason }))
         }
@@ -280,12 +300,26 @@ async fn card_of_tenant(
 }
 
 async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, uri: Uri) -> Response {
+    access_log::asks_for(access_log::AGENT_CARD);
+    if let Some(tenant) = tenant {
+        access_log::names_tenant(tenant);
+    }
     match gate.card(tenant).await {
         Ok(card) => card.respond(&headers),
-        Err(NoCard::Starting) => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
-        Err(NoCard::NotServed) => (StatusCode::SERVICE_UNAVAILABLE, "not served now\n").into_response(),
-        Err(NoCard::NoTenant) => not_found(headers, uri).await,
+        Err(NoCard::Starting) => {
+            access_log::refused("starting");
+            (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response()
+        }
+        Err(NoCard::NotServed) => {
+            access_log::refused("tenant_unavailable");
+            (StatusCode::SERVICE_UNAVAILABLE, "not served now\n").into_response()
+        }
+        Err(NoCard::NoTenant) => {
+            access_log::refused(access_log::UNKNOWN_TENANT);
+            not_found(headers, uri).await
+        }
         Err(NoCard::TooOften(error)) => {
+            access_log::note_error(&error);
             let text = format!("{error}\n");
             retry_after((StatusCode::TOO_MANY_REQUESTS, text).into_response(), &error)
         }
@@ -294,17 +328,20 @@ async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, ur
 
 /// The process answers.
 async fn live() -> &'static str {
+    access_log::asks_for(access_log::HEALTH);
     "live\n"
 }
 
 /// The server takes messages, and the stores answer.
 async fn ready(State(gate): State<Arc<ReadinessGate>>) -> Response {
+    access_log::asks_for(access_log::HEALTH);
     let (is_ready, readiness) = gate.readiness().await;
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(readiness)).into_response()
 }
 
 async fn not_found(headers: HeaderMap, uri: Uri) -> Response {
+    access_log::refused(access_log::UNKNOWN_PATH);
     if annex_grpc::is_grpc(&headers) {
         // gRPC has a status of its own for this, UNIMPLEMENTED, and sends it with HTTP 200.
         return annex_grpc::unknown_service().await;

@@ -16,7 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::admin;
 use crate::app::{App, AppError};
 use crate::config::Config;
-use crate::connections::limits::OF_ADMIN;
+use crate::connections::limits::{OF_ADMIN, OF_METRICS};
 use crate::connections::listener;
 use crate::installation::editions;
 use crate::process::descriptors;
@@ -58,6 +58,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     admin: Option<(TcpListener, SocketAddr)>,
+    metrics: Option<(TcpListener, SocketAddr)>,
 }
 
 impl Server {
@@ -67,19 +68,29 @@ impl Server {
     /// [`ServeError::Listen`].
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
         descriptors::provide(&config);
-        // Both addresses are taken before anything is loaded, so that one that is in use is told at once.
+        // All addresses are taken before anything is loaded, so that one that is in use is told at once.
         let (listener, address) = listen(config.server.listen, "server.listen")?;
         let admin = match &config.admin {
             Some(admin) => Some(listen(admin.listen, "admin.listen")?),
             None => None,
         };
-        Ok(Self { config, listener, address, admin })
+        let metrics = match config.admin.as_ref().and_then(|admin| admin.metrics_listen) {
+            Some(metrics) => Some(listen(metrics, "admin.metrics_listen")?),
+            None => None,
+        };
+        Ok(Self { config, listener, address, admin, metrics })
     }
 
     /// The address that the admin API listens on, if there is one.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|(_, address)| *address)
+    }
+
+    /// The address that has `/metrics` alone, if there is one.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(|(_, address)| *address)
     }
 
     /// The address that it listens on.
@@ -114,17 +125,24 @@ impl Server {
         };
         let app = gate.open(loaded);
         let (limits, cross_origin) = (Arc::clone(&gate.limits), Arc::clone(&gate.cross_origin));
+        let access_log = Arc::clone(&gate.access_log);
         app.settings.attach(Box::new(move |config: &Config| {
             descriptors::provide(config);
             limits.set(&config.server);
             cross_origin.set(config);
+            access_log.set(config.log.access);
         }));
         app.describe(&gate.phase().to_string());
         let housekeeping = keep_house(app);
         // The admin API opens after the load, because the installers that it shows do not exist before.
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
-            let router = admin::router(Arc::clone(admin));
+            let router = admin::router(Arc::clone(admin), Arc::clone(&gate.access_log));
             let limits = watch::Sender::new(OF_ADMIN);
+            listener::spawn(listener, router, limits.subscribe(), closed.clone());
+        }
+        if let (Some((listener, _)), Some(admin)) = (self.metrics, &app.admin) {
+            let router = admin::metrics_router(Arc::clone(admin), Arc::clone(&gate.access_log));
+            let limits = watch::Sender::new(OF_METRICS);
             listener::spawn(listener, router, limits.subscribe(), closed.clone());
         }
         name_known_faults();

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 
 use super::{echo, json, read_call, sent_event};
+use crate::access_log;
 use crate::bindings::answer_body;
 use crate::bindings::jsonrpc as json_rpc_binding;
 use crate::bindings::sse;
@@ -45,7 +46,10 @@ async fn operation(
     method: Method,
     request: &Request<'_>,
 ) -> Response {
+    access_log::speaks(v0_3::VERSION);
+    access_log::asks_for(operation_name(method));
     dispatch(tenants, caller, (headers, uri), method, request).await.unwrap_or_else(|error| {
+        access_log::note_error(&error);
         let failure = v0_3::failure(&request.id, &error);
         // A stream's client reads events only; anything else costs it the reason.
         if method.streams() { sse::respond_once(&failure) } else { json(failure.into()) }
@@ -59,6 +63,7 @@ async fn extension_method(
     call: ServiceParameters,
     request: &Request<'_>,
 ) -> Response {
+    access_log::speaks(v0_3::VERSION);
     let answer = async {
         let params = request.params_json()?;
         let (handler, call) = tenants.serving(call, None).await?;
@@ -66,7 +71,7 @@ async fn extension_method(
         let answer = json_rpc_binding::method_result(caller, &request.id, answered.value, v0_3::failure)?;
         Ok(echo(answer, &answered.active))
     };
-    answer.await.unwrap_or_else(|error| json(v0_3::failure(&request.id, &error).into()))
+    access_log::noted(answer).await.unwrap_or_else(|error| json(v0_3::failure(&request.id, &error).into()))
 }
 
 async fn dispatch(
@@ -133,6 +138,22 @@ async fn dispatch(
             let card = v0_3::AgentCard::of(&card).ok_or(A2aError::ExtendedAgentCardNotConfigured)?;
             success(&encode(&card)?)
         }
+    }
+}
+
+/// The name of the same operation in 1.0.
+fn operation_name(method: Method) -> &'static str {
+    match method {
+        Method::SendMessage => "SendMessage",
+        Method::SendStreamingMessage => "SendStreamingMessage",
+        Method::GetTask => "GetTask",
+        Method::CancelTask => "CancelTask",
+        Method::SubscribeToTask => "SubscribeToTask",
+        Method::CreateTaskPushNotificationConfig => "CreateTaskPushNotificationConfig",
+        Method::GetTaskPushNotificationConfig => "GetTaskPushNotificationConfig",
+        Method::ListTaskPushNotificationConfigs => "ListTaskPushNotificationConfigs",
+        Method::DeleteTaskPushNotificationConfig => "DeleteTaskPushNotificationConfig",
+        Method::GetExtendedAgentCard => "GetExtendedAgentCard",
     }
 }
 
