@@ -36,6 +36,7 @@ use error::AdminError;
 pub(crate) use shared::Admin;
 use shared::{AgreedChange, OfTenant, read, read_optional, whole};
 pub use token::TokenError;
+pub(crate) use token::check_token;
 
 /// Few clients talk to the API, and a body may be large.
 pub(crate) const CONNECTIONS: ConnectionLimits = ConnectionLimits {

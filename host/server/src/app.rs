@@ -52,9 +52,11 @@ use crate::stores::wake::{self, WakeOpenError};
 use crate::tenants::{Installers, Serving, Tenants};
 
 mod agents;
+mod check;
 mod tenants;
 
 use agents::{agent, follow_card, input_modes};
+pub use check::{Checked, check};
 
 /// The reasons for which the server cannot be put together.
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +121,7 @@ impl AppError {
     /// The error and its causes without the lines of files that errors of TOML show.
     fn public_text(&self) -> String {
         match self {
-            Self::Config(error) => error.public_text(),
+            Self::Config(error) => error.lines().join("; "),
             Self::Install(error) => error.public_text(),
             error => fault::text(error),
         }
@@ -146,8 +148,10 @@ impl App {
     /// # Errors
     /// Names the config's key, or the component and the step that refused it.
     pub async fn load(config: &Config, locations: &Locations, base_url: &str) -> Result<Self, AppError> {
+        // Before anybody is waited for, and all mistakes at once.
+        check::check_start(config, locations, true).await?;
         let agent = agent(config.agent()?, locations).await?;
-        Self::with_agent(config, locations, base_url, agent).await
+        Self::joined(config, locations, base_url, agent).await
     }
 
     /// The same with an agent that is compiled into the program; the config needs no `[agent]`, and one that it has is
@@ -162,6 +166,7 @@ impl App {
         base_url: &str,
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
+        check::check_start(config, locations, false).await?;
         // On the heap, because it is large. So this crate compiles it, and not each program that loads an app.
         Self::joined(config, locations, base_url, agent).await
     }

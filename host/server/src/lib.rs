@@ -17,11 +17,11 @@ mod stores;
 mod tenants;
 
 pub use admin::TokenError;
-pub use app::{App, AppError};
+pub use app::{App, AppError, Checked, check};
 pub use config::{
     AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig,
     GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig,
-    LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, ReplicaConfig, RuntimeSection,
+    LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, Problem, ProviderConfig, ReplicaConfig, RuntimeSection,
     SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
     StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,
 };

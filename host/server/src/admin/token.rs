@@ -43,6 +43,11 @@ pub(super) struct Token {
     digest: [u8; 32],
 }
 
+/// Checks that the token that the config names is there.
+pub(crate) fn check_token(config: &AdminConfig, folder: &Path) -> Result<(), TokenError> {
+    Token::read(config, folder).map(drop)
+}
+
 impl Token {
     /// Reads the token from the file or the environment variable that the config names.
     pub(super) fn read(config: &AdminConfig, folder: &Path) -> Result<Self, TokenError> {

@@ -159,7 +159,7 @@ impl Loader {
 
     fn named(&self, extension: &ExtensionConfig) -> Wanted {
         Wanted {
-            origin: Origin::Config { component: extension.component.clone() },
+            origin: Origin::Config { component: extension.component.clone(), place: extension.place.clone() },
             component: self.locations.component(&extension.component),
             settings: Ok(extension.clone()),
             is_optional: !extension.required,
@@ -292,10 +292,12 @@ impl Loader {
             let bytes = annex_files::read(&file, purpose, MAX_COMPONENT_BYTES)?;
             Ok((Digest::of(&bytes), bytes))
         };
+        // From the root, so that nobody has to guess where it was looked for.
+        let whole_path = || std::path::absolute(component).unwrap_or_else(|_| component.clone());
         let unreadable = |source| InstallError::Read {
             origin: origin.clone(),
-            path: component.clone(),
-            source: hint(origin, source),
+            path: whole_path(),
+            source: hint(origin, source, &self.locations),
         };
         blocking(read).await.map_err(unreadable)
     }
@@ -382,13 +384,11 @@ fn installed_from(wanted: &Wanted, present: &Present<'_>) -> Option<Version> {
     }
 }
 
-/// Adds to an error where a bare name was looked for. One that is not there is a typo, or the executable was moved
-/// without what ships with it.
-fn hint(origin: &Origin, error: io::Error) -> io::Error {
+/// Adds to an error what ships. A bare name that is not there is a typo, or the executable was moved without its components.
+fn hint(origin: &Origin, error: io::Error, locations: &Locations) -> io::Error {
     match origin {
-        Origin::Config { component } if error.kind() == io::ErrorKind::NotFound && Locations::ships(component) => {
-            let reason = "a name without `/` and `.` is a component that ships, in `components` beside the executable";
-            io::Error::new(error.kind(), format!("{error}; {reason}"))
+        Origin::Config { component, .. } if error.kind() == io::ErrorKind::NotFound => {
+            io::Error::new(error.kind(), format!("{error}{}", locations.instead(component)))
         }
         _ => error,
     }
@@ -400,7 +400,14 @@ pub(super) fn failed(error: &InstallError) -> Failure {
     // The reason leaves out the lines of files that errors of TOML quote. They may have secrets, and the admin API
     // shows the reason.
     let reason = error.public_text();
-    tracing::error!(source, "not installed, what was there stays: {reason}");
+    match error {
+        InstallError::Config(config) => {
+            for line in config.lines() {
+                tracing::error!(source, "the config is not applied: {line}");
+            }
+        }
+        _ => tracing::error!(source, "not installed, what was there stays: {reason}"),
+    }
     Failure { source, reason, at: Timestamp::now() }
 }
 
