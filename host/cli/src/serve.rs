@@ -49,7 +49,7 @@ impl Serve {
 }
 
 /// Paths in a config start at its folder; shipped components lie beside the executable.
-fn locations(config: &Path) -> Locations {
+pub(crate) fn locations(config: &Path) -> Locations {
     let folder = config.parent().unwrap_or(Path::new("")).to_owned();
     Locations { config: folder, components: components(), cache: cache() }
 }

@@ -1,12 +1,15 @@
 //! One PostgreSQL database.
 
 mod pool;
+mod state;
 
 use std::slice;
 use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Postgres};
+
+pub use self::state::PostgresState;
 
 use self::pool::{FairPool, Held, in_time, is_lost};
 use crate::database::{Begun, Database, Row, Step, Value, bind};

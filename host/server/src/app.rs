@@ -56,7 +56,7 @@ mod check;
 mod tenants;
 
 use agents::{agent, follow_card, input_modes};
-pub use check::{Checked, check};
+pub use check::{Checked, check, check_extensions};
 
 /// The reasons for which the server cannot be put together.
 #[derive(Debug, thiserror::Error)]

@@ -9,6 +9,7 @@ mod app;
 mod bindings;
 mod config;
 mod connections;
+mod doctor;
 mod installation;
 mod locations;
 mod paths;
@@ -17,7 +18,7 @@ mod stores;
 mod tenants;
 
 pub use admin::TokenError;
-pub use app::{App, AppError, Checked, check};
+pub use app::{App, AppError, Checked, check, check_extensions};
 pub use config::{
     AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig,
     GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig,
@@ -25,6 +26,7 @@ pub use config::{
     SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
     StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,
 };
+pub use doctor::{Finding, Gravity, examine};
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
 pub use locations::Locations;
 pub use process::readiness_gate::Phase;

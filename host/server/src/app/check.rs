@@ -2,20 +2,22 @@
 //! component is compiled.
 
 use std::env;
+use std::error::Error;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annex_auth::{AuthConfig, Authenticator};
 use annex_files::Purpose;
 use annex_operations::fault;
-use annex_runtime::Installed;
+use annex_runtime::{Installed, KeyValueStore, MemoryKeyValueStore, Runtime};
 use annex_upstream::ConnectError;
 
-use super::{AppError, agents, located};
+use super::{AppError, agents, located, runtime};
 use crate::admin;
 use crate::config::served::ServedConfig;
 use crate::config::{AgentConfig, Config, ConfigError, Document, SecretConfig, TenantConfig, tenant};
+use crate::installation::installer::{Folder, InstallError, Installer, Parts};
 use crate::installation::issuer::Issuer;
 use crate::locations::Locations;
 use crate::stores::postgres::PostgresDatabases;
@@ -56,6 +58,48 @@ pub async fn check(path: &Path, locations: &Locations) -> Result<Checked, Config
     if problems.is_empty() { Ok(checked) } else { Err(ConfigError::Problems(problems)) }
 }
 
+/// Loads the extensions of a config and of its tenants, each set by itself, as a start does. Nothing else is started.
+///
+/// # Errors
+/// When the config or the file of a tenant cannot be used. The failures of the sets are the value.
+pub async fn check_extensions(path: &Path, locations: &Locations) -> Result<Vec<AppError>, ConfigError> {
+    let config = Arc::new(Config::read(path)?);
+    let keys: Arc<dyn KeyValueStore> = Arc::new(MemoryKeyValueStore::default());
+    let runtime = match runtime(&config, locations, &keys) {
+        Ok(runtime) => runtime,
+        Err(error) => return Ok(vec![error.into()]),
+    };
+    let mut failures = Vec::new();
+    failures.extend(load(ServedConfig::own(&config), locations.clone(), &runtime).await.err());
+    for tenant in &config.tenants {
+        let served = ServedConfig::of_tenant(tenant, &config, &locations.config)?;
+        failures.extend(load(served, of_tenant(tenant, locations), &runtime).await.err());
+    }
+    Ok(failures)
+}
+
+/// Paths in a tenant's file start at its folder.
+fn of_tenant(tenant: &TenantConfig, locations: &Locations) -> Locations {
+    let path = locations.config.join(&tenant.config);
+    Locations { config: path.parent().unwrap_or(&locations.config).to_owned(), ..locations.clone() }
+}
+
+async fn load(served: ServedConfig, locations: Locations, runtime: &Runtime) -> Result<(), AppError> {
+    let issuer = Issuer::new(&served, "", BASE_URL, None, &locations)?;
+    // A folder that is not there would be made, and has nothing that could be loaded.
+    let folder = served.extensions_dir().map(|folder| locations.config.join(folder)).filter(|folder| folder.is_dir());
+    let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
+    let folder = folder.map(open).transpose()?;
+    let (runtime, pins) = (runtime.of_tenant(""), Arc::default());
+    let parts = Parts { tenant: String::new(), runtime, issuer, locations, folder, pins, watcher: None, peers: None };
+    // On the heap, because the future of a load is large.
+    Box::pin(Installer::start(&served, parts)).await?;
+    Ok(())
+}
+
+/// The URL that cards are made with to see whether they can be made.
+const BASE_URL: &str = "http://localhost";
+
 /// Checks what a config names before the server starts with it. `has_agent` is false for a program that brings an agent.
 ///
 /// # Errors
@@ -79,9 +123,7 @@ async fn check_tenant(
     let Some(served) = ServedConfig::decode_tenant(tenant, config, &mut document) else {
         return document.into_checked(None);
     };
-    let folder = path.parent().unwrap_or(&locations.config).to_owned();
-    let locations = Locations { config: folder, ..locations.clone() };
-    check_served(&served, &locations, true, &mut document).await;
+    check_served(&served, &of_tenant(tenant, locations), true, &mut document).await;
     document.into_checked(Some(served.extensions.len()))
 }
 
@@ -126,7 +168,7 @@ async fn check_served(served: &ServedConfig, locations: &Locations, has_agent: b
     {
         check_agent(agent, document).await;
     }
-    match Issuer::new(served, "", "http://localhost", None, locations) {
+    match Issuer::new(served, "", BASE_URL, None, locations) {
         Err(error) => document.wrong("card.signing", fault::text(&error)),
         Ok(issuer) => {
             if let Err(error) = issuer.cards(&Installed::default()) {
@@ -142,10 +184,15 @@ async fn check_agent(agent: &AgentConfig, document: &mut Document<'_>) {
         Err(AppError::Upstream(ConnectError::Config(annex_upstream::ConfigError::Value { key, reason }))) => {
             document.wrong(&format!("agent.{key}"), reason);
         }
-        Err(error @ AppError::Mcp(_)) => document.wrong("agent.mcp", fault::text(&error)),
-        Err(error @ AppError::Model(_)) => document.wrong("agent.model", fault::text(&error)),
-        Err(error) => document.wrong("agent", fault::text(&error)),
+        Err(error @ AppError::Mcp(_)) => document.wrong("agent.mcp", cause(&error)),
+        Err(error @ AppError::Model(_)) => document.wrong("agent.model", cause(&error)),
+        Err(error) => document.wrong("agent", cause(&error)),
     }
+}
+
+/// The cause without the sentence around it, which names the key.
+fn cause(error: &(dyn Error + 'static)) -> String {
+    error.source().map_or_else(|| fault::text(error), fault::text)
 }
 
 /// Each key by itself first, so that all that are wrong are named.
