@@ -41,10 +41,8 @@ impl PostgresConnections {
             let is_there = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(*table);
             let is_there: bool = in_time(is_there.fetch_one(&mut connection)).await?;
             let last = AssertSqlSafe(format!("SELECT max(version) FROM {table}"));
-            applied.push(match is_there {
-                true => in_time(sqlx::query_scalar(last).fetch_one(&mut connection)).await?,
-                false => None,
-            });
+            let last = sqlx::query_scalar(last);
+            applied.push(if is_there { in_time(last.fetch_one(&mut connection)).await? } else { None });
         }
         connection.close().await?;
         let now = SystemTime::UNIX_EPOCH + Duration::try_from_secs_f64(now).unwrap_or_default();

@@ -208,12 +208,31 @@ impl<'a> Document<'a> {
             Mistake::Other(text) => {
                 let text = match place::at(&self.root, &steps).map(Spanned::get_ref) {
                     Some(DeValue::String(value)) if text.starts_with("is no ") => format!("{value:?} {text}"),
+                    Some(DeValue::Table(_)) if text.ends_with("a list in brackets") => {
+                        format!("is one table, and there may be several; write it as [[{}]]", place::dotted(&steps))
+                    }
                     _ => text,
                 };
-                self.note_at(&steps, &span, text);
-                self.take_out(&steps)
+                self.other(&steps, &span, &text)
             }
         }
+    }
+
+    /// Notes what is wrong with a value. One with a table often begins with the key.
+    fn other(&mut self, steps: &[Step], span: &Range<usize>, text: &str) -> bool {
+        let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let named = place::steps(name.trim_matches('`'));
+        let whole: Vec<Step> = steps.iter().chain(&named).cloned().collect();
+        let of_name = whole.get(..steps.len() + 1).unwrap_or_default().to_vec();
+        let Some(start) = place::start(&self.root, &of_name) else {
+            self.note_at(steps, span, text.to_owned());
+            return self.take_out(steps);
+        };
+        let start = place::start(&self.root, &whole).unwrap_or(start);
+        // Said of the key, the text need not begin with it.
+        let text = if rest.starts_with('=') { text } else { rest };
+        self.note_at(&whole, &(start..start), text.to_owned());
+        self.take_out(&whole) || self.take_out(&of_name)
     }
 
     /// Notes a mistake of the decoder, unless it comes of a line that is no TOML or of a name that was guessed.
