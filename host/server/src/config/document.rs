@@ -22,7 +22,7 @@ mod place;
 use place::{Found, Step};
 
 /// The most mistakes that are looked for in one text. Each takes another round.
-const MAX_PROBLEMS: usize = 100;
+const MAX_PROBLEMS: usize = 200;
 
 /// The text of a config and its file, to tell later where something stands in it.
 #[derive(Clone, Debug)]
