@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use annex_auth::AuthConfig;
 use annex_egress::Allowed;
-use annex_operations::fault;
 use axum::http::Uri;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -48,7 +47,7 @@ pub use grants::{
 };
 pub use limits::LimitsConfig;
 pub use postgres::PostgresConfig;
-pub use problems::Problem;
+pub use problems::{ConfigError, Problem};
 pub use replica::ReplicaConfig;
 pub use runtime::RuntimeSection;
 pub use server::ServerConfig;
@@ -140,33 +139,6 @@ pub struct KeyValueConfig {
     pub data_dir: Option<PathBuf>,
     /// Name of the environment variable with the URL of the PostgreSQL database that keeps them.
     pub postgres_env: Option<String>,
-}
-
-/// The reasons for which a config cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        #[source]
-        source: std::io::Error,
-    },
-    /// It is not the TOML that it should be, or has values that cannot be used.
-    #[error("{}", problems::listed(.0))]
-    Problems(Vec<Problem>),
-}
-
-impl ConfigError {
-    /// All that is wrong, in a line each.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        match self {
-            Self::Problems(problems) => problems.iter().map(Problem::to_string).collect(),
-            Self::Read { .. } => vec![fault::text(self)],
-        }
-    }
 }
 
 impl Config {

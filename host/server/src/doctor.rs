@@ -1,7 +1,6 @@
 //! Looks at all that a server needs around it, before it is started: what the config names, folders and their rights, keys,
 //! databases, agents elsewhere, the clock, the machine, and known faults of the engine. Nothing is changed.
 
-use std::fmt;
 use std::path::Path;
 
 use annex_operations::fault;
@@ -10,55 +9,12 @@ use crate::app;
 use crate::config::{Config, ConfigError};
 use crate::locations::Locations;
 
+mod finding;
 mod folders;
 mod machine;
 mod peers;
 
-/// How grave a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gravity {
-    /// As it should be.
-    Fine,
-    /// The server starts, and somebody should know.
-    Warning,
-    /// The server does not start, or does not serve.
-    Error,
-}
-
-impl fmt::Display for Gravity {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(match self {
-            Self::Fine => "ok",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        })
-    }
-}
-
-/// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// How grave it is.
-    pub gravity: Gravity,
-    /// The thing, in a word.
-    pub about: &'static str,
-    /// What was found, and what to do.
-    pub text: String,
-}
-
-impl Finding {
-    fn fine(about: &'static str, text: impl Into<String>) -> Self {
-        Self { gravity: Gravity::Fine, about, text: text.into() }
-    }
-
-    fn warning(about: &'static str, text: impl Into<String>) -> Self {
-        Self { gravity: Gravity::Warning, about, text: text.into() }
-    }
-
-    fn error(about: &'static str, text: impl Into<String>) -> Self {
-        Self { gravity: Gravity::Error, about, text: text.into() }
-    }
-}
+pub use finding::{Finding, Gravity};
 
 /// Looks at everything, in an order that the causes come before what comes of them.
 pub async fn examine(path: &Path, locations: &Locations) -> Vec<Finding> {

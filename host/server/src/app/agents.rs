@@ -9,7 +9,7 @@ use annex_protocol::AgentCard;
 use annex_upstream::{ConnectError, UpstreamAgent, UpstreamConfig};
 use tokio::sync::watch;
 
-use super::AppError;
+use super::error::AppError;
 use crate::config::served::ServedConfig;
 use crate::config::{AgentConfig, ModelConfig, TemplateConfig};
 use crate::installation::card;

@@ -13,7 +13,8 @@ use annex_operations::fault;
 use annex_runtime::{Installed, KeyValueStore, MemoryKeyValueStore, Runtime};
 use annex_upstream::ConnectError;
 
-use super::{AppError, agents, located, runtime};
+use super::error::AppError;
+use super::{agents, located, runtime};
 use crate::admin;
 use crate::config::served::ServedConfig;
 use crate::config::{AgentConfig, Config, ConfigError, Document, SecretConfig, TenantConfig, tenant};

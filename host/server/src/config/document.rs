@@ -4,6 +4,7 @@
 //! the rest is decoded again, until nothing is wrong any more.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +14,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-use super::ConfigError;
-use super::problems::Problem;
+use super::problems::{ConfigError, Problem};
 use super::wording::Mistake;
 
 mod place;
@@ -25,10 +25,17 @@ use place::{Found, Step};
 const MAX_PROBLEMS: usize = 200;
 
 /// The text of a config and its file, to tell later where something stands in it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct ConfigText {
     path: PathBuf,
     text: Arc<str>,
+}
+
+impl fmt::Debug for ConfigText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Each extension has it.
+        formatter.debug_struct("ConfigText").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl ConfigText {

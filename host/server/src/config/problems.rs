@@ -3,6 +3,35 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use annex_operations::fault;
+
+/// The reasons for which a config cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It is not the TOML that it should be, or has values that cannot be used.
+    #[error("{}", listed(.0))]
+    Problems(Vec<Problem>),
+}
+
+impl ConfigError {
+    /// All that is wrong, in a line each.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Problems(problems) => problems.iter().map(Problem::to_string).collect(),
+            Self::Read { .. } => vec![fault::text(self)],
+        }
+    }
+}
+
 /// One thing that is wrong in a config.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
@@ -32,7 +61,7 @@ impl fmt::Display for Problem {
 }
 
 /// All that is wrong, a line each.
-pub(super) fn listed(problems: &[Problem]) -> String {
+fn listed(problems: &[Problem]) -> String {
     let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
     match lines.as_slice() {
         [only] => only.clone(),

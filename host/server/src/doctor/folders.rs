@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use annex_files::Purpose;
 use rustix::fs::Access;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::config::{Config, SecretConfig};
 use crate::locations::Locations;
 

@@ -6,7 +6,7 @@ use std::thread;
 
 use rustix::process::{Resource, getrlimit};
 
-use super::Finding;
+use super::finding::Finding;
 use crate::config::Config;
 use crate::process::descriptors;
 

@@ -11,7 +11,7 @@ use annex_operations::fault;
 use annex_upstream::{UpstreamAgent, UpstreamConfig};
 use futures::{StreamExt, stream};
 
-use super::Finding;
+use super::finding::Finding;
 use crate::config::served::ServedConfig;
 use crate::config::{AgentConfig, Config};
 use crate::locations::Locations;
