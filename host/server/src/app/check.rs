@@ -43,6 +43,7 @@ pub async fn check(path: &Path, locations: &Locations) -> Result<Checked, Config
     let Some(config) = Config::decode(&mut document) else { return document.into_checked(None) };
     let config = Arc::new(config);
     check_own(&config, locations, true, &mut document).await;
+    check_later(&config, locations, &mut document);
     let mut checked = Checked { extensions: config.extensions.len(), tenants: config.tenants.len() };
     let mut of_tenants = Vec::new();
     for (number, tenant) in config.tenants.iter().enumerate() {
@@ -143,6 +144,11 @@ async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool,
         document.wrong(key, reason);
     }
     check_databases(config, document);
+    check_served(&ServedConfig::own(config), locations, has_agent, document).await;
+}
+
+/// What a server starts without, and what then fails later.
+fn check_later(config: &Config, locations: &Locations, document: &mut Document<'_>) {
     if let Some(added) = &config.stored_tenants {
         for (number, component) in added.components.iter().enumerate() {
             check_component(component, locations, &format!("tenants.components[{number}]"), document);
@@ -151,7 +157,14 @@ async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool,
             check_secret(secret, locations, &format!("tenants.secrets.{name}"), document);
         }
     }
-    check_served(&ServedConfig::own(config), locations, has_agent, document).await;
+    // A folder that is not there would be made.
+    let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));
+    if let Some(folder) = folder.filter(|folder| folder.is_dir()) {
+        match Folder::open(folder).and_then(|folder| folder.broken_settings()) {
+            Ok(broken) => broken.into_iter().for_each(|reason| document.wrong("runtime.extensions_dir", reason)),
+            Err(error) => document.wrong("runtime.extensions_dir", fault::text(&error)),
+        }
+    }
 }
 
 /// One agent: its extensions, what its kind needs, its card.
