@@ -164,19 +164,36 @@ impl fmt::Debug for GenerativeModel {
     }
 }
 
+impl GenerativeConfig {
+    /// Checks all that [`GenerativeModel::new`] needs, without its client, which takes the longest to make.
+    ///
+    /// # Errors
+    /// As [`GenerativeModel::new`].
+    pub fn check(&self) -> Result<(), GenerativeError> {
+        self.parts().map(drop)
+    }
+
+    /// The header fields, with the key, and the address.
+    fn parts(&self) -> Result<(HeaderMap, Url), GenerativeError> {
+        let Self { model, adapter, endpoint, api_key_env, screen } = self;
+        // The provider's usual key must not be sent to another endpoint.
+        let usual = if endpoint.is_none() { adapter.usual_key() } else { None };
+        let variable = api_key_env.clone().or_else(|| usual.map(str::to_owned));
+        let fields = fields(*adapter, variable, model)?;
+        let endpoint = parse(endpoint.as_deref().unwrap_or(adapter.usual_endpoint()), screen.as_ref());
+        let endpoint = endpoint.map_err(|source| GenerativeError::Endpoint { model: model.clone(), source })?;
+        Ok((fields, endpoint))
+    }
+}
+
 impl GenerativeModel {
     /// Reads the key and builds the client. No request is made.
     ///
     /// # Errors
     /// See [`GenerativeError`].
     pub fn new(config: GenerativeConfig) -> Result<Self, GenerativeError> {
-        let GenerativeConfig { model, adapter, endpoint, api_key_env, screen } = config;
-        // The provider's usual key must not be sent to another endpoint.
-        let usual = if endpoint.is_none() { adapter.usual_key() } else { None };
-        let variable = api_key_env.or_else(|| usual.map(str::to_owned));
-        let fields = fields(adapter, variable, &model)?;
-        let endpoint = parse(endpoint.as_deref().unwrap_or(adapter.usual_endpoint()), screen.as_ref());
-        let endpoint = endpoint.map_err(|source| GenerativeError::Endpoint { model: model.clone(), source })?;
+        let (fields, endpoint) = config.parts()?;
+        let GenerativeConfig { model, adapter, screen, .. } = config;
         let client = client(screen.as_ref())
             .map_err(|source| GenerativeError::Client { model: model.clone(), source: source.into() })?;
         Ok(Self { client, adapter, endpoint, fields, name: model })

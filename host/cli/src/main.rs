@@ -11,10 +11,13 @@ mod bench;
 mod build;
 mod card;
 mod chat;
+mod check;
 mod component;
 mod connect;
 mod dev;
+mod doctor;
 mod extension;
+mod init;
 mod inspect;
 mod line;
 mod log;
@@ -54,6 +57,9 @@ struct Arguments {
 enum Command {
     Serve(serve::Serve),
     Proxy(proxy::Proxy),
+    Init(init::Init),
+    Check(check::Check),
+    Doctor(doctor::Doctor),
     Send(send::Send),
     Chat(chat::Chat),
     Card(card::Card),
@@ -96,6 +102,9 @@ fn run(command: Command) -> anyhow::Result<()> {
             // Boxed, as the session command below: both futures are large, and the largest would set the size of all.
             Command::Serve(serve) => Box::pin(serve.run()).await,
             Command::Proxy(proxy) => Box::pin(proxy.run()).await,
+            Command::Init(init) => init.run(),
+            Command::Check(check) => Box::pin(check.run()).await,
+            Command::Doctor(doctor) => Box::pin(doctor.run()).await,
             Command::Send(send) => send.run().await,
             Command::Chat(chat) => chat.run().await,
             Command::Card(card) => card.run().await,

@@ -2,13 +2,13 @@
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use annex_auth::signature::{self, Verified};
 use annex_protocol::service::{A2A_VERSION, VERSION};
 use annex_protocol::{AgentCard, lenient, portable, v0_3};
 use http::StatusCode;
-use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
+use http::header::{ACCEPT, CACHE_CONTROL, DATE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use lru::LruCache;
 use reqwest::Url;
 
@@ -35,6 +35,8 @@ pub struct AgentCardDocument {
     pub text: String,
     /// The good signature that was found, when the client has trusted keys.
     pub verified: Option<Verified>,
+    /// The time that the agent's clock had, as its answer says.
+    pub date: Option<SystemTime>,
 }
 
 /// Cards that were read, by their URLs.
@@ -118,6 +120,7 @@ async fn read(
     url: Url,
     response: Response,
 ) -> Result<AgentCardDocument, ClientError> {
+    let date = response.headers().get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
     let text = http.text_of(response, MAX_CARD_BYTES).await?;
     let not_a_card = |source| ClientError::NotACard { url: url.to_string(), source };
     // The text itself stays as it is, because the signature is over that.
@@ -131,7 +134,7 @@ async fn read(
     // The signature is checked over the text, because it covers fields that this client may not know.
     let verified = config.trusted_keys.as_ref().map(|keys| signature::verify(&text, keys)).transpose();
     let verified = verified.map_err(|source| ClientError::Untrusted { url: url.to_string(), source })?;
-    Ok(AgentCardDocument { url, card, text, verified })
+    Ok(AgentCardDocument { url, card, text, verified, date })
 }
 
 /// The time that an answer holds; `None` when it is not to be kept. Without a word about it, it is asked for again each

@@ -1,6 +1,7 @@
 //! One PostgreSQL database.
 
 mod pool;
+mod state;
 
 use std::slice;
 use std::time::{Duration, Instant};
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 use annex_telemetry::{Stage, enter};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Postgres};
+
+pub use self::state::PostgresState;
 
 use self::pool::{FairPool, Held, in_time, is_lost};
 use crate::database::{Begun, Database, Row, Step, Value, bind};

@@ -189,7 +189,7 @@ pub enum LoadError {
         reason: String,
     },
     /// The operator's parameters do not fit the descriptor's schema.
-    #[error("extension.parameters{pointer}: {reason}")]
+    #[error("extension.parameters{pointer}: {reason}{}", accepted(pointer, reason, schema))]
     Parameters {
         /// JSON pointer into the parameters.
         pointer: String,
@@ -282,6 +282,20 @@ pub enum LoadError {
         needs: ExtensionUri,
     },
 }
+
+/// The parameters that the extension takes, after the refusal of one that it does not know.
+fn accepted(pointer: &str, reason: &str, schema: &str) -> String {
+    if !pointer.is_empty() || !reason.contains(" unexpected)") {
+        return String::new();
+    }
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap_or_default();
+    let properties = schema.get("properties").and_then(serde_json::Value::as_object);
+    let names: Vec<&String> = properties.into_iter().flat_map(|properties| properties.keys()).take(MAX_NAMES).collect();
+    annex_text::instead(reason.split('\'').nth(1).unwrap_or_default(), &names, "it takes")
+}
+
+/// The most parameters that are named.
+const MAX_NAMES: usize = 64;
 
 fn ring(uris: &[ExtensionUri]) -> String {
     let uris: Vec<&str> = uris.iter().chain(uris.first()).map(ExtensionUri::as_str).collect();

@@ -42,6 +42,7 @@ use error::AdminError;
 pub(crate) use shared::{Admin, AdminParts};
 use shared::{AgreedChange, OfTenant, read, read_optional, whole};
 pub use token::TokenError;
+pub(crate) use token::check_tokens;
 
 /// All routes of the API.
 pub(crate) fn router(admin: Arc<Admin>, log: Arc<AccessLog>) -> Router {

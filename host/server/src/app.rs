@@ -5,12 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use annex_agent::{AgentExecutor, McpError, ToolClash};
+use annex_agent::AgentExecutor;
 use annex_auth::{AuthError, Authenticator};
 use annex_cluster::Description;
 use annex_operations::counters::Counters;
 use annex_operations::deduplication::Deduplication;
-use annex_operations::fault;
 use annex_operations::permits::TurnLimiter;
 use annex_operations::permits::shared::SharedPlaces;
 use annex_operations::push::PushNotifications;
@@ -26,7 +25,7 @@ use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::ScopedKeys;
 use annex_protocol::{A2aError, Timestamp};
 use annex_push::Notifier;
-use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError, Source};
+use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError};
 use annex_session::{SessionService, Turns};
 use annex_tasks::{Owner, TaskStore};
 use axum::http::HeaderMap;
@@ -36,100 +35,32 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::access::{Access, AccessRules};
 use crate::admin::replicas::ThisProcess;
-use crate::admin::{Admin, AdminParts, TokenError};
+use crate::admin::{Admin, AdminParts};
 use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
-use crate::config::tenant_text::TenantTextError;
-use crate::config::{Config, ConfigError, PushConfig};
+use crate::config::{Config, PushConfig};
 use crate::installation::installer::{Folder, InstallError, Installer, Parts, Peers};
 use crate::installation::issuer::Issuer;
-use crate::installation::signing::SigningError;
 use crate::installation::watch::FileWatcher;
 use crate::locations::Locations;
 use crate::settings::{Settings, SettingsOf, located, notifier_config, task_bounds, turn_bounds};
-use crate::stores::editions::{self, EditionsOpenError};
-use crate::stores::keyvalue_store::{self, KeyValueStoreError};
+use crate::stores::editions;
+use crate::stores::keyvalue_store;
 use crate::stores::postgres::PostgresDatabases;
-use crate::stores::session_store::{self, SessionStoreError};
+use crate::stores::session_store;
 use crate::stores::sessions::Sessions;
 use crate::stores::task_store::{self, TaskStoreError};
-use crate::stores::wake::{self, WakeOpenError};
+use crate::stores::wake;
 use crate::tenants::{Installers, Serving, Tenants};
 
 mod agents;
+mod check;
+mod error;
 mod tenants;
 
 use agents::{agent, follow_card, input_modes};
-
-/// The reasons for which the server cannot be put together.
-#[derive(Debug, thiserror::Error)]
-pub enum AppError {
-    /// The config names no agent, or the file of a tenant cannot be used.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The component runtime does not start.
-    #[error("cannot start the component runtime")]
-    Runtime(#[from] RuntimeError),
-    /// An extension cannot be installed.
-    #[error(transparent)]
-    Install(#[from] InstallError),
-    /// The model cannot be set up.
-    #[error("agent.model cannot be used")]
-    Model(#[source] Source),
-    /// An MCP server or one of its tools cannot be used.
-    #[error("[[agent.mcp]] cannot be used")]
-    Mcp(#[from] McpError),
-    /// Two tools have one name, so the model could not tell them apart.
-    #[error("[[agent.mcp]] cannot be used")]
-    Tools(#[from] ToolClash),
-    /// The agent lives elsewhere and cannot be used.
-    #[error("[agent] cannot be used")]
-    Upstream(#[from] annex_upstream::ConnectError),
-    /// Cards cannot be signed.
-    #[error("[card.signing] cannot be used")]
-    Signing(#[from] SigningError),
-    /// The sender of push notifications cannot be made.
-    #[error("[push] cannot be used")]
-    Push(#[from] annex_push::NotifierError),
-    /// The authenticator cannot be made.
-    #[error("[auth] cannot be used")]
-    Auth(#[from] annex_auth::AuthConfigError),
-    /// The token of the admin API cannot be used.
-    #[error("[admin] cannot be used")]
-    Admin(#[from] TokenError),
-    /// Tasks cannot be kept.
-    #[error("tasks cannot be kept")]
-    Tasks(#[from] TaskStoreError),
-    /// Other processes cannot be heard.
-    #[error("other processes on the database of the tasks cannot be heard")]
-    Wake(#[from] WakeOpenError),
-    /// Processes cannot agree on what is installed.
-    #[error("what all replicas have installed cannot be found out")]
-    Editions(#[from] EditionsOpenError),
-    /// Sessions cannot be kept.
-    #[error("sessions cannot be kept")]
-    Sessions(#[from] SessionStoreError),
-    /// The agent of a tenant takes too long.
-    #[error("[agent] was not there in time")]
-    AgentLate,
-    /// The text of a tenant cannot be used.
-    #[error(transparent)]
-    TenantText(#[from] TenantTextError),
-    /// Keys of extensions cannot be kept.
-    #[error("keys of extensions cannot be kept")]
-    KeyValue(#[from] KeyValueStoreError),
-}
-
-impl AppError {
-    /// The error and its causes without the lines of files that errors of TOML show.
-    fn public_text(&self) -> String {
-        match self {
-            Self::Config(error) => error.public_text(),
-            Self::Install(error) => error.public_text(),
-            error => fault::text(error),
-        }
-    }
-}
+pub use check::{Checked, check, check_extensions};
+pub use error::AppError;
 
 /// Everything that serves requests.
 pub struct App {
@@ -153,8 +84,10 @@ impl App {
     /// # Errors
     /// Names the config's key, or the component and the step that refused it.
     pub async fn load(config: &Config, locations: &Locations, base_url: &str) -> Result<Self, AppError> {
+        // Before anybody is waited for, and all mistakes at once.
+        check::check_start(config, locations, true).await?;
         let agent = agent(config.agent()?, locations).await?;
-        Self::with_agent(config, locations, base_url, agent).await
+        Self::joined(config, locations, base_url, agent).await
     }
 
     /// The same with an agent that is compiled into the program; the config needs no `[agent]`, and one that it has is
@@ -169,6 +102,7 @@ impl App {
         base_url: &str,
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
+        check::check_start(config, locations, false).await?;
         // On the heap, because it is large. So this crate compiles it, and not each program that loads an app.
         Self::joined(config, locations, base_url, agent).await
     }
@@ -405,7 +339,7 @@ impl Shared {
         let pins = Arc::clone(&self.pins);
         let watcher = self.watcher.clone().filter(|_| is_watched);
         let peers = self.peers.clone();
-        let uploads = Arc::clone(&self.store);
+        let uploads = Some(Arc::clone(&self.store));
         let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher, peers, uploads };
         let installer = Arc::new(Installer::start(&config, parts).await?);
         let agent_is_remote = remote_card.is_some();

@@ -11,6 +11,7 @@ mod authentication;
 mod bindings;
 mod config;
 mod connections;
+mod doctor;
 mod installation;
 mod locations;
 mod paths;
@@ -20,7 +21,7 @@ mod stores;
 mod tenants;
 
 pub use admin::TokenError;
-pub use app::{App, AppError};
+pub use app::{App, AppError, Checked, check, check_extensions};
 pub use config::{
     AccessShare, AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError,
     ConfigFile, CorsOrigins, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig,
@@ -28,6 +29,7 @@ pub use config::{
     ProviderConfig, ReplicaConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig,
     SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,
 };
+pub use doctor::{Finding, Gravity, examine};
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
 pub use locations::Locations;
 pub use process::readiness_gate::Phase;

@@ -45,7 +45,7 @@ pub use owner::{MessageKey, Owner, Remembered};
 pub use page::{ConfigPage, InvalidCursor, MAX_PAGE_BYTES, TaskCursor, TaskPage, TaskQuery};
 pub use pins::{Interruption, PinStore, PinnedVersion, TaskPins};
 pub use place::{AskedRunner, Place};
-pub use postgres::PostgresTaskStore;
+pub use postgres::{MIGRATIONS as POSTGRES_MIGRATIONS, PostgresTaskStore};
 pub use record::{StoredTask, is_worked_on};
 pub use snapshot::TaskSnapshot;
 pub use sql::SqlTaskStore;

@@ -10,7 +10,8 @@ use crate::{StoreError, distance};
 /// apart, and a lease says which of them are alive.
 pub type PostgresTaskStore = SqlTaskStore<PostgresDatabase>;
 
-const MIGRATIONS: Migrations = Migrations {
+/// The migrations of the tables of tasks.
+pub const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_migrations",
     files: &[
         (1, "tasks", include_str!("../migrations/postgres/1_tasks.sql")),

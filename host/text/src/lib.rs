@@ -12,6 +12,10 @@ use std::iter;
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 
+mod nearest;
+
+pub use nearest::{Nearest, instead, nearest};
+
 /// True if the character does something to the text around it, or to whatever shows it, instead of being seen.
 #[must_use]
 pub fn steers(character: char) -> bool {

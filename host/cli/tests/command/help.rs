@@ -9,6 +9,9 @@ fn each_help_text_shows_an_example() -> Result<()> {
     let commands = [
         "serve",
         "proxy",
+        "init",
+        "check",
+        "doctor",
         "send",
         "chat",
         "card",

@@ -3,6 +3,7 @@
 
 mod authoring;
 mod chat;
+mod check;
 mod clocks;
 #[path = "../../../tasks/tests/stores/cluster.rs"]
 mod cluster;

@@ -56,7 +56,7 @@ impl From<InstallError> for AdminError {
             InstallError::OtherExtension { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "other_extension"),
             InstallError::AsksForMore { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "asks_for_more"),
             InstallError::NoFile => (StatusCode::CONFLICT, "no_config_file"),
-            InstallError::Set(_) => (StatusCode::CONFLICT, "does_not_fit"),
+            InstallError::Set { .. } => (StatusCode::CONFLICT, "does_not_fit"),
             InstallError::Config(_) | InstallError::Table { .. } => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "invalid_config")
             }

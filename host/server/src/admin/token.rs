@@ -69,6 +69,12 @@ struct Token {
     digest: [u8; 32],
 }
 
+/// Checks that the tokens that the config names are there.
+pub(crate) fn check_tokens(config: &AdminConfig, folder: &Path) -> Result<(), TokenError> {
+    let tokens = Tokens::read(config, folder)?;
+    Tokens::read_metrics(config, folder, &tokens).map(drop)
+}
+
 impl Tokens {
     /// Reads the tokens from the files and environment variables that the config names.
     pub(super) fn read(config: &AdminConfig, folder: &Path) -> Result<Self, TokenError> {

@@ -6,6 +6,7 @@ use annex_protocol::{Json, JsonObject};
 use annex_runtime::{Installation, Instances, OnFailure};
 use serde::{Deserialize, Serialize};
 
+use super::document::ConfigText;
 use super::grants::GrantsConfig;
 use super::limits::LimitsConfig;
 
@@ -19,6 +20,9 @@ pub struct ExtensionConfig {
     /// The digest that the component must have; only a tenant that was added names one.
     #[serde(skip)]
     pub(crate) digest: Option<String>,
+    /// Where it stands.
+    #[serde(skip)]
+    pub(crate) place: ExtensionPlace,
     /// Refuse requests that do not activate it. Default false.
     #[serde(default)]
     pub required: bool,
@@ -40,6 +44,37 @@ pub struct ExtensionConfig {
     /// Its own parameters.
     #[serde(default)]
     pub parameters: toml::Table,
+}
+
+/// Where an `[[extension]]` stands in a config, if it stands in one.
+#[derive(Clone, Debug, Default)]
+pub struct ExtensionPlace(Option<(ConfigText, usize)>);
+
+// An extension that is moved in the config is the same one.
+impl PartialEq for ExtensionPlace {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for ExtensionPlace {}
+
+impl ExtensionPlace {
+    /// The file, the line and the column of the first of its keys that is there, or else of all of it. `None` where it
+    /// stands in no config.
+    pub(crate) fn locate(&self, keys: &[String]) -> Option<String> {
+        let (text, number) = self.0.as_ref()?;
+        let itself = format!("extension[{number}]");
+        let keys = keys.iter().map(|key| format!("{itself}.{key}")).chain([itself.clone()]);
+        text.locate(&keys.collect::<Vec<_>>())
+    }
+}
+
+/// Notes in each extension where it stands.
+pub(super) fn set_places(extensions: &mut [ExtensionConfig], text: &ConfigText) {
+    for (number, extension) in extensions.iter_mut().enumerate() {
+        extension.place = ExtensionPlace(Some((text.clone(), number)));
+    }
 }
 
 /// The keys of an `[[extension]]` beside `component` and `required`.

@@ -67,8 +67,8 @@ pub(crate) struct Parts {
     pub(crate) watcher: Option<Arc<FileWatcher>>,
     /// The other processes that serve the same agent; `None` where there can be none.
     pub(crate) peers: Option<Peers>,
-    /// Has the components that were uploaded for tenants.
-    pub(crate) uploads: Arc<dyn TaskStore>,
+    /// Has the components that were uploaded for tenants; `None` where none can be.
+    pub(crate) uploads: Option<Arc<dyn TaskStore>>,
 }
 
 /// Changes what is installed, while requests run.

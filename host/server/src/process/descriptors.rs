@@ -27,6 +27,14 @@ pub(crate) fn provide(config: &Config) {
     }
 }
 
+/// Whether the system lets the process open as many files as the config promises: how many those are, or else the warning.
+pub(crate) fn check(config: &Config) -> Result<String, String> {
+    let wanted = wanted(config);
+    let limit = raised(getrlimit(Resource::Nofile), wanted);
+    shortage(limit, wanted)
+        .map_or_else(|| Ok(format!("the process may open the {wanted} files that the config wants")), Err)
+}
+
 /// Connections take one each.
 fn wanted(config: &Config) -> u64 {
     let admin = config.admin.as_ref().map_or(0, |_| OF_ADMIN.connections);

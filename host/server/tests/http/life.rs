@@ -168,7 +168,7 @@ async fn a_config_that_lost_its_agent_is_not_taken() {
     let server = TestServer::from_file(&file, None).await.expect("a server");
     fs::write(&file, TestConfig::without_agent().set("runtime.watch", false).toml()).expect("a config");
     let error = anyhow::Error::from(server.installer().reload().await.expect_err("a refusal"));
-    assert!(format!("{error:#}").contains("missing field `agent`"), "{error:#}");
+    assert!(format!("{error:#}").contains("agent: is missing"), "{error:#}");
 }
 
 #[tokio::test]

@@ -59,6 +59,7 @@ mod three_ways;
 mod tools;
 mod transitions;
 mod turn_services;
+mod typos;
 mod upstream;
 mod v0_3;
 mod waiting;

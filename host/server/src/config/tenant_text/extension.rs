@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::super::{
-    ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig,
-    OnFailureConfig, SessionStateGrantConfig,
+    ExtensionConfig, ExtensionPlace, GrantsConfig, HttpGrantConfig, HttpRuleConfig, InstancesConfig,
+    KeyValueGrantConfig, LimitsConfig, OnFailureConfig, SessionStateGrantConfig,
 };
 use super::lent::{Lent, Wrong};
 
@@ -79,6 +79,7 @@ impl TextExtension {
         Ok(ExtensionConfig {
             digest: is_digest.then(|| component.clone()),
             component,
+            place: ExtensionPlace::default(),
             required: self.required,
             grants: self.grants.admit(lent)?,
             limits: self.limits,

@@ -69,6 +69,11 @@ impl Folder {
         Ok(found)
     }
 
+    /// What is wrong with the settings in the folder, and so with that extension.
+    pub(crate) fn broken_settings(&self) -> io::Result<Vec<String>> {
+        Ok(self.list()?.into_iter().filter_map(|found| found.settings.err()).collect())
+    }
+
     pub(super) fn component(&self, name: &str) -> PathBuf {
         self.path.join(format!("{name}.wasm"))
     }

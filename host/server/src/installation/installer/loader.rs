@@ -90,8 +90,8 @@ pub(super) struct Loader {
     pub(super) refused: AtomicU64,
     /// Where components are kept for other processes that install the same; `None` where there are none.
     pub(super) editions: Option<Arc<Editions>>,
-    /// Has the components that were uploaded for tenants.
-    pub(super) uploads: Arc<dyn TaskStore>,
+    /// Has the components that were uploaded for tenants; `None` where none can be.
+    pub(super) uploads: Option<Arc<dyn TaskStore>>,
 }
 
 impl Loader {
@@ -163,7 +163,7 @@ impl Loader {
 
     fn named(&self, extension: &ExtensionConfig) -> Wanted {
         Wanted {
-            origin: Origin::Config { component: extension.component.clone() },
+            origin: Origin::Config { component: extension.component.clone(), place: extension.place.clone() },
             component: self.locations.component(&extension.component),
             settings: Ok(extension.clone()),
             is_optional: !extension.required,
@@ -303,10 +303,12 @@ impl Loader {
             let bytes = annex_files::read(&file, purpose, MAX_COMPONENT_BYTES)?;
             Ok((Digest::of(&bytes), bytes))
         };
+        // From the root, so that nobody has to guess where it was looked for.
+        let whole_path = || std::path::absolute(component).unwrap_or_else(|_| component.clone());
         let unreadable = |source| InstallError::Read {
             origin: origin.clone(),
-            path: component.clone(),
-            source: hint(origin, source),
+            path: whole_path(),
+            source: hint(origin, source, &self.locations),
         };
         blocking(read).await.map_err(unreadable)
     }
@@ -317,12 +319,12 @@ impl Loader {
             let (origin, reason) = (origin.clone(), reason.to_owned());
             InstallError::Setting { origin, key: "component", reason }
         };
-        let found = self.uploads.components().find(digest).await.map_err(|error| {
+        let gone = || wrong("is not among the components that were uploaded; upload it again");
+        let found = self.uploads.as_ref().ok_or_else(gone)?.components().find(digest).await.map_err(|error| {
             drop(fault::logged(&error));
             wrong("the components that were uploaded cannot be read now")
         })?;
-        let bytes =
-            found.ok_or_else(|| wrong("was removed from the components that were uploaded; upload it again"))?;
+        let bytes = found.ok_or_else(gone)?;
         // Digesting up to 32 MiB is done off the threads that serve requests.
         let read = move || Ok((Digest::of(&bytes), bytes));
         blocking(read).await.map_err(|_| wrong("reading it broke off"))
@@ -410,13 +412,11 @@ fn installed_from(wanted: &Wanted, present: &Present<'_>) -> Option<Version> {
     }
 }
 
-/// Adds to an error where a bare name was looked for. One that is not there is a typo, or the executable was moved
-/// without what ships with it.
-fn hint(origin: &Origin, error: io::Error) -> io::Error {
+/// Adds to an error what ships. A bare name that is not there is a typo, or the executable was moved without its components.
+fn hint(origin: &Origin, error: io::Error, locations: &Locations) -> io::Error {
     match origin {
-        Origin::Config { component } if error.kind() == io::ErrorKind::NotFound && Locations::ships(component) => {
-            let reason = "a name without `/` and `.` is a component that ships, in `components` beside the executable";
-            io::Error::new(error.kind(), format!("{error}; {reason}"))
+        Origin::Config { component, .. } if error.kind() == io::ErrorKind::NotFound => {
+            io::Error::new(error.kind(), format!("{error}{}", locations.instead(component)))
         }
         _ => error,
     }
@@ -428,7 +428,14 @@ pub(super) fn failed(error: &InstallError) -> Failure {
     // The reason leaves out the lines of files that errors of TOML quote. They may have secrets, and the admin API
     // shows the reason.
     let reason = error.public_text();
-    tracing::error!(source, "not installed, what was there stays: {reason}");
+    match error {
+        InstallError::Config(config) => {
+            for line in config.lines() {
+                tracing::error!(source, "the config is not applied: {line}");
+            }
+        }
+        _ => tracing::error!(source, "not installed, what was there stays: {reason}"),
+    }
     Failure { source, reason, at: Timestamp::now() }
 }
 

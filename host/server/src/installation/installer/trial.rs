@@ -32,7 +32,7 @@ impl Installer {
             refused: AtomicU64::new(0),
             // Nothing is kept for other processes: they load the tenant themselves.
             editions: None,
-            uploads,
+            uploads: Some(uploads),
         };
         let nothing = Present { versions: &[], overruled: &[] };
         Ok(loader.plan(&config.extensions, &nothing, Occasion::Start).await?.installed)
