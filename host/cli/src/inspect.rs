@@ -8,7 +8,8 @@ use annex_server::Locations;
 use anyhow::Context;
 use clap::Args;
 
-use crate::{output, serve, settings};
+use crate::exit::Failure;
+use crate::{output, progress, serve, settings};
 
 mod report;
 mod table;
@@ -50,7 +51,7 @@ impl Inspect {
         if trial.fits_a_config() {
             return Ok(());
         }
-        trial.loaded.map(drop).context("the component cannot be loaded")
+        trial.loaded.map(drop).context("the component cannot be loaded").map_err(|error| Failure::Refused.of(error))
     }
 
     /// The name by which a config names the component, wherever the config lies.
@@ -76,9 +77,11 @@ pub(crate) async fn examine(
 ) -> anyhow::Result<Trial> {
     // The default config has no compile cache, so that a component on trial leaves nothing on the disk.
     let runtime = Runtime::new(config)?;
+    let _progress = progress::of_compiling();
     // The file is looked at before the trial, which runs it: what is no extension is refused here.
     let inspected = runtime.inspect(bytes.to_vec()).await;
-    let inspected = inspected.with_context(|| format!("{} is refused", file.display()))?;
+    let inspected = inspected.with_context(|| format!("{} is refused", file.display()));
+    let inspected = inspected.map_err(|error| Failure::Refused.of(error))?;
     let trial = trial::load(&runtime, bytes, settings).await;
     let report = Report::new(file, in_config, inspected, &trial);
     if json {

@@ -19,6 +19,8 @@ use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::color;
+
 /// The most bytes of one field.
 const MAX_FIELD: usize = 8 << 10;
 /// A line of JSON that is longer is read again, and its long fields are cut.
@@ -42,7 +44,8 @@ where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
     let fields = debug_fn(write_field).delimited(" ");
-    lines().with_env_filter(filter).with_writer(writer).with_target(false).compact().fmt_fields(fields).finish()
+    let lines = lines().with_env_filter(filter).with_writer(writer).with_target(false);
+    lines.with_ansi(color::on_standard_error()).compact().fmt_fields(fields).finish()
 }
 
 /// For programs.

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use annex_authoring::{Capability, Choice, HOOKS, Language, ProjectName, parse_hook};
 use annex_runtime::Hook;
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 
+use crate::exit::Failure;
 use crate::output;
 
 /// Begin the project of an extension
@@ -46,7 +47,9 @@ impl New {
     fn choice(self) -> anyhow::Result<Choice> {
         // A script that forgets something is told so. It must not wait for an answer that nobody gives.
         let asks = io::stdin().is_terminal() && io::stderr().is_terminal();
-        let missing = |what: &str| anyhow!("{what} is missing; for example: annex new word-count --lang rust");
+        let missing = |what: &str| {
+            Failure::Usage.new(format!("{what} is missing; for example: annex new word-count --lang rust"))
+        };
         let name = match self.name {
             Some(name) => name,
             None if asks => ask("Name, such as word-count", ProjectName::parse)?,

@@ -241,7 +241,9 @@ async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, ur
     match gate.card(tenant).await {
         Ok(card) => card.respond(&headers),
         Err(NoCard::Starting) => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
-        Err(NoCard::NotServed) => (StatusCode::SERVICE_UNAVAILABLE, "not served now\n").into_response(),
+        Err(NoCard::NotServed) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "not served now: suspended, being loaded, or broken\n").into_response()
+        }
         Err(NoCard::NoTenant) => not_found(headers, uri).await,
         Err(NoCard::TooOften(error)) => {
             let text = format!("{error}\n");
