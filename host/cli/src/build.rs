@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::exit::Failure;
 use crate::inspect::{self, trial};
-use crate::{output, progress, serve, settings};
+use crate::{notes, output, progress, serve, settings};
 
 /// Build the component of a project
 ///
@@ -44,6 +44,9 @@ impl Build {
         let granted = settings.grants.clone();
         let in_config = component.to_string_lossy();
         let trial = inspect::examine(&component, &in_config, &built.component, (settings, &config), self.json).await?;
+        if let Ok(extension) = &trial.loaded {
+            notes::on_uri(extension.uri().as_str());
+        }
         trial
             .loaded
             .map(drop)

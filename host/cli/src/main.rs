@@ -23,6 +23,7 @@ mod inspect;
 mod line;
 mod log;
 mod new;
+mod notes;
 mod output;
 mod pretty;
 mod progress;

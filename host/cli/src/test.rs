@@ -106,7 +106,7 @@ fn reason(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Passed | Verdict::Updated => String::new(),
         Verdict::Broken(error) => annex_text::with_causes(error),
-        Verdict::Different { expected, found } => difference(expected, found),
+        Verdict::Different { expected, found, words } => format!("{}{words}", difference(expected, found)),
     }
 }
 
