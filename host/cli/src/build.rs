@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::exit::Failure;
-use crate::inspect::{self, trial};
+use crate::inspect::{self, Candidate, trial};
 use crate::{notes, output, progress, serve, settings};
 
 /// Build the component of a project
@@ -41,9 +41,18 @@ impl Build {
         let component = project.component();
         // Compiled as `annex test` runs it, which finds it in the cache then.
         let config = annex_authoring::runtime_config(serve::cache());
-        let granted = settings.grants.clone();
-        let in_config = component.to_string_lossy();
-        let trial = inspect::examine(&component, &in_config, &built.component, (settings, &config), self.json).await?;
+        let granted = settings.installation.grants.clone();
+        // Wherever the config lies.
+        let folder = project.folder.canonicalize().unwrap_or_else(|_| project.folder.clone());
+        let name = format!("{}.wasm", project.manifest.name);
+        let in_config = folder.join(name);
+        let candidate = Candidate {
+            file: &component,
+            in_config: &in_config.to_string_lossy(),
+            bytes: &built.component,
+            settings: settings.table,
+        };
+        let trial = inspect::examine(candidate, settings.installation, &config, self.json).await?;
         if let Ok(extension) = &trial.loaded {
             notes::on_uri(extension.uri().as_str());
         }

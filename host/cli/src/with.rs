@@ -112,7 +112,7 @@ async fn load(
 }
 
 fn installation(file: Option<&Path>) -> anyhow::Result<Installation> {
-    let mut installation = settings::read(file)?;
+    let mut installation = settings::read(file)?.installation;
     // There is no session and no task on this side: who may read them reads nothing. The half that a server runs imports
     // them, and it is the same component.
     installation.grants.session_state.get_or_insert_default();
