@@ -39,7 +39,7 @@ impl Build {
             output::note(&format!("build.watch names {}, which is not there", path.display()));
         }
         let component = project.component();
-        // Compiled as `annex test` runs it, which finds it in the cache then.
+        // Compiled as `annex test` and a server run it, which find it in the cache then.
         let config = annex_authoring::runtime_config(serve::cache());
         let granted = settings.installation.grants.clone();
         // Wherever the config lies.

@@ -11,7 +11,7 @@ use serde_json::json;
 use similar::TextDiff;
 
 use crate::exit::Failure;
-use crate::{component, output, progress, serve};
+use crate::{component, notes, output, progress, serve};
 
 /// Run the cases of a project against its component
 ///
@@ -54,6 +54,9 @@ impl Test {
             runs.push(run);
         }
         drop(progress);
+        if let Some(uri) = runner.uri() {
+            notes::on_uri(uri.as_str());
+        }
         self.report(&project.manifest.name, &runs)
     }
 

@@ -88,7 +88,6 @@ pub(super) fn details(details: &Details) -> String {
     if let Some(beside) = &details.shadow {
         text.push_str(&shadow::report(beside));
     }
-    text.push_str(&settings(details));
     for Kept { version, digest, loaded_at, .. } in &details.kept_versions {
         text.push_str(&format!("Kept        number {version}, {digest}, loaded {loaded_at}\n"));
     }
@@ -98,6 +97,7 @@ pub(super) fn details(details: &Details) -> String {
         let to = number(to);
         text.push_str(&format!("Changed     {at}  edition {edition}: {change}, number {from} to {to}\n"));
     }
+    text.push_str(&settings(details));
     text
 }
 
@@ -158,10 +158,15 @@ fn table(name: &str, values: &Value) -> String {
 }
 
 fn setting((key, value): (&String, &Value)) -> Option<String> {
-    // A grant that is `false`, or names nobody's secrets, is none.
-    let says_something = value.as_bool() != Some(false)
-        && value.as_object().is_none_or(|members| key != "secrets" || !members.is_empty());
-    let value = toml::Value::try_from(without_null(value)?).ok().filter(|_| says_something)?;
+    let says_nothing = match value {
+        Value::Bool(granted) => !granted,
+        Value::Object(members) => key == "secrets" && members.is_empty(),
+        _ => false,
+    };
+    if says_nothing {
+        return None;
+    }
+    let value = toml::Value::try_from(without_null(value)?).ok()?;
     Some(format!("{} = {}\n", annex_text::line(key), annex_text::line(&value.to_string())))
 }
 
