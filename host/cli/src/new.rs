@@ -40,7 +40,7 @@ pub(crate) struct New {
 impl New {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let choice = self.choice()?;
-        choice.check().map_err(anyhow::Error::msg)?;
+        choice.check().map_err(|reason| Failure::Usage.new(reason))?;
         let folder = annex_authoring::create(Path::new("."), &choice)?;
         let name = folder.strip_prefix(".").unwrap_or(&folder).display();
         if choice.uri.is_none() {

@@ -228,7 +228,7 @@ fn what_a_server_records_is_replayed_to_the_same_component() -> Result<()> {
 fn a_server_records_only_where_its_config_allows_it() -> Result<()> {
     let (_server, admin) = served("")?;
     let run = ended(record(&admin, &[STATE_URI]).spawn()?)?;
-    assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+    assert_eq!((run.code, run.out.as_str()), (Some(3), ""));
     assert!(run.err.contains("allow_recording"), "{}", run.err);
     Ok(())
 }

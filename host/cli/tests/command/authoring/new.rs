@@ -102,13 +102,13 @@ fn a_wrong_word_is_answered_with_the_right_ones_and_nothing_is_made() -> Result<
     check(2, &["word", "--lang", "c", "--with", "files"], &["\"files\"", "parameters, keyvalue", "http, json-schema"])?;
     for script in ["js", "ts"] {
         check(
-            1,
+            2,
             &["word", "--lang", script, "--with", "clock,http"],
             &["wasi:http", "another language", "leave out http"],
         )?;
     }
-    check(1, &["word"], &["--lang is missing", "annex new word-count --lang rust"])?;
-    check(1, &[], &["NAME is missing", "annex new word-count --lang rust"])
+    check(2, &["word"], &["--lang is missing", "annex new word-count --lang rust"])?;
+    check(2, &[], &["NAME is missing", "annex new word-count --lang rust"])
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn a_version_that_misbehaves_differs_and_the_place_is_shown() -> Result<()> {
     ] {
         project.write("settings.toml", &format!("parameters = {{ behaviour = {behaviour} }}\n"))?;
         let run = replay(&project, TEST_EXTENSION, &["--settings", "settings.toml"])?;
-        check_refused(&run, 1, &["error: 1 of 1 turns differ"]);
+        check_refused(&run, 5, &["error: 1 of 1 turns differ"]);
         for expected in [
             format!("agreed 0, failed {failed},"),
             format!("turns that differ, by kind: {kind} 1\n"),
@@ -123,7 +123,7 @@ fn a_version_that_misbehaves_differs_and_the_place_is_shown() -> Result<()> {
             assert!(run.out.contains(&expected), "{expected}: {}", run.out);
         }
         let json = replay(&project, TEST_EXTENSION, &["--settings", "settings.toml", "--json"])?;
-        assert_eq!(json.code, Some(1));
+        assert_eq!(json.code, Some(5));
         assert_eq!(serde_json::from_str::<Value>(&json.out)?["differ"][kind], 1);
     }
     Ok(())
@@ -137,7 +137,7 @@ fn what_the_recording_hides_is_told_from_a_change() -> Result<()> {
     lines[2]["turn"]["steps"][0]["input"]["request"]["metadata"] = json!({ "password": "[hidden]" });
     lines[2]["turn"]["steps"][1]["result"] = json!({ "adds": { STAMP: "another" } });
     let run = replay(&project(TIMESTAMP, "", &lines)?, TIMESTAMP, &[])?;
-    check_refused(&run, 1, &["1 of 2 turns differ"]);
+    check_refused(&run, 5, &["1 of 2 turns differ"]);
     for expected in [
         "agreed 1,",
         "1 of them may differ because the recording hides something that the extension was given\n",
@@ -156,7 +156,7 @@ fn a_question_that_the_recording_cannot_answer_is_shown() -> Result<()> {
         step["calls"] = json!([]);
     }
     let run = replay(&project(TIMESTAMP, "", &lines)?, TIMESTAMP, &[])?;
-    check_refused(&run, 1, &["1 of 2 turns differ"]);
+    check_refused(&run, 5, &["1 of 2 turns differ"]);
     assert!(run.out.contains("asked, and not in the recording\n  in 1 of 2 turns: the time\n"), "{}", run.out);
     Ok(())
 }
