@@ -157,6 +157,25 @@ fn results_are_one_object_of_json() -> Result<()> {
 }
 
 #[test]
+fn a_case_that_fails_shows_what_the_extension_said_and_where_it_trapped() -> Result<()> {
+    let project = Project::built(annex_components::TEST_EXTENSION, "")?;
+    project.write(
+        "cases/a.toml",
+        "[given]\nparameters = { behaviour = { validate = \"panic\" } }\n\n[expect]\nactive = true\n",
+    )?;
+    for run in [project.run(&["test"])?, project.run(&["test", "--update"])?] {
+        assert_eq!(run.code, Some(5), "{}", run.err);
+        for expected in [
+            "    fault: extension https://annex.example/test/v1 trapped in state",
+            "\n    log:   error: panic: validate was told",
+        ] {
+            assert!(run.out.contains(expected), "{expected:?}: {}", run.out);
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_report_for_ci_systems_is_xml() -> Result<()> {
     let project =
         project("[given]\nanswer = [{ artifact = \"<b> & \\\"c\\\" \\u0007\" }]\n\n[expect]\nactive = true\n")?;
