@@ -16,16 +16,16 @@ const TASK: &str = "0197f9c2-7c1e-7d8a-b0a5-2f2b3f6c9a11";
 const CONTEXT: &str = "0197f9c2-7c1e-7d8a-b0a5-000000000000";
 
 fn head(uri: &str, settings: &Value) -> Value {
-    json!({ "recording": { "version": 1, "uri": uri, "name": "tried", "componentVersion": "0.1.0",
+    json!({ "recording": { "version": 1, "uri": uri, "name": "tried", "component_version": "0.1.0",
         "digest": "sha256:00", "at": "2026-01-01T00:00:00Z", "settings": settings } })
 }
 
 fn end(turns: u64) -> Value {
-    json!({ "end": { "turns": turns, "leftOut": 0, "reason": "turns" } })
+    json!({ "end": { "turns": turns, "left_out": 0, "reason": "turns" } })
 }
 
 fn turn(uri: &str, steps: &Value) -> Value {
-    json!({ "turn": { "at": "2026-01-01T00:00:01Z", "operation": "SendMessage", "contextId": CONTEXT,
+    json!({ "turn": { "at": "2026-01-01T00:00:01Z", "operation": "SendMessage", "context_id": CONTEXT,
         "requested": [uri], "steps": steps } })
 }
 
@@ -286,8 +286,8 @@ fn each_mistake_is_named_with_its_place_and_the_way_out() -> Result<()> {
 #[test]
 fn what_steers_a_terminal_is_shown_escaped() -> Result<()> {
     let mut lines = stamps();
-    lines[0]["recording"]["componentVersion"] = "\u{1b}[31m".into();
-    lines[1]["turn"]["contextId"] = "\u{202e}x".into();
+    lines[0]["recording"]["component_version"] = "\u{1b}[31m".into();
+    lines[1]["turn"]["context_id"] = "\u{202e}x".into();
     lines[1]["turn"]["steps"][1]["result"] = json!({ "adds": { STAMP: "\u{202e}" } });
     let project = project(TIMESTAMP, "", &lines)?;
     let run = replay(&project, TIMESTAMP, &["--to-cases", "cases"])?;
