@@ -56,11 +56,12 @@ impl Target {
             Some(file) => annex_files::read_text(file, Purpose::Secret, MAX_TOKEN_FILE_BYTES)
                 .with_context(|| format!("cannot read {}", file.display()))?,
             None => env::var("ANNEX_ADMIN_TOKEN").map_err(|_| {
-                Failure::Usage.new("no admin token: name its file with --token-file, or set ANNEX_ADMIN_TOKEN")
+                Failure::Usage.error("no admin token: name its file with --token-file, or set ANNEX_ADMIN_TOKEN")
             })?,
         };
         let base = Url::parse(&self.admin).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let base = base.ok_or_else(|| Failure::Usage.new("--admin is not a URL; write it as http://127.0.0.1:9998"))?;
+        let base =
+            base.ok_or_else(|| Failure::Usage.error("--admin is not a URL; write it as http://127.0.0.1:9998"))?;
         let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
         // Most editors end a file with a line break, which is no part of the token.
         Ok(Client { http, base, token: token.trim().to_owned(), tenant: self.tenant.clone() })
@@ -180,7 +181,7 @@ impl Client {
         let text = text(response).await?;
         // With any code, so that another API's reason is told too.
         match serde_json::from_str::<Refusal<IgnoredAny>>(&text) {
-            Ok(Refusal { error }) => Err(Failure::Refused.new(error.message)),
+            Ok(Refusal { error }) => Err(Failure::Refused.error(error.message)),
             Err(_) => Err(anyhow!("{} answered {status}, which is not the admin API", self.base)),
         }
     }

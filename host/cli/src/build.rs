@@ -65,7 +65,7 @@ impl Build {
         let missing: Vec<String> =
             trial::in_config(&trial.grants).into_iter().filter(|grant| !given.contains(grant)).collect();
         if !missing.is_empty() {
-            return Err(Failure::Refused.new(format!(
+            return Err(Failure::Refused.error(format!(
                 "the component needs grants that the project does not give it: add `{}` to [settings.grants] in \
                  annex-extension.toml",
                 missing.join("`, `")

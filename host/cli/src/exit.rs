@@ -13,7 +13,7 @@ pub(crate) const HELP: &str = "Exit codes:
   2  wrong usage
   3  refused: by the agent, by the server, or a component by this program
   4  not reachable: nobody listens there, or there was no answer in time
-  5  different: a case of `annex test` failed, or a turn of `annex replay` differs";
+  5  different: a case of `annex test`, or a turn of `annex replay`";
 
 /// The kinds of failure that have a code of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Failure {
     }
 
     /// An error of this kind.
-    pub(crate) fn new(self, text: impl Into<String>) -> anyhow::Error {
+    pub(crate) fn error(self, text: impl Into<String>) -> anyhow::Error {
         self.of(anyhow::Error::msg(text.into()))
     }
 

@@ -40,7 +40,7 @@ pub(crate) struct New {
 impl New {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let choice = self.choice()?;
-        choice.check().map_err(|reason| Failure::Usage.new(reason))?;
+        choice.check().map_err(|reason| Failure::Usage.error(reason))?;
         let folder = annex_authoring::create(Path::new("."), &choice)?;
         let name = folder.strip_prefix(".").unwrap_or(&folder).display();
         if choice.uri.is_none() {
@@ -54,7 +54,7 @@ impl New {
         // A script that forgets something is told so. It must not wait for an answer that nobody gives.
         let asks = io::stdin().is_terminal() && io::stderr().is_terminal();
         let missing = |what: &str| {
-            Failure::Usage.new(format!("{what} is missing; for example: annex new word-count --lang rust"))
+            Failure::Usage.error(format!("{what} is missing; for example: annex new word-count --lang rust"))
         };
         let name = match self.name {
             Some(name) => name,

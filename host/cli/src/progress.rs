@@ -36,7 +36,7 @@ pub(crate) fn of(what: &str) -> Progress {
 pub(crate) fn of_compiling() -> Progress {
     Progress::start(|| {
         let first = compilations().into_iter().next()?;
-        let name = if first.name.is_empty() { "the component" } else { &first.name };
+        let name = if first.name.is_empty() { "the component" } else { &*first.name };
         Some((format!("compiling {}", annex_text::line_within(name, MAX_NAME)), first.since.elapsed()))
     })
 }

@@ -77,7 +77,7 @@ impl Replay {
         }
         let Comparison { turns, agreed, .. } = replay.comparison;
         if agreed < turns {
-            return Err(Failure::Different.new(format!("{} of {turns} turns differ", turns - agreed)));
+            return Err(Failure::Different.error(format!("{} of {turns} turns differ", turns - agreed)));
         }
         Ok(())
     }

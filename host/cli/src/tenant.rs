@@ -81,7 +81,7 @@ impl Tenant {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         if self.admin.target.tenant.is_some() {
             let reason = "--tenant is for other commands; name the tenant as in `annex tenant show acme`";
-            return Err(Failure::Usage.new(reason));
+            return Err(Failure::Usage.error(reason));
         }
         let client = self.admin.client()?;
         match &self.command {

@@ -83,7 +83,7 @@ impl Test {
             output::write(&format!("{passed} passed, {failed} failed\n"))?;
         }
         if failed > 0 {
-            return Err(Failure::Different.new("a case failed"));
+            return Err(Failure::Different.error("a case failed"));
         }
         Ok(())
     }

@@ -70,7 +70,7 @@ pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[Exten
         if details.is_empty() {
             return error;
         }
-        return Failure::Refused.new(format!("{error:#}{details}"));
+        return Failure::Refused.error(format!("{error:#}{details}"));
     }
     let declared = card.capabilities.extensions.iter().filter(|extension| extension.required);
     let missing = declared.filter(|extension| !requested.contains(&extension.uri));
@@ -86,7 +86,7 @@ pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[Exten
     if options.is_empty() {
         return error;
     }
-    Failure::Refused.new(format!("{error:#}\nadd to this command:{options}"))
+    Failure::Refused.error(format!("{error:#}\nadd to this command:{options}"))
 }
 
 /// True for the details that the error's text spells out.

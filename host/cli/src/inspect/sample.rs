@@ -31,7 +31,7 @@ impl<'a> Walk<'a> {
         if let Some(part) = first("anyOf").or(first("oneOf")) {
             return self.value(part, depth);
         }
-        let kind = schema.get("type").and_then(|kind| kind.as_str().or(kind.get(0)?.as_str()));
+        let kind = schema.get("type").and_then(|kind| kind.as_str().or_else(|| kind.get(0)?.as_str()));
         match kind {
             Some("string") => Some(text(schema).into()),
             Some("integer" | "number") => Some(schema.get("minimum").cloned().unwrap_or_else(|| 1.into())),

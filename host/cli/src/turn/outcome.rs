@@ -135,6 +135,6 @@ impl Outcome {
         let reason = self.status.message.as_ref().map(Message::text).unwrap_or_default();
         let reason = if reason.is_empty() { "the agent does not say why" } else { &reason };
         let ended = format!("the task ended as {state}: {reason}");
-        Err(if state == TaskState::Rejected { Failure::Refused.new(ended) } else { anyhow!(ended) })
+        Err(if state == TaskState::Rejected { Failure::Refused.error(ended) } else { anyhow!(ended) })
     }
 }

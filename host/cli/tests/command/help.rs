@@ -6,8 +6,22 @@ use crate::support::run;
 
 #[test]
 fn each_help_text_shows_an_example() -> Result<()> {
-    let commands =
-        ["serve", "send", "chat", "card", "inspect", "extension", "tenant", "new", "wit", "build", "record", "replay"];
+    let commands = [
+        "serve",
+        "send",
+        "chat",
+        "card",
+        "inspect",
+        "extension",
+        "tenant",
+        "new",
+        "wit",
+        "build",
+        "record",
+        "replay",
+        "completions",
+        "man",
+    ];
     for command in commands {
         let run = run([command, "--help"])?;
         assert_eq!(run.code, Some(0));

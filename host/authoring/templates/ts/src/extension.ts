@@ -226,7 +226,7 @@ export const client: Client = {
 type Hooks = Record<string, any>;
 {% set traced = ["descriptor"] + (["card"] if h.card else []) + (["activation"] if h.activation else []) + (["message"] if h.message else []) + (["state"] if h.state else []) + (["transition"] if h.transition else []) + (["response"] if h.response else []) + (["method"] if h.method else []) + (["client"] if h.client else []) %}
 {% if w.logging %}
-const loading: Hooks[] = [descriptor{{ ", card" if h.card }}];
+const loading = [descriptor{{ ", card" if h.card }}] as Hooks[];
 {% endif %}
 {% if traced | join(", ") | length <= 44 %}
 for (const hooks of [{{ traced | join(", ") }}] as Hooks[]) {
