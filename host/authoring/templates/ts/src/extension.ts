@@ -52,6 +52,23 @@ import logging from "wasi:logging/logging@0.1.0-draft";
 {% endif %}
 
 const KEY = "{{ name }}";
+{% if w.parameters %}
+const PARAMETER_SCHEMA = {
+  type: "object",
+  properties: { greeting: { type: "string", minLength: 1 } },
+  additionalProperties: false,
+};
+{% else %}
+const PARAMETER_SCHEMA = { type: "object", additionalProperties: false };
+{% endif %}
+{% if h.card or h.response %}
+{% if w.parameters %}
+
+const greeting = () => config.get("greeting") ?? "hello";
+{% else %}
+const GREETING = "hello";
+{% endif %}
+{% endif %}
 {% if w.logging %}
 
 // `console` writes to the host's log, line by line. `annex test` shows the lines
@@ -74,23 +91,6 @@ globalThis.console = {
   warn: write("warn"),
   error: write("error"),
 };
-{% endif %}
-{% if w.parameters %}
-const PARAMETER_SCHEMA = {
-  type: "object",
-  properties: { greeting: { type: "string", minLength: 1 } },
-  additionalProperties: false,
-};
-{% else %}
-const PARAMETER_SCHEMA = { type: "object", additionalProperties: false };
-{% endif %}
-{% if h.card or h.response %}
-{% if w.parameters %}
-
-const greeting = () => config.get("greeting") ?? "hello";
-{% else %}
-const GREETING = "hello";
-{% endif %}
 {% endif %}
 
 // Called once per load, before every other hook: what the extension is.
