@@ -1,9 +1,10 @@
 //! The `annex` command: one file per subcommand.
 
+use std::env;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio::runtime::Runtime;
 
 mod admin;
@@ -12,18 +13,23 @@ mod build;
 mod card;
 mod chat;
 mod check;
+mod color;
 mod component;
 mod connect;
 mod dev;
 mod doctor;
+mod exit;
 mod extension;
+mod generate;
 mod init;
 mod inspect;
 mod line;
 mod log;
 mod new;
+mod notes;
 mod output;
 mod pretty;
+mod progress;
 mod proxy;
 mod record;
 mod replay;
@@ -39,6 +45,7 @@ mod tenant;
 mod test;
 mod turn;
 mod uploads;
+mod version;
 mod wit;
 mod with;
 
@@ -47,8 +54,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A2A extensions as WebAssembly components.
 #[derive(Parser)]
-#[command(name = "annex", version, arg_required_else_help = true)]
+#[command(name = "annex", version = version::version(), arg_required_else_help = true, after_help = exit::HELP)]
 struct Arguments {
+    /// Colour what is for people
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    color: color::Color,
     #[command(subcommand)]
     command: Command,
 }
@@ -78,6 +88,8 @@ enum Command {
     Bench(bench::Bench),
     Record(record::Record),
     Replay(replay::Replay),
+    Completions(generate::Completions),
+    Man(generate::Man),
 }
 
 fn main() -> ExitCode {
@@ -85,14 +97,23 @@ fn main() -> ExitCode {
     annex_runtime::compile_if_asked();
     // Fails only when a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match run(Arguments::parse().command) {
+    match run(arguments().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<output::Closed>() => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&format!("{error:#}"));
-            ExitCode::FAILURE
+            exit::code(&error)
         }
     }
+}
+
+/// The arguments of the process. Wrong ones end it.
+fn arguments() -> Arguments {
+    let color = color::Color::among(env::args_os().map(|word| word.to_string_lossy().into_owned()));
+    let matches = Arguments::command().color(color.into()).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    arguments.color.choose();
+    arguments
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
@@ -121,6 +142,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Bench(bench) => bench.run().await,
             Command::Record(record) => record.run().await,
             Command::Replay(replay) => Box::pin(replay.run()).await,
+            Command::Completions(completions) => completions.run(Arguments::command()),
+            Command::Man(man) => man.run(Arguments::command()),
             Command::Dev(dev) => Box::pin(dev.run()).await,
         }
     });

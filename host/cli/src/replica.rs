@@ -1,11 +1,11 @@
 //! `annex replica`
 
 use annex_server::admin_api::replicas;
-use anyhow::bail;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 
 use crate::admin::Admin;
+use crate::exit::Failure;
 use crate::line::Line;
 
 type List = replicas::List<Line>;
@@ -31,7 +31,8 @@ enum Command {
 impl Replica {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         if self.admin.target.tenant.is_some() {
-            bail!("--tenant is for other commands; all tenants are served by the same processes");
+            let reason = "--tenant is for other commands; all tenants are served by the same processes";
+            return Err(Failure::Usage.error(reason));
         }
         let Command::List = self.command;
         let answer = self.admin.client()?.call(Method::GET, &["replicas"], None::<&()>).await?;

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use annex_files::Purpose;
 use annex_server::admin_api::tenants::{self, Change, Source, State};
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use reqwest::header::{IF_MATCH, IF_NONE_MATCH};
 
 use crate::admin::{Admin, Client};
+use crate::exit::Failure;
 use crate::line::Line;
 
 mod usage;
@@ -93,7 +94,8 @@ struct Named {
 impl Tenant {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         if self.admin.target.tenant.is_some() {
-            bail!("--tenant is for other commands; name the tenant as in `annex tenant show acme`");
+            let reason = "--tenant is for other commands; name the tenant as in `annex tenant show acme`";
+            return Err(Failure::Usage.error(reason));
         }
         let client = self.admin.client()?;
         match &self.command {

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use annex_files::Purpose;
 use annex_runtime::MAX_COMPONENT_BYTES;
 use annex_server::admin_api::components;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 
 use crate::admin::Admin;
+use crate::exit::Failure;
 use crate::line::Line;
 
 type List = components::List<Line>;
@@ -49,7 +50,8 @@ enum Command {
 impl Uploads {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         if self.admin.target.tenant.is_some() {
-            bail!("--tenant is for other commands; the text of any tenant may name what is uploaded");
+            let reason = "--tenant is for other commands; the text of any tenant may name what is uploaded";
+            return Err(Failure::Usage.error(reason));
         }
         let client = self.admin.client()?;
         match &self.command {

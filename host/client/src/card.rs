@@ -19,6 +19,8 @@ use crate::http::{self as transport, Http, Response};
 
 /// Cards are kept, so that their size counts more than that of answers.
 const MAX_CARD_BYTES: usize = 1 << 20;
+/// The most bytes of what is said in place of a card.
+const MAX_REASON_BYTES: usize = 4 << 10;
 const CARD_PATH: &str = "/.well-known/agent-card.json";
 /// The longest time that a card is kept, whatever the agent says.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -75,6 +77,11 @@ impl Cards {
             // A 304 for a card that is not kept confirms nothing, and ends below as an error.
             (StatusCode::NOT_MODIFIED, Some(kept)) => kept.document,
             (status, _) if status.is_success() => Arc::new(read(http, config, url, response).await?),
+            (status @ (StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS), _) => {
+                // Without its words the answer says as much.
+                let body = http.text_of(response, MAX_REASON_BYTES).await.unwrap_or_default();
+                return Err(ClientError::NotServed { url: url.into(), status, body: quoted(&body) });
+            }
             (status, _) => return Err(ClientError::NoCard { url: url.into(), status }),
         };
         // A card whose signature does not hold has failed above, so that no forged one is ever kept.

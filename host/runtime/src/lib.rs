@@ -49,7 +49,7 @@ pub use extension::Extension;
 pub use hook::Hook;
 pub use installed::Installed;
 pub use load::Runtime;
-pub use load::compile::{COMPILE_ARGUMENT, CompilerProcess, compile_if_asked};
+pub use load::compile::{COMPILE_ARGUMENT, Compilation, CompilerProcess, compilations, compile_if_asked};
 pub use load::descriptor::Descriptor;
 pub use load::inspect::{
     Access, Import, Inspected, Inspection, MANIFEST_SECTION, MAX_COMPONENT_BYTES, ManifestSection,

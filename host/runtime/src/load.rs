@@ -142,7 +142,7 @@ impl Runtime {
     /// # Errors
     /// When it is too large, no component, or no extension of a supported contract.
     pub async fn inspect(&self, bytes: Vec<u8>) -> Result<Inspected, LoadError> {
-        self.compiler.inspect(ComponentFile::of(&self.tenant, bytes).await?).await
+        self.compiler.inspect(ComponentFile::of(&self.tenant, "", bytes).await?).await
     }
 
     /// Loads one component for one installation.
@@ -150,8 +150,21 @@ impl Runtime {
     /// # Errors
     /// Says which step refused it and what the operator or the author can do.
     pub async fn load(&self, bytes: Vec<u8>, installation: Installation) -> Result<Extension, LoadError> {
+        self.load_named("", bytes, installation).await
+    }
+
+    /// The same for a component that people know by a name. They are told it while the component is compiled.
+    ///
+    /// # Errors
+    /// As [`Runtime::load`].
+    pub async fn load_named(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        installation: Installation,
+    ) -> Result<Extension, LoadError> {
         let started = Instant::now();
-        let component = ComponentFile::of(&self.tenant, bytes).await?;
+        let component = ComponentFile::of(&self.tenant, name, bytes).await?;
         check_secrets(&installation)?;
         let services = self.services(&installation.grants)?;
         let keep = matches!(installation.instances, Instances::Kept { .. });

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::mem;
 use std::sync::Arc;
 
-use annex_protocol::{Json, Timestamp};
+use annex_protocol::{ContextId, Json, Timestamp};
 use lru::LruCache;
 
 use crate::SessionError;
@@ -350,6 +350,20 @@ impl Table {
         sessions.sort_by_cached_key(Session::cursor);
         sessions.truncate(query.limit);
         sessions
+    }
+
+    /// The users with a session in a context, in the order of their names.
+    pub(crate) fn users_in(&self, (tenant, app, context): (&str, &str, &ContextId), limit: usize) -> Vec<String> {
+        let user = |name: &SlotName| match name {
+            SlotName::Session(key) if *key.tenant == *tenant && *key.app == *app && key.context == *context => {
+                Some(key.user.to_string())
+            }
+            SlotName::Session(_) | SlotName::User { .. } | SlotName::App { .. } => None,
+        };
+        let mut users: Vec<String> = self.slots.iter().filter_map(|(key, _)| user(&key.name)).collect();
+        users.sort();
+        users.truncate(limit);
+        users
     }
 
     /// The latest version of an artifact.

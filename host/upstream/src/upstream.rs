@@ -183,6 +183,7 @@ async fn first_agent(client: &Client, config: &UpstreamConfig) -> Result<Agent, 
 fn may_pass(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable { .. } | ClientError::TimedOut { .. } | ClientError::Broken { .. } => true,
+        ClientError::NotServed { .. } => true,
         ClientError::NoCard { status, .. } => status.is_server_error(),
         _ => false,
     }

@@ -25,6 +25,8 @@ fn each_help_text_shows_an_example() -> Result<()> {
         "build",
         "record",
         "replay",
+        "completions",
+        "man",
     ];
     for command in commands {
         let run = run([command, "--help"])?;

@@ -23,6 +23,7 @@ mod links;
 mod lost;
 mod outage;
 mod permits;
+mod program;
 mod proxy;
 mod push;
 mod quotas;

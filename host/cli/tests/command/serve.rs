@@ -110,6 +110,48 @@ async fn sigterm_ends_a_server_that_is_still_loading() -> Result<()> {
     Ok(())
 }
 
+/// The process that this one has started, if there is one.
+fn child_of(process: u32) -> Result<Option<Pid>> {
+    for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        // A thread may have ended meanwhile.
+        let children = std::fs::read_to_string(thread?.path().join("children")).unwrap_or_default();
+        if let Some(child) = children.split_whitespace().next() {
+            return Ok(Pid::from_raw(child.parse()?));
+        }
+    }
+    Ok(None)
+}
+
+#[tokio::test]
+async fn readyz_names_what_is_compiled_while_a_server_starts() -> Result<()> {
+    let cache = tempfile::tempdir()?;
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let config = ConfigFile::new(&specialist().replace("127.0.0.1:0", &address.to_string()))?;
+    let mut command = annex([OsStr::new("serve"), config.path.as_os_str()]);
+    let command = command.env("XDG_CACHE_HOME", cache.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = command.spawn()?;
+    let begin = Instant::now();
+    // A process that compiles is stopped, so that it goes on for as long as the test looks.
+    let compiler = loop {
+        if let Some(child) = child_of(process.id())? {
+            break child;
+        }
+        ensure!(begin.elapsed() < Duration::from_secs(30), "nothing is compiled");
+    };
+    kill_process(compiler, Signal::STOP)?;
+    let answer = reqwest::get(format!("http://{address}/readyz")).await?;
+    assert_eq!(answer.status().as_u16(), 503);
+    let readiness: Value = answer.json().await?;
+    kill_process(compiler, Signal::CONT)?;
+    process.kill()?;
+    process.wait()?;
+    assert_eq!(readiness["phase"], "starting");
+    let component = readiness["compiling"][0]["component"].as_str().unwrap_or_default();
+    assert!(["state-injection", "timestamp"].contains(&component), "{readiness}");
+    assert!(readiness["compiling"][0]["seconds"].is_u64(), "{readiness}");
+    Ok(())
+}
+
 /// The messages of the process at its start with this limit on open files, and the soft limit that it has then.
 fn limited(ulimit: &str) -> Result<(String, String)> {
     let config = specialist().replace("[server]\n", "[server]\nmax_connections = 800\n");

@@ -228,7 +228,7 @@ async fn a_tenant_is_added_shown_changed_suspended_and_removed_by_command() -> R
     run(&["change", "acme", file], "acme is changed (change 3)")?;
     assert_eq!(open.say("acme").await?, "acme again");
     let stale = open.tenant(&["remove", "acme", "--rev", "2"])?;
-    assert_eq!(stale.code, Some(1));
+    assert_eq!(stale.code, Some(3));
     assert!(stale.err.contains("its last change is 3"), "{}", stale.err);
     std::fs::write(file, "[card.signing]\nkid = \"k\"\nkey_file = \"/etc/passwd\"")?;
     let hostile = open.tenant(&["change", "acme", file])?;
@@ -241,7 +241,7 @@ async fn a_tenant_is_added_shown_changed_suspended_and_removed_by_command() -> R
     run(&["remove", "acme"], "acme is removed (change 5)")?;
     assert_eq!(open.say("acme").await?, -32_602);
     let none = open.tenant(&["show", "acme"])?;
-    assert!(none.code == Some(1) && none.err.contains("there is no tenant"), "{}", none.err);
+    assert!(none.code == Some(3) && none.err.contains("there is no tenant"), "{}", none.err);
     Ok(())
 }
 

@@ -147,6 +147,7 @@ impl From<SessionsError> for AdminError {
         let (status, code) = match &error {
             SessionsError::NoTenant { .. } => (StatusCode::NOT_FOUND, "no_tenant"),
             SessionsError::NotFound { .. } => (StatusCode::NOT_FOUND, "no_session"),
+            SessionsError::SeveralUsers { .. } => (StatusCode::CONFLICT, "several_users"),
             SessionsError::Busy { .. } => (StatusCode::CONFLICT, "busy"),
             SessionsError::NoKeys | SessionsError::NoUserState { .. } => (StatusCode::NOT_FOUND, "no_state"),
             SessionsError::NoPlace { .. } | SessionsError::NoOwner { .. } => {

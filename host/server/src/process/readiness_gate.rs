@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use annex_operations::request_handler::RequestHandler;
 use annex_protocol::A2aError;
-use annex_runtime::Installed;
+use annex_runtime::{Compilation, Installed, compilations};
 use annex_tasks::Owner;
 use axum::http::HeaderMap;
 use serde::Serialize;
@@ -46,6 +46,9 @@ impl fmt::Display for Phase {
 #[derive(Serialize)]
 pub(crate) struct Readiness {
     phase: String,
+    /// The components that are being compiled while the server starts. Later on the log tells of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    compiling: Vec<Compiling>,
     /// False when tasks or sessions cannot be read; absent otherwise.
     #[serde(skip_serializing_if = "is_true")]
     stores_answer: bool,
@@ -69,6 +72,24 @@ pub(crate) struct Readiness {
     /// this.
     #[serde(skip_serializing_if = "is_zero")]
     impaired_tenants: usize,
+}
+
+/// A component that is being compiled.
+#[derive(Serialize)]
+struct Compiling {
+    /// The name that the config gives it; absent for that of a tenant, whose names are not shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    component: Option<String>,
+    /// The time that it has taken so far.
+    seconds: u64,
+}
+
+fn compiling() -> Vec<Compiling> {
+    let of = |compilation: &Compilation| Compiling {
+        component: compilation.tenant.is_empty().then(|| compilation.name.to_string()),
+        seconds: compilation.since.elapsed().as_secs(),
+    };
+    compilations().iter().map(|compilation| of(compilation)).collect()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
@@ -195,6 +216,7 @@ impl ReadinessGate {
         let failing = app.iter().flat_map(|app| app.installers().failing());
         Readiness {
             phase: self.phase().to_string(),
+            compiling: if app.is_none() { compiling() } else { Vec::new() },
             stores_answer,
             barred: app.and_then(|app| app.installer().bar()),
             edition: app.map(|app| app.installer().publisher().current().extensions.number),

@@ -312,7 +312,7 @@ async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, ur
         }
         Err(NoCard::NotServed) => {
             access_log::refused("tenant_unavailable");
-            (StatusCode::SERVICE_UNAVAILABLE, "not served now\n").into_response()
+            (StatusCode::SERVICE_UNAVAILABLE, "not served now: suspended, being loaded, or broken\n").into_response()
         }
         Err(NoCard::NoTenant) => {
             access_log::refused(access_log::UNKNOWN_TENANT);

@@ -81,7 +81,7 @@ async fn what_is_installed_is_listed_and_shown_by_uri_and_by_digest() {
         let hooks =
             ["descriptor", "card", "activation", "message", "state", "transition", "response", "method", "client"];
         assert_eq!(details["hooks"], json!(hooks));
-        assert_eq!(details["limits"]["memory"], 16 << 20);
+        assert_eq!(details["limits"]["memory_mib"], 16);
     }
     let (status, missing) = admin(&server, "GET", "extensions/urn%3Anone", Value::Null).await;
     assert_eq!((status, &missing["error"]["code"]), (404, &json!("not_installed")));

@@ -275,7 +275,8 @@ impl Loader {
             self.refused.fetch_add(1, Ordering::Relaxed);
             InstallError::Load { origin: origin.clone(), source }
         };
-        let extension = Arc::new(self.runtime.load(component, installation).await.map_err(refuse)?);
+        let extension =
+            Arc::new(self.runtime.load_named(origin.name(), component, installation).await.map_err(refuse)?);
         let number = self.loaded.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
     }
@@ -356,7 +357,7 @@ impl Loader {
     ) -> Result<Arc<Extension>, InstallError> {
         let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
         let installation = settings.installation(&self.locations.config, &self.ceiling()).map_err(wrong)?;
-        let loaded = self.runtime.aside().load(component, installation).await;
+        let loaded = self.runtime.aside().load_named(origin.name(), component, installation).await;
         Ok(Arc::new(loaded.map_err(|source| InstallError::Load { origin: origin.clone(), source })?))
     }
 }
