@@ -98,8 +98,12 @@ fn announce(app: &App, admin: Option<SocketAddr>, question: &str, out: &mut impl
 fn line(extension: &Extension) -> String {
     let how = if extension.was_compiled() { "compiled" } else { "from cache" };
     let required = if extension.is_required() { ", required" } else { "" };
+    let active = match extension.selection().activate {
+        Activate::Always => ", active for every message",
+        Activate::Requested | Activate::Metadata => "",
+    };
     format!(
-        "{}\n    {}, {} KiB, loaded in {:.1} ms ({how}){required}",
+        "{}\n    {}, {} KiB, loaded in {:.1} ms ({how}){required}{active}",
         extension.uri(),
         extension.digest(),
         extension.size().div_ceil(1024),
@@ -111,7 +115,9 @@ fn suggestion(app: &App, question: &str) -> String {
     let executable = env::args().next().unwrap_or_else(|| "annex".to_owned());
     let mut command = format!("{executable} send {} '{}'", app.base_url(), question.replace('\'', "'\\''"));
     // The server refuses a message that does not activate what is required, so the suggestion does.
-    for extension in app.installed().iter().filter(|extension| extension.is_required()) {
+    let is_asked_for =
+        |extension: &&Arc<Extension>| extension.is_required() && extension.selection().activate != Activate::Always;
+    for extension in app.installed().iter().filter(is_asked_for) {
         command.push_str(&format!(" \\\n    --extension {}", shell::word(extension.uri().as_str())));
         if takes_state(extension.card()) {
             let state = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;

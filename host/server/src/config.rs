@@ -36,7 +36,7 @@ pub use admin::AdminConfig;
 pub use agent::{AgentConfig, ModelConfig, TemplateConfig};
 pub use card::{BindingConfig, CardConfig, ProviderConfig, SkillConfig};
 pub(crate) use card::{ExtendedCardConfig, SigningConfig};
-pub use extension::{ExtensionConfig, InstancesConfig, OnFailureConfig};
+pub use extension::{ActivateConfig, ExtensionConfig, InstancesConfig, OnFailureConfig};
 pub use file::ConfigFile;
 pub use grants::{
     GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, SecretConfig,

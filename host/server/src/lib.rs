@@ -19,10 +19,10 @@ mod tenants;
 pub use admin::TokenError;
 pub use app::{App, AppError};
 pub use config::{
-    AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig,
-    GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig,
-    LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, ReplicaConfig, RuntimeSection,
-    SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
+    ActivateConfig, AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile,
+    ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig,
+    KeyValueGrantConfig, LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, ReplicaConfig,
+    RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
     StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,
 };
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};

@@ -1,7 +1,7 @@
 //! Tasks that an extension made wait and takes up again, out of band.
 //!
 //! The turn that was interrupted is made again: with the message that began it, for its owner, with the extensions that
-//! its client had asked for. The message was checked and is in the session, so that is not done again. An interruption is
+//! were active then. The message was checked and is in the session, so that is not done again. An interruption is
 //! ended once, by the turn that comes first: this one, or that of a message of the client.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use annex_runtime::{Chain, RequestOutcome, TurnRequest};
 use annex_session::TurnSession;
 use annex_tasks::{Interruption, Owner};
 
-use crate::activation;
+use crate::activation::{self, Occasion};
 use crate::extension_set::ExtensionSet;
 use crate::fault;
 use crate::permits::{TurnLimiter, TurnPermit};
@@ -152,13 +152,23 @@ impl RequestHandler {
     ) -> Result<(), A2aError> {
         let (chain, request) =
             self.wake(&call, OPERATION, (extensions, &extensions.passed_on), &target, &session).await?;
+        let requested = call.requested.clone();
         let mut remote = self.upstream_context(&call, extensions, (&session, &target.task_id), &request).await?;
         if let Some(remote) = &mut remote {
             remote.begins_with = begins_with;
         }
         let counted = self.running.token();
-        let resources =
-            TurnResources { chain, user_event: None, session, permit, call, remote, counted, streams: false };
+        let resources = TurnResources {
+            chain,
+            user_event: None,
+            session,
+            permit,
+            call,
+            requested,
+            remote,
+            counted,
+            streams: false,
+        };
         self.start(request, target, resources).await.map(drop)
     }
 
@@ -182,9 +192,10 @@ impl RequestHandler {
             None => Vec::new(),
         };
         let installed = installed_with(&pinned, extensions);
-        let active = activation::negotiate(&installed, passed_on, &call.requested)?;
-        let view = self.views.of_turn(&active, &call.owner, target.visible(session)).await?;
         let request = SendMessageRequest { message, ..SendMessageRequest::default() };
+        let occasion = Occasion::again(&call.requested, &request);
+        let active = activation::negotiate(&installed, passed_on, &occasion)?;
+        let view = self.views.of_turn(&active, &call.owner, target.visible(session)).await?;
         let hooks = TurnRequest { resumed: true, ..hook_request(call, operation, &request, target, view) };
         let RequestOutcome { chain, .. } = Chain::run_request_hooks(&active, &hooks).await.map_err(fault::of_hook)?;
         Ok((chain, request))

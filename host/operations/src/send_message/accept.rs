@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use annex_agent::{Steps, TurnContext, UpstreamContext};
 use annex_cluster::Replica;
-use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId, TaskPushNotificationConfig};
+use annex_protocol::{
+    A2aError, ContextId, ExtensionUri, Message, SendMessageRequest, TaskId, TaskPushNotificationConfig,
+};
 use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnView};
 use annex_session::{Beginning, Event, Following, StateDelta, TurnSession};
 use annex_tasks::{Excess, Owner, TaskLimits, TaskSize};
@@ -19,7 +21,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::field::{Empty, display};
 use tracing::{Instrument, Span};
 
-use crate::activation;
+use crate::activation::{self, Occasion};
 use crate::counters::Reception;
 use crate::deduplication::{self, Delivery, FirstDelivery};
 use crate::extension_set::ExtensionSet;
@@ -64,6 +66,8 @@ pub(crate) struct TurnResources {
     /// The user's message for the session. `None` when an extension takes the task up: there is no new message then.
     pub(crate) user_event: Option<Box<UserEvent>>,
     pub(crate) call: ServiceParameters,
+    /// The URIs by which the turn finds its extensions when it is made again.
+    pub(crate) requested: Vec<ExtensionUri>,
     /// The context for an agent that lives elsewhere; `None` for all others.
     pub(crate) remote: Option<UpstreamContext>,
     /// Keeps a server that drains waiting until the turn itself does.
@@ -116,7 +120,7 @@ impl RequestHandler {
         };
         let installed = installed_with(&pinned, &extensions);
         // Before any task, session or guest exists: a client that lacks a required extension leaves nothing behind.
-        let active = activation::negotiate(&installed, &extensions.passed_on, &call.requested)?;
+        let active = activation::negotiate(&installed, &extensions.passed_on, &Occasion::message(call, &request))?;
         self.catch_up_with(call, &record).await;
         self.check_push(&request).await?;
         let mut target = Target::new(&call.owner, &request.message, record?, self.counted(steps_for(&active)))?;
@@ -169,8 +173,18 @@ impl RequestHandler {
         let event = Event { id, ..Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta) };
         let user_event = Some(Box::new(UserEvent { event, following: self.following(&target, &active) }));
         let streams = operation == STREAMING;
-        let resources =
-            TurnResources { chain, user_event, session, permit, call: call.clone(), remote, counted, streams };
+        let requested = activation::to_ask_again(call, &installed, &active);
+        let resources = TurnResources {
+            chain,
+            user_event,
+            session,
+            permit,
+            call: call.clone(),
+            requested,
+            remote,
+            counted,
+            streams,
+        };
         Ok((Reception::Started, self.start(request, target, resources).await?))
     }
 
@@ -232,7 +246,7 @@ impl RequestHandler {
         target: Target,
         resources: TurnResources,
     ) -> Result<Outcome, A2aError> {
-        let TurnResources { chain, user_event, session, permit, call, remote, counted, streams } = resources;
+        let TurnResources { chain, user_event, session, permit, call, requested, remote, counted, streams } = resources;
         let context = TurnContext {
             task_id: target.task_id,
             context_id: target.context_id,
@@ -254,8 +268,8 @@ impl RequestHandler {
             replica: target.replica,
             _permit: permit,
             chain,
-            stored: self.stored_turn(&call.requested),
-            requested: call.requested.clone(),
+            stored: self.stored_turn(&requested),
+            requested,
             context,
             turn_task: target.turn_task,
             stage,

@@ -136,8 +136,11 @@ impl Loader {
     async fn check(&self, text: String) -> Result<(), TenantTextError> {
         let served = self.served(text).await?;
         for extension in &served.extensions {
+            let callers = extension.check_callers(self.config.auth.as_ref());
             let installed = extension.installation(&self.locations.config, &self.config.runtime.ceiling);
-            installed.map_err(|(key, reason)| TenantTextError::new(format!("extension.{key}"), reason))?;
+            callers
+                .and(installed.map(drop))
+                .map_err(|(key, reason)| TenantTextError::new(format!("extension.{key}"), reason))?;
         }
         let agent = served.agent().map_err(|error| wrong("agent", &error))?;
         agents::check(agent).await.map_err(|error| wrong("agent", &error))?;

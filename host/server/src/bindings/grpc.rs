@@ -6,14 +6,13 @@ use annex_grpc::{CallParameters, EventStream, MethodReply, Operations, Reply};
 use annex_operations::answer::{self, Answer, Sent};
 use annex_operations::methods::MethodResult;
 use annex_operations::request_handler::RequestHandler;
-use annex_operations::service_parameters::ServiceParameters;
+use annex_operations::service_parameters::{Identity, ServiceParameters};
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, ListTaskPushNotificationConfigsRequest,
     ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
     SendMessageResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
-use annex_tasks::Owner;
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -42,14 +41,14 @@ pub(crate) async fn admit(
 ) -> Response {
     if !annex_grpc::is_operation(request.uri().path()) {
         // Health and reflection need no credentials. Their bodies are bounded all the same.
-        let caller = Caller::new(Owner::default(), network, &gate.shares);
+        let caller = Caller::new(Identity::default(), network, &gate.shares);
         return next.run(bounded(&gate, caller, request)).await;
     }
-    let owner = match gate.admit(request.headers()).await {
-        Ok((_, owner)) => owner,
+    let identity = match gate.admit(request.headers()).await {
+        Ok((_, identity)) => identity,
         Err(error) => return annex_grpc::refuse(&error),
     };
-    let caller = Caller::new(owner, network, &gate.shares);
+    let caller = Caller::new(identity, network, &gate.shares);
     let mut request = bounded(&gate, caller.clone(), request);
     // The operation finds them in the context of its call.
     request.extensions_mut().insert(caller.clone());
@@ -74,11 +73,11 @@ impl GrpcOperations {
         parameters: CallParameters,
         tenant: Option<&str>,
     ) -> Result<(Arc<RequestHandler>, ServiceParameters), A2aError> {
-        let caller = caller(&parameters)?.owner.clone();
+        let identity = caller(&parameters)?.identity.clone();
         // A call without a version is one of 0.3 (A2A 1.0 section 3.6.2), which is not served over gRPC and is refused
         // here.
         let call =
-            ServiceParameters::new(caller, parameters.version.as_deref().unwrap_or_default(), parameters.extensions)?;
+            ServiceParameters::new(identity, parameters.version.as_deref().unwrap_or_default(), parameters.extensions)?;
         self.0.app()?.tenants().asked_with(&parameters.headers).serving(call, tenant).await
     }
 }

@@ -43,7 +43,7 @@ pub(crate) async fn answer(
     request: &Request<'_>,
 ) -> Response {
     // The version is checked before the method, because another version may mean something else by the same name.
-    let call = match ServiceParameters::of(caller.owner.clone(), headers, uri) {
+    let call = match ServiceParameters::of(caller.identity.clone(), headers, uri) {
         Ok(call) => call,
         Err(error) => return failure(&request.id, &error),
     };

@@ -150,7 +150,7 @@ async fn dispatch(
     tenant: Option<&str>,
     operation: Operation<'_>,
 ) -> Result<Response, A2aError> {
-    let call = ServiceParameters::of(request.caller.owner.clone(), request.headers, request.uri)?;
+    let call = ServiceParameters::of(request.caller.identity.clone(), request.headers, request.uri)?;
     let caller = request.caller;
     match operation {
         Operation::SendMessage => {

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use annex_operations::service_parameters::Identity;
 use annex_protocol::A2aError;
 use annex_runtime::Installed;
-use annex_tasks::Owner;
 use axum::http::HeaderMap;
 use serde::Serialize;
 
@@ -148,7 +148,7 @@ impl ReadinessGate {
     }
 
     /// The app and who calls, for every binding, before anything of a body is read.
-    pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Owner), A2aError> {
+    pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Identity), A2aError> {
         // The phase comes first, because the authenticator is a part of the app.
         let app = self.app()?;
         Ok((app, app.identify(headers).await?))

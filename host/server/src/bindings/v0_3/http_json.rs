@@ -38,7 +38,7 @@ pub(crate) async fn answer(app: &App, path: &str, request: &HttpRequest<'_>) -> 
 async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
     // A request of 0.3 has no place for a tenant, so all are for the agent of the config itself.
     let caller = request.caller;
-    let call = read_call(caller.owner.clone(), (request.headers, request.uri))?;
+    let call = read_call(caller.identity.clone(), (request.headers, request.uri))?;
     let (handler, call) = app.tenants().asked_with(request.headers).serving(call, None).await?;
     let handler = &*handler;
     let segments = rest::segments(path);

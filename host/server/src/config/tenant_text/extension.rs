@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::super::{
-    ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig,
-    OnFailureConfig, SessionStateGrantConfig,
+    ActivateConfig, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, InstancesConfig,
+    KeyValueGrantConfig, LimitsConfig, OnFailureConfig, SessionStateGrantConfig,
 };
 use super::lent::{Lent, Wrong};
 
@@ -21,6 +21,9 @@ pub(super) struct TextExtension {
     component: String,
     #[serde(default)]
     required: bool,
+    #[serde(default)]
+    activate: ActivateConfig,
+    allow: Option<Vec<String>>,
     #[serde(default)]
     grants: TextGrants,
     #[serde(default)]
@@ -80,6 +83,8 @@ impl TextExtension {
             digest: is_digest.then(|| component.clone()),
             component,
             required: self.required,
+            activate: self.activate,
+            allow: self.allow,
             grants: self.grants.admit(lent)?,
             limits: self.limits,
             on_failure: self.on_failure,
