@@ -1,6 +1,7 @@
 //! The server over HTTP with the real components: each row of what clients see.
 #![cfg(test)]
 
+mod activate;
 mod activation;
 mod admin;
 mod agents;
