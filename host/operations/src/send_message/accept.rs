@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use annex_agent::{Steps, TurnContext, UpstreamContext};
 use annex_cluster::Replica;
-use annex_protocol::{
-    A2aError, ContextId, ExtensionUri, Message, SendMessageRequest, TaskId, TaskPushNotificationConfig,
-};
+use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId, TaskPushNotificationConfig};
 use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnView};
 use annex_session::{Beginning, Event, Following, StateDelta, TurnSession};
 use annex_tasks::{Excess, Owner, TaskLimits, TaskSize};
@@ -65,9 +63,8 @@ pub(crate) struct TurnResources {
     pub(crate) permit: TurnPermit,
     /// The user's message for the session. `None` when an extension takes the task up: there is no new message then.
     pub(crate) user_event: Option<Box<UserEvent>>,
+    /// The request. Its extensions are those by which the turn finds them when it is made again.
     pub(crate) call: ServiceParameters,
-    /// The URIs by which the turn finds its extensions when it is made again.
-    pub(crate) requested: Vec<ExtensionUri>,
     /// The context for an agent that lives elsewhere; `None` for all others.
     pub(crate) remote: Option<UpstreamContext>,
     /// Keeps a server that drains waiting until the turn itself does.
@@ -173,18 +170,8 @@ impl RequestHandler {
         let event = Event { id, ..Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta) };
         let user_event = Some(Box::new(UserEvent { event, following: self.following(&target, &active) }));
         let streams = operation == STREAMING;
-        let requested = activation::to_ask_again(call, &installed, &active);
-        let resources = TurnResources {
-            chain,
-            user_event,
-            session,
-            permit,
-            call: call.clone(),
-            requested,
-            remote,
-            counted,
-            streams,
-        };
+        let call = activation::to_ask_again(call.clone(), &installed, &active);
+        let resources = TurnResources { chain, user_event, session, permit, call, remote, counted, streams };
         Ok((Reception::Started, self.start(request, target, resources).await?))
     }
 
@@ -246,7 +233,7 @@ impl RequestHandler {
         target: Target,
         resources: TurnResources,
     ) -> Result<Outcome, A2aError> {
-        let TurnResources { chain, user_event, session, permit, call, requested, remote, counted, streams } = resources;
+        let TurnResources { chain, user_event, session, permit, call, remote, counted, streams } = resources;
         let context = TurnContext {
             task_id: target.task_id,
             context_id: target.context_id,
@@ -268,8 +255,8 @@ impl RequestHandler {
             replica: target.replica,
             _permit: permit,
             chain,
-            stored: self.stored_turn(&requested),
-            requested,
+            stored: self.stored_turn(&call.requested),
+            requested: call.requested.clone(),
             context,
             turn_task: target.turn_task,
             stage,

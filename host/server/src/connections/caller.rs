@@ -41,6 +41,7 @@ impl Shares {
 /// The sender of a request: the authenticated principal, or the network that an anonymous one comes from.
 #[derive(Clone)]
 pub(crate) struct Caller {
+    /// Who it is: the owner of the tasks that it may see and make, and the claims of its token.
     pub(crate) identity: Identity,
     network: Network,
     shares: Arc<Shares>,
