@@ -2,6 +2,7 @@
 //!
 //! Decided before any task, session or guest exists. A URI is a version: it matches to the letter or not at all.
 
+use std::mem;
 use std::sync::Arc;
 
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri, JsonObject, Metadata, SendMessageRequest};
@@ -138,20 +139,21 @@ pub(crate) fn negotiate(
     Err(A2aError::ExtensionSupportRequired { missing: missing.into_iter().cloned().collect() })
 }
 
-/// The URIs by which a turn finds its extensions when it is made again: those that the client asked for and may have, with
-/// those that were active unasked. Its message may bear less by then, and its caller's claims are gone.
+/// The call with the URIs by which its turn finds its extensions when it is made again: those that the client asked for and
+/// may have, with those that were active unasked. The message may bear less by then, and the caller's claims are gone.
 pub(crate) fn to_ask_again(
-    call: &ServiceParameters,
+    mut call: ServiceParameters,
     installed: &Installed,
     active: &[Arc<Extension>],
-) -> Vec<ExtensionUri> {
-    let occasion = Occasion::method(call);
-    let mut again = call.requested.clone();
-    again.retain(|uri| installed.get(uri).is_none_or(|extension| occasion.allows(extension)));
+) -> ServiceParameters {
+    let mut requested = mem::take(&mut call.requested);
+    let occasion = Occasion::method(&call);
+    requested.retain(|uri| installed.get(uri).is_none_or(|extension| occasion.allows(extension)));
     for extension in active {
-        if !again.contains(extension.uri()) {
-            again.push(extension.uri().clone());
+        if !requested.contains(extension.uri()) {
+            requested.push(extension.uri().clone());
         }
     }
-    again
+    call.requested = requested;
+    call
 }

@@ -152,23 +152,13 @@ impl RequestHandler {
     ) -> Result<(), A2aError> {
         let (chain, request) =
             self.wake(&call, OPERATION, (extensions, &extensions.passed_on), &target, &session).await?;
-        let requested = call.requested.clone();
         let mut remote = self.upstream_context(&call, extensions, (&session, &target.task_id), &request).await?;
         if let Some(remote) = &mut remote {
             remote.begins_with = begins_with;
         }
         let counted = self.running.token();
-        let resources = TurnResources {
-            chain,
-            user_event: None,
-            session,
-            permit,
-            call,
-            requested,
-            remote,
-            counted,
-            streams: false,
-        };
+        let resources =
+            TurnResources { chain, user_event: None, session, permit, call, remote, counted, streams: false };
         self.start(request, target, resources).await.map(drop)
     }
 
