@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use annex_runtime::Extension;
+use annex_runtime::{Activate, Extension};
 use annex_server::{App, Config, Installers, Locations, Server};
 use anyhow::Context;
 use clap::Args;

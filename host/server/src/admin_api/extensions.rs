@@ -42,7 +42,7 @@ pub struct Summary<Text = String> {
     #[serde(default)]
     pub activate: Text,
     /// The callers that it is for; empty for all.
-    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<Text>,
     /// The source of the version.
     pub source: Source<Text>,

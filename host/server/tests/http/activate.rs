@@ -167,7 +167,7 @@ async fn an_extension_that_is_always_active_checks_messages_of_who_does_not_ask_
         let asked = say(&content, way, Said { asks_for: TEST_EXTENSION, ..Said::default() }).await;
         assert_eq!(asked.active.as_deref(), Some(TEST_EXTENSION), "{way:?}: it is named once");
     }
-    let reply = objecting.say("hi").send().await.expect("a reply");
+    let reply = objecting.say("hi").context("c").send().await.expect("a reply");
     assert_eq!((reply.code(), reply.violations()), (-32_602, vec!["/message/parts/0".to_owned()]), "{}", reply.text);
     let refused = objecting.say("hi").streaming().send().await.expect("a reply");
     assert_eq!(refused.code(), -32_602, "{}", refused.text);
