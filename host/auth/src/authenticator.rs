@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use annex_protocol::{ApiKeySecurityScheme, HttpAuthSecurityScheme, SecurityRequirement, SecurityScheme, StringList};
+use annex_protocol::{
+    ApiKeySecurityScheme, HttpAuthSecurityScheme, JsonObject, SecurityRequirement, SecurityScheme, StringList,
+};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use indexmap::IndexMap;
@@ -90,7 +92,7 @@ impl Authenticator {
             (Some(_), Some(_)) => Err(self.invalid()),
             (Some((keys, value)), None) => {
                 let id = keys.principal_of(value.as_bytes()).ok_or_else(|| self.invalid())?.to_owned();
-                Ok(Principal { id, scheme: API_KEY_SCHEME, scopes: Vec::new() })
+                Ok(Principal { id, scheme: API_KEY_SCHEME, scopes: Vec::new(), claims: JsonObject::new() })
             }
             (None, Some((jwt, token))) => jwt.principal_of(token).await.map_err(|refused| match refused {
                 Refused::Invalid => self.invalid(),

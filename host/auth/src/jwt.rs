@@ -93,7 +93,8 @@ impl JwtVerifier {
             Some(scope) => scope.to::<String>().ok()?.split_ascii_whitespace().map(str::to_owned).collect(),
         };
         // No API key has this id, because names of their principals have no `#`.
-        Some(Principal { id: format!("{}#{name}", self.config.issuer), scheme: JWT_SCHEME, scopes })
+        let id = format!("{}#{name}", self.config.issuer);
+        Some(Principal { id, scheme: JWT_SCHEME, scopes, claims: claims.clone() })
     }
 }
 

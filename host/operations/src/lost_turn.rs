@@ -1,7 +1,7 @@
 //! Turns whose process is gone and that go on in this one.
 //!
 //! Such a turn is made again like one that an extension takes up ([`methods::resumption`](crate::methods)): by the message that
-//! began it, for its owner, with the extensions that its client had asked for, in the session as it is. Whether its agent runs
+//! began it, for its owner, with the extensions that were active then, in the session as it is. Whether its agent runs
 //! again or follows what it has begun elsewhere is the operator's decision.
 
 use std::sync::Arc;

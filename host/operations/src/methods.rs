@@ -10,6 +10,7 @@ use futures::stream::{self, Stream};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::activation::Occasion;
 use crate::answer::Answer;
 use crate::fault;
 use crate::methods::method_view::MethodView;
@@ -35,7 +36,7 @@ impl RequestHandler {
     /// Calls the method `name`; `extension` is the name of the extension, where the binding has it.
     ///
     /// # Errors
-    /// [`A2aError::MethodNotFound`], [`A2aError::ExtensionSupportRequired`] when the client has not asked for the extension,
+    /// [`A2aError::MethodNotFound`], [`A2aError::ExtensionSupportRequired`] when the extension is not active for the call,
     /// and what the extension answers.
     pub async fn call_method(
         &self,
@@ -55,13 +56,15 @@ impl RequestHandler {
         let extensions = self.extensions.current()?;
         let found = extensions.installed.method(name).map(|(extension, _)| Arc::clone(extension));
         let found = found.filter(|found| extension.is_none_or(|extension| found.descriptor().name == extension));
+        let occasion = Occasion::method(call);
+        let found = found.filter(|found| occasion.allows(found));
         let Some(extension) = found else {
             let method = extension.map_or_else(|| name.to_owned(), |extension| format!("{extension}/{name}"));
             return Err(A2aError::MethodNotFound { method });
         };
         tell(&extension, name);
         // Before a permit and an instance: whoever has not activated the extension takes no room from others.
-        check_asked_for(&extensions.installed, &extension, call)?;
+        check_active(&extensions.installed, &extension, &occasion)?;
         check_object(params)?;
         self.check_work()?;
         // A server that begins to drain now waits for the call.
@@ -140,8 +143,9 @@ fn tell(extension: &Extension, method: &str) {
     });
 }
 
-/// Checks that the client has activated the extension of the method, those that it depends on, and theirs in turn.
-fn check_asked_for(installed: &Installed, extension: &Extension, call: &ServiceParameters) -> Result<(), A2aError> {
+/// Checks that the extension of the method is active for the call, those that it depends on, and theirs in turn.
+fn check_active(installed: &Installed, extension: &Extension, occasion: &Occasion<'_>) -> Result<(), A2aError> {
+    let unasked = occasion.unasked(installed);
     let mut needed = vec![extension.uri()];
     let mut next = 0;
     while let Some(uri) = needed.get(next) {
@@ -151,11 +155,12 @@ fn check_asked_for(installed: &Installed, extension: &Extension, call: &ServiceP
         needed.extend(further);
         next += 1;
     }
-    let missing: Vec<ExtensionUri> = needed.into_iter().filter(|uri| !call.requested.contains(uri)).cloned().collect();
+    let is_missing = |uri: &&ExtensionUri| !occasion.requests(uri) && !unasked.contains(uri);
+    let missing: Vec<ExtensionUri> = needed.into_iter().filter(is_missing).cloned().collect();
     if missing.is_empty() {
         return Ok(());
     }
-    Err(A2aError::ExtensionSupportRequired { missing, unknown: unknown_here(installed, &[], &call.requested) })
+    Err(A2aError::ExtensionSupportRequired { missing, unknown: unknown_here(installed, &[], occasion.requested()) })
 }
 
 fn check_object(params: &Json) -> Result<(), A2aError> {

@@ -78,7 +78,7 @@ pub(crate) struct Turn {
     /// Kept until the turn is over.
     pub(crate) _permit: TurnPermit,
     pub(crate) chain: Chain,
-    /// The extensions that the client asked for.
+    /// The URIs by which the turn finds its extensions when it is made again.
     pub(crate) requested: Vec<ExtensionUri>,
     /// The text with which another process goes on with the turn; `None` where it would fail.
     pub(crate) stored: Option<Arc<str>>,

@@ -281,6 +281,16 @@ pub enum LoadError {
         /// The extension that may be skipped.
         needs: ExtensionUri,
     },
+    /// An extension needs one that is for fewer callers.
+    #[error(
+        "extension {uri} depends on {needs}, whose `allow` leaves out callers that {uri} is for; give both the same `allow`"
+    )]
+    NarrowDependency {
+        /// The extension that needs it.
+        uri: ExtensionUri,
+        /// The extension with the shorter list.
+        needs: ExtensionUri,
+    },
 }
 
 /// The parameters that the extension takes, after the refusal of one that it does not know.

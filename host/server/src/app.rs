@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use annex_agent::AgentExecutor;
-use annex_auth::{AuthError, Authenticator};
+use annex_auth::{AuthError, Authenticator, Principal};
 use annex_cluster::Description;
 use annex_operations::counters::Counters;
 use annex_operations::deduplication::Deduplication;
@@ -16,6 +16,7 @@ use annex_operations::push::PushNotifications;
 use annex_operations::quota::{Quotas, Stores};
 use annex_operations::request_handler::RequestHandler;
 use annex_operations::send_message::input_modes::InputModes;
+use annex_operations::service_parameters::Identity;
 use annex_operations::tasks::Tasks;
 use annex_operations::tasks::list::Lister;
 use annex_operations::tasks::pins::Pins;
@@ -174,12 +175,14 @@ impl App {
     ///
     /// # Errors
     /// [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while nobody can tell.
-    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Owner, A2aError> {
+    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Identity, A2aError> {
         // Without [auth] ids are all that keeps clients apart (`docs/decisions/server-list-tasks-context.md`).
-        let Some(authentication) = &self.authentication else { return Ok(Owner::default()) };
+        let Some(authentication) = &self.authentication else { return Ok(Identity::default()) };
         match authentication.current().authenticate(headers).await {
             // The tenant is filled in by `Tenants::serving`, once the request has named one.
-            Ok(principal) => Ok(Owner { tenant: String::new(), principal: principal.id }),
+            Ok(Principal { id, claims, .. }) => {
+                Ok(Identity { owner: Owner { tenant: String::new(), principal: id }, claims })
+            }
             // Nobody knows whether the credentials are good, so the client is told to try again.
             Err(AuthError::Unavailable) => {
                 Err(A2aError::Overloaded { reason: "the identity provider is unavailable".to_owned() })

@@ -23,11 +23,12 @@ mod tenants;
 pub use admin::TokenError;
 pub use app::{App, AppError, Checked, check, check_extensions};
 pub use config::{
-    AccessShare, AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError,
-    ConfigFile, CorsOrigins, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig,
-    InstancesConfig, KeyValueGrantConfig, LimitsConfig, LogConfig, ModelConfig, OnFailureConfig, PostgresConfig,
-    ProviderConfig, ReplicaConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig,
-    SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,
+    AccessShare, ActivateConfig, AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config,
+    ConfigError, ConfigFile, CorsOrigins, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig,
+    HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig, LogConfig, ModelConfig, OnFailureConfig,
+    PostgresConfig, ProviderConfig, ReplicaConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig,
+    SessionsConfig, SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig,
+    WakeConfig,
 };
 pub use doctor::{Finding, Gravity, examine};
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};

@@ -140,8 +140,9 @@ impl Settings {
             listener(&config);
         }
         let turns = turn_bounds(&config.server);
-        // A header by which callers show who they are is one that an added tenant's agent must not be sent.
-        let of_added = ["tenants", "auth.api_key_header", "runtime.ceiling"];
+        // A header by which callers show who they are is one that an added tenant's agent must not be sent. Without tokens there
+        // are no claims that an extension could be for.
+        let of_added = ["tenants", "auth.api_key_header", "auth.jwt", "runtime.ceiling"];
         let concerns_added = of_added.into_iter().any(|table| self.has_changed(&config, table));
         let before = self.config();
         let files = before.file.as_ref().zip(config.file.as_ref());

@@ -37,9 +37,10 @@ pub(super) fn list(list: &List) -> String {
 fn summary(extension: &Summary) -> String {
     let Summary { uri, digest, kept, loaded_at, pinned_tasks, calls, refused, failures, .. } = extension;
     let required = if extension.required { "  (required)" } else { "" };
+    let active = active(extension);
     let size = extension.size.div_ceil(1024);
     format!(
-        "\n{uri}{required}\n  {}, {size} KiB, {digest}\n  from {}, loaded {loaded_at}\n  kept for a \
+        "\n{uri}{required}\n{active}  {}, {size} KiB, {digest}\n  from {}, loaded {loaded_at}\n  kept for a \
          rollback: {kept}, pinned by tasks: {pinned_tasks}\n  hook calls: {calls}, refused: {refused}, failed: {failures}\n{}{}",
         version(extension),
         source(&extension.source),
@@ -52,6 +53,20 @@ fn summary(extension: &Summary) -> String {
 fn version(extension: &Summary) -> String {
     let Summary { component_version, version, .. } = extension;
     format!("version {component_version} (number {version})")
+}
+
+/// When it is active, where that is more or less than when a client asks for it.
+fn active(extension: &Summary) -> String {
+    let when = match &*extension.activate {
+        "always" => "for every message",
+        "metadata" => "when it is asked for, or a message bears its metadata or names it",
+        _ if extension.allow.is_empty() => return String::new(),
+        _ => "when it is asked for",
+    };
+    match extension.allow.as_slice() {
+        [] => format!("  active {when}\n"),
+        allow => format!("  active {when}, of {}\n", allow.join(", ")),
+    }
 }
 
 pub(super) fn failed_call(call: &FailedCall) -> String {

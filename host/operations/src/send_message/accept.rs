@@ -19,7 +19,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::field::{Empty, display};
 use tracing::{Instrument, Span};
 
-use crate::activation;
+use crate::activation::{self, Occasion};
 use crate::counters::Reception;
 use crate::deduplication::{self, Delivery, FirstDelivery};
 use crate::extension_set::ExtensionSet;
@@ -63,6 +63,7 @@ pub(crate) struct TurnResources {
     pub(crate) permit: TurnPermit,
     /// The user's message for the session. `None` when an extension takes the task up: there is no new message then.
     pub(crate) user_event: Option<Box<UserEvent>>,
+    /// The request. Its extensions are those by which the turn finds them when it is made again.
     pub(crate) call: ServiceParameters,
     /// The context for an agent that lives elsewhere; `None` for all others.
     pub(crate) remote: Option<UpstreamContext>,
@@ -116,7 +117,7 @@ impl RequestHandler {
         };
         let installed = installed_with(&pinned, &extensions);
         // Before any task, session or guest exists: a client that lacks a required extension leaves nothing behind.
-        let active = activation::negotiate(&installed, &extensions.passed_on, &call.requested)?;
+        let active = activation::negotiate(&installed, &extensions.passed_on, &Occasion::message(call, &request))?;
         self.catch_up_with(call, &record).await;
         self.check_push(&request).await?;
         let mut target = Target::new(&call.owner, &request.message, record?, self.counted(steps_for(&active)))?;
@@ -170,8 +171,8 @@ impl RequestHandler {
         let event = Event { id, ..Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta) };
         let user_event = Some(Box::new(UserEvent { event, following: self.following(&target, &active) }));
         let streams = operation == STREAMING;
-        let resources =
-            TurnResources { chain, user_event, session, permit, call: call.clone(), remote, counted, streams };
+        let call = activation::to_ask_again(call.clone(), &installed, &active);
+        let resources = TurnResources { chain, user_event, session, permit, call, remote, counted, streams };
         Ok((Reception::Started, self.start(request, target, resources).await?))
     }
 

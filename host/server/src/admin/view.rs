@@ -54,6 +54,8 @@ impl Summary {
             digest: extension.digest().to_string(),
             size: extension.size(),
             required: extension.is_required(),
+            activate: extension.selection().activate.name().to_owned(),
+            allow: extension.selection().allow.iter().flatten().map(ToString::to_string).collect(),
             source: Source::of(installer, version),
             hooks: extension.hooks().iter().map(|hook| hook.name().to_owned()).collect(),
             methods: extension.methods().iter().map(|method| method.name.clone()).collect(),

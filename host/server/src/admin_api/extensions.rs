@@ -39,8 +39,14 @@ pub struct Summary<Text = String> {
     pub digest: Text,
     /// The bytes of the component.
     pub size: usize,
-    /// True when each request must activate it.
+    /// True when requests that it is not active for are refused.
     pub required: bool,
+    /// What makes it active for a request: `requested`, `metadata` or `always`.
+    #[serde(default)]
+    pub activate: Text,
+    /// The callers that it is for; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<Text>,
     /// The source of the version.
     pub source: Source<Text>,
     /// The hooks that the component exports.

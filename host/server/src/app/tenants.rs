@@ -185,8 +185,11 @@ impl Loader {
         let name: Arc<str> = Arc::from(name);
         let served = self.places.work.run(&name, false, self.served(text)).await?;
         for extension in &served.extensions {
+            let callers = extension.check_callers(served.process.auth.as_ref());
             let installed = extension.installation(&self.locations.config, &served.process.runtime.ceiling);
-            installed.map_err(|(key, reason)| TenantTextError::new(format!("extension.{key}"), reason))?;
+            callers
+                .and(installed.map(drop))
+                .map_err(|(key, reason)| TenantTextError::new(format!("extension.{key}"), reason))?;
         }
         let agent = served.agent().map_err(|error| wrong("agent", &error))?;
         agents::check(agent).await.map_err(|error| wrong("agent", &error))?;

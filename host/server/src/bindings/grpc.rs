@@ -6,7 +6,7 @@ use annex_grpc::{CallParameters, EventStream, MethodReply, Operations, Reply};
 use annex_operations::answer::{self, Answer, Sent};
 use annex_operations::methods::MethodResult;
 use annex_operations::request_handler::RequestHandler;
-use annex_operations::service_parameters::ServiceParameters;
+use annex_operations::service_parameters::{Identity, ServiceParameters};
 use annex_operations::tasks::log::LoggedEvent;
 use annex_protocol::service::VERSION;
 use annex_protocol::{
@@ -15,7 +15,6 @@ use annex_protocol::{
     ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
     SendMessageResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
-use annex_tasks::Owner;
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -46,16 +45,16 @@ pub(crate) async fn admit(
     if !annex_grpc::is_operation(request.uri().path()) {
         // Health and reflection need no credentials. Their bodies are bounded all the same.
         access_log::asks_for(access_log::HEALTH);
-        let caller = Caller::new(Owner::default(), network, &gate.limits.shares);
+        let caller = Caller::new(Identity::default(), network, &gate.limits.shares);
         return next.run(bounded(&gate, caller, request)).await;
     }
     access_log::came_by(access_log::GRPC);
     access_log::asks_for_named(request.uri().path().rsplit('/').next().unwrap_or_default());
-    let owner = match access_log::noted(gate.admit(request.headers())).await {
-        Ok((_, owner)) => owner,
+    let identity = match access_log::noted(gate.admit(request.headers())).await {
+        Ok((_, identity)) => identity,
         Err(error) => return annex_grpc::refuse(&error),
     };
-    let caller = Caller::new(owner, network, &gate.limits.shares);
+    let caller = Caller::new(identity, network, &gate.limits.shares);
     let mut request = bounded(&gate, caller.clone(), request);
     // The operation finds them in the context of its call.
     request.extensions_mut().insert(caller.clone());
@@ -89,11 +88,11 @@ impl GrpcOperations {
         parameters: CallParameters,
         tenant: Option<&str>,
     ) -> Result<(Arc<RequestHandler>, ServiceParameters), A2aError> {
-        let caller = caller(&parameters)?.owner.clone();
+        let identity = caller(&parameters)?.identity.clone();
         // A call without a version is one of 0.3 (A2A 1.0 section 3.6.2), which is not served over gRPC and is refused
         // here.
         let call =
-            ServiceParameters::new(caller, parameters.version.as_deref().unwrap_or_default(), parameters.extensions)?;
+            ServiceParameters::new(identity, parameters.version.as_deref().unwrap_or_default(), parameters.extensions)?;
         access_log::speaks(VERSION);
         self.0.app()?.tenants().asked_with(&parameters.headers).serving(call, tenant).await
     }

@@ -46,7 +46,7 @@ pub(crate) async fn answer(
 ) -> Response {
     access_log::asks_for_named(&request.method);
     // The version is checked before the method, because another version may mean something else by the same name.
-    let call = match ServiceParameters::of(caller.owner.clone(), headers, uri) {
+    let call = match ServiceParameters::of(caller.identity.clone(), headers, uri) {
         Ok(call) => call,
         Err(error) => return failure(&request.id, &error),
     };

@@ -174,7 +174,7 @@ async fn dispatch(
     operation: Operation<'_>,
 ) -> Result<Response, A2aError> {
     access_log::asks_for_named(operation.name());
-    let call = ServiceParameters::of(request.caller.owner.clone(), request.headers, request.uri)?;
+    let call = ServiceParameters::of(request.caller.identity.clone(), request.headers, request.uri)?;
     access_log::speaks(VERSION);
     let caller = request.caller;
     match operation {

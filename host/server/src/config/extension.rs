@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use annex_auth::AuthConfig;
 use annex_protocol::{Json, JsonObject};
-use annex_runtime::{Installation, Instances, OnFailure};
+use annex_runtime::{Activate, AllowedCaller, Installation, Instances, OnFailure, Selection};
 use serde::{Deserialize, Serialize};
 
 use super::document::ConfigText;
@@ -23,9 +24,15 @@ pub struct ExtensionConfig {
     /// Where it stands.
     #[serde(skip)]
     pub(crate) place: ExtensionPlace,
-    /// Refuse requests that do not activate it. Default false.
+    /// Refuse requests that it is not active for. Default false.
     #[serde(default)]
     pub required: bool,
+    /// What makes it active for a request. Default `requested`.
+    #[serde(default)]
+    pub activate: ActivateConfig,
+    /// The callers that it is active for, as `principal:ID` or `claim:NAME=VALUE`. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
     /// The grants. Default: none.
     #[serde(default)]
     pub grants: GrantsConfig,
@@ -78,7 +85,24 @@ pub(super) fn set_places(extensions: &mut [ExtensionConfig], text: &ConfigText) 
 }
 
 /// The keys of an `[[extension]]` beside `component` and `required`.
-const KEYS: [&str; 6] = ["grants", "limits", "on_failure", "instances", "instance_turns", "parameters"];
+const KEYS: [&str; 8] =
+    ["activate", "allow", "grants", "limits", "on_failure", "instances", "instance_turns", "parameters"];
+
+/// The most entries of `allow`: each request looks at them.
+const MAX_ALLOWED: usize = 1_000;
+
+/// What makes an extension active for a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ActivateConfig {
+    /// The client asks for it.
+    #[default]
+    Requested,
+    /// The same, or the message bears its metadata or names it.
+    Metadata,
+    /// Every message.
+    Always,
+}
 
 /// The consequence for a request that an extension fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -125,9 +149,35 @@ impl ExtensionConfig {
             limits: self.limits.to_limits(ceiling)?,
             parameters,
             required: self.required,
+            selection: Selection { activate: self.activate.to_activate(), allow: self.allow()? },
             on_failure: self.on_failure()?,
             instances: self.instances()?,
         })
+    }
+
+    /// Checks that the server can tell the callers of `allow` from others.
+    ///
+    /// # Errors
+    /// The key and what is wrong with its value.
+    pub(crate) fn check_callers(&self, auth: Option<&AuthConfig>) -> Result<(), (&'static str, String)> {
+        let Some(allow) = &self.allow else { return Ok(()) };
+        let Some(auth) = auth else {
+            let reason = "names callers, and without [auth] nobody knows who calls; add [auth] or leave it out";
+            return Err(("allow", reason.to_owned()));
+        };
+        match allow.iter().find(|caller| caller.starts_with("claim:")) {
+            Some(claim) if auth.jwt.is_none() => {
+                let reason = format!("has {claim:?}, and only tokens have claims; add [auth.jwt] or name principals");
+                Err(("allow", reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// True if no server starts without it: every request that it is for needs it, or is to be seen by it.
+    pub(crate) fn must_load(&self) -> bool {
+        let is_rule = self.activate == ActivateConfig::Always && self.on_failure == OnFailureConfig::Reject;
+        self.required || is_rule
     }
 
     /// The installation of a component that is loaded without a server around it: `settings` are the keys of an
@@ -150,10 +200,15 @@ impl ExtensionConfig {
         table.try_into().map_err(|error: toml::de::Error| one_line(&error))
     }
 
-    /// True if settings in which something is wrong still say that the extension is not required: by `required = false`, or
-    /// by leaving it out where no key can be a misspelt `required`.
+    /// True if settings in which something is wrong still say that a server may start without the extension: it is not always
+    /// active, and not required by `required = false`, or by leaving it out where no key can be a misspelt `required`.
     pub(crate) fn broken_settings_are_optional(text: &str) -> bool {
         let Ok(table) = toml::from_str::<toml::Table>(text) else { return false };
+        // A value that is misspelt may be meant as `always`.
+        let is_selective = |activate: &toml::Value| matches!(activate.as_str(), Some("requested" | "metadata"));
+        if !table.get("activate").is_none_or(is_selective) {
+            return false;
+        }
         match table.get("required") {
             Some(required) => required.as_bool() == Some(false),
             None => table.keys().all(|key| KEYS.contains(&key.as_str())),
@@ -170,6 +225,28 @@ impl ExtensionConfig {
             settings.to_json()
         };
         whole().unwrap_or_else(|_: serde_json::Error| Json::string(""))
+    }
+
+    fn allow(&self) -> Result<Option<Vec<AllowedCaller>>, (&'static str, String)> {
+        let Some(allow) = &self.allow else { return Ok(None) };
+        let wrong = |reason: String| Err(("allow", reason));
+        if allow.is_empty() {
+            return wrong("is empty, so that the extension is for nobody; leave it out to have it for all".to_owned());
+        }
+        if allow.len() > MAX_ALLOWED {
+            return wrong(format!("has {} entries, and at most {MAX_ALLOWED} are taken; name a claim", allow.len()));
+        }
+        let mut callers = Vec::new();
+        for text in allow {
+            let Some(caller) = AllowedCaller::parse(text) else {
+                return wrong(format!(
+                    "has {text:?}; write \"principal:ID\" for one caller or \"claim:NAME=VALUE\" for all whose token has \
+                     the claim"
+                ));
+            };
+            callers.push(caller);
+        }
+        Ok(Some(callers))
     }
 
     fn on_failure(&self) -> Result<OnFailure, (&'static str, String)> {
@@ -194,6 +271,16 @@ impl ExtensionConfig {
                               it out";
                 Err(("instance_turns", reason.to_owned()))
             }
+        }
+    }
+}
+
+impl ActivateConfig {
+    fn to_activate(self) -> Activate {
+        match self {
+            Self::Requested => Activate::Requested,
+            Self::Metadata => Activate::Metadata,
+            Self::Always => Activate::Always,
         }
     }
 }
@@ -237,12 +324,21 @@ mod tests {
             "[grants]\nclok = true",
             "instances = \"often\"\n[limits]\ncpu = 1",
             "required = false\nreqired = true",
+            "activate = \"metadata\"\n[grants]\nclok = true",
         ];
         for text in optional {
             assert!(ExtensionConfig::from_settings("x", text).is_err(), "{text}");
             assert!(ExtensionConfig::broken_settings_are_optional(text), "{text}");
         }
-        for text in ["reqired = true", "required = true\n[grants]\nclok = true", "required = \n", "required = \"no\""] {
+        for text in [
+            "reqired = true",
+            "required = true\n[grants]\nclok = true",
+            "required = \n",
+            "required = \"no\"",
+            "activate = \"always\"\n[grants]\nclok = true",
+            "required = false\nactivate = \"allways\"",
+            "activat = \"always\"",
+        ] {
             assert!(!ExtensionConfig::broken_settings_are_optional(text), "{text}");
         }
         let error = ExtensionConfig::from_settings("x", "other = 1").expect_err("no such key");

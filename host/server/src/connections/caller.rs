@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use annex_operations::service_parameters::Identity;
 use annex_protocol::A2aError;
-use annex_tasks::Owner;
 
 use crate::bindings::answer_body::AnswerBody;
 use crate::config::ServerConfig;
@@ -53,19 +53,19 @@ fn share_of_reading(config: &ServerConfig) -> usize {
 /// The sender of a request: the authenticated principal, or the network that an anonymous one comes from.
 #[derive(Clone)]
 pub(crate) struct Caller {
-    /// The owner of the tasks that it may see and make.
-    pub(crate) owner: Owner,
+    /// Who it is: the owner of the tasks that it may see and make, and the claims of its token.
+    pub(crate) identity: Identity,
     network: Network,
     shares: Arc<Shares>,
 }
 
 impl Caller {
-    pub(crate) fn new(owner: Owner, network: Network, shares: &Arc<Shares>) -> Self {
-        Self { owner, network, shares: Arc::clone(shares) }
+    pub(crate) fn new(identity: Identity, network: Network, shares: &Arc<Shares>) -> Self {
+        Self { identity, network, shares: Arc::clone(shares) }
     }
 
     pub(crate) fn key(&self) -> CallerKey {
-        match self.owner.principal.as_str() {
+        match self.identity.owner.principal.as_str() {
             // Only the address tells anonymous clients apart. Those behind one proxy share what it may hold
             // (SECURITY.md).
             "" => CallerKey::Network(self.network),

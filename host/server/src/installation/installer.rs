@@ -120,11 +120,11 @@ impl Installer {
     pub(crate) async fn start(config: &ServedConfig, parts: Parts) -> Result<Self, InstallError> {
         let Parts { tenant, runtime, issuer, locations, folder, pins, watcher, peers, uploads } = parts;
         let of_process = &config.process.runtime;
-        let ceiling = Mutex::new(of_process.ceiling.clone());
+        let process = Mutex::new(Arc::clone(&config.process));
         let loaded = AtomicU64::new(0);
         let refused = AtomicU64::new(0);
         let editions = peers.as_ref().map(|peers| Arc::clone(&peers.editions));
-        let loader = Loader { runtime, locations, folder, ceiling, loaded, refused, editions, uploads };
+        let loader = Loader { runtime, locations, folder, process, loaded, refused, editions, uploads };
         // The watch begins before the files are read, so that no change falls between the two.
         let watch = watcher.map(|watcher| Watch::begin(&watcher, watched(&config.extensions, &loader)));
         let agreement = peers.map(|peers| Arc::new(Agreement::new(peers)));

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use annex_operations::request_handler::RequestHandler;
+use annex_operations::service_parameters::Identity;
 use annex_protocol::A2aError;
 use annex_runtime::{Compilation, Installed, compilations};
-use annex_tasks::Owner;
 use axum::http::HeaderMap;
 use serde::Serialize;
 
@@ -179,12 +179,12 @@ impl ReadinessGate {
     }
 
     /// The app and who calls, for every binding, before anything of a body is read.
-    pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Owner), A2aError> {
+    pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Identity), A2aError> {
         // The phase comes first, because the authenticator is a part of the app.
         let app = self.app()?;
-        let owner = app.identify(headers).await?;
-        access_log::is_of(&owner.principal);
-        Ok((app, owner))
+        let identity = app.identify(headers).await?;
+        access_log::is_of(&identity.owner.principal);
+        Ok((app, identity))
     }
 
     /// True if requests are served: the phase allows them, the stores answer, and what is in force can be served.

@@ -16,17 +16,17 @@ impl Installers {
         let prepared = self.own.config_now().and_then(|read| self.settings.prepare(&read));
         let prepared = prepared.inspect_err(|error| self.own.note(error))?;
         let config = Arc::clone(&prepared.config);
-        // The extensions are judged by the ceiling that stands beside them.
-        let before = self.own.set_ceiling(config.runtime.ceiling.clone());
+        // The extensions are judged by the ceiling and the callers that stand beside them.
+        let before = self.own.set_process(Arc::clone(&config));
         let reloaded = self.own.reload().await;
-        let mut reloaded = reloaded.inspect_err(|_| drop(self.own.set_ceiling(before)))?;
+        let mut reloaded = reloaded.inspect_err(|_| drop(self.own.set_process(before)))?;
         let change = self.settings.put(prepared).inspect_err(|error| self.own.note(error))?;
         reloaded.changed |= change.is_any;
         self.put_in_force(change, &config).await;
         Ok((reloaded, config))
     }
 
-    async fn put_in_force(&self, change: SettingsChange, config: &Config) {
+    async fn put_in_force(&self, change: SettingsChange, config: &Arc<Config>) {
         let SettingsChange { turns, security, concerns_added, .. } = change;
         if let (Some(added), Some(stored)) = (&self.others.added, &config.stored_tenants) {
             added.set_bounds(Bounds::of(stored));
@@ -41,7 +41,7 @@ impl Installers {
             limiter.set_bounds(turns);
         }
         for (_, serving) in &serving {
-            drop(serving.installer.set_ceiling(config.runtime.ceiling.clone()));
+            drop(serving.installer.set_process(Arc::clone(config)));
         }
         if let Some(security) = security {
             for installer in self.serving() {

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod access;
+mod activate;
 mod activation;
 mod admin;
 mod agents;

@@ -256,3 +256,20 @@ fn what_is_missing_is_named_before_anything_runs() -> Result<()> {
     assert!(missing.out.contains("cases/missing.toml: No such file"), "{}", missing.out);
     Ok(())
 }
+
+/// `examples/payment-cards` has one extension in two languages. Its own project, in Python, is built and tried by `.ci/run`.
+#[test]
+fn the_cases_of_a_project_in_python_hold_for_the_same_extension_in_rust() -> Result<()> {
+    let project = Project::built(annex_components::PAYMENT_CARDS, "[settings]\nactivate = \"always\"\n")?;
+    fs::create_dir(project.path("cases"))?;
+    let mut cases = 0;
+    for case in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/payment-cards/cases"))? {
+        let case = case?;
+        fs::copy(case.path(), project.path("cases").join(case.file_name()))?;
+        cases += 1;
+    }
+    let run = project.run(&["test"])?;
+    assert!(run.out.ends_with(&format!("{cases} passed, 0 failed\n")), "{}{}", run.out, run.err);
+    assert!(cases > 0);
+    Ok(())
+}

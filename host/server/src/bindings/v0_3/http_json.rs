@@ -45,7 +45,7 @@ async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Re
         let path = format!("{PREFIX}{path}");
         return Err(A2aError::PathOfOtherVersion { path, of: v0_3::VERSION, requested: version.into_owned() });
     }
-    let call = read_call(caller.owner.clone(), (request.headers, request.uri))?;
+    let call = read_call(caller.identity.clone(), (request.headers, request.uri))?;
     let (handler, call) = app.tenants().asked_with(request.headers).serving(call, None).await?;
     let handler = &*handler;
     let segments = rest::segments(path);

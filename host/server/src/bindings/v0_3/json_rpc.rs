@@ -34,7 +34,7 @@ pub(crate) async fn answer(
     // A request that names no version is one of 0.3 (A2A 1.0 section 3.6.2).
     let is_known = jsonrpc::METHODS.contains(&&*request.method);
     // A request that names another version is left to the binding of 1.0, which serves it or says what it serves.
-    let call = if is_known { None } else { read_call(caller.owner.clone(), (headers, uri)).ok() };
+    let call = if is_known { None } else { read_call(caller.identity.clone(), (headers, uri)).ok() };
     Some(extension_method(tenants, caller, call?, request).await)
 }
 
@@ -81,7 +81,7 @@ async fn dispatch(
     method: Method,
     request: &Request<'_>,
 ) -> Result<Response, A2aError> {
-    let call = read_call(caller.owner.clone(), (headers, uri))?;
+    let call = read_call(caller.identity.clone(), (headers, uri))?;
     let (handler, call) = tenants.serving(call, None).await?;
     let id = request.id.clone();
     let sent = &request.params_json()?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::super::{
-    ExtensionConfig, ExtensionPlace, GrantsConfig, HttpGrantConfig, HttpRuleConfig, InstancesConfig,
+    ActivateConfig, ExtensionConfig, ExtensionPlace, GrantsConfig, HttpGrantConfig, HttpRuleConfig, InstancesConfig,
     KeyValueGrantConfig, LimitsConfig, OnFailureConfig, SessionStateGrantConfig,
 };
 use super::lent::{Lent, Wrong};
@@ -21,6 +21,9 @@ pub(super) struct TextExtension {
     component: String,
     #[serde(default)]
     required: bool,
+    #[serde(default)]
+    activate: ActivateConfig,
+    allow: Option<Vec<String>>,
     #[serde(default)]
     grants: TextGrants,
     #[serde(default)]
@@ -81,6 +84,8 @@ impl TextExtension {
             component,
             place: ExtensionPlace::default(),
             required: self.required,
+            activate: self.activate,
+            allow: self.allow,
             grants: self.grants.admit(lent)?,
             limits: self.limits,
             on_failure: self.on_failure,

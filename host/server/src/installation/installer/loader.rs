@@ -17,13 +17,13 @@ use super::error::InstallError;
 use super::folder::{Folder, Found};
 use super::kept::KeptVersion;
 use super::version::{Origin, Version};
-use crate::config::{ExtensionConfig, LimitsConfig};
+use crate::config::{Config, ExtensionConfig};
 use crate::locations::Locations;
 
 /// The occasion on which the sources are read. It decides what a broken one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {
-    /// Every extension that the config names must load, and every one in the folder that is required.
+    /// Every extension that the config names must load, and every one in the folder that is required or always active.
     Start,
     /// Every extension that the config names must load, or nothing changes.
     Reload,
@@ -84,8 +84,8 @@ pub(super) struct Loader {
     pub(super) runtime: Runtime,
     pub(super) locations: Locations,
     pub(super) folder: Option<Folder>,
-    /// `[runtime.ceiling]`, which a reload of the config changes.
-    pub(super) ceiling: Mutex<LimitsConfig>,
+    /// Its ceiling bounds the limits, and its `[auth]` tells callers apart. A reload of the config changes it.
+    pub(super) process: Mutex<Arc<Config>>,
     pub(super) loaded: AtomicU64,
     pub(super) refused: AtomicU64,
     /// Where components are kept for other processes that install the same; `None` where there are none.
@@ -115,7 +115,7 @@ impl Loader {
         }
         let mut candidates = Vec::new();
         for wanted in self.in_folder().await? {
-            // In the folder each file stands for itself, but no server starts without an extension that is required.
+            // In the folder each file stands for itself, but no server starts without an extension that must load.
             let is_tolerated = occasion != Occasion::Start || wanted.is_optional;
             let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
             candidates.extend(tolerate(loaded, &wanted, present, is_tolerated, &mut failures)?);
@@ -128,11 +128,11 @@ impl Loader {
         let added: Vec<Version> = added.cloned().collect();
         let Arranged { versions, installed, refused } = arrange::arrange(&versions, candidates, &added)?;
         for (version, source) in refused {
-            let is_required = version.settings.required;
+            let must_load = version.settings.must_load();
             let origin = version.origin;
             let error = InstallError::Load { origin, source };
             // Whatever took its place was not asked for either.
-            if is_required && occasion == Occasion::Start {
+            if must_load && occasion == Occasion::Start {
                 return Err(error);
             }
             failures.push(failed(&error));
@@ -140,17 +140,17 @@ impl Loader {
         Ok(Plan { versions, installed, failures, overruled })
     }
 
-    /// Required components whose file is gone from the folder. They stay, because it may be a folder that is not
+    /// Components that must load and whose file is gone from the folder. They stay, because it may be a folder that is not
     /// mounted: removing them takes the command, or reading the config again.
     fn vanished(&self, present: &Present<'_>, found: &[Candidate], failures: &mut Vec<Failure>) -> Vec<Candidate> {
         let is_found = |version: &Version| found.iter().any(|candidate| candidate.version.origin == version.origin);
         let mut vanished = Vec::new();
-        for version in present.versions.iter().filter(|version| version.settings.required && !is_found(version)) {
+        for version in present.versions.iter().filter(|version| version.settings.must_load() && !is_found(version)) {
             let Some((folder, Origin::Folder { name })) = self.folder.as_ref().map(|folder| (folder, &version.origin))
             else {
                 continue;
             };
-            let source = io::Error::new(io::ErrorKind::NotFound, "it is required, and its file is gone");
+            let source = io::Error::new(io::ErrorKind::NotFound, "no server starts without it, and its file is gone");
             failures.push(failed(&InstallError::Read {
                 origin: version.origin.clone(),
                 path: folder.component(name),
@@ -166,7 +166,7 @@ impl Loader {
             origin: Origin::Config { component: extension.component.clone(), place: extension.place.clone() },
             component: self.locations.component(&extension.component),
             settings: Ok(extension.clone()),
-            is_optional: !extension.required,
+            is_optional: !extension.must_load(),
         }
     }
 
@@ -258,11 +258,9 @@ impl Loader {
 
     fn installation(&self, origin: &Origin, settings: &ExtensionConfig) -> Result<Installation, InstallError> {
         let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
-        settings.installation(&self.locations.config, &self.ceiling()).map_err(wrong)
-    }
-
-    fn ceiling(&self) -> LimitsConfig {
-        self.ceiling.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let process = Arc::clone(&self.process.lock().unwrap_or_else(PoisonError::into_inner));
+        settings.check_callers(process.auth.as_ref()).map_err(wrong)?;
+        settings.installation(&self.locations.config, &process.runtime.ceiling).map_err(wrong)
     }
 
     async fn compile(
@@ -355,8 +353,7 @@ impl Loader {
         settings: &ExtensionConfig,
         component: Vec<u8>,
     ) -> Result<Arc<Extension>, InstallError> {
-        let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
-        let installation = settings.installation(&self.locations.config, &self.ceiling()).map_err(wrong)?;
+        let installation = self.installation(origin, settings)?;
         let loaded = self.runtime.aside().load_named(origin.name(), component, installation).await;
         Ok(Arc::new(loaded.map_err(|source| InstallError::Load { origin: origin.clone(), source })?))
     }

@@ -1,11 +1,11 @@
 //! Settings of the process that an installer keeps to, and that a reload of the config changes.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use annex_auth::SecurityDeclaration;
 
 use super::{InstallError, Installer};
-use crate::config::{Config, LimitsConfig};
+use crate::config::Config;
 
 impl Installer {
     /// All that the config file says now.
@@ -13,9 +13,10 @@ impl Installer {
         self.config_file.as_ref().ok_or(InstallError::NoFile)?.config().map_err(InstallError::Config)
     }
 
-    /// No limit of an extension that is loaded from now on may be above this. Returns what counted until now.
-    pub(crate) fn set_ceiling(&self, ceiling: LimitsConfig) -> LimitsConfig {
-        std::mem::replace(&mut *self.loader.ceiling.lock().unwrap_or_else(PoisonError::into_inner), ceiling)
+    /// Extensions that are loaded from now on are judged by this config of the process: by its ceiling of limits, and its callers.
+    /// Returns the one that counted until now.
+    pub(crate) fn set_process(&self, process: Arc<Config>) -> Arc<Config> {
+        std::mem::replace(&mut *self.loader.process.lock().unwrap_or_else(PoisonError::into_inner), process)
     }
 
     /// Makes the cards again, because callers authenticate in another way.

@@ -27,7 +27,7 @@ impl Installer {
             runtime,
             locations,
             folder: None,
-            ceiling: Mutex::new(config.process.runtime.ceiling.clone()),
+            process: Mutex::new(Arc::clone(&config.process)),
             loaded: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             // Nothing is kept for other processes: they load the tenant themselves.
