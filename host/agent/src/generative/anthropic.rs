@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use serde_json::{Value, json};
 
 use super::answer::{AnswerError, Calls};
-use super::interface::{ChatRequest, Interface, count, list, parse, say, sum, tell, text, think, with};
-use crate::model::{ModelEvent, Prompt, ToolCall, ToolDeclaration, ToolResult, Turn};
+use super::interface::{ChatRequest, Interface, count, declarations, list, parse, say, sum, tell, text, think, with};
+use crate::model::{ModelEvent, Prompt, ToolCall, ToolResult, Turn};
 use crate::steps::Tokens;
 
 pub(super) const VERSION: &str = "2023-06-01";
@@ -14,7 +14,7 @@ pub(super) const VERSION: &str = "2023-06-01";
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
     let body = json!({"model": model, "stream": true, "max_tokens": max_tokens(model)});
     let system = (!prompt.instruction.is_empty()).then(|| prompt.instruction.as_str().into());
-    let body = with(with(body, "system", system), "tools", list(prompt.tools.iter().map(tool)));
+    let body = with(with(body, "system", system), "tools", list(declarations(prompt, "input_schema")));
     let body = with(body, "messages", Some(prompt.turns.iter().map(message).collect()));
     ChatRequest { path: "messages".to_owned(), query: None, body }
 }
@@ -53,11 +53,6 @@ fn call(call: &ToolCall) -> Value {
 
 fn result(result: &ToolResult) -> Value {
     json!({"type": "tool_result", "tool_use_id": result.id, "content": result.response.get()})
-}
-
-fn tool(tool: &ToolDeclaration) -> Value {
-    let schema: Value = tool.parameters.to().unwrap_or_default();
-    json!({"name": tool.name, "description": tool.description, "input_schema": schema})
 }
 
 #[derive(Default)]

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::answer::{AnswerError, Calls};
-use super::interface::{ChatRequest, Interface, count, list, parse, say, sum, tell, text, think, with};
-use crate::model::{ModelEvent, Prompt, ToolCall, ToolDeclaration, ToolResult, Turn};
+use super::interface::{ChatRequest, Interface, count, declarations, list, parse, say, sum, tell, text, think, with};
+use crate::model::{ModelEvent, Prompt, ToolCall, ToolResult, Turn};
 use crate::steps::Tokens;
 
 /// Stands where a call has no signature, because another model made it: Gemini 3 refuses the first call without one.
@@ -15,7 +15,8 @@ const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
     let system = (!prompt.instruction.is_empty()).then(|| json!({"parts": [{"text": prompt.instruction}]}));
-    let tools = list(prompt.tools.iter().map(tool)).map(|tools| json!([{"functionDeclarations": tools}]));
+    let tools = list(declarations(prompt, "parametersJsonSchema"));
+    let tools = tools.map(|tools| json!([{"functionDeclarations": tools}]));
     let needs_signature = model.contains("gemini-3");
     let contents = prompt.turns.iter().map(|turn| content(turn, needs_signature)).collect();
     let body = with(with(json!({}), "systemInstruction", system), "tools", tools);
@@ -53,11 +54,6 @@ fn result(result: &ToolResult) -> Value {
 fn id_of_model(id: &str) -> Option<&str> {
     let is_own = id.strip_prefix("call-").is_some_and(|rest| Uuid::parse_str(rest).is_ok());
     (!id.is_empty() && !is_own).then_some(id)
-}
-
-fn tool(tool: &ToolDeclaration) -> Value {
-    let schema: Value = tool.parameters.to().unwrap_or_default();
-    json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": schema})
 }
 
 #[derive(Default)]

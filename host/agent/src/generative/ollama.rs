@@ -7,30 +7,14 @@ use reqwest::Response;
 use serde_json::{Value, json};
 
 use super::answer::{AnswerError, Calls};
-use super::interface::{ChatRequest, Interface, count, functions, list, parse, say, tell, text, think, with};
-use crate::model::{ModelEvent, Prompt, ToolCall, ToolResult, Turn};
+use super::interface::{ChatRequest, Interface, count, parse, say, tell, text, think, with_chat};
+use crate::model::{ModelEvent, Prompt, ToolCall};
 use crate::steps::Tokens;
 
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
-    let system = (!prompt.instruction.is_empty()).then(|| json!({"role": "system", "content": prompt.instruction}));
-    let messages: Vec<Value> = system.into_iter().chain(prompt.turns.iter().flat_map(messages)).collect();
     let body = json!({"model": model, "stream": true});
-    let body = with(with(body, "tools", functions(prompt)), "messages", Some(messages.into()));
+    let body = with_chat(body, prompt, call, |result| ("tool_name", result.name.as_str()));
     ChatRequest { path: "api/chat".to_owned(), query: None, body }
-}
-
-fn messages(turn: &Turn) -> Vec<Value> {
-    match turn {
-        Turn::User(text) => vec![json!({"role": "user", "content": text})],
-        Turn::Agent { text, calls } => {
-            let message = json!({"role": "assistant", "content": text});
-            vec![with(message, "tool_calls", list(calls.iter().map(call)))]
-        }
-        Turn::Tools(results) => {
-            let message = |result: &ToolResult| json!({"role": "tool", "tool_name": result.name, "content": result.response.get()});
-            results.iter().map(message).collect()
-        }
-    }
 }
 
 fn call(call: &ToolCall) -> Value {
