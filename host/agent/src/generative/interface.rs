@@ -1,28 +1,9 @@
 //! What the interfaces to models have in common: a request is JSON, an answer is a stream of JSON values.
 
-use std::collections::VecDeque;
-
-use annex_egress::{Events, StreamLimits};
-use reqwest::Response;
 use serde_json::{Value, json};
 
 use super::answer::AnswerError;
-use crate::model::{ModelEvent, Prompt, ToolCall, ToolResult, Turn};
-use crate::steps::Tokens;
-
-/// The reader of one answer.
-pub(super) trait Interface: Send {
-    /// The events of an answer, which most interfaces send as an event stream.
-    fn events(&self, response: Response, limits: StreamLimits) -> Events<Response> {
-        Events::new(response, limits)
-    }
-
-    /// Takes the next event, and tells whether it is the last one.
-    fn read(&mut self, event: &str, ready: &mut VecDeque<ModelEvent>) -> Result<bool, AnswerError>;
-
-    /// Gives what is only known at the end: calls of tools, and then what was counted.
-    fn end(&mut self, ready: &mut VecDeque<ModelEvent>);
-}
+use crate::model::{Prompt, ToolCall, ToolResult, Turn};
 
 /// What is sent where.
 pub(super) struct ChatRequest {
@@ -67,24 +48,6 @@ pub(super) fn count(value: &Value, pointer: &str) -> Option<u64> {
 /// The sum of what is there; `None` when nothing is.
 pub(super) fn sum(counts: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
     counts.into_iter().flatten().reduce(u64::saturating_add)
-}
-
-pub(super) fn say(piece: &str, ready: &mut VecDeque<ModelEvent>) {
-    if !piece.is_empty() {
-        ready.push_back(ModelEvent::Text(piece.to_owned()));
-    }
-}
-
-pub(super) fn think(piece: &str, ready: &mut VecDeque<ModelEvent>) {
-    if !piece.is_empty() {
-        ready.push_back(ModelEvent::Thought(piece.to_owned()));
-    }
-}
-
-pub(super) fn tell(tokens: Tokens, ready: &mut VecDeque<ModelEvent>) {
-    if tokens != Tokens::default() {
-        ready.push_back(ModelEvent::Tokens(tokens));
-    }
 }
 
 /// The tools, each with the schema of its parameters under `key`.
