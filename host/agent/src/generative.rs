@@ -4,7 +4,7 @@ use std::env;
 use std::fmt;
 use std::time::Duration;
 
-use annex_egress::{Refused, Screen};
+use annex_egress::{Events, Refused, Screen};
 use async_trait::async_trait;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
@@ -20,7 +20,8 @@ mod interface;
 mod ollama;
 mod openai;
 
-use interface::{ChatRequest, Interface};
+use answer::Reader;
+use interface::ChatRequest;
 
 /// The longest time to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -96,12 +97,12 @@ impl Adapter {
         }
     }
 
-    fn interface(self) -> Box<dyn Interface> {
+    fn reader(self) -> Reader {
         match self {
-            Self::OpenAi => Box::new(openai::Reader::default()),
-            Self::Gemini => Box::new(gemini::Reader::default()),
-            Self::Anthropic => Box::new(anthropic::Reader::default()),
-            Self::Ollama => Box::new(ollama::Reader::default()),
+            Self::OpenAi => Reader { split: Events::new, read: openai::read },
+            Self::Gemini => Reader { split: Events::new, read: gemini::read },
+            Self::Anthropic => Reader { split: Events::new, read: anthropic::read },
+            Self::Ollama => Reader { split: Events::lines, read: ollama::read },
         }
     }
 }
@@ -218,7 +219,7 @@ impl Model for GenerativeModel {
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let request = self.adapter.request(&self.name, &prompt);
         let sent = self.client.post(self.url(&request)).headers(self.fields.clone()).json(&request.body);
-        answer::ask(&self.name, sent, self.adapter.interface()).await
+        answer::ask(&self.name, sent, self.adapter.reader()).await
     }
 }
 
