@@ -269,7 +269,7 @@ pub(crate) fn note_error(error: &A2aError) {
         };
         match error {
             A2aError::QuotaExceeded { quota, .. } => note(&request.quota, *quota),
-            A2aError::ExtensionSupportRequired { missing } => blame(missing),
+            A2aError::ExtensionSupportRequired { missing, .. } => blame(missing),
             A2aError::Extension { uri, .. } => blame(std::slice::from_ref(uri)),
             A2aError::Internal { error_id } => note(&request.error_id, error_id.as_str().into()),
             _ => {}
@@ -290,8 +290,8 @@ fn verdict_on(error: &A2aError, is_of_extension: bool) -> (Outcome, &'static str
         A2aError::InvalidParams { .. } if is_of_extension => "violation",
         A2aError::InvalidParams { .. } => "invalid_params",
         A2aError::Parse { .. } | A2aError::InvalidRequest { .. } => "invalid_request",
-        A2aError::ContentTypeNotSupported { .. } => CONTENT_TYPE,
-        A2aError::VersionNotSupported { .. } => "version",
+        A2aError::ContentTypeNotSupported { .. } | A2aError::BodyTypeNotSupported { .. } => CONTENT_TYPE,
+        A2aError::VersionNotSupported { .. } | A2aError::PathOfOtherVersion { .. } => "version",
         A2aError::MethodNotFound { .. } => "unknown_method",
         A2aError::TaskNotFound { .. } | A2aError::PushConfigNotFound { .. } => "not_found",
         A2aError::Unavailable { .. } => "tenant_unavailable",

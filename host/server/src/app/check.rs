@@ -175,7 +175,9 @@ async fn check_served(served: &ServedConfig, locations: &Locations, has_agent: b
         let key = format!("extension[{number}]");
         check_component(&extension.component, locations, &format!("{key}.component"), document);
         let ceiling = &served.process.runtime.ceiling;
-        if let Err((inner, reason)) = extension.installation(&locations.config, ceiling) {
+        let callers = extension.check_callers(served.process.auth.as_ref());
+        let installation = extension.installation(&locations.config, ceiling).map(drop);
+        for (inner, reason) in [callers, installation].into_iter().filter_map(Result::err) {
             document.wrong(&format!("{key}.{inner}"), reason);
         }
     }
