@@ -34,8 +34,8 @@ mod written;
 use ledger::times;
 
 pub use ledger::Ledger;
-pub use written::{LATELY, MOST_HOURS};
 use written::Written;
+pub use written::{LATELY, MOST_HOURS};
 
 /// The time between two looks at what tenants have used.
 const LOOK: Duration = Duration::from_secs(1);
