@@ -11,6 +11,7 @@ use tonic::transport::Channel;
 
 use crate::auth::{ADA, api_keys};
 use crate::hostile::log;
+use crate::installation::{CARD, Installation, admin};
 use crate::{agent, test_extension};
 
 /// The line of one request.
@@ -374,4 +375,25 @@ async fn a_request_that_comes_while_the_server_drains_has_a_line() {
     })
     .await;
     drop(running);
+}
+
+#[tokio::test]
+async fn the_share_of_requests_that_have_a_line_changes_when_the_config_is_read_again() {
+    log::listen();
+    let installation = Installation::new();
+    let with = |access: &str| {
+        let admin = "[admin]\ntoken_file = \"token\"\n[runtime]\nwatch = false";
+        installation.config(&format!("{admin}\n[log]\naccess = \"{access}\""));
+    };
+    with("off");
+    let server = installation.serve().await;
+    log::of_thread();
+    for (access, expected) in [("off", 0), ("all", 1), ("off", 0)] {
+        with(access);
+        let (status, reloaded) = admin(&server, "POST", "reload", Value::Null).await;
+        assert_eq!(status, 200, "{reloaded}");
+        log::of_thread();
+        server.get(CARD).await.expect("a card");
+        assert_eq!(requests(log::of_thread()).len(), expected, "{access}");
+    }
 }

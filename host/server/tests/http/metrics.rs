@@ -229,3 +229,20 @@ async fn the_page_about_metrics_names_each_of_them_and_no_other() {
         names.map(|name| format!("annex_{}", name.trim().trim_matches('`').trim_start_matches("annex_"))).collect();
     assert_eq!(names.iter().map(String::as_str).collect::<BTreeSet<_>>(), shown);
 }
+
+#[tokio::test]
+async fn a_token_or_a_listener_for_metrics_that_is_unsafe_is_refused_at_the_start() {
+    let installation = Installation::new();
+    fs::write(installation.path("other"), TOKEN).expect("a file");
+    for (keys, expected) in [
+        ("metrics_token_file = \"other\"", "are the same"),
+        ("metrics_token_file = \"other\"\nmetrics_token_env = \"X\"", "metrics_token_file and metrics_token_env"),
+        ("metrics_token_env = \"ANNEX_NO_SUCH_VARIABLE\"", "ANNEX_NO_SUCH_VARIABLE"),
+        ("metrics_listen = \"0.0.0.0:0\"", "allow_remote"),
+    ] {
+        installation.config(&format!("{ADMIN}{keys}"));
+        let error = installation.try_serve().await.err().expect("a refusal");
+        let error = format!("{error:#}");
+        assert!(error.contains(expected), "{keys}: {error}");
+    }
+}
