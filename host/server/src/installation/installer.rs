@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use crate::config::served::ServedConfig;
 use crate::config::{ConfigFile, ExtensionConfig, TenantConfig};
 use crate::installation::issuer::Issuer;
+use crate::installation::named;
 use crate::installation::published::Publisher;
 use crate::installation::shadow::Shadow;
 use crate::installation::watch::{FileWatcher, Watch, Watched};
@@ -190,6 +191,8 @@ impl Installer {
     async fn try_reload(&self) -> Result<ReloadOutcome, InstallError> {
         let running = self.config_file.as_ref().ok_or(InstallError::NoFile)?;
         let (file, extensions) = running.read_again().map_err(InstallError::Config)?;
+        // Before anything is compiled, and all mistakes at once.
+        named::check_read(&extensions, &self.loader.locations, &self.loader.ceiling).map_err(InstallError::Config)?;
         let needs_restart = running.other_changes(&file);
         if !needs_restart.is_empty() {
             let tables = needs_restart.join(", ");
