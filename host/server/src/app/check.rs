@@ -20,6 +20,7 @@ use crate::config::served::ServedConfig;
 use crate::config::{AgentConfig, Config, ConfigError, Document, SecretConfig, TenantConfig, tenant};
 use crate::installation::installer::{Folder, InstallError, Installer, Parts};
 use crate::installation::issuer::Issuer;
+use crate::installation::named;
 use crate::locations::Locations;
 use crate::settings::located;
 use crate::stores::postgres::PostgresDatabases;
@@ -153,7 +154,7 @@ async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool,
 fn check_later(config: &Config, locations: &Locations, document: &mut Document<'_>) {
     if let Some(added) = &config.stored_tenants {
         for (number, component) in added.components.iter().enumerate() {
-            check_component(component, locations, &format!("tenants.components[{number}]"), document);
+            named::check_component(component, locations, &format!("tenants.components[{number}]"), document);
         }
         for (name, secret) in &added.secrets {
             check_secret(secret, locations, &format!("tenants.secrets.{name}"), document);
@@ -171,16 +172,7 @@ fn check_later(config: &Config, locations: &Locations, document: &mut Document<'
 
 /// One agent: its extensions, what its kind needs, its card.
 async fn check_served(served: &ServedConfig, locations: &Locations, has_agent: bool, document: &mut Document<'_>) {
-    for (number, extension) in served.extensions.iter().enumerate() {
-        let key = format!("extension[{number}]");
-        check_component(&extension.component, locations, &format!("{key}.component"), document);
-        let ceiling = &served.process.runtime.ceiling;
-        let callers = extension.check_callers(served.process.auth.as_ref());
-        let installation = extension.installation(&locations.config, ceiling).map(drop);
-        for (inner, reason) in [callers, installation].into_iter().filter_map(Result::err) {
-            document.wrong(&format!("{key}.{inner}"), reason);
-        }
-    }
+    named::check(&served.extensions, locations, &served.process, document);
     if let Ok(agent) = served.agent()
         && has_agent
     {
@@ -259,15 +251,6 @@ fn check_databases(config: &Config, document: &mut Document<'_>) {
     {
         document.wrong("wake.nats_env", format!("the environment variable {name} is not set"));
     }
-}
-
-/// The file of a component can be read.
-fn check_component(component: &str, locations: &Locations, key: &str, document: &mut Document<'_>) {
-    let path = locations.component(component);
-    let path = std::path::absolute(&path).unwrap_or(path);
-    let Err(error) = annex_files::open(&path, Purpose::Named) else { return };
-    let hint = if error.kind() == std::io::ErrorKind::NotFound { locations.instead(component) } else { String::new() };
-    document.wrong(key, format!("cannot read {component:?}, which is {}: {error}{hint}", path.display()));
 }
 
 fn check_secret(secret: &SecretConfig, locations: &Locations, key: &str, document: &mut Document<'_>) {

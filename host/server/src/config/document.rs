@@ -214,7 +214,6 @@ impl<'a> Document<'a> {
             Mistake::MissingKey { key, needed } => self.missing(&steps, &span, key, &needed),
             Mistake::Other(text) => {
                 let text = match place::at(&self.root, &steps).map(Spanned::get_ref) {
-                    Some(DeValue::String(value)) if text.starts_with("is no ") => format!("{value:?} {text}"),
                     Some(DeValue::Table(_)) if text.ends_with("a list in brackets") => {
                         format!("is one table, and there may be several; write it as [[{}]]", place::dotted(&steps))
                     }

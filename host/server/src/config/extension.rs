@@ -67,6 +67,11 @@ impl PartialEq for ExtensionPlace {
 impl Eq for ExtensionPlace {}
 
 impl ExtensionPlace {
+    /// The text of the config that it stands in.
+    pub(crate) fn text(&self) -> Option<&ConfigText> {
+        self.0.as_ref().map(|(text, _)| text)
+    }
+
     /// The file, the line and the column of the first of its keys that is there, or else of all of it. `None` where it
     /// stands in no config.
     pub(crate) fn locate(&self, keys: &[String]) -> Option<String> {

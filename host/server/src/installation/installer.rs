@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use crate::config::served::ServedConfig;
 use crate::config::{ConfigFile, ExtensionConfig};
 use crate::installation::issuer::Issuer;
+use crate::installation::named;
 use crate::installation::published::Publisher;
 use crate::installation::shadow::Shadow;
 use crate::installation::watch::{FileWatcher, Watch, Watched};
@@ -195,6 +196,8 @@ impl Installer {
     async fn try_reload(&self) -> Result<ReloadOutcome, InstallError> {
         let running = self.config_file.as_ref().ok_or(InstallError::NoFile)?;
         let (file, extensions) = running.read_again().map_err(InstallError::Config)?;
+        // Before anything is compiled, and all mistakes at once.
+        named::check_read(&extensions, &self.loader.locations, &self.loader.process()).map_err(InstallError::Config)?;
         let needs_restart = running.that_need_restart(&file);
         // The file of a tenant has none: whatever has changed there, the tenant is loaded as a whole.
         if !needs_restart.is_empty() && self.tenant.is_empty() {

@@ -37,7 +37,7 @@ fn a_typing_error_is_named_with_its_place_what_was_meant_and_what_is_accepted() 
             "annex.toml:10:3: server.port: unknown key; `server` takes `listen`",
             "`max_streams`",
         ),
-        ("[server]\nlisten = \"9999\"", "annex.toml:9:10: server.listen: \"9999\" is no address", "\"127.0.0.1:9999\""),
+        ("[server]\nlisten = \"9999\"", "annex.toml:9:10: server.listen: is no address", "\"127.0.0.1:9999\""),
         ("[server]\nlisten = 9999", "annex.toml:9:10: server.listen: is the number 9999", "it must be"),
         (
             "[server]\nmax_body_bytes = \"1 MiB\"",

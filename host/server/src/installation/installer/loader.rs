@@ -256,9 +256,14 @@ impl Loader {
         self.compile((origin, settings), component, installation).await
     }
 
+    /// The config of the process that counts now.
+    pub(super) fn process(&self) -> Arc<Config> {
+        Arc::clone(&self.process.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn installation(&self, origin: &Origin, settings: &ExtensionConfig) -> Result<Installation, InstallError> {
         let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
-        let process = Arc::clone(&self.process.lock().unwrap_or_else(PoisonError::into_inner));
+        let process = self.process();
         settings.check_callers(process.auth.as_ref()).map_err(wrong)?;
         settings.installation(&self.locations.config, &process.runtime.ceiling).map_err(wrong)
     }
