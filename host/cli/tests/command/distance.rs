@@ -13,12 +13,12 @@ use crate::durable::config;
 use crate::support::Server;
 
 /// A socket in front of a database that hands on each answer after a while.
-pub(crate) struct Distance {
+struct Distance {
     folder: TempDir,
 }
 
 impl Distance {
-    pub(crate) fn start(database: PgConnectOptions, delay: Duration) -> Result<Self> {
+    fn start(database: PgConnectOptions, delay: Duration) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("annex-distance-").tempdir_in("/tmp")?;
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432"))?;
         tokio::spawn(async move {
@@ -29,7 +29,7 @@ impl Distance {
         Ok(Self { folder })
     }
 
-    pub(crate) fn url(&self, database: &PgConnectOptions) -> Result<String> {
+    fn url(&self, database: &PgConnectOptions) -> Result<String> {
         let name = database.get_database().context("a database")?;
         Ok(format!("postgres://{}@localhost/{name}?host={}", database.get_username(), self.folder.path().display()))
     }
