@@ -47,6 +47,9 @@ impl Gate {
     }
 }
 
+/// A rule for the addresses that may be called, which is not in force yet.
+pub struct PreparedScreen(Arc<Gate>);
+
 /// The reason that an event was given up.
 #[derive(Debug)]
 pub(crate) struct GivenUp {
@@ -85,11 +88,14 @@ impl Delivery {
         })
     }
 
+    /// Makes another rule for addresses.
+    pub(crate) fn prepare_screen(&self, screen: Screen) -> Result<PreparedScreen, reqwest::Error> {
+        Ok(PreparedScreen(Gate::new(screen, self.timeout)?))
+    }
+
     /// Judges addresses by another rule from the next attempt on.
-    pub(crate) fn set_screen(&self, screen: Screen) -> Result<(), reqwest::Error> {
-        let gate = Gate::new(screen, self.timeout)?;
-        *self.gate.write().unwrap_or_else(PoisonError::into_inner) = gate;
-        Ok(())
+    pub(crate) fn set_screen(&self, prepared: PreparedScreen) {
+        *self.gate.write().unwrap_or_else(PoisonError::into_inner) = prepared.0;
     }
 
     fn gate(&self) -> Arc<Gate> {

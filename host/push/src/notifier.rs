@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
-use crate::delivery::{Delivery, GivenUp};
+use crate::delivery::{Delivery, GivenUp, PreparedScreen};
 use crate::invalid::InvalidConfig;
 use crate::queues::{GivenUpEvent, Key, Next, Pushed, Queues, Ticket};
 
@@ -203,12 +203,17 @@ impl Notifier {
         Ok(Self { shared: Arc::new(shared), workers, runtime, cancel, max_body: config.max_body })
     }
 
-    /// Judges addresses by the screen of this config from the next attempt on. Its other settings do not count.
+    /// Makes the screen of this config, of which nothing else counts.
     ///
     /// # Errors
-    /// When no HTTP client can be made; the screen stays as it is.
-    pub fn set_screen(&self, config: &NotifierConfig) -> Result<(), NotifierError> {
-        self.shared.delivery.set_screen(config.screen.clone()).map_err(NotifierError::Client)
+    /// When no HTTP client can be made.
+    pub fn prepare_screen(&self, config: &NotifierConfig) -> Result<PreparedScreen, NotifierError> {
+        self.shared.delivery.prepare_screen(config.screen.clone()).map_err(NotifierError::Client)
+    }
+
+    /// Judges addresses by this screen from the next attempt on.
+    pub fn set_screen(&self, prepared: PreparedScreen) {
+        self.shared.delivery.set_screen(prepared);
     }
 
     /// Checks whether a config may be registered: its URL may be called and its secrets can be sent. It takes up to 5

@@ -13,7 +13,7 @@ use annex_operations::permits::TurnBounds;
 use annex_operations::push::PushNotifications;
 use annex_operations::tasks::session_sweep::SessionSweep;
 use annex_operations::tasks::{TaskBounds, Tasks};
-use annex_push::NotifierConfig;
+use annex_push::{NotifierConfig, PreparedScreen};
 use annex_session::Turns;
 
 use crate::admin::access::{Access, AccessRules};
@@ -57,6 +57,8 @@ pub(crate) struct PreparedSettings {
     pub(crate) config: Arc<Config>,
     authenticator: Option<Arc<Authenticator>>,
     access: Option<AccessRules>,
+    /// The rule for receivers of push notifications, where it is another one.
+    screen: Option<PreparedScreen>,
 }
 
 /// The changes that concern agents: whoever serves one puts them into effect there.
@@ -107,20 +109,20 @@ impl Settings {
             }
             _ => None,
         };
-        Ok(PreparedSettings { config: Arc::new(config), authenticator, access })
+        let screen = match (&self.push, &config.push) {
+            (Some(sender), Some(push)) if self.has_changed(&config, "push") => {
+                Some(sender.prepare_screen(&notifier_config(push)).map_err(|error| unusable("push", error))?)
+            }
+            _ => None,
+        };
+        Ok(PreparedSettings { config: Arc::new(config), authenticator, access, screen })
     }
 
     /// Puts prepared settings into effect for what comes from now on.
-    ///
-    /// # Errors
-    /// When push notifications cannot be sent by the new rule. Nothing has changed.
-    pub(crate) fn put(&self, prepared: PreparedSettings) -> Result<SettingsChange, InstallError> {
-        let PreparedSettings { config, authenticator, access } = prepared;
-        // The only one that can still fail comes first.
-        if let (Some(sender), Some(push)) = (&self.push, &config.push)
-            && self.has_changed(&config, "push")
-        {
-            sender.set_screen(&notifier_config(push)).map_err(|error| unusable("push", error))?;
+    pub(crate) fn put(&self, prepared: PreparedSettings) -> SettingsChange {
+        let PreparedSettings { config, authenticator, access, screen } = prepared;
+        if let (Some(sender), Some(screen)) = (&self.push, screen) {
+            sender.set_screen(screen);
         }
         let security = match (&self.authentication, authenticator) {
             (Some(authentication), Some(authenticator)) => {
@@ -148,7 +150,7 @@ impl Settings {
         let files = before.file.as_ref().zip(config.file.as_ref());
         let is_any = files.is_none_or(|(before, now)| before.something_counts(now));
         *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
-        Ok(SettingsChange { is_any, turns, security, concerns_added })
+        SettingsChange { is_any, turns, security, concerns_added }
     }
 
     /// True if the table says something else in this config than in the one in force.

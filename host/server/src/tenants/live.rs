@@ -20,7 +20,7 @@ impl Installers {
         let before = self.own.set_process(Arc::clone(&config));
         let reloaded = self.own.reload().await;
         let mut reloaded = reloaded.inspect_err(|_| drop(self.own.set_process(before)))?;
-        let change = self.settings.put(prepared).inspect_err(|error| self.own.note(error))?;
+        let change = self.settings.put(prepared);
         reloaded.changed |= change.is_any;
         self.put_in_force(change, &config).await;
         Ok((reloaded, config))
