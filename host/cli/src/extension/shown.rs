@@ -38,7 +38,7 @@ pub(super) fn list(list: &List) -> String {
 fn summary(extension: &Summary) -> String {
     let Summary { uri, version, digest, kept, loaded_at, pinned_tasks, calls, failures, .. } = extension;
     let required = if extension.required { "  (required)" } else { "" };
-    let active = active(extension);
+    let active = active(&extension.activate, &extension.allow);
     let size = extension.size.div_ceil(1024);
     format!(
         "\n{uri}{required}\n{active}  version {version}, {size} KiB, {digest}\n  from {}, loaded {loaded_at}\n  kept for a \
@@ -50,14 +50,14 @@ fn summary(extension: &Summary) -> String {
 }
 
 /// When it is active, where that is more or less than when a client asks for it.
-fn active(extension: &Summary) -> String {
-    let when = match &*extension.activate {
+fn active(activate: &str, allow: &[Line]) -> String {
+    let when = match activate {
         "always" => "for every message",
         "metadata" => "when it is asked for, or a message bears its metadata or names it",
-        _ if extension.allow.is_empty() => return String::new(),
+        _ if allow.is_empty() => return String::new(),
         _ => "when it is asked for",
     };
-    match extension.allow.as_slice() {
+    match allow {
         [] => format!("  active {when}\n"),
         allow => format!("  active {when}, of {}\n", allow.join(", ")),
     }
@@ -158,4 +158,18 @@ pub(super) fn log(log: &Log) -> String {
 fn json(shown: &impl Serialize) -> String {
     // What was read as JSON can be written as JSON.
     annex_text::json(&serde_json::to_string(shown).unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, active};
+
+    #[test]
+    fn an_extension_is_shown_with_when_and_for_whom_it_is_active() {
+        let allow: Vec<Line> = serde_json::from_str(r#"["principal:ada", "claim:org=acme"]"#).expect("a list");
+        assert_eq!(active("requested", &[]), "");
+        assert_eq!(active("always", &[]), "  active for every message\n");
+        assert_eq!(active("requested", &allow), "  active when it is asked for, of principal:ada, claim:org=acme\n");
+        assert_eq!(active("always", &allow), "  active for every message, of principal:ada, claim:org=acme\n");
+    }
 }
