@@ -45,7 +45,7 @@ pub use token::TokenError;
 pub(crate) use token::check_tokens;
 
 /// All routes of the API.
-pub(crate) fn router(admin: Arc<Admin>, log: Arc<AccessLog>) -> Router {
+pub(crate) fn router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Router {
     Router::new()
         .route("/v1/extensions", get(list).post(add))
         .route("/v1/extensions/{id}", get(show).delete(remove))
@@ -59,7 +59,7 @@ pub(crate) fn router(admin: Arc<Admin>, log: Arc<AccessLog>) -> Router {
         .merge(usage::routes())
         .merge(replicas::routes())
         .merge(components::routes())
-        .route(METRICS, get(metrics).layer(Extension(log)))
+        .route(METRICS, get(metrics).layer(Extension(requests)))
         .fallback(async || AdminError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
             AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "the path does not take this method")
@@ -70,9 +70,9 @@ pub(crate) fn router(admin: Arc<Admin>, log: Arc<AccessLog>) -> Router {
 }
 
 /// `/metrics` alone, for a listener of its own.
-pub(crate) fn metrics_router(admin: Arc<Admin>, log: Arc<AccessLog>) -> Router {
+pub(crate) fn metrics_router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Router {
     Router::new()
-        .route(METRICS, get(metrics).layer(Extension(log)))
+        .route(METRICS, get(metrics).layer(Extension(requests)))
         .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here but /metrics\n"))
         .layer(from_fn_with_state(Arc::clone(&admin), guard_metrics))
         .with_state(admin)
