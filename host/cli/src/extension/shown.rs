@@ -37,7 +37,7 @@ pub(super) fn list(list: &List) -> String {
 fn summary(extension: &Summary) -> String {
     let Summary { uri, digest, kept, loaded_at, pinned_tasks, calls, refused, failures, .. } = extension;
     let required = if extension.required { "  (required)" } else { "" };
-    let active = active(extension);
+    let active = active(&extension.activate, &extension.allow);
     let size = extension.size.div_ceil(1024);
     format!(
         "\n{uri}{required}\n{active}  {}, {size} KiB, {digest}\n  from {}, loaded {loaded_at}\n  kept for a \
@@ -56,14 +56,14 @@ fn version(extension: &Summary) -> String {
 }
 
 /// When it is active, where that is more or less than when a client asks for it.
-fn active(extension: &Summary) -> String {
-    let when = match &*extension.activate {
+fn active(activate: &str, allow: &[Line]) -> String {
+    let when = match activate {
         "always" => "for every message",
         "metadata" => "when it is asked for, or a message bears its metadata or names it",
-        _ if extension.allow.is_empty() => return String::new(),
+        _ if allow.is_empty() => return String::new(),
         _ => "when it is asked for",
     };
-    match extension.allow.as_slice() {
+    match allow {
         [] => format!("  active {when}\n"),
         allow => format!("  active {when}, of {}\n", allow.join(", ")),
     }
@@ -219,5 +219,19 @@ mod tests {
         let expected = "clock = true\nhttp = { allow = [{ methods = [\"GET\"], host = \"a.example\" }], timeout_ms = 5000 }\nkeyvalue = {}";
         assert_eq!(config["extension"]["grants"], toml::Value::Table(expected.parse().expect("TOML")));
         assert_eq!(table("grants", &json!({ "clock": false, "http": null })), "");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, active};
+
+    #[test]
+    fn an_extension_is_shown_with_when_and_for_whom_it_is_active() {
+        let allow: Vec<Line> = serde_json::from_str(r#"["principal:ada", "claim:org=acme"]"#).expect("a list");
+        assert_eq!(active("requested", &[]), "");
+        assert_eq!(active("always", &[]), "  active for every message\n");
+        assert_eq!(active("requested", &allow), "  active when it is asked for, of principal:ada, claim:org=acme\n");
+        assert_eq!(active("always", &allow), "  active for every message, of principal:ada, claim:org=acme\n");
     }
 }

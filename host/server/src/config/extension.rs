@@ -210,8 +210,8 @@ impl ExtensionConfig {
     pub(crate) fn broken_settings_are_optional(text: &str) -> bool {
         let Ok(table) = toml::from_str::<toml::Table>(text) else { return false };
         // A value that is misspelt may be meant as `always`.
-        let is_selective = |activate: &toml::Value| matches!(activate.as_str(), Some("requested" | "metadata"));
-        if !table.get("activate").is_none_or(is_selective) {
+        let may_be_always = |activate: &toml::Value| !matches!(activate.as_str(), Some("requested" | "metadata"));
+        if table.get("activate").is_some_and(may_be_always) {
             return false;
         }
         match table.get("required") {
