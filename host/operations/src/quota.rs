@@ -244,7 +244,7 @@ impl Quotas {
     }
 
     async fn count(&self, ledger: &Ledger, quota: &TenantQuota) -> Result<(), CountError> {
-        let Stores { tasks, sessions, keys, .. } = &self.stores;
+        let Stores { tasks, sessions, keys } = &self.stores;
         let tenant = &ledger.tenant;
         if quota.tokens_per_day.is_some() {
             ledger.tokens.settle(tenant, keys.as_ref()).await?;

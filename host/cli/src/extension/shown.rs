@@ -202,7 +202,7 @@ fn without_null(value: &Value) -> Option<Value> {
 mod tests {
     use serde_json::json;
 
-    use super::table;
+    use super::{Line, active, table};
 
     #[test]
     fn grants_are_shown_as_a_config_takes_them() {
@@ -220,11 +220,6 @@ mod tests {
         assert_eq!(config["extension"]["grants"], toml::Value::Table(expected.parse().expect("TOML")));
         assert_eq!(table("grants", &json!({ "clock": false, "http": null })), "");
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Line, active};
 
     #[test]
     fn an_extension_is_shown_with_when_and_for_whom_it_is_active() {
