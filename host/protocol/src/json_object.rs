@@ -110,12 +110,13 @@ impl JsonObject {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 
-    /// The object as one value.
+    /// The object as one value. What nests deeper than [`Json::MAX_DEPTH`] in it, as in an object of values at that depth,
+    /// becomes text.
     ///
     /// # Errors
-    /// When it nests deeper than [`Json::MAX_DEPTH`], which an object of values at that depth does.
+    /// None that is known.
     pub fn to_json(&self) -> Result<Json, serde_json::Error> {
-        Json::from_serialize(self)
+        Json::from_peer(self)
     }
 
     /// The object as JSON text.

@@ -26,9 +26,9 @@ pub use config::{
     AccessShare, ActivateConfig, AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config,
     ConfigError, ConfigFile, CorsOrigins, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig,
     HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig, LogConfig, ModelConfig, OnFailureConfig,
-    PostgresConfig, ProviderConfig, ReplicaConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig,
-    SessionsConfig, SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig,
-    WakeConfig,
+    PostgresConfig, Problem, ProviderConfig, ReplicaConfig, RuntimeSection, SecretConfig, ServerConfig,
+    SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig,
+    TemplateConfig, TenantConfig, WakeConfig,
 };
 pub use doctor::{Finding, Gravity, examine};
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};

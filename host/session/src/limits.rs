@@ -17,7 +17,8 @@ pub struct Limits {
     pub state_bytes: usize,
     /// The most keys that one scope may hold. Default: 1,000.
     pub state_keys: usize,
-    /// The most levels that arrays and objects may nest in one value. Default: [`Json::MAX_DEPTH`].
+    /// The most levels that arrays and objects may nest in one value. Default: [`Limits::MAX_STATE_DEPTH`], which is also
+    /// the most.
     pub state_depth: usize,
     /// The most events to hold. Older ones are dropped; the state that they made stays. Default: 1,000.
     pub events: usize,
@@ -43,7 +44,7 @@ impl Default for Limits {
         Self {
             state_bytes: 256 << 10,
             state_keys: 1_000,
-            state_depth: Json::MAX_DEPTH,
+            state_depth: Self::MAX_STATE_DEPTH,
             events: 1_000,
             artifacts: 100,
             artifact_bytes: 8 << 20,
@@ -53,6 +54,10 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The most levels that a value may nest whatever the limit is. An extension that answers with the state has up to five
+    /// levels around a value, and all of them nest at most [`Json::MAX_DEPTH`] deep.
+    pub const MAX_STATE_DEPTH: usize = Json::MAX_DEPTH - 5;
+
     /// Checks what can be told of an event without knowing its session.
     pub(crate) fn check_event(&self, event: &Event) -> Result<(), SessionError> {
         check_key("event id", &event.id)?;
@@ -83,11 +88,12 @@ impl Limits {
             let keys = delta.within(scope).filter(|(_, value)| !self.removes(value)).count();
             self.check_scope(scope, ScopeSize { bytes: 0, keys })?;
         }
+        let most = self.state_depth.min(Self::MAX_STATE_DEPTH);
         for (key, value) in delta.iter() {
             check_escaped("state key", key)?;
             check_seen("state key", key)?;
-            if value.nests_deeper_than(self.state_depth) {
-                return Err(SessionError::StateTooDeep { key: key.to_owned(), limit: self.state_depth });
+            if value.nests_deeper_than(most) {
+                return Err(SessionError::StateTooDeep { key: key.to_owned(), limit: most });
             }
         }
         Ok(())

@@ -3,6 +3,8 @@
 //!
 //! `ANNEX_SHOW_ALLOCATIONS=1 cargo test -p annex-bench --test allocations -- --nocapture` shows the places.
 #![cfg(test)]
+// The future of a request is one type, which is made of those of all its steps.
+#![recursion_limit = "256"]
 
 use std::alloc::System;
 use std::io::{Read, Write};

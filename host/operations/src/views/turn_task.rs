@@ -48,7 +48,7 @@ impl TurnTask {
         let shown = [
             ("id".to_owned(), Json::from_serialize(&self.0.id).ok()?),
             ("contextId".to_owned(), Json::from_serialize(&self.0.context_id).ok()?),
-            ("status".to_owned(), Json::from_serialize(&status).ok()?),
+            ("status".to_owned(), Json::from_peer(&status).ok()?),
         ];
         Some(shown.into_iter().collect::<JsonObject>().to_json_string())
     }

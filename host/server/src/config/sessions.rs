@@ -25,7 +25,7 @@ pub struct SessionsConfig {
     pub max_state_bytes: usize,
     /// Keys of one scope of one session's state. Default 1,000.
     pub max_state_keys: usize,
-    /// The deepest nesting of a value. Default 40, which is also the most.
+    /// The deepest nesting of a value. Default 35, which is also the most.
     pub max_state_depth: usize,
     /// Artifacts kept per session; the one that was not written for longest goes first. Default 100.
     pub max_artifacts: usize,

@@ -254,6 +254,17 @@ async fn too_much_state_is_a_limit_error_that_writes_nothing() {
 }
 
 #[tokio::test]
+async fn the_deepest_state_is_returned_in_each_turn() {
+    let server = agent("N={n?}", &state_injection(READ)).await;
+    let deepest = format!("{{\"n\":{}{}}}", "[".repeat(35), "]".repeat(35));
+    for state in [&deepest, "{}"] {
+        let reply = prompt(&server, "c", Some(state)).await;
+        assert_eq!(reply.task()["status"]["state"], "TASK_STATE_COMPLETED", "{}", reply.text);
+        assert!(reply.text.contains(&deepest[1..deepest.len() - 1]), "{}", reply.text);
+    }
+}
+
+#[tokio::test]
 async fn a_missing_variable_fails_the_task_by_name_and_a_later_turn_can_supply_it() {
     let server = agent("N={name}", &state_injection(READ)).await;
     let failed = server.say("prompt").context("c").send().await.expect("a reply");
