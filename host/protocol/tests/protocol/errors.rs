@@ -162,7 +162,7 @@ fn a_misspelt_extension_is_named_beside_the_one_that_is_missing() {
                     https://a.example/state_injection/v1?; urn:other:extension is not known here";
     assert!(text.ends_with(expected), "{text}");
     let long = "x".repeat(10_000);
-    assert!(refusal(&[&long; 100]).to_string().len() < 1_000, "what a client sent is not told it without end");
+    assert!(refusal(&[long.as_str(); 100]).to_string().len() < 1_000, "what a client sent is not told it without end");
 }
 
 #[test]
