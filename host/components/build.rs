@@ -43,11 +43,12 @@ struct Guest {
     shipped: bool,
 }
 
-const GUESTS: [Guest; 15] = [
+const GUESTS: [Guest; 16] = [
     Guest { package: "annex-state-injection", name: "state-injection", target: BARE, shipped: true },
     Guest { package: "annex-timestamp", name: "timestamp", target: BARE, shipped: true },
     Guest { package: "annex-compliance-badge", name: "compliance-badge", target: BARE, shipped: true },
     Guest { package: "annex-strict-parts", name: "strict-parts", target: BARE, shipped: true },
+    Guest { package: "annex-payment-cards", name: "payment-cards", target: BARE, shipped: true },
     Guest { package: "annex-traceability", name: "traceability", target: BARE, shipped: true },
     Guest { package: "annex-secure-passport", name: "secure-passport", target: BARE, shipped: true },
     Guest { package: "annex-generating-image", name: "generating-image", target: BARE, shipped: true },

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-// The host frees what a hook returns, so that each string in it is a copy.
+// What a hook returns is freed by the bindings once the host has read it, so that each string in it is a copy.
 typedef extension_string_t string;
 
 static const char DEFAULT_URI[] = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1";

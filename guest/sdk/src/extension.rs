@@ -26,8 +26,8 @@ pub trait Card: Extension {
     fn declare(parameters: &Self::Parameters) -> Result<Declaration, String>;
 }
 
-/// The hook `activation`: whether to take part in a request that named the URI. Without it the answer is yes, and a
-/// request is one call cheaper.
+/// The hook `activation`: whether to take part in a request that named the URI, or that the operator has the extension active
+/// for without that. Without the hook the answer is yes, and a request is one call cheaper.
 pub trait Activation: Extension {
     /// Called once per request, before any task or session exists. An error refuses the request.
     fn activate(parameters: &Self::Parameters, request: Request) -> Result<Decision, ExtensionError>;

@@ -76,6 +76,12 @@ pub trait AgentExecutor: Send + Sync {
         None
     }
 
+    /// Tells whether an agent that lives elsewhere answered when something was last asked of it. Nobody asks it for this. `None`
+    /// for all other agents.
+    fn is_reached(&self) -> Option<bool> {
+        None
+    }
+
     /// Asks an agent that lives elsewhere whether a task that waits for its client has gone on there without a message. The
     /// server waits for a few seconds at most.
     async fn has_gone_on(&self, _task: &TaskId, _remote: &UpstreamContext) -> bool {
@@ -206,7 +212,9 @@ impl AgentError {
             | SessionError::UnseenCharacters { .. }
             | SessionError::ArtifactTooLarge { .. } => {
                 // Logged too: it may be the operator's limit that is too low.
-                tracing::warn!(%error, "a conversation cannot keep what an agent came to");
+                let ids = annex_telemetry::ids();
+                let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+                tracing::warn!(%error, tenant, context, task, "a conversation cannot keep what an agent came to");
                 return Self::Failed { message: format!("The conversation cannot keep the answer: {error}.") };
             }
             SessionError::Stale { .. } | SessionError::Fenced { .. } => {

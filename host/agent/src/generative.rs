@@ -4,7 +4,7 @@ use std::env;
 use std::fmt;
 use std::time::Duration;
 
-use annex_egress::{Refused, Screen};
+use annex_egress::{Events, Refused, Screen};
 use async_trait::async_trait;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
@@ -20,7 +20,8 @@ mod interface;
 mod ollama;
 mod openai;
 
-use interface::{ChatRequest, Interface};
+use answer::Reader;
+use interface::ChatRequest;
 
 /// The longest time to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -96,12 +97,12 @@ impl Adapter {
         }
     }
 
-    fn interface(self) -> Box<dyn Interface> {
+    fn reader(self) -> Reader {
         match self {
-            Self::OpenAi => Box::new(openai::Reader::default()),
-            Self::Gemini => Box::new(gemini::Reader::default()),
-            Self::Anthropic => Box::new(anthropic::Reader::default()),
-            Self::Ollama => Box::new(ollama::Reader::default()),
+            Self::OpenAi => Reader { split: Events::new, read: openai::read },
+            Self::Gemini => Reader { split: Events::new, read: gemini::read },
+            Self::Anthropic => Reader { split: Events::new, read: anthropic::read },
+            Self::Ollama => Reader { split: Events::lines, read: ollama::read },
         }
     }
 }
@@ -164,19 +165,36 @@ impl fmt::Debug for GenerativeModel {
     }
 }
 
+impl GenerativeConfig {
+    /// Checks all that [`GenerativeModel::new`] needs, without its client, which takes the longest to make.
+    ///
+    /// # Errors
+    /// As [`GenerativeModel::new`].
+    pub fn check(&self) -> Result<(), GenerativeError> {
+        self.parts().map(drop)
+    }
+
+    /// The header fields, with the key, and the address.
+    fn parts(&self) -> Result<(HeaderMap, Url), GenerativeError> {
+        let Self { model, adapter, endpoint, api_key_env, screen } = self;
+        // The provider's usual key must not be sent to another endpoint.
+        let usual = if endpoint.is_none() { adapter.usual_key() } else { None };
+        let variable = api_key_env.clone().or_else(|| usual.map(str::to_owned));
+        let fields = fields(*adapter, variable, model)?;
+        let endpoint = parse(endpoint.as_deref().unwrap_or(adapter.usual_endpoint()), screen.as_ref());
+        let endpoint = endpoint.map_err(|source| GenerativeError::Endpoint { model: model.clone(), source })?;
+        Ok((fields, endpoint))
+    }
+}
+
 impl GenerativeModel {
     /// Reads the key and builds the client. No request is made.
     ///
     /// # Errors
     /// See [`GenerativeError`].
     pub fn new(config: GenerativeConfig) -> Result<Self, GenerativeError> {
-        let GenerativeConfig { model, adapter, endpoint, api_key_env, screen } = config;
-        // The provider's usual key must not be sent to another endpoint.
-        let usual = if endpoint.is_none() { adapter.usual_key() } else { None };
-        let variable = api_key_env.or_else(|| usual.map(str::to_owned));
-        let fields = fields(adapter, variable, &model)?;
-        let endpoint = parse(endpoint.as_deref().unwrap_or(adapter.usual_endpoint()), screen.as_ref());
-        let endpoint = endpoint.map_err(|source| GenerativeError::Endpoint { model: model.clone(), source })?;
+        let (fields, endpoint) = config.parts()?;
+        let GenerativeConfig { model, adapter, screen, .. } = config;
         let client = client(screen.as_ref())
             .map_err(|source| GenerativeError::Client { model: model.clone(), source: source.into() })?;
         Ok(Self { client, adapter, endpoint, fields, name: model })
@@ -201,7 +219,7 @@ impl Model for GenerativeModel {
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
         let request = self.adapter.request(&self.name, &prompt);
         let sent = self.client.post(self.url(&request)).headers(self.fields.clone()).json(&request.body);
-        answer::ask(&self.name, sent, self.adapter.interface()).await
+        answer::ask(&self.name, sent, self.adapter.reader()).await
     }
 }
 

@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 mod call_part;
+mod call_times;
 mod callbacks;
 mod conversation;
 mod executor;
@@ -26,6 +27,7 @@ mod tool;
 mod toolbox;
 mod work;
 
+pub use call_times::{CallEnd, CallTimes};
 pub use callbacks::{CallbackContext, Callbacks, ModelAnswer};
 pub use conversation::readable;
 pub use executor::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};

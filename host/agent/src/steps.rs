@@ -1,12 +1,14 @@
 //! The steps of an agent in a turn, as they are recorded for whoever may read them.
 
 use std::mem;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use annex_protocol::Timestamp;
 use serde::Serialize;
 
+use crate::call_times::{CallEnd, CallTimes};
 use crate::work::CpuTime;
 
 /// Steps kept of one turn. Those beyond are not recorded.
@@ -24,6 +26,8 @@ pub struct Steps {
     tokens: Option<TokenCount>,
     /// Whoever pays for the time of cores that the agent takes.
     cpu: Option<CpuTime>,
+    /// Where it counts how long the steps take.
+    times: Option<Arc<CallTimes>>,
 }
 
 /// The tokens that models have counted, of prompts and answers together. Clones count in the same number.
@@ -54,6 +58,11 @@ impl TokenCount {
 #[derive(Debug)]
 pub struct OpenStep {
     steps: Steps,
+    kind: StepKind,
+    /// `None` where nobody counts how long it takes.
+    began: Option<Instant>,
+    is_finished: AtomicBool,
+    has_failed: AtomicBool,
     /// `None` when there were too many.
     index: Option<usize>,
     /// The tokens that the model has counted so far.
@@ -105,7 +114,7 @@ struct Step {
 /// Steps that are recorded.
 impl Default for Steps {
     fn default() -> Self {
-        Self { kept: Some(Arc::default()), tokens: None, cpu: None }
+        Self { kept: Some(Arc::default()), tokens: None, cpu: None, times: None }
     }
 }
 
@@ -113,7 +122,7 @@ impl Steps {
     /// Steps that nobody may read, and that are not recorded.
     #[must_use]
     pub const fn unread() -> Self {
-        Self { kept: None, tokens: None, cpu: None }
+        Self { kept: None, tokens: None, cpu: None, times: None }
     }
 
     /// The same steps, whose tokens are counted there too, also those of steps that are not recorded.
@@ -128,6 +137,12 @@ impl Steps {
         Self { cpu, ..self }
     }
 
+    /// The same steps, whose durations count there.
+    #[must_use]
+    pub fn timed_in(self, times: Arc<CallTimes>) -> Self {
+        Self { times: Some(times), ..self }
+    }
+
     /// Where the time of cores counts that the agent takes in the turn.
     #[must_use]
     pub fn cpu(&self) -> Option<CpuTime> {
@@ -138,7 +153,16 @@ impl Steps {
     #[must_use = "the step ends when this is dropped"]
     pub fn begin(&self, kind: StepKind, name: &str) -> OpenStep {
         let index = self.record(kind, name);
-        OpenStep { steps: self.clone(), index, counted: Mutex::default(), uncounted: AtomicUsize::new(0) }
+        OpenStep {
+            steps: self.clone(),
+            kind,
+            began: self.times.is_some().then(Instant::now),
+            is_finished: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+            index,
+            counted: Mutex::default(),
+            uncounted: AtomicUsize::new(0),
+        }
     }
 
     /// The place of the step; `None` where it is not recorded.
@@ -194,13 +218,16 @@ impl OpenStep {
         self.uncounted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Notes that nothing is to be counted but what the model has counted: it has said all, or it was not reached.
+    /// Notes that nothing more comes: the model has said all, or was not reached. What it has counted is all that it counts. A
+    /// step that ends without this or [`Self::fail`] was broken off.
     pub fn finish(&self) {
+        self.is_finished.store(true, Ordering::Relaxed);
         self.uncounted.store(0, Ordering::Relaxed);
     }
 
     /// Notes the reason that it failed, in words that extensions may read.
     pub fn fail(&self, error: &str) {
+        self.has_failed.store(true, Ordering::Relaxed);
         self.change(|step| step.error = Some(cut(error)));
     }
 
@@ -213,8 +240,25 @@ impl OpenStep {
     }
 }
 
+impl OpenStep {
+    fn end(&self) -> CallEnd {
+        if self.has_failed.load(Ordering::Relaxed) {
+            CallEnd::Failed
+        } else if self.is_finished.load(Ordering::Relaxed) {
+            CallEnd::Ok
+        } else {
+            CallEnd::BrokenOff
+        }
+    }
+}
+
 impl Drop for OpenStep {
     fn drop(&mut self) {
+        if let (Some(times), Some(began)) = (&self.steps.times, self.began)
+            && let Some(histogram) = times.of(self.kind, self.end())
+        {
+            histogram.add(began.elapsed());
+        }
         if let Some(count) = &self.steps.tokens {
             let Tokens { input, output } = mem::take(self.counted.get_mut().unwrap_or_else(PoisonError::into_inner));
             let counted = input.unwrap_or(0).saturating_add(output.unwrap_or(0));

@@ -97,8 +97,9 @@ impl Toolbox<'_> {
     async fn run(&self, context: &mut ToolContext, call: &ToolCall) -> Result<ToolOutput, ToolError> {
         let step = self.turn.steps.begin(StepKind::Tool, &call.name);
         let called = self.run_checked(context, call).await;
-        if let Err(error) = &called {
-            step.fail(&error.message);
+        match &called {
+            Ok(_) => step.finish(),
+            Err(error) => step.fail(&error.message),
         }
         called
     }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use annex_protocol::{ApiKeySecurityScheme, HttpAuthSecurityScheme, SecurityRequirement, SecurityScheme, StringList};
+use annex_protocol::{
+    ApiKeySecurityScheme, HttpAuthSecurityScheme, JsonObject, SecurityRequirement, SecurityScheme, StringList,
+};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use indexmap::IndexMap;
@@ -38,11 +40,28 @@ impl Authenticator {
     /// # Errors
     /// When the configuration cannot work.
     pub fn new(config: &AuthConfig) -> Result<Self, AuthConfigError> {
+        Self::made(config, config.jwt.as_ref().map(JwtVerifier::load).transpose()?)
+    }
+
+    /// The same for a config that was read again while this one is in use. Keys that an issuer has published stay known as long as
+    /// their URL is the same, so that callers are let in while the issuer is down.
+    ///
+    /// # Errors
+    /// When the configuration cannot work.
+    pub fn read_again(&self, config: &AuthConfig) -> Result<Self, AuthConfigError> {
+        let jwt = match (&config.jwt, &self.jwt) {
+            (Some(config), Some(before)) => Some(JwtVerifier::load_after(config, before)?),
+            (Some(config), None) => Some(JwtVerifier::load(config)?),
+            (None, _) => None,
+        };
+        Self::made(config, jwt)
+    }
+
+    fn made(config: &AuthConfig, jwt: Option<JwtVerifier>) -> Result<Self, AuthConfigError> {
         let api_keys = match config.api_key.as_slice() {
             [] => None,
             keys => Some(ApiKeys::load(keys, &config.api_key_header)?),
         };
-        let jwt = config.jwt.as_ref().map(JwtVerifier::load).transpose()?;
         if api_keys.is_none() && jwt.is_none() {
             return Err(AuthConfigError::NoScheme);
         }
@@ -73,7 +92,7 @@ impl Authenticator {
             (Some(_), Some(_)) => Err(self.invalid()),
             (Some((keys, value)), None) => {
                 let id = keys.principal_of(value.as_bytes()).ok_or_else(|| self.invalid())?.to_owned();
-                Ok(Principal { id, scheme: API_KEY_SCHEME, scopes: Vec::new() })
+                Ok(Principal { id, scheme: API_KEY_SCHEME, scopes: Vec::new(), claims: JsonObject::new() })
             }
             (None, Some((jwt, token))) => jwt.principal_of(token).await.map_err(|refused| match refused {
                 Refused::Invalid => self.invalid(),

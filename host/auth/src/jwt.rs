@@ -1,5 +1,7 @@
 //! JSON Web Tokens (RFC 7519) as bearer tokens, checked as RFC 8725 advises.
 
+use std::sync::Arc;
+
 use annex_files::Purpose;
 use annex_protocol::{Json, JsonObject};
 use jsonwebtoken::{Validation, decode, decode_header};
@@ -30,6 +32,19 @@ impl JwtVerifier {
     pub(crate) fn load(config: &JwtConfig) -> Result<Self, AuthConfigError> {
         check(config)?;
         Ok(Self { keys: keys(config)?, config: config.clone() })
+    }
+
+    /// The same for a config that was read again. Keys that were fetched from a URL stay known as long as the URL is the same.
+    pub(crate) fn load_after(config: &JwtConfig, before: &Self) -> Result<Self, AuthConfigError> {
+        check(config)?;
+        let known = match &before.keys {
+            JwksSource::Url(remote) if config.jwks_file.is_none() && config.jwks_url == before.config.jwks_url => {
+                Some(JwksSource::Url(Arc::clone(remote)))
+            }
+            JwksSource::Url(_) | JwksSource::File(_) => None,
+        };
+        let keys = known.map_or_else(|| keys(config), Ok)?;
+        Ok(Self { keys, config: config.clone() })
     }
 
     /// The principal that the token is about.
@@ -78,7 +93,8 @@ impl JwtVerifier {
             Some(scope) => scope.to::<String>().ok()?.split_ascii_whitespace().map(str::to_owned).collect(),
         };
         // No API key has this id, because names of their principals have no `#`.
-        Some(Principal { id: format!("{}#{name}", self.config.issuer), scheme: JWT_SCHEME, scopes })
+        let id = format!("{}#{name}", self.config.issuer);
+        Some(Principal { id, scheme: JWT_SCHEME, scopes, claims: claims.clone() })
     }
 }
 

@@ -1,7 +1,9 @@
 //! The caller, once it is authenticated.
 
+use annex_protocol::JsonObject;
+
 /// An authenticated caller.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Principal {
     /// Unique over all configured schemes: the configured name for an API key, `<issuer>#<claim>` for a token. Names
     /// of API keys and issuers hold no `#`, so that one cannot pass for the other.
@@ -10,6 +12,8 @@ pub struct Principal {
     pub scheme: &'static str,
     /// The words of a token's `scope` claim (RFC 8693 section 4.2); empty for an API key.
     pub scopes: Vec<String>,
+    /// The claims of a token; empty for an API key.
+    pub claims: JsonObject,
 }
 
 /// Tells whether `name` is fit to name somebody: 1 to 255 bytes, nothing that breaks a line of a log.

@@ -4,6 +4,7 @@
 //! from one run to the next is in the case: the clock stands, random numbers come from a seed, keys are the case's own, and
 //! requests are answered from it.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,11 +48,40 @@ pub enum Verdict {
         expected: String,
         /// The outcome, as TOML.
         found: String,
+        /// The words of the extension.
+        words: Words,
     },
     /// The file was written anew.
     Updated,
     /// The case cannot be run.
     Broken(CaseError),
+}
+
+/// The words that an author looks for when a case fails.
+#[derive(Debug, Default)]
+pub struct Words {
+    /// The reason for which the extension failed, with the functions that ran and their places; `None` if it did not fail.
+    pub fault: Option<String>,
+    /// The lines that it wrote, each with its level.
+    pub log: Vec<String>,
+}
+
+impl Words {
+    fn of(found: &toml::Table) -> Self {
+        let text = |value: &toml::Value| value.as_str().map(str::to_owned);
+        let lines = found.get("log").and_then(toml::Value::as_array);
+        Self { fault: found.get("fault").and_then(text), log: lines.into_iter().flatten().filter_map(text).collect() }
+    }
+}
+
+impl fmt::Display for Words {
+    /// Each function and each line in a line of its own.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(fault) = &self.fault {
+            writeln!(formatter, "fault: {}", fault.replace(" < ", "\n    < "))?;
+        }
+        self.log.iter().try_for_each(|line| writeln!(formatter, "log:   {line}"))
+    }
 }
 
 /// The files of cases in a folder, in the order of their names.
@@ -83,14 +113,15 @@ impl Runner<'_> {
         if update {
             let expects_fault = case.expect.as_ref().is_some_and(|expect| expect.contains_key("fault"));
             // A failure that passes for what is expected would never be seen again.
-            if let Some(fault) = found.get("fault").filter(|_| !expects_fault) {
-                let reason = format!("it fails, which --update does not write: {fault}");
-                return Err(CaseError::Case(reason));
+            let words = Words::of(&found);
+            if words.fault.is_some() && !expects_fault {
+                return Err(CaseError::Case(format!("it fails, which --update does not write\n{words}")));
             }
             case.write(path, &found)?;
             return Ok(Verdict::Updated);
         }
         let expected = case.expect.ok_or(CaseError::NothingExpected)?;
-        Ok(Verdict::Different { expected: outcome::text(&expected), found: outcome::text(&found) })
+        let words = Words::of(&found);
+        Ok(Verdict::Different { expected: outcome::text(&expected), found: outcome::text(&found), words })
     }
 }

@@ -15,7 +15,12 @@ pub struct Choice {
     pub hooks: Vec<Hook>,
     /// The capabilities that it calls.
     pub capabilities: Vec<Capability>,
+    /// Its URI; without one it is `https://example.com/extensions/NAME/v1`, which is nobody's.
+    pub uri: Option<String>,
 }
+
+/// The beginning of the URIs of extensions that have none of their own yet.
+pub const EXAMPLE_URI: &str = "https://example.com/";
 
 impl Choice {
     /// # Errors

@@ -98,7 +98,13 @@ mod tests {
 
     fn choice(name: &str, hooks: &[Hook], capabilities: &[Capability]) -> Option<Choice> {
         let name = ProjectName::parse(name).ok()?;
-        Some(Choice { name, language: Language::C, hooks: hooks.to_vec(), capabilities: capabilities.to_vec() })
+        Some(Choice {
+            name,
+            language: Language::C,
+            hooks: hooks.to_vec(),
+            capabilities: capabilities.to_vec(),
+            uri: None,
+        })
     }
 
     /// Asserts that tools for WIT read the world of the choice, with all its hooks.

@@ -16,9 +16,10 @@ mod sdk;
 
 pub use build::{Built, build};
 pub use case::{
-    CaseError, CaseRun, Cost, Measurement, NewCase, NewCases, ReadSettings, Runner, Verdict, cases_in, runtime_config,
+    CaseError, CaseRun, Cost, Measurement, NewCase, NewCases, ReadSettings, Runner, Verdict, Words, cases_in,
+    runtime_config,
 };
-pub use choice::{Capability, Choice, HOOKS, Language, ProjectName, parse_hook};
+pub use choice::{Capability, Choice, EXAMPLE_URI, HOOKS, Language, ProjectName, parse_hook};
 pub use contract::{VERSION, write as write_contract};
 pub use error::ProjectError;
 pub use manifest::{Bindings, Build, FILE, Manifest, Project, Sources};

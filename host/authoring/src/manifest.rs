@@ -295,8 +295,8 @@ mod tests {
         }
         symlink("../src", folder.path().join("src/circle")).expect("a link");
         symlink("/", folder.path().join("src/all")).expect("a link");
-        symlink("../shared", folder.path().join("src/shared")).expect("a link");
-        symlink("../shared/a.h", folder.path().join("src/linked.h")).expect("a link");
+        symlink("../common", folder.path().join("src/common")).expect("a link");
+        symlink("../common/a.h", folder.path().join("src/linked.h")).expect("a link");
         let project = Project::open(folder.path()).expect("a project");
         let below = |path: PathBuf| path.strip_prefix(folder.path()).expect("a path below").display().to_string();
         project.sources().into_keys().map(below).filter(|path| path != FILE).collect()
@@ -313,7 +313,7 @@ mod tests {
             "src/generated/a.c",
             "src/__pycache__/a.pyc",
             "src/.a.c.swp",
-            "shared/a.h",
+            "common/a.h",
             "build/out.wasm",
             "build/a.o",
             "generated/a.c",
@@ -324,11 +324,11 @@ mod tests {
         let below_src = [
             "src/a.c",
             "src/build/a.c",
+            "src/common/a.h",
             "src/deps/a.h",
             "src/generated/a.c",
             "src/linked.h",
             "src/node_modules/a.js",
-            "src/shared/a.h",
             "src/target/a.h",
         ];
         for watch in ["[\"src\"]", "[\"./src/\", \"src\"]"] {

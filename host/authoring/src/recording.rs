@@ -193,9 +193,9 @@ mod tests {
 
     use super::*;
 
-    const HEAD: &str = r#"{"recording":{"version":1,"uri":"https://a.example/v1","name":"a","componentVersion":"1","digest":"sha256:0","at":"2026-01-01T00:00:00Z","settings":{}}}"#;
+    const HEAD: &str = r#"{"recording":{"version":1,"uri":"https://a.example/v1","name":"a","component_version":"1","digest":"sha256:0","at":"2026-01-01T00:00:00Z","settings":{}}}"#;
     const TURN: &str = r#"{"turn":{"at":"2026-01-01T00:00:00Z","operation":"SendMessage","requested":[],"steps":[]}}"#;
-    const END: &str = r#"{"end":{"turns":1,"leftOut":0,"reason":"turns"}}"#;
+    const END: &str = r#"{"end":{"turns":1,"left_out":0,"reason":"turns"}}"#;
 
     /// The number of turns and whether there was an end, or the error.
     fn read(text: &str) -> Result<(usize, bool), String> {

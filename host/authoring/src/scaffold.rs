@@ -7,7 +7,7 @@ use annex_runtime::GrantNeeded;
 use include_dir::{Dir, DirEntry, include_dir};
 use minijinja::{Environment, UndefinedBehavior, Value, context};
 
-use crate::choice::{Capability, Choice, HOOKS, Language};
+use crate::choice::{Capability, Choice, EXAMPLE_URI, HOOKS, Language};
 use crate::contract;
 use crate::error::ProjectError;
 use crate::sdk;
@@ -95,7 +95,7 @@ fn values(choice: &Choice) -> Value {
         name => choice.name.as_str(),
         snake => choice.name.snake(),
         camel => choice.name.camel(),
-        uri => format!("https://example.com/extensions/{}/v1", choice.name),
+        uri => choice.uri.clone().unwrap_or_else(|| format!("{EXAMPLE_URI}extensions/{}/v1", choice.name)),
         language => choice.language.name(),
         hooks,
         grants,
@@ -152,6 +152,7 @@ mod tests {
             language,
             hooks: hooks.to_vec(),
             capabilities: capabilities.to_vec(),
+            uri: None,
         };
         let all_but_http: Vec<Capability> =
             Capability::ALL.into_iter().filter(|capability| *capability != Capability::Http).collect();
@@ -209,7 +210,7 @@ mod tests {
         for word in ["match", "fn", "loop", "def", "class", "int", "func", "var"] {
             for language in Language::ALL {
                 let Ok(name) = ProjectName::parse(word) else { continue };
-                check(&Choice { name, language, hooks: HOOKS.to_vec(), capabilities: Vec::new() });
+                check(&Choice { name, language, hooks: HOOKS.to_vec(), capabilities: Vec::new(), uri: None });
             }
         }
     }
@@ -219,7 +220,7 @@ mod tests {
         let name = ProjectName::parse("x").expect("a name");
         let grants = |language: Language, capabilities: &[Capability]| {
             let capabilities = capabilities.to_vec();
-            grants(&Choice { name: name.clone(), language, hooks: vec![Hook::Response], capabilities })
+            grants(&Choice { name: name.clone(), language, hooks: vec![Hook::Response], capabilities, uri: None })
         };
         assert_eq!(grants(Language::Python, &[]), ["clock = true", "random = true"]);
         assert_eq!(grants(Language::JavaScript, &[Capability::Random]), ["random = true", "clock = true"]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use annex_files::Purpose;
 use annex_server::admin_api::Refusal;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
@@ -15,7 +15,8 @@ use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use crate::output;
+use crate::exit::Failure;
+use crate::{output, progress};
 
 /// The longest that the admin API may take: a component may have to be compiled.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -54,11 +55,13 @@ impl Target {
         let token = match &self.token_file {
             Some(file) => annex_files::read_text(file, Purpose::Secret, MAX_TOKEN_FILE_BYTES)
                 .with_context(|| format!("cannot read {}", file.display()))?,
-            None => env::var("ANNEX_ADMIN_TOKEN")
-                .context("no admin token: name its file with --token-file, or set ANNEX_ADMIN_TOKEN")?,
+            None => env::var("ANNEX_ADMIN_TOKEN").map_err(|_| {
+                Failure::Usage.error("no admin token: name its file with --token-file, or set ANNEX_ADMIN_TOKEN")
+            })?,
         };
         let base = Url::parse(&self.admin).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let base = base.context("--admin is not a URL; write it as http://127.0.0.1:9998")?;
+        let base =
+            base.ok_or_else(|| Failure::Usage.error("--admin is not a URL; write it as http://127.0.0.1:9998"))?;
         let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
         // Most editors end a file with a line break, which is no part of the token.
         Ok(Client { http, base, token: token.trim().to_owned(), tenant: self.tenant.clone() })
@@ -126,6 +129,12 @@ impl Client {
         text(response).await
     }
 
+    /// Sends a file as it is.
+    pub(crate) async fn upload(&self, path: &[&str], bytes: Vec<u8>) -> anyhow::Result<String> {
+        let request = self.request(Method::POST, path, &[], None::<&()>)?;
+        text(self.send(request.header(CONTENT_TYPE, "application/wasm").body(bytes)).await?).await
+    }
+
     /// Calls in the same way, for an answer that goes on. It ends within the time, which is in place of [`PATIENCE`].
     pub(crate) async fn stream(
         &self,
@@ -165,11 +174,12 @@ impl Client {
 
     /// The answer, or the reason for which the API refuses.
     async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
+        let _progress = progress::of("waiting for the admin API");
         // The error below names the API by its base URL, so that the URL need not stand there twice.
         let response = request.send().await.map_err(reqwest::Error::without_url);
         let unreachable =
             || format!("cannot reach the admin API at {}; does the server's config have [admin]?", self.base);
-        let response = response.with_context(unreachable)?;
+        let response = response.with_context(unreachable).map_err(|error| Failure::Unreachable.of(error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -177,8 +187,8 @@ impl Client {
         let text = text(response).await?;
         // With any code, so that another API's reason is told too.
         match serde_json::from_str::<Refusal<IgnoredAny>>(&text) {
-            Ok(Refusal { error }) => bail!(error.message),
-            Err(_) => bail!("{} answered {status}, which is not the admin API", self.base),
+            Ok(Refusal { error }) => Err(Failure::Refused.error(error.message)),
+            Err(_) => Err(anyhow!("{} answered {status}, which is not the admin API", self.base)),
         }
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::json;
 
-use crate::{component, output, serve};
+use crate::{component, output, progress, serve};
 
 /// Measure what a turn costs
 ///
@@ -59,7 +59,9 @@ impl Bench {
             read: &read,
             cache: serve::cache(),
         };
+        let progress = progress::of_compiling();
         let costs = Cost::of(&components, &case, &measurement).await;
+        drop(progress);
         let costs = costs.with_context(|| case.display().to_string())?;
         if self.json {
             let costs: Vec<_> = costs.iter().map(in_json).collect();

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use annex_authoring::Project;
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use clap::Args;
 
-use crate::inspect::{self, trial};
-use crate::{output, serve, settings};
+use crate::exit::Failure;
+use crate::inspect::{self, Candidate, trial};
+use crate::{notes, output, progress, serve, settings};
 
 /// Build the component of a project
 ///
@@ -30,26 +31,46 @@ impl Build {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let project = Project::open(&self.project)?;
         let settings = settings::of_project(&project)?;
+        let building = progress::of("building");
         let built = annex_authoring::build(&project, |command| output::note(&format!("$ {command}"))).await?;
+        drop(building);
         output::note(&format!("built in {:.1} s", built.took.as_secs_f64()));
         for path in project.unwatchable() {
             output::note(&format!("build.watch names {}, which is not there", path.display()));
         }
         let component = project.component();
-        // Compiled as `annex test` runs it, which finds it in the cache then.
+        // Compiled as `annex test` and a server run it, which find it in the cache then.
         let config = annex_authoring::runtime_config(serve::cache());
-        let granted = settings.grants.clone();
-        let in_config = component.to_string_lossy();
-        let trial = inspect::examine(&component, &in_config, &built.component, (settings, &config), self.json).await?;
-        trial.loaded.map(drop).context("no host would load the component with the settings of annex-extension.toml")?;
+        let granted = settings.installation.grants.clone();
+        // Wherever the config lies.
+        let folder = project.folder.canonicalize().unwrap_or_else(|_| project.folder.clone());
+        let name = format!("{}.wasm", project.manifest.name);
+        let in_config = folder.join(name);
+        let candidate = Candidate {
+            file: &component,
+            in_config: &in_config.to_string_lossy(),
+            bytes: &built.component,
+            settings: settings.table,
+        };
+        let trial = inspect::examine(candidate, settings.installation, &config, self.json).await?;
+        if let Ok(extension) = &trial.loaded {
+            notes::on_uri(extension.uri().as_str());
+        }
+        trial
+            .loaded
+            .map(drop)
+            .context("no host would load the component with the settings of annex-extension.toml")
+            .map_err(|error| Failure::Refused.of(error))?;
         let given = trial::in_config(&granted);
         let missing: Vec<String> =
             trial::in_config(&trial.grants).into_iter().filter(|grant| !given.contains(grant)).collect();
-        ensure!(
-            missing.is_empty(),
-            "the component needs grants that the project does not give it: add `{}` to [settings.grants] in annex-extension.toml",
-            missing.join("`, `")
-        );
+        if !missing.is_empty() {
+            return Err(Failure::Refused.error(format!(
+                "the component needs grants that the project does not give it: add `{}` to [settings.grants] in \
+                 annex-extension.toml",
+                missing.join("`, `")
+            )));
+        }
         // Last, so that the component of an earlier build stays when this one is of no use.
         built.place(&project)?;
         Ok(())

@@ -32,7 +32,7 @@ Ctrl-C cancels the task that runs.
     after_help = "Example:\n  annex chat http://127.0.0.1:9999 --state @state.json --session ada.json\n\nEach line is a \
                   message; a task that asks for input is continued by the next one. Lines that begin with / are \
                   commands: /help lists them. Ctrl-C cancels the task that runs, and leaves when none does. Lines may \
-                  come from a pipe; then the first turn that fails ends the chat with exit code 1."
+                  come from a pipe; then the first turn that fails ends the chat with its exit code."
 )]
 pub(crate) struct Chat {
     #[command(flatten)]

@@ -13,7 +13,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use tempfile::TempDir;
 
-use crate::{log, output, serve, shell};
+use crate::{log, output, progress, serve, shell};
 
 mod sources;
 
@@ -101,7 +101,9 @@ impl Dev {
 
 async fn build(folder: &Path) -> anyhow::Result<(Project, Built)> {
     let project = Project::open(folder)?;
+    let building = progress::of("building");
     let built = annex_authoring::build(&project, |command| output::note(&format!("$ {command}"))).await?;
+    drop(building);
     // The server loads it from there, and keeps the last good version when it refuses this one.
     built.place(&project)?;
     Ok((project, built))

@@ -91,7 +91,7 @@ enum Command {
         /// URI or digest
         extension: String,
         /// The number of a kept version; default: the one replaced last
-        #[arg(long, value_name = "VERSION")]
+        #[arg(long, value_name = "NUMBER")]
         to: Option<u64>,
     },
     /// Read the server's config, its folder of extensions and the files of its tenants again, as SIGHUP does

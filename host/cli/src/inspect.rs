@@ -8,9 +8,11 @@ use annex_server::Locations;
 use anyhow::Context;
 use clap::Args;
 
-use crate::{output, serve, settings};
+use crate::exit::Failure;
+use crate::{output, progress, serve, settings};
 
 mod report;
+mod sample;
 mod table;
 pub(crate) mod trial;
 
@@ -45,12 +47,18 @@ impl Inspect {
         })?;
         let settings = settings::read(self.settings.as_deref())?;
         let config = RuntimeConfig { instances: 1, ..RuntimeConfig::default() };
-        let trial = examine(&path, &self.in_config(&path, &locations), &bytes, (settings, &config), self.json).await?;
+        let candidate = Candidate {
+            file: &path,
+            in_config: &self.in_config(&path, &locations),
+            bytes: &bytes,
+            settings: settings.table,
+        };
+        let trial = examine(candidate, settings.installation, &config, self.json).await?;
         // The report is shown first, because it also tells why a component cannot be loaded.
         if trial.fits_a_config() {
             return Ok(());
         }
-        trial.loaded.map(drop).context("the component cannot be loaded")
+        trial.loaded.map(drop).context("the component cannot be loaded").map_err(|error| Failure::Refused.of(error))
     }
 
     /// The name by which a config names the component, wherever the config lies.
@@ -63,24 +71,35 @@ impl Inspect {
     }
 }
 
-/// Shows what the component in `file` is, which a config names by `in_config`, and how its trial went.
+/// A component that is looked at.
+pub(crate) struct Candidate<'a> {
+    pub(crate) file: &'a Path,
+    /// The name by which a config names it.
+    pub(crate) in_config: &'a str,
+    pub(crate) bytes: &'a [u8],
+    /// The settings that it is tried with, as they are written.
+    pub(crate) settings: toml::Table,
+}
+
+/// Shows what the component is, and how its trial went.
 ///
 /// # Errors
 /// When it is no extension.
 pub(crate) async fn examine(
-    file: &Path,
-    in_config: &str,
-    bytes: &[u8],
-    (settings, config): (Installation, &RuntimeConfig),
+    candidate: Candidate<'_>,
+    installation: Installation,
+    config: &RuntimeConfig,
     json: bool,
 ) -> anyhow::Result<Trial> {
     // The default config has no compile cache, so that a component on trial leaves nothing on the disk.
     let runtime = Runtime::new(config)?;
+    let _progress = progress::of_compiling();
     // The file is looked at before the trial, which runs it: what is no extension is refused here.
-    let inspected = runtime.inspect(bytes.to_vec()).await;
-    let inspected = inspected.with_context(|| format!("{} is refused", file.display()))?;
-    let trial = trial::load(&runtime, bytes, settings).await;
-    let report = Report::new(file, in_config, inspected, &trial);
+    let inspected = runtime.inspect(candidate.bytes.to_vec()).await;
+    let inspected = inspected.with_context(|| format!("{} is refused", candidate.file.display()));
+    let inspected = inspected.map_err(|error| Failure::Refused.of(error))?;
+    let trial = trial::load(&runtime, candidate.bytes, installation).await;
+    let report = Report::new(candidate, inspected, &trial);
     if json {
         output::json(&serde_json::to_string(&report)?)?;
     } else {

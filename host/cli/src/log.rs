@@ -19,10 +19,15 @@ use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::color;
+
 /// The most bytes of one field.
 const MAX_FIELD: usize = 8 << 10;
 /// A line of JSON that is longer is read again, and its long fields are cut.
 const MAX_LINE: usize = 16 << 10;
+
+/// PostgreSQL remarks at each start that the tables of migrations are there. A filter can ask for that by this name.
+const QUIET: &str = "sqlx::postgres::notice=warn";
 
 /// Starts logging for the rest of the process.
 ///
@@ -42,7 +47,8 @@ where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
     let fields = debug_fn(write_field).delimited(" ");
-    lines().with_env_filter(filter).with_writer(writer).with_target(false).compact().fmt_fields(fields).finish()
+    let lines = lines().with_env_filter(filter).with_writer(writer).with_target(false);
+    lines.with_ansi(color::on_standard_error()).compact().fmt_fields(fields).finish()
 }
 
 /// For programs.
@@ -138,10 +144,10 @@ impl<W: Write> Write for JsonWriter<W> {
 
 fn filter() -> anyhow::Result<EnvFilter> {
     let Some(value) = env::var_os("ANNEX_LOG").filter(|value| !value.is_empty()) else {
-        return Ok(EnvFilter::new("info"));
+        return Ok(EnvFilter::new(format!("{QUIET},info")));
     };
     let text = value.to_string_lossy();
-    EnvFilter::try_new(&text).map_err(|error| {
+    EnvFilter::try_new(format!("{QUIET},{text}")).map_err(|error| {
         anyhow!("ANNEX_LOG={text} is not a log filter; write a level, such as debug, or target=level: {error}")
     })
 }

@@ -1,9 +1,10 @@
 //! The `annex` command: one file per subcommand.
 
+use std::env;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio::runtime::Runtime;
 
 mod admin;
@@ -11,19 +12,28 @@ mod bench;
 mod build;
 mod card;
 mod chat;
+mod check;
+mod color;
 mod component;
 mod connect;
 mod dev;
+mod doctor;
+mod exit;
 mod extension;
+mod generate;
+mod init;
 mod inspect;
 mod line;
 mod log;
 mod new;
+mod notes;
 mod output;
 mod pretty;
+mod progress;
 mod proxy;
 mod record;
 mod replay;
+mod replica;
 mod send;
 mod serve;
 mod session;
@@ -34,6 +44,8 @@ mod template;
 mod tenant;
 mod test;
 mod turn;
+mod uploads;
+mod version;
 mod wit;
 mod with;
 
@@ -42,8 +54,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A2A extensions as WebAssembly components.
 #[derive(Parser)]
-#[command(name = "annex", version, arg_required_else_help = true)]
+#[command(name = "annex", version = version::version(), arg_required_else_help = true, after_help = exit::HELP)]
 struct Arguments {
+    /// Colour what is for people
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    color: color::Color,
     #[command(subcommand)]
     command: Command,
 }
@@ -52,6 +67,9 @@ struct Arguments {
 enum Command {
     Serve(serve::Serve),
     Proxy(proxy::Proxy),
+    Init(init::Init),
+    Check(check::Check),
+    Doctor(doctor::Doctor),
     Send(send::Send),
     Chat(chat::Chat),
     Card(card::Card),
@@ -59,6 +77,9 @@ enum Command {
     Extension(extension::Extension),
     Session(session::Session),
     Tenant(tenant::Tenant),
+    #[command(name = "component")]
+    Uploads(uploads::Uploads),
+    Replica(replica::Replica),
     New(new::New),
     Wit(wit::Wit),
     Build(build::Build),
@@ -67,6 +88,8 @@ enum Command {
     Bench(bench::Bench),
     Record(record::Record),
     Replay(replay::Replay),
+    Completions(generate::Completions),
+    Man(generate::Man),
 }
 
 fn main() -> ExitCode {
@@ -74,14 +97,23 @@ fn main() -> ExitCode {
     annex_runtime::compile_if_asked();
     // Fails only when a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match run(Arguments::parse().command) {
+    match run(arguments().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<output::Closed>() => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&format!("{error:#}"));
-            ExitCode::FAILURE
+            exit::code(&error)
         }
     }
+}
+
+/// The arguments of the process. Wrong ones end it.
+fn arguments() -> Arguments {
+    let color = color::Color::among(env::args_os().map(|word| word.to_string_lossy().into_owned()));
+    let matches = Arguments::command().color(color.into()).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    arguments.color.choose();
+    arguments
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
@@ -91,6 +123,9 @@ fn run(command: Command) -> anyhow::Result<()> {
             // Boxed, as the session command below: both futures are large, and the largest would set the size of all.
             Command::Serve(serve) => Box::pin(serve.run()).await,
             Command::Proxy(proxy) => Box::pin(proxy.run()).await,
+            Command::Init(init) => init.run(),
+            Command::Check(check) => Box::pin(check.run()).await,
+            Command::Doctor(doctor) => Box::pin(doctor.run()).await,
             Command::Send(send) => send.run().await,
             Command::Chat(chat) => chat.run().await,
             Command::Card(card) => card.run().await,
@@ -98,6 +133,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Extension(extension) => extension.run().await,
             Command::Session(session) => Box::pin(session.run()).await,
             Command::Tenant(tenant) => tenant.run().await,
+            Command::Uploads(uploads) => uploads.run().await,
+            Command::Replica(replica) => replica.run().await,
             Command::New(new) => new.run(),
             Command::Wit(wit) => wit.run(),
             Command::Build(build) => build.run().await,
@@ -105,6 +142,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Bench(bench) => bench.run().await,
             Command::Record(record) => record.run().await,
             Command::Replay(replay) => Box::pin(replay.run()).await,
+            Command::Completions(completions) => completions.run(Arguments::command()),
+            Command::Man(man) => man.run(Arguments::command()),
             Command::Dev(dev) => Box::pin(dev.run()).await,
         }
     });

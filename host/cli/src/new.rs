@@ -3,19 +3,20 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use annex_authoring::{Capability, Choice, HOOKS, Language, ProjectName, parse_hook};
+use annex_authoring::{Capability, Choice, EXAMPLE_URI, HOOKS, Language, ProjectName, parse_hook};
 use annex_runtime::Hook;
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::Args;
 
-use crate::output;
+use crate::exit::Failure;
+use crate::{notes, output};
 
 /// Begin the project of an extension
 ///
 /// All that it needs of Annex is written into it. Whatever is not said is asked for on a terminal.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  annex new word-count --lang rust\n  annex new word-count --lang python --hooks \
-                        message,response --with keyvalue,parameters\n\nHooks: card, activation, message, state, transition, \
+                        message,response --with keyvalue,parameters\n  annex new word-count --lang js --uri https://acme.example/word-count/v1\n\nHooks: card, activation, message, state, transition, \
                         response, method, client.\nCapabilities: parameters, keyvalue, clock, random, http, json-schema, \
                         session-state, task, tasks,\ntask-resumption, agent-steps, logging.")]
 pub(crate) struct New {
@@ -31,14 +32,20 @@ pub(crate) struct New {
     /// The capabilities of the host that it calls, with commas between them
     #[arg(long, value_delimiter = ',', value_parser = Capability::parse)]
     with: Option<Vec<Capability>>,
+    /// Its URI, by which clients name it; without, one of example.com, which is to be changed before others use it
+    #[arg(long, value_name = "URI", value_parser = uri)]
+    uri: Option<String>,
 }
 
 impl New {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let choice = self.choice()?;
-        choice.check().map_err(anyhow::Error::msg)?;
+        choice.check().map_err(|reason| Failure::Usage.error(reason))?;
         let folder = annex_authoring::create(Path::new("."), &choice)?;
         let name = folder.strip_prefix(".").unwrap_or(&folder).display();
+        if choice.uri.is_none() {
+            output::note(&notes::example_uri(&format!("{EXAMPLE_URI}extensions/{}/v1", choice.name)));
+        }
         output::note(&format!("{name} is there; its README.md says what is in it. Go on with:"));
         output::write(&format!("cd {name} && annex build\nannex test\nannex dev\n"))
     }
@@ -46,7 +53,9 @@ impl New {
     fn choice(self) -> anyhow::Result<Choice> {
         // A script that forgets something is told so. It must not wait for an answer that nobody gives.
         let asks = io::stdin().is_terminal() && io::stderr().is_terminal();
-        let missing = |what: &str| anyhow!("{what} is missing; for example: annex new word-count --lang rust");
+        let missing = |what: &str| {
+            Failure::Usage.error(format!("{what} is missing; for example: annex new word-count --lang rust"))
+        };
         let name = match self.name {
             Some(name) => name,
             None if asks => ask("Name, such as word-count", ProjectName::parse)?,
@@ -74,9 +83,24 @@ impl New {
         ensure!(!hooks.is_empty(), "an extension without a hook does nothing; name one with --hooks");
         // In the order of the contract, each once, however they were named.
         let hooks = HOOKS.into_iter().filter(|hook| hooks.contains(hook)).collect();
-        let capabilities = Capability::ALL.into_iter().filter(|capability| with.contains(capability)).collect();
-        Ok(Choice { name, language, hooks, capabilities })
+        // Whatever else an extension does, its author wants to see what it does. The log needs no grant.
+        let is_chosen = |capability: &Capability| *capability == Capability::Logging || with.contains(capability);
+        let capabilities = Capability::ALL.into_iter().filter(is_chosen).collect();
+        Ok(Choice { name, language, hooks, capabilities, uri: self.uri })
     }
+}
+
+/// Bytes of a URI.
+const MAX_URI: usize = 2 << 10;
+
+/// The URI goes into source text of every language and into a header field with commas between such.
+fn uri(text: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !br#",;"'\<>{}|^`$"#.contains(&byte);
+    let is_absolute = text.split_once(':').is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
+    if is_absolute && text.len() <= MAX_URI && text.bytes().all(is_plain) {
+        return Ok(text.to_owned());
+    }
+    Err("not an absolute URI; write one such as https://acme.example/extensions/word-count/v1".to_owned())
 }
 
 fn hooks_of(answer: &str) -> Result<Vec<Hook>, String> {

@@ -1,8 +1,10 @@
 //! Answers on standard output, remarks about them on standard error.
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, Write};
 
 use anyhow::Context;
+
+use crate::{color, progress};
 
 /// Stands before the further lines of a remark, which could be taken for other remarks otherwise.
 const INDENT: &str = "  ";
@@ -14,6 +16,7 @@ pub(crate) struct Closed;
 
 /// Writes `text` as it is.
 pub(crate) fn write(text: &str) -> anyhow::Result<()> {
+    let _paused = progress::pause();
     let mut out = io::stdout().lock();
     // Each piece is flushed, so that an answer is seen as it streams.
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -33,21 +36,26 @@ pub(crate) fn json(text: &str) -> anyhow::Result<()> {
     write(&format!("{}\n", annex_text::json(text.trim_end())))
 }
 
-/// A remark on standard error, dim on a terminal; its further lines are indented. Losing it is no reason to stop.
+/// A remark on standard error, dim in colour; its further lines are indented. Losing it is no reason to stop.
 pub(crate) fn note(text: &str) {
     let text = annex_text::indented(text, INDENT);
+    let _paused = progress::pause();
     // The lock keeps the log from writing between the lines of a remark.
     let mut lines = io::stderr().lock();
-    let _ = if lines.is_terminal() { writeln!(lines, "\x1b[2m{text}\x1b[0m") } else { writeln!(lines, "{text}") };
+    let _ =
+        if color::on_standard_error() { writeln!(lines, "\x1b[2m{text}\x1b[0m") } else { writeln!(lines, "{text}") };
 }
 
 /// A question to a person on standard error. The answer follows in the same line.
 pub(crate) fn prompt(text: &str) {
+    let _paused = progress::pause();
     let mut line = io::stderr().lock();
     let _ = write!(line, "{text}").and_then(|()| line.flush());
 }
 
 /// The reason for which the command failed.
 pub(crate) fn error(text: &str) {
-    let _ = writeln!(io::stderr(), "error: {}", annex_text::indented(text, INDENT));
+    let _paused = progress::pause();
+    let label = if color::on_standard_error() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
+    let _ = writeln!(io::stderr(), "{label} {}", annex_text::indented(text, INDENT));
 }

@@ -133,7 +133,6 @@ struct SeenLine {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct SeenHead {
     name: Line,
     component_version: Line,

@@ -6,11 +6,12 @@ use annex_authoring::{NewCase, NewCases, Recording, Runner, recorded_settings};
 use annex_files::Purpose;
 use annex_runtime::{Comparison, Difference, Example, RecordingHead};
 use annex_server::ExtensionConfig;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use clap::Args;
 use toml::Table;
 
-use crate::{component, output, serve};
+use crate::exit::Failure;
+use crate::{component, output, progress, serve};
 
 /// The most bytes of a file with settings.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
@@ -23,7 +24,7 @@ const MAX_SIDE: usize = 400;
 /// keys, lists of tasks, the time and random numbers come from the recording, and secrets have stand-ins.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  annex replay turns.jsonl my-extension.wasm\n  annex replay turns.jsonl \
-                        my-extension.wasm --to-cases cases\n\n`annex record` makes the file. The exit code is 1 when \
+                        my-extension.wasm --to-cases cases\n\n`annex record` makes the file. The exit code is 5 when \
                         a turn differs.")]
 pub(crate) struct Replay {
     /// The recording
@@ -50,6 +51,7 @@ impl Replay {
         let folder = self.settings.as_deref().unwrap_or(&self.file).parent().unwrap_or(Path::new(""));
         let read = |text: &str| ExtensionConfig::read_installation(text, folder);
         let runner = Runner::new(&component, &settings, &read, serve::cache())?;
+        let _progress = progress::of_compiling();
         let mut replay = annex_authoring::Replay::load(&runner, &recording.head)
             .await
             .with_context(|| self.component.display().to_string())?;
@@ -75,7 +77,7 @@ impl Replay {
         }
         let Comparison { turns, agreed, .. } = replay.comparison;
         if agreed < turns {
-            bail!("{} of {turns} turns differ", turns - agreed);
+            return Err(Failure::Different.error(format!("{} of {turns} turns differ", turns - agreed)));
         }
         Ok(())
     }

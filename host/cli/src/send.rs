@@ -18,7 +18,7 @@ use crate::{output, shell, template};
                   '{\"user_info\":{\"name\":\"Ada\",\"role\":\"Engineer\",\"email\":\"ada@example.com\"}}'\n\n  annex \
                   send http://127.0.0.1:9999 --template > state.json\n  annex send http://127.0.0.1:9999 \"Who am I?\" \
                   --state @state.json\n\nThe agent's words go to standard output, remarks about the task to standard \
-                  error. A task that fails, is rejected or is canceled ends the command with exit code 1."
+                  error. A task that fails or is canceled ends the command with exit code 1, one that is rejected with 3."
 )]
 pub(crate) struct Send {
     #[command(flatten)]

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use annex_runtime::Extension;
+use annex_runtime::{Activate, Extension};
 use annex_server::{App, Config, Installers, Locations, Server};
 use anyhow::Context;
 use clap::Args;
@@ -116,8 +116,12 @@ fn announce(app: &App, admin: Option<SocketAddr>, example: &Example, out: &mut i
 fn line(extension: &Extension) -> String {
     let how = if extension.was_compiled() { "compiled" } else { "from cache" };
     let required = if extension.is_required() { ", required" } else { "" };
+    let active = match extension.selection().activate {
+        Activate::Always => ", active for every message",
+        Activate::Requested | Activate::Metadata => "",
+    };
     format!(
-        "{}\n    {}, {} KiB, loaded in {:.1} ms ({how}){required}",
+        "{}\n    {}, {} KiB, loaded in {:.1} ms ({how}){required}{active}",
         extension.uri(),
         extension.digest(),
         extension.size().div_ceil(1024),
@@ -132,7 +136,9 @@ fn suggestion(app: &App, example: &Example) -> String {
         command.push_str(&format!(" \\\n    {credentials}"));
     }
     // The server refuses a message that does not activate what is required, so the suggestion does.
-    for extension in app.installed().iter().filter(|extension| extension.is_required()) {
+    let is_asked_for =
+        |extension: &&Arc<Extension>| extension.is_required() && extension.selection().activate != Activate::Always;
+    for extension in app.installed().iter().filter(is_asked_for) {
         command.push_str(&format!(" \\\n    --extension {}", shell::word(extension.uri().as_str())));
         if takes_state(extension.card()) {
             let state = r#"{"user_info":{"name":"Ada","role":"Engineer","email":"ada@example.com"}}"#;

@@ -61,7 +61,7 @@ enum Command {
         #[arg(long, default_value_t = 100)]
         last: usize,
     },
-    /// Delete one session with its events; what it shares with others stays
+    /// Delete one session with its events; what it shares with others stays. A user who is not anonymous is to be named
     Delete(Named),
     /// Show the state that sessions share: `app:` keys, and the `user:` keys of one user
     State(Owner),
@@ -94,7 +94,7 @@ struct Owner {
 struct Named {
     /// The context id
     context: String,
-    /// The user, as the list shows it; default: the anonymous user of the context
+    /// The user, as the list shows it; default: the anonymous user of the context, or the one user who has such a session
     #[arg(long)]
     user: Option<String>,
 }

@@ -7,15 +7,22 @@ use annex_files::Purpose;
 use annex_runtime::Installation;
 use annex_server::ExtensionConfig;
 use anyhow::{Context, anyhow};
+use toml::Table;
 
 /// The most bytes of a file with settings.
 const MAX_BYTES: usize = 1 << 20;
+
+/// Settings, as they are written and as a host takes them.
+pub(crate) struct Settings {
+    pub(crate) table: Table,
+    pub(crate) installation: Installation,
+}
 
 /// Reads a file with settings; without one, the standard settings.
 ///
 /// # Errors
 /// When the file cannot be read, or names what no extension has.
-pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Installation> {
+pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Settings> {
     let (text, folder) = match file {
         None => (String::new(), Path::new("")),
         Some(file) => {
@@ -27,14 +34,17 @@ pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Installation> {
     };
     let shown = file.map_or_else(|| "no settings".to_owned(), |file| file.display().to_string());
     let installation = ExtensionConfig::read_installation(&text, folder);
-    installation.map_err(|reason| anyhow!("{shown}: {reason}"))
+    let installation = installation.map_err(|reason| anyhow!("{shown}: {reason}"))?;
+    let table = toml::from_str(&text).map_err(|error| anyhow!("{shown}: {error}"))?;
+    Ok(Settings { table, installation })
 }
 
 /// The settings that a project is tried with.
 ///
 /// # Errors
 /// When they name what no extension has.
-pub(crate) fn of_project(project: &Project) -> anyhow::Result<Installation> {
+pub(crate) fn of_project(project: &Project) -> anyhow::Result<Settings> {
     let installation = ExtensionConfig::read_installation(&project.settings(), &project.folder);
-    installation.map_err(|reason| anyhow!("{}: settings: {reason}", project.folder.join(FILE).display()))
+    let named = |reason| anyhow!("{}: settings: {reason}", project.folder.join(FILE).display());
+    Ok(Settings { table: project.manifest.settings.clone(), installation: installation.map_err(named)? })
 }

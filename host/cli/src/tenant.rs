@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 
 use annex_files::Purpose;
 use annex_server::admin_api::tenants::{self, Change, Source, State};
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use reqwest::header::{IF_MATCH, IF_NONE_MATCH};
 
 use crate::admin::{Admin, Client};
+use crate::exit::Failure;
 use crate::line::Line;
+
+mod usage;
 
 type Listed = tenants::Listed<Line>;
 type List = tenants::List<Line>;
@@ -23,7 +26,7 @@ const MAX_TEXT_BYTES: usize = 4 << 20;
 /// Show, add, change and remove tenants of a running server, through its admin API.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  annex tenant add acme ./acme.toml\n  annex tenant list\n  annex tenant suspend \
-                        acme\n\nThe server's config needs [admin] and [tenants]. The token is read from --token-file, or from \
+                        acme\n  annex tenant usage acme\n  annex tenant top\n\nThe server's config needs [admin] and [tenants]. The token is read from --token-file, or from \
                         the environment variable ANNEX_ADMIN_TOKEN. A tenant's file has [card], [agent] and [[extension]]; it \
                         names components by their digests and secrets as [tenants.secrets] lends them.")]
 pub(crate) struct Tenant {
@@ -41,6 +44,18 @@ enum Command {
     Show {
         /// Its name
         name: String,
+    },
+    /// Show what a tenant has used of its quota; without a name all tenants, the costliest first
+    #[command(visible_alias = "top")]
+    Usage {
+        /// Its name
+        name: Option<String>,
+        /// Without a name: the hours that count, this one included, at most 168
+        #[arg(long, default_value_t = 24, conflicts_with = "name")]
+        hours: u64,
+        /// Without a name: the most tenants that are shown, at most 1000
+        #[arg(long, default_value_t = 20, conflicts_with = "name")]
+        limit: usize,
     },
     /// Add a tenant
     Add {
@@ -79,7 +94,8 @@ struct Named {
 impl Tenant {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         if self.admin.target.tenant.is_some() {
-            bail!("--tenant is for other commands; name the tenant as in `annex tenant show acme`");
+            let reason = "--tenant is for other commands; name the tenant as in `annex tenant show acme`";
+            return Err(Failure::Usage.error(reason));
         }
         let client = self.admin.client()?;
         match &self.command {
@@ -87,6 +103,16 @@ impl Tenant {
             Command::Show { name } => {
                 let answer = client.call(Method::GET, &["tenants", name], None::<&()>).await?;
                 self.admin.print(&answer, shown)
+            }
+            Command::Usage { name: Some(name), .. } => {
+                let answer = client.call(Method::GET, &["tenants", name, "usage"], None::<&()>).await?;
+                self.admin.print(&answer, usage::of_one)
+            }
+            Command::Usage { name: None, hours, limit } => {
+                let (hours, limit) = (hours.to_string(), limit.to_string());
+                let query = [("hours", hours.as_str()), ("limit", limit.as_str())];
+                let answer = client.call_with(Method::GET, &["usage"], &query, None::<&()>).await?;
+                self.admin.print(&answer, usage::of_all)
             }
             Command::Add { name, file, suspended } => {
                 let state = suspended.then_some(State::Suspended);

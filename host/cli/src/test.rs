@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use annex_authoring::{CaseRun, Project, Runner, Verdict, cases_in};
 use annex_server::ExtensionConfig;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Args;
 use serde_json::json;
 use similar::TextDiff;
 
-use crate::{component, output, serve};
+use crate::exit::Failure;
+use crate::{component, notes, output, progress, serve};
 
 /// Run the cases of a project against its component
 ///
@@ -18,7 +19,7 @@ use crate::{component, output, serve};
 /// project's settings, without a server.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  annex test\n  annex test cases/refused.toml --update\n  annex test --junit \
-                        report.xml\n\nThe last line is `N passed, N failed`. The exit code is 1 when a case failed.")]
+                        report.xml\n\nThe last line is `N passed, N failed`. The exit code is 5 when a case failed.")]
 pub(crate) struct Test {
     /// Files of cases; without, all of cases/*.toml
     cases: Vec<PathBuf>,
@@ -43,6 +44,7 @@ impl Test {
         let cases = self.cases(&project.path("cases"))?;
         let read = |text: &str| ExtensionConfig::read_installation(text, &project.folder);
         let runner = Runner::new(&component, &project.manifest.settings, &read, serve::cache())?;
+        let progress = progress::of_compiling();
         let mut runs = Vec::new();
         for case in &cases {
             let run = runner.run(case, self.update).await;
@@ -50,6 +52,10 @@ impl Test {
                 output::show(&line(&run))?;
             }
             runs.push(run);
+        }
+        drop(progress);
+        if let Some(uri) = runner.uri() {
+            notes::on_uri(uri.as_str());
         }
         self.report(&project.manifest.name, &runs)
     }
@@ -77,7 +83,7 @@ impl Test {
             output::write(&format!("{passed} passed, {failed} failed\n"))?;
         }
         if failed > 0 {
-            bail!("a case failed");
+            return Err(Failure::Different.error("a case failed"));
         }
         Ok(())
     }
@@ -103,7 +109,7 @@ fn reason(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Passed | Verdict::Updated => String::new(),
         Verdict::Broken(error) => annex_text::with_causes(error),
-        Verdict::Different { expected, found } => difference(expected, found),
+        Verdict::Different { expected, found, words } => format!("{}{words}", difference(expected, found)),
     }
 }
 

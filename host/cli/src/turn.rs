@@ -7,6 +7,7 @@ use annex_protocol::{
 use futures::TryStreamExt;
 use serde::Deserialize;
 
+use crate::exit::Failure;
 use crate::pretty::pretty;
 use crate::state::takes_state;
 use crate::{output, shell};
@@ -66,7 +67,10 @@ pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[Exten
     if answered.code != Some(i64::from(code)) {
         let details: String = answered.details.iter().filter(|detail| !is_told(detail)).map(shown).collect();
         let details = annex_text::cut(details, MAX_DETAILS);
-        return if details.is_empty() { error } else { anyhow::anyhow!("{error:#}{details}") };
+        if details.is_empty() {
+            return error;
+        }
+        return Failure::Refused.error(format!("{error:#}{details}"));
     }
     let declared = card.capabilities.extensions.iter().filter(|extension| extension.required);
     let missing = declared.filter(|extension| !requested.contains(&extension.uri));
@@ -79,7 +83,10 @@ pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[Exten
         }
     };
     let options: String = missing.map(option).collect();
-    if options.is_empty() { error } else { anyhow::anyhow!("{error:#}\nadd to this command:{options}") }
+    if options.is_empty() {
+        return error;
+    }
+    Failure::Refused.error(format!("{error:#}\nadd to this command:{options}"))
 }
 
 /// True for the details that the error's text spells out.

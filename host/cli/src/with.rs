@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 
 use crate::pretty::pretty;
-use crate::{output, serve, settings, state};
+use crate::{output, progress, serve, settings, state};
 
 /// Which components.
 #[derive(Args)]
@@ -54,6 +54,7 @@ impl With {
         let config = RuntimeConfig { instances, cache: serve::cache(), ..RuntimeConfig::default() };
         let runtime = Runtime::new(&config).context("the runtime of components does not start")?;
         let notes = Notes::default();
+        let _progress = progress::of_compiling();
         let mut interceptors = Vec::new();
         for (index, argument) in self.components.iter().enumerate() {
             let settings = self.settings.get(index).map(PathBuf::as_path);
@@ -101,7 +102,7 @@ async fn load(
     let path = locations.component(component);
     let bytes = annex_files::read(&path, Purpose::Named, MAX_COMPONENT_BYTES);
     let bytes = bytes.with_context(|| format!("cannot read the component {}", path.display()))?;
-    let extension = runtime.load(bytes, installation(settings)?).await?;
+    let extension = runtime.load_named(component, bytes, installation(settings)?).await?;
     let notes = Arc::clone(notes);
     let tell = move |uri: &ExtensionUri, told| {
         notes.lock().unwrap_or_else(PoisonError::into_inner).push((uri.clone(), told));
@@ -111,7 +112,7 @@ async fn load(
 }
 
 fn installation(file: Option<&Path>) -> anyhow::Result<Installation> {
-    let mut installation = settings::read(file)?;
+    let mut installation = settings::read(file)?.installation;
     // There is no session and no task on this side: who may read them reads nothing. The half that a server runs imports
     // them, and it is the same component.
     installation.grants.session_state.get_or_insert_default();

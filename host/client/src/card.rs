@@ -2,13 +2,13 @@
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use annex_auth::signature::{self, Verified};
 use annex_protocol::service::{A2A_VERSION, VERSION};
 use annex_protocol::{AgentCard, lenient, portable, v0_3};
 use http::StatusCode;
-use http::header::{ACCEPT, CACHE_CONTROL, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
+use http::header::{ACCEPT, CACHE_CONTROL, DATE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use lru::LruCache;
 use reqwest::Url;
 
@@ -19,6 +19,8 @@ use crate::http::{self as transport, Http, Response};
 
 /// Cards are kept, so that their size counts more than that of answers.
 const MAX_CARD_BYTES: usize = 1 << 20;
+/// The most bytes of what is said in place of a card.
+const MAX_REASON_BYTES: usize = 4 << 10;
 const CARD_PATH: &str = "/.well-known/agent-card.json";
 /// The longest time that a card is kept, whatever the agent says.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -35,6 +37,8 @@ pub struct AgentCardDocument {
     pub text: String,
     /// The good signature that was found, when the client has trusted keys.
     pub verified: Option<Verified>,
+    /// The time that the agent's clock had, as its answer says.
+    pub date: Option<SystemTime>,
 }
 
 /// Cards that were read, by their URLs.
@@ -73,6 +77,11 @@ impl Cards {
             // A 304 for a card that is not kept confirms nothing, and ends below as an error.
             (StatusCode::NOT_MODIFIED, Some(kept)) => kept.document,
             (status, _) if status.is_success() => Arc::new(read(http, config, url, response).await?),
+            (status @ (StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS), _) => {
+                // Without its words the answer says as much.
+                let body = http.text_of(response, MAX_REASON_BYTES).await.unwrap_or_default();
+                return Err(ClientError::NotServed { url: url.into(), status, body: quoted(&body) });
+            }
             (status, _) => return Err(ClientError::NoCard { url: url.into(), status }),
         };
         // A card whose signature does not hold has failed above, so that no forged one is ever kept.
@@ -118,6 +127,7 @@ async fn read(
     url: Url,
     response: Response,
 ) -> Result<AgentCardDocument, ClientError> {
+    let date = response.headers().get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
     let text = http.text_of(response, MAX_CARD_BYTES).await?;
     let not_a_card = |source| ClientError::NotACard { url: url.to_string(), source };
     // The text itself stays as it is, because the signature is over that.
@@ -131,7 +141,7 @@ async fn read(
     // The signature is checked over the text, because it covers fields that this client may not know.
     let verified = config.trusted_keys.as_ref().map(|keys| signature::verify(&text, keys)).transpose();
     let verified = verified.map_err(|source| ClientError::Untrusted { url: url.to_string(), source })?;
-    Ok(AgentCardDocument { url, card, text, verified })
+    Ok(AgentCardDocument { url, card, text, verified, date })
 }
 
 /// The time that an answer holds; `None` when it is not to be kept. Without a word about it, it is asked for again each

@@ -66,6 +66,19 @@ pub enum ClientError {
         /// The answer.
         status: StatusCode,
     },
+    /// A server that gives no card now, and may give one later.
+    #[error(
+        "{url} answered {status}: {body}; a server is there and does not serve this agent now: it starts, or the agent is \
+         suspended, cannot be loaded, or is asked too often"
+    )]
+    NotServed {
+        /// The URL of the card.
+        url: String,
+        /// The answer.
+        status: StatusCode,
+        /// The beginning of its body.
+        body: String,
+    },
     /// Something else than a card.
     #[error("{url} is not an agent card, so this is not an A2A agent")]
     NotACard {

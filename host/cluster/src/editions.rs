@@ -14,7 +14,8 @@ use crate::{Lease, Replica};
 
 mod statements;
 
-const MIGRATIONS: Migrations = Migrations {
+/// The migrations of the tables of editions.
+pub const MIGRATIONS: Migrations = Migrations {
     // Tables of their own, so that the tables of tasks stay at the version that an earlier program starts on.
     table: "_cluster_migrations",
     files: &[(1, "editions", include_str!("../migrations/1_editions.sql"))],

@@ -13,8 +13,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
-use crate::Replica;
-use crate::statements::{BEGIN_LEASE, END_LEASE, END_NAMED_LEASE, FORGET_REPLICAS, NAMED_LEASE, RENEW_LEASE};
+use crate::statements::{
+    BEGIN_LEASE, DESCRIBE, END_LEASE, END_NAMED_LEASE, FORGET_REPLICAS, LIST, NAMED_LEASE, RENEW_LEASE,
+};
+use crate::{Description, ListedReplica, Replica};
 
 /// The length of a lease, as in the statements.
 const LEASE: Duration = Duration::from_secs(5);
@@ -47,6 +49,15 @@ struct Held {
     next: Mutex<Option<Replica>>,
     /// Told when the process has become another replica.
     began: Notify,
+    said: Mutex<Said>,
+}
+
+/// What the process says of itself.
+#[derive(Debug, Default)]
+struct Said {
+    description: Option<Description>,
+    /// The replica whose row has it.
+    written_for: Option<Replica>,
 }
 
 #[derive(Debug)]
@@ -72,7 +83,14 @@ impl Lease {
         let standing = LeaseStanding { replica: Replica::new(), renewed: now, unbroken_since };
         let own_name = name.map(ToOwned::to_owned);
         let standing = Mutex::new(standing);
-        let held = Held { database, name: own_name, standing, next: Mutex::default(), began: Notify::new() };
+        let held = Held {
+            database,
+            name: own_name,
+            standing,
+            next: Mutex::default(),
+            began: Notify::new(),
+            said: Mutex::default(),
+        };
         if let Some(name) = name {
             held.database.change(END_NAMED_LEASE, &[Value::Text(name)]).await?;
         }
@@ -106,6 +124,20 @@ impl Lease {
         !standing.replica.is_over() && standing.unbroken_since.elapsed() >= LEASE
     }
 
+    /// Has other processes and operators see this of the process from now on. It is written with the next renewal of the lease.
+    pub fn describe(&self, description: Description) {
+        *self.held.said() = Said { description: Some(description), written_for: None };
+    }
+
+    /// The processes on the database, the oldest first.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn replicas(&self) -> sqlx::Result<Vec<ListedReplica>> {
+        let rows = self.held.database.read(LIST, &[]).await?;
+        rows.iter().map(ListedReplica::of_row).collect()
+    }
+
     /// Forgets replicas that have not been heard of for an hour.
     ///
     /// # Errors
@@ -123,6 +155,17 @@ impl Lease {
             tracing::warn!(%error, "the lease of this process could not be ended and runs out by itself");
         }
         self.held.database.close().await;
+    }
+}
+
+impl LeaseStanding {
+    /// Notes a renewal that was asked for then. Returns false where the lease was over before it came.
+    fn renew(&mut self, asked: Instant) -> bool {
+        let is_over = self.replica.is_over();
+        if !is_over {
+            self.renewed = asked;
+        }
+        !is_over
     }
 }
 
@@ -180,14 +223,33 @@ impl Held {
         let asked = Instant::now();
         let replica = self.replica();
         if !replica.is_over() && !self.database.change(RENEW_LEASE, &[Value::Text(replica.id())]).await?.is_empty() {
-            let mut standing = self.standing();
             // One that came too late is none: turns of this replica have been stopped.
-            if !standing.replica.is_over() {
-                standing.renewed = asked;
+            if self.standing().renew(asked) {
+                self.write_description(&replica).await;
                 return Ok(());
             }
         }
         self.begin_again(&replica).await
+    }
+
+    /// Writes what the process says of itself, unless the row of the replica has it. That it fails is no harm: the next renewal
+    /// writes it.
+    async fn write_description(&self, replica: &Replica) {
+        let description = {
+            let said = self.said();
+            let is_written = said.written_for.as_ref().is_some_and(|written| written.id() == replica.id());
+            said.description.clone().filter(|_| !is_written)
+        };
+        let Some(description) = description else { return };
+        let Description { version, address, phase } = &description;
+        let values = [Value::Text(replica.id()), Value::Text(version), Value::Text(address), Value::Text(phase)];
+        if self.database.change(DESCRIBE, &values).await.is_ok() {
+            let mut said = self.said();
+            // It may say something else by now.
+            if said.description.as_ref() == Some(&description) {
+                said.written_for = Some(replica.clone());
+            }
+        }
     }
 
     /// The lease is over, by a start under the same name or because it was not renewed in time, so this process is another
@@ -227,6 +289,10 @@ impl Held {
 
     fn replica(&self) -> Replica {
         self.standing().replica.clone()
+    }
+
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn next(&self) -> MutexGuard<'_, Option<Replica>> {

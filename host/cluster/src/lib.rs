@@ -3,11 +3,13 @@
 
 #![warn(missing_docs)]
 
+mod described;
 pub mod editions;
 mod lease;
 mod replica;
 mod statements;
 pub mod wake;
 
+pub use described::{Description, ListedReplica};
 pub use lease::Lease;
 pub use replica::Replica;

@@ -20,3 +20,14 @@ pub(crate) const NAMED_LEASE: &str = "
 /// Replicas that have not been heard of for an hour. Their work was settled long before.
 pub(crate) const FORGET_REPLICAS: &str = "
     DELETE FROM replica WHERE lease_until < clock_timestamp() - INTERVAL '1 hour'";
+
+/// What the process of a lease says of itself.
+pub(crate) const DESCRIBE: &str =
+    "UPDATE replica SET version = $2, address = $3, phase = $4 WHERE id = $1 RETURNING id";
+
+/// The processes, the oldest first. Those that have not been heard of for an hour are forgotten.
+pub(crate) const LIST: &str = "
+    SELECT id, coalesce(name, ''), coalesce(version, ''), coalesce(address, ''), coalesce(phase, ''),
+        CAST(extract(epoch FROM since) * 1000 AS BIGINT),
+        CAST(extract(epoch FROM lease_until - clock_timestamp()) * 1000 AS BIGINT)
+    FROM replica ORDER BY since NULLS FIRST, id LIMIT 1000";

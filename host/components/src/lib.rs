@@ -12,6 +12,8 @@ pub const TIMESTAMP: &str = concat!(env!("OUT_DIR"), "/timestamp.wasm");
 pub const COMPLIANCE_BADGE: &str = concat!(env!("OUT_DIR"), "/compliance-badge.wasm");
 /// Takes messages whose data parts match a schema.
 pub const STRICT_PARTS: &str = concat!(env!("OUT_DIR"), "/strict-parts.wasm");
+/// Refuses messages with the number of a payment card.
+pub const PAYMENT_CARDS: &str = concat!(env!("OUT_DIR"), "/payment-cards.wasm");
 /// Adds what the agent did to its answers.
 pub const TRACEABILITY: &str = concat!(env!("OUT_DIR"), "/traceability.wasm");
 /// Takes what the client says of itself, signed.
@@ -42,6 +44,7 @@ pub fn shipped() -> Vec<(&'static str, &'static Path)> {
         ("timestamp", TIMESTAMP),
         ("compliance-badge", COMPLIANCE_BADGE),
         ("strict-parts", STRICT_PARTS),
+        ("payment-cards", PAYMENT_CARDS),
         ("traceability", TRACEABILITY),
         ("secure-passport", SECURE_PASSPORT),
         ("generating-image", GENERATING_IMAGE),

@@ -118,9 +118,10 @@ fn the_hello_extension_exports_only_the_hook_that_it_names() -> Result<()> {
 }
 
 #[test]
-fn the_badges_the_profile_and_the_sub_state_need_no_grant() -> Result<()> {
+fn the_badges_the_profile_the_card_numbers_and_the_sub_state_need_no_grant() -> Result<()> {
     check(annex_components::COMPLIANCE_BADGE, &[TYPES, CONFIG, LOGGING], &["card", "descriptor"])?;
     check(annex_components::STRICT_PARTS, &[SCHEMA, TYPES, CONFIG, LOGGING], &["card", "descriptor", "message"])?;
+    check(annex_components::PAYMENT_CARDS, &[TYPES, CONFIG, LOGGING], &["descriptor", "message"])?;
     check(annex_components::GENERATING_IMAGE, &[TYPES, CONFIG, LOGGING], &["descriptor", "transition"])?;
     check(annex_components::SECURE_PASSPORT, &[TYPES, CONFIG, LOGGING], &["card", "client", "descriptor", "state"])
 }

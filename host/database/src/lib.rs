@@ -18,7 +18,7 @@ pub use migrations::Migrations;
 pub use numbers::{from_sql, to_sql};
 pub use outage::{may_pass, outlast, outlast_for};
 pub use patience::with_long_statements;
-pub use postgres::{PostgresConnections, PostgresDatabase};
+pub use postgres::{PostgresConnections, PostgresDatabase, PostgresState};
 pub use sqlite::{SqliteDatabase, SqliteTransaction};
 pub use writer::{Change, Writer};
 

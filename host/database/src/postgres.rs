@@ -1,12 +1,16 @@
 //! One PostgreSQL database.
 
 mod pool;
+mod state;
 
 use std::slice;
 use std::time::{Duration, Instant};
 
+use annex_telemetry::{Stage, enter};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Postgres};
+
+pub use self::state::PostgresState;
 
 use self::pool::{FairPool, Held, in_time, is_lost};
 use crate::database::{Begun, Database, Row, Step, Value, bind};
@@ -146,12 +150,14 @@ impl Database for PostgresDatabase {
     }
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
+        let _stage = enter(Stage::Store);
         let mut held = self.pool.hold().await?;
         held.begin().await?;
         Ok(PostgresTransaction(held))
     }
 
     async fn commit(PostgresTransaction(held): Self::Transaction) -> sqlx::Result<()> {
+        let _stage = enter(Stage::Store);
         held.commit().await
     }
 
@@ -160,6 +166,7 @@ impl Database for PostgresDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<u64> {
+        let _stage = enter(Stage::Store);
         let result = in_time(bind::<Postgres>(sql, values).execute(held.connection()?)).await;
         Ok(held.ended(result)?.rows_affected())
     }
@@ -168,6 +175,7 @@ impl Database for PostgresDatabase {
         PostgresTransaction(held): &mut Self::Transaction,
         steps: &[Step<'_>],
     ) -> sqlx::Result<Vec<u64>> {
+        let _stage = enter(Stage::Store);
         let mut changed = Vec::with_capacity(steps.len());
         for step in steps {
             let query =
@@ -182,6 +190,7 @@ impl Database for PostgresDatabase {
     }
 
     async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<Begun<Self>> {
+        let _stage = enter(Stage::Store);
         let mut transaction = self.begin().await?;
         let changed = Self::execute_all(&mut transaction, steps).await;
         Ok((transaction, changed))
@@ -189,6 +198,7 @@ impl Database for PostgresDatabase {
 
     /// A statement by itself is a transaction here, which the database begins and commits without being told to.
     async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
+        let _stage = enter(Stage::Store);
         if let [step] = steps {
             let query = bind::<Postgres>(AssertSqlSafe(text_of(steps, Form::Numbered, "")), &step.values);
             // One that changed some of several rows would have to be taken back.
@@ -207,6 +217,7 @@ impl Database for PostgresDatabase {
     }
 
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
+        let _stage = enter(Stage::Store);
         self.rows(sql, values).await
     }
 
@@ -215,11 +226,13 @@ impl Database for PostgresDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<Vec<PgRow>> {
+        let _stage = enter(Stage::Store);
         let result = in_time(bind::<Postgres>(sql, values).fetch_all(held.connection()?)).await;
         held.ended(result)
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
+        let _stage = enter(Stage::Store);
         outlast_for(READ_PATIENCE, is_lost, || self.rows(sql, values)).await
     }
 }

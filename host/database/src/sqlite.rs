@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use annex_fairness::{FairPlaces, current_tenant};
+use annex_telemetry::{Stage, enter};
 use futures::TryStreamExt;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Sqlite};
@@ -324,6 +325,7 @@ impl Database for SqliteDatabase {
     }
 
     async fn begin(&self) -> sqlx::Result<Self::Transaction> {
+        let _stage = enter(Stage::Store);
         let mut transaction = self.writer().await?;
         let begun = transaction.connection()?.execute(sqlx::query(BEGIN)).await;
         transaction.begun(begun)?;
@@ -331,6 +333,7 @@ impl Database for SqliteDatabase {
     }
 
     async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<Begun<Self>> {
+        let _stage = enter(Stage::Store);
         let mut transaction = self.writer().await?;
         let changed = transaction.changed(text_of(steps, Form::Beginning, BEGIN), steps).await;
         match transaction.begun(changed) {
@@ -347,6 +350,7 @@ impl Database for SqliteDatabase {
     }
 
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
+        let _stage = enter(Stage::Store);
         let mut transaction = self.writer().await?;
         // One statement is begun and committed by SQLite itself, and leaves nothing open.
         transaction.writer()?.left = Left::Ready;
@@ -354,6 +358,7 @@ impl Database for SqliteDatabase {
     }
 
     async fn commit(mut transaction: Self::Transaction) -> sqlx::Result<()> {
+        let _stage = enter(Stage::Store);
         // Not `execute`, which takes it for done when the connection's thread has come to an end.
         let committed = transaction.connection()?.fetch_many(sqlx::query(COMMIT)).try_next().await;
         transaction.noted(committed)?.ok_or(sqlx::Error::WorkerCrashed)?;
@@ -366,11 +371,13 @@ impl Database for SqliteDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<u64> {
+        let _stage = enter(Stage::Store);
         let done = bind::<Sqlite>(sql, values).execute(transaction.connection()?).await;
         Ok(transaction.noted(done)?.rows_affected())
     }
 
     async fn execute_all(transaction: &mut Self::Transaction, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
+        let _stage = enter(Stage::Store);
         let changed = transaction.changed(text_of(steps, Form::Nameless, ""), steps).await;
         transaction.noted(changed)
     }
@@ -380,11 +387,13 @@ impl Database for SqliteDatabase {
         sql: &'static str,
         values: &[Value<'_>],
     ) -> sqlx::Result<Vec<SqliteRow>> {
+        let _stage = enter(Stage::Store);
         let found = bind::<Sqlite>(sql, values).fetch_all(transaction.connection()?).await;
         transaction.noted(found)
     }
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
+        let _stage = enter(Stage::Store);
         self.readers.read(sql, values).await
     }
 }

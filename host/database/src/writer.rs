@@ -12,6 +12,7 @@ use std::future::Future;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use annex_telemetry::{Stage, enter};
 use tokio::sync::oneshot;
 
 use crate::{Database, Sql, Step, may_pass, outlast};
@@ -84,6 +85,7 @@ impl<D: Database, C: Change> Writer<D, C> {
             // In a task of its own: a caller that goes away must not take the changes of others with it.
             tokio::spawn(serve(Arc::clone(&self.database), Arc::clone(&self.queue)));
         }
+        let _stage = enter(Stage::Store);
         answered.await.unwrap_or_else(|_| Err(sqlx::Error::WorkerCrashed.into()))
     }
 }

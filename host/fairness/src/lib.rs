@@ -6,7 +6,9 @@
 
 mod line;
 mod places;
+mod resize;
 mod scope;
 
 pub use places::{FairPlaces, Place};
+pub use resize::resize;
 pub use scope::{current_tenant, of_same_tenant, of_tenant};

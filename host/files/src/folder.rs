@@ -8,7 +8,7 @@ use std::path::{Component, Path};
 use rustix::fs::OFlags;
 
 use crate::open::{apply, bits, user};
-use crate::rule::{Attributes, Purpose};
+use crate::rule::{Attributes, Purpose, Verdict};
 
 /// Refuses a folder that the rule does not let be used for that purpose. What lies in it is not looked at. A link is
 /// followed, except to a folder that this process itself has made.
@@ -24,6 +24,18 @@ pub fn check_folder(path: &Path, purpose: Purpose) -> io::Result<()> {
     let folder = OpenOptions::new().read(true).custom_flags(bits(flags)).open(path)?;
     let metadata = folder.metadata()?;
     apply(purpose.judge(Attributes::from(&metadata), user(), path), path)
+}
+
+/// The remark of the rule on a file or a folder that is used for that purpose, `None` where it has none. A link is followed.
+///
+/// # Errors
+/// As looking at it has them; [`ErrorKind::PermissionDenied`] with the reason when the rule refuses it.
+pub fn remark(path: &Path, purpose: Purpose) -> io::Result<Option<String>> {
+    match purpose.judge(Attributes::from(&fs::metadata(path)?), user(), path) {
+        Verdict::Fine => Ok(None),
+        Verdict::Remark(remark) => Ok(Some(remark)),
+        Verdict::Refused(reason) => Err(io::Error::new(ErrorKind::PermissionDenied, reason)),
+    }
 }
 
 /// Makes the folder `inner` below `base`, with those in between. No link below `base` is followed.

@@ -11,7 +11,7 @@ mod replace;
 mod rule;
 
 pub use create::create;
-pub use folder::{check_folder, create_folders};
+pub use folder::{check_folder, create_folders, remark};
 pub use open::{open, read, read_text, without_mark};
 pub use replace::replace;
 pub use rule::Purpose;

@@ -17,7 +17,7 @@ mod store;
 
 pub use memory::MemoryKeyValueStore;
 #[cfg(feature = "sql")]
-pub use postgres::PostgresKeyValueStore;
+pub use postgres::{MIGRATIONS as POSTGRES_MIGRATIONS, PostgresKeyValueStore};
 #[cfg(feature = "sql")]
 pub use sql::SqlKeyValueStore;
 #[cfg(feature = "sql")]

@@ -10,7 +10,8 @@ use crate::sql::{KeyDatabase, SqlKeyValueStore, statements};
 /// name keeps the changes of one bucket apart.
 pub type PostgresKeyValueStore = SqlKeyValueStore<PostgresDatabase>;
 
-const MIGRATIONS: Migrations = Migrations {
+/// The migrations of the tables of keys.
+pub const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_keyvalue_migrations",
     files: &[(1, "keys", include_str!("../migrations/postgres/1_keys.sql"))],
 };

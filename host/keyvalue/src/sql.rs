@@ -49,6 +49,12 @@ struct Changing<'a, D: KeyDatabase> {
     key: &'a str,
 }
 
+/// The call of an extension waits for the database, also where its answer is there at once. A call that did not wait would
+/// count all that the host does for it as the extension's CPU time.
+async fn wait() {
+    tokio::task::yield_now().await;
+}
+
 fn unavailable(error: sqlx::Error) -> KeyValueError {
     KeyValueError::Unavailable(error.into())
 }
@@ -66,6 +72,7 @@ impl<D: KeyDatabase> SqlKeyValueStore<D> {
 
     /// Begins a transaction. Where a database has several writers, those of one bucket wait for each other.
     async fn begin(&self, names: &Names<'_>) -> Result<D::Transaction, KeyValueError> {
+        wait().await;
         let mut transaction = self.database.begin().await.map_err(unavailable)?;
         if let Some(lock) = D::LOCK {
             D::execute(&mut transaction, lock, &[Value::Text(&names.lock())]).await.map_err(unavailable)?;
@@ -89,6 +96,7 @@ impl<D: KeyDatabase> SqlKeyValueStore<D> {
 #[async_trait]
 impl<D: KeyDatabase> KeyValueStore for SqlKeyValueStore<D> {
     async fn get(&self, space: &Space, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
+        wait().await;
         let names = Names::of_bucket::<D>(space);
         let key = names::stored::<D>(key);
         let rows = self.database.read(statements::SELECT_VALUE, &names.in_bucket([Value::Text(&key)])).await;
@@ -109,6 +117,7 @@ impl<D: KeyDatabase> KeyValueStore for SqlKeyValueStore<D> {
     }
 
     async fn keys(&self, space: &Space, skip: u64) -> Result<Vec<String>, KeyValueError> {
+        wait().await;
         let page = [Value::count(KEYS_PER_PAGE), Value::count(skip)];
         let names = Names::of_bucket::<D>(space);
         let rows = self.database.read(statements::SELECT_KEYS, &names.in_bucket(page)).await.map_err(unavailable)?;

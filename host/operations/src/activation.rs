@@ -2,32 +2,128 @@
 //!
 //! Decided before any task, session or guest exists. A URI is a version: it matches to the letter or not at all.
 
+use std::mem;
 use std::sync::Arc;
 
-use annex_protocol::{A2aError, AgentExtension, ExtensionUri};
-use annex_runtime::{Extension, Installed};
+use annex_protocol::{A2aError, AgentExtension, ExtensionUri, JsonObject, Metadata, SendMessageRequest};
+use annex_runtime::{Activate, Extension, Installed};
 
+use crate::service_parameters::ServiceParameters;
 use crate::unknown_extensions::unknown_here;
 
-/// The installed extensions that the client asked for, in the order of the config.
+/// What decides which extensions are active for a request.
+pub(crate) struct Occasion<'a> {
+    /// The URIs that the client asked for; for a turn that is made again those of [`to_ask_again`].
+    requested: &'a [ExtensionUri],
+    /// The message and what was sent with it; `None` for a call of a method.
+    sent: Option<&'a SendMessageRequest>,
+    caller: Caller<'a>,
+}
+
+/// The caller that extensions may be for.
+#[derive(Clone, Copy)]
+enum Caller<'a> {
+    /// The sender of the request.
+    Known { principal: &'a str, claims: &'a JsonObject },
+    /// The sender of the message that the turn began with. Its claims were not kept. The extensions that were for it are
+    /// among those that were requested.
+    OfEarlierTurn,
+}
+
+impl<'a> Occasion<'a> {
+    /// A message that its client has just sent.
+    pub(crate) fn message(call: &'a ServiceParameters, sent: &'a SendMessageRequest) -> Self {
+        Self { sent: Some(sent), ..Self::method(call) }
+    }
+
+    /// A call of a method.
+    pub(crate) fn method(call: &'a ServiceParameters) -> Self {
+        let caller = Caller::Known { principal: &call.owner.principal, claims: &call.claims };
+        Self { requested: &call.requested, sent: None, caller }
+    }
+
+    /// A message whose turn is made again; `requested` is what [`to_ask_again`] gave then.
+    pub(crate) fn again(requested: &'a [ExtensionUri], sent: &'a SendMessageRequest) -> Self {
+        Self { requested, sent: Some(sent), caller: Caller::OfEarlierTurn }
+    }
+
+    /// The URIs that the client asked for.
+    pub(crate) fn requested(&self) -> &'a [ExtensionUri] {
+        self.requested
+    }
+
+    /// True if the client asked for the URI.
+    pub(crate) fn requests(&self, uri: &ExtensionUri) -> bool {
+        self.requested.contains(uri)
+    }
+
+    /// True if the extension is for the caller. For others it is as if it was not installed.
+    pub(crate) fn allows(&self, extension: &Extension) -> bool {
+        match self.caller {
+            Caller::Known { principal, claims } => extension.selection().allows(principal, claims),
+            Caller::OfEarlierTurn => extension.selection().allow.is_none() || self.requests(extension.uri()),
+        }
+    }
+
+    /// True if the request makes the extension active although nobody has asked for it.
+    fn activates(&self, extension: &Extension) -> bool {
+        match extension.selection().activate {
+            Activate::Requested => false,
+            Activate::Metadata => self.sent.is_some_and(|sent| names(sent, extension)),
+            Activate::Always => true,
+        }
+    }
+
+    /// The extensions that are active although nobody has asked for them, with those that they depend on.
+    pub(crate) fn unasked<'i>(&self, installed: &'i Installed) -> Vec<&'i ExtensionUri> {
+        let mut unasked = Vec::new();
+        // Dependents stand behind what they depend on, so that one pass from the end is enough.
+        for extension in installed.iter().rev() {
+            let is_active = unasked.contains(&extension.uri()) || self.activates(extension);
+            if is_active && self.allows(extension) {
+                for uri in extension.descriptor().depends_on.iter().chain([extension.uri()]) {
+                    if !unasked.contains(&uri) {
+                        unasked.push(uri);
+                    }
+                }
+            }
+        }
+        unasked
+    }
+}
+
+/// True if the message, one of its parts or the request bears a metadata key of the extension, or the message names it.
+fn names(sent: &SendMessageRequest, extension: &Extension) -> bool {
+    let keys = &extension.descriptor().metadata_keys;
+    let bears = |metadata: &Metadata| metadata.keys().any(|key| keys.iter().any(|own| own == key));
+    let message = &sent.message;
+    message.extensions.contains(extension.uri())
+        || bears(&message.metadata)
+        || bears(&sent.metadata)
+        || message.parts.iter().any(|part| bears(&part.metadata))
+}
+
+/// The installed extensions that are active for the request, in the order of the config.
 ///
-/// One whose dependencies were not asked for stays inactive. Unknown URIs are ignored. Those that are `passed_on` are
-/// activated by an agent that lives elsewhere.
+/// Those are the ones that the client asked for or that come unasked, and that are for the caller. One whose dependencies are
+/// not active stays inactive. Unknown URIs are ignored. Those that are `passed_on` are activated by an agent that lives
+/// elsewhere.
 ///
 /// # Errors
-/// [`A2aError::ExtensionSupportRequired`] when a required extension, or one that it depends on, was not asked for.
+/// [`A2aError::ExtensionSupportRequired`] when a required extension, or one that it depends on, is not active.
 pub(crate) fn negotiate(
     installed: &Installed,
     passed_on: &[AgentExtension],
-    requested: &[ExtensionUri],
+    occasion: &Occasion<'_>,
 ) -> Result<Vec<Arc<Extension>>, A2aError> {
-    let asked = |uri: &ExtensionUri| requested.contains(uri);
+    let unasked = occasion.unasked(installed);
+    let asked = |uri: &ExtensionUri| occasion.requests(uri) || unasked.contains(&uri);
     let mut active: Vec<Arc<Extension>> = Vec::new();
     let mut missing = Vec::new();
     // Each extension with the URI that the client has to ask for before it can be active; `None` for one that is.
     let mut lacking: Vec<(&ExtensionUri, Option<&ExtensionUri>)> = Vec::new();
     // Dependencies stand before what depends on them, so that one pass is enough.
-    for extension in installed.iter() {
+    for extension in installed.iter().filter(|extension| occasion.allows(extension)) {
         let lack_of = |uri| lacking.iter().find(|(other, _)| *other == uri).map_or(Some(uri), |(_, lack)| *lack);
         let lack = if asked(extension.uri()) {
             extension.descriptor().depends_on.iter().find_map(lack_of)
@@ -44,8 +140,41 @@ pub(crate) fn negotiate(
     // The requirements of an upstream are enforced here as well, before anything is sent to it.
     missing.extend(passed_on.iter().filter(|other| other.required && !asked(&other.uri)).map(|other| &other.uri));
     if missing.is_empty() {
+        tell(&active);
         return Ok(active);
     }
     let missing = missing.into_iter().cloned().collect();
-    Err(A2aError::ExtensionSupportRequired { missing, unknown: unknown_here(installed, passed_on, requested) })
+    Err(A2aError::ExtensionSupportRequired {
+        missing,
+        unknown: unknown_here(installed, passed_on, occasion.requested()),
+    })
+}
+
+/// For the line of the request in the log.
+fn tell(active: &[Arc<Extension>]) {
+    annex_telemetry::with(|request| {
+        if request.is_logged() && !active.is_empty() {
+            let uris: Vec<&str> = active.iter().map(|extension| extension.uri().as_str()).collect();
+            let _ = request.extensions.set(uris.join(",").into());
+        }
+    });
+}
+
+/// The call with the URIs by which its turn finds its extensions when it is made again: those that the client asked for and
+/// may have, with those that were active unasked. The message may bear less by then, and the caller's claims are gone.
+pub(crate) fn to_ask_again(
+    mut call: ServiceParameters,
+    installed: &Installed,
+    active: &[Arc<Extension>],
+) -> ServiceParameters {
+    let mut requested = mem::take(&mut call.requested);
+    let occasion = Occasion::method(&call);
+    requested.retain(|uri| installed.get(uri).is_none_or(|extension| occasion.allows(extension)));
+    for extension in active {
+        if !requested.contains(extension.uri()) {
+            requested.push(extension.uri().clone());
+        }
+    }
+    call.requested = requested;
+    call
 }

@@ -1,8 +1,13 @@
-//! Counters for the operator: of messages by how they were taken, of turns by how they ended.
+//! Counters for the operator: of messages by how they were taken, of turns by how they ended and how long they took, and of
+//! what their agents called.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use annex_agent::CallTimes;
 use annex_protocol::{A2aError, TaskState};
+use annex_telemetry::{Distribution, Histogram};
 
 /// The result of taking a message.
 #[derive(Clone, Copy)]
@@ -91,7 +96,9 @@ impl From<TaskState> for TurnEnd {
 #[derive(Default)]
 pub struct Counters {
     messages: [AtomicU64; Reception::ALL.len()],
-    turns: [AtomicU64; TurnEnd::ALL.len()],
+    turns: [Histogram; TurnEnd::ALL.len()],
+    /// The calls of agents: of models, of other agents and of tools.
+    pub calls: Arc<CallTimes>,
 }
 
 impl Counters {
@@ -99,16 +106,18 @@ impl Counters {
         add(&self.messages, reception as usize);
     }
 
-    pub fn turn(&self, end: TurnEnd) {
-        add(&self.turns, end as usize);
+    pub fn turn(&self, end: TurnEnd, took: Duration) {
+        if let Some(turns) = self.turns.get(end as usize) {
+            turns.add(took);
+        }
     }
 
     pub fn messages(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Reception::ALL.into_iter().map(Reception::name).zip(self.messages.iter().map(read))
     }
 
-    pub fn turns(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        TurnEnd::ALL.into_iter().map(TurnEnd::name).zip(self.turns.iter().map(read))
+    pub fn turns(&self) -> impl Iterator<Item = (&'static str, Distribution)> {
+        TurnEnd::ALL.into_iter().map(TurnEnd::name).zip(self.turns.iter().map(Histogram::read))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use annex_protocol::A2aError;
+use annex_protocol::{A2aError, ExtensionUri};
 use annex_runtime::{Fault, HookError};
 use annex_session::SessionError;
 use annex_tasks::StoreError;
@@ -15,6 +15,7 @@ pub fn internal(fault: &(dyn Error + 'static)) -> A2aError {
 
 /// The fault of an extension: as [`internal`], under the id that the extension's own lines in the log have.
 pub(crate) fn of_extension(fault: &Fault) -> A2aError {
+    annex_telemetry::with(|request| request.blame(fault.uri().as_str()));
     A2aError::Internal { error_id: logged_under(fault.error_id().unwrap_or_else(Uuid::new_v4), fault) }
 }
 
@@ -24,8 +25,12 @@ pub fn logged(fault: &(dyn Error + 'static)) -> String {
 }
 
 fn logged_under(error_id: Uuid, fault: &(dyn Error + 'static)) -> String {
-    tracing::error!(target: crate::LOG_TARGET, %error_id, "{}", text(fault));
-    error_id.to_string()
+    let ids = annex_telemetry::ids();
+    let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+    tracing::error!(target: crate::LOG_TARGET, %error_id, tenant, context, task, "{}", text(fault));
+    let error_id = error_id.to_string();
+    annex_telemetry::with(|request| drop(request.error_id.set(error_id.as_str().into())));
+    error_id
 }
 
 /// The error and everything that caused it, in one line that is fit for a log: parts of it are a guest's words.
@@ -41,18 +46,27 @@ pub(crate) fn of_hook(error: HookError) -> A2aError {
     match error {
         HookError::Refused(refusal) => refusal,
         HookError::Fault(Fault::Overloaded { uri }) => {
-            tracing::warn!(target: crate::LOG_TARGET, extension = %uri, "no instance became free in time");
+            warn_of(&uri, "no instance became free in time");
             A2aError::Overloaded { reason: "all extension instances are busy".to_owned() }
         }
         HookError::Fault(fault @ Fault::Busy { .. }) => {
-            tracing::warn!(target: crate::LOG_TARGET, "{fault}");
+            warn_of(fault.uri(), &fault.to_string());
             A2aError::Overloaded { reason: "an extension serves as many turns as it may".to_owned() }
         }
         HookError::Fault(Fault::Quarantined { uri, .. }) => {
+            annex_telemetry::with(|request| request.blame(uri.as_str()));
             A2aError::Overloaded { reason: format!("extension {uri} failed several times in a row and is quarantined") }
         }
         HookError::Fault(fault) => of_extension(&fault),
     }
+}
+
+/// An extension has too much to do.
+fn warn_of(extension: &ExtensionUri, reason: &str) {
+    annex_telemetry::with(|request| request.blame(extension.as_str()));
+    let ids = annex_telemetry::ids();
+    let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+    tracing::warn!(target: crate::LOG_TARGET, %extension, tenant, context, task, "{reason}");
 }
 
 /// The error that the client gets when its task could not be read or stored.

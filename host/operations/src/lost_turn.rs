@@ -1,7 +1,7 @@
 //! Turns whose process is gone and that go on in this one.
 //!
 //! Such a turn is made again like one that an extension takes up ([`methods::resumption`](crate::methods)): by the message that
-//! began it, for its owner, with the extensions that its client had asked for, in the session as it is. Whether its agent runs
+//! began it, for its owner, with the extensions that were active then, in the session as it is. Whether its agent runs
 //! again or follows what it has begun elsewhere is the operator's decision.
 
 use std::sync::Arc;
@@ -51,6 +51,7 @@ impl RequestHandler {
     pub fn go_on_with(&self, lost: LostTurn) {
         let Some(handler) = self.me.upgrade() else { return };
         let of_tenant = Arc::clone(&handler);
+        let task = lost.task.clone();
         let goes_on = async move {
             tracing::info!(target: crate::LOG_TARGET, task = %lost.task, "goes on with a turn whose process is gone");
             if let Err(error) = handler.make_again(&lost).await {
@@ -59,11 +60,12 @@ impl RequestHandler {
                     return handler.tasks.hand_on(&lost).await;
                 }
                 let error = fault::text(&error);
-                tracing::warn!(target: crate::LOG_TARGET, task = %lost.task, error, "a turn whose process is gone does not go on");
+                let tenant = handler.tenant_name();
+                tracing::warn!(target: crate::LOG_TARGET, tenant, task = %lost.task, error, "a turn whose process is gone does not go on");
                 handler.tasks.fail_lost_turn(&lost).await;
             }
         };
-        self.running.spawn(async move { of_tenant.for_tenant(goes_on).await });
+        self.running.spawn(async move { of_tenant.for_task(&task, goes_on).await });
     }
 
     async fn make_again(&self, lost: &LostTurn) -> Result<(), NotHere> {

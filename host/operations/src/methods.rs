@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject, Message, Metadata};
 use annex_runtime::{Extension, Installed, MethodAnswer, MethodCall, TurnRequest};
+use annex_telemetry::of_same_request;
 use futures::stream::{self, Stream};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::activation::Occasion;
 use crate::answer::Answer;
 use crate::fault;
 use crate::methods::method_view::MethodView;
@@ -34,7 +36,7 @@ impl RequestHandler {
     /// Calls the method `name`; `extension` is the name of the extension, where the binding has it.
     ///
     /// # Errors
-    /// [`A2aError::MethodNotFound`], [`A2aError::ExtensionSupportRequired`] when the client has not asked for the extension,
+    /// [`A2aError::MethodNotFound`], [`A2aError::ExtensionSupportRequired`] when the extension is not active for the call,
     /// and what the extension answers.
     pub async fn call_method(
         &self,
@@ -54,12 +56,15 @@ impl RequestHandler {
         let extensions = self.extensions.current()?;
         let found = extensions.installed.method(name).map(|(extension, _)| Arc::clone(extension));
         let found = found.filter(|found| extension.is_none_or(|extension| found.descriptor().name == extension));
+        let occasion = Occasion::method(call);
+        let found = found.filter(|found| occasion.allows(found));
         let Some(extension) = found else {
             let method = extension.map_or_else(|| name.to_owned(), |extension| format!("{extension}/{name}"));
             return Err(A2aError::MethodNotFound { method });
         };
+        tell(&extension, name);
         // Before a permit and an instance: whoever has not activated the extension takes no room from others.
-        check_asked_for(&extensions.installed, &extension, call)?;
+        check_active(&extensions.installed, &extension, &occasion)?;
         check_object(params)?;
         self.check_work()?;
         // A server that begins to drain now waits for the call.
@@ -95,21 +100,22 @@ impl RequestHandler {
     /// The call keeps its permit to the end of its results, and its agent loaded. They must have come within the longest time
     /// of a turn in all.
     fn results(&self, call: MethodCall, permit: TurnPermit) -> Results {
-        let deadline = Instant::now() + self.max_turn;
+        let longest = self.turn_limiter.bounds().longest;
+        let deadline = Instant::now() + longest;
         let open = self.me.upgrade().map(|handler| (handler, call, permit));
         Box::pin(stream::unfold(open, move |open| async move {
             let (handler, mut call, permit) = open?;
             let running = Arc::clone(&handler);
             // In a task of its own: whoever reads slowly would keep it from going on, with what it was given meanwhile.
-            let next = AbortOnDropHandle::new(tokio::spawn(async move {
+            let next = AbortOnDropHandle::new(tokio::spawn(of_same_request(async move {
                 let next = running.for_tenant(call.next()).await;
                 (call, next)
-            }));
+            })));
             let next = tokio::select! {
                 biased;
                 () = handler.closing.cancelled() => return None,
                 () = sleep_until(deadline) => {
-                    let reason = format!("the results took longer than {} seconds", handler.max_turn.as_secs());
+                    let reason = format!("the results took longer than {} seconds", longest.as_secs());
                     return Some((Err(A2aError::Overloaded { reason }), None));
                 }
                 next = next => next,
@@ -127,8 +133,19 @@ impl RequestHandler {
     }
 }
 
-/// Checks that the client has activated the extension of the method, those that it depends on, and theirs in turn.
-fn check_asked_for(installed: &Installed, extension: &Extension, call: &ServiceParameters) -> Result<(), A2aError> {
+/// For the line of the request in the log.
+fn tell(extension: &Extension, method: &str) {
+    annex_telemetry::with(|request| {
+        let _ = request.method.set(method.into());
+        if request.is_logged() {
+            let _ = request.extensions.set(extension.uri().as_str().into());
+        }
+    });
+}
+
+/// Checks that the extension of the method is active for the call, those that it depends on, and theirs in turn.
+fn check_active(installed: &Installed, extension: &Extension, occasion: &Occasion<'_>) -> Result<(), A2aError> {
+    let unasked = occasion.unasked(installed);
     let mut needed = vec![extension.uri()];
     let mut next = 0;
     while let Some(uri) = needed.get(next) {
@@ -138,11 +155,12 @@ fn check_asked_for(installed: &Installed, extension: &Extension, call: &ServiceP
         needed.extend(further);
         next += 1;
     }
-    let missing: Vec<ExtensionUri> = needed.into_iter().filter(|uri| !call.requested.contains(uri)).cloned().collect();
+    let is_missing = |uri: &&ExtensionUri| !occasion.requests(uri) && !unasked.contains(uri);
+    let missing: Vec<ExtensionUri> = needed.into_iter().filter(is_missing).cloned().collect();
     if missing.is_empty() {
         return Ok(());
     }
-    Err(A2aError::ExtensionSupportRequired { missing, unknown: unknown_here(installed, &[], &call.requested) })
+    Err(A2aError::ExtensionSupportRequired { missing, unknown: unknown_here(installed, &[], occasion.requested()) })
 }
 
 fn check_object(params: &Json) -> Result<(), A2aError> {

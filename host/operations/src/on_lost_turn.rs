@@ -20,7 +20,7 @@ pub enum OnLostTurn {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StoredTurn {
     pub(crate) on_lost: OnLostTurn,
-    /// The extensions that the client asked for.
+    /// The URIs by which the turn finds its extensions.
     #[serde(default)]
     pub(crate) requested: Vec<ExtensionUri>,
 }

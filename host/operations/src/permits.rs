@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use annex_fairness::of_same_tenant;
+use annex_fairness::{of_same_tenant, resize};
 use annex_protocol::A2aError;
 use annex_tasks::Owner;
+use annex_telemetry::of_same_request;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -28,22 +29,25 @@ pub struct TurnLimiter {
 
 /// The turns of a tenant that have a permit or wait for one. They are counted on when the tenant's text is changed.
 pub(crate) struct TurnCounts {
-    bounds: TurnBounds,
+    /// A reload of the config changes them.
+    bounds: Mutex<TurnBounds>,
     free: Arc<Semaphore>,
     /// As many messages wait for a permit as there are permits; more are refused at once.
-    waiting: Semaphore,
+    waiting: Arc<Semaphore>,
     /// Of authenticated callers, and of the tenant where it has a quota.
     by_caller: Mutex<HashMap<Owner, Turns>>,
     places: Arc<SharedPlaces>,
 }
 
-/// The most turns at once.
+/// The most turns at once, and the longest turn.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnBounds {
     /// In this process.
     pub in_all: usize,
     /// Of one caller, in all processes together.
     pub per_caller: usize,
+    /// The longest that one turn may take.
+    pub longest: Duration,
 }
 
 /// The turns of a caller in this process.
@@ -84,6 +88,8 @@ impl TurnLimiter {
             Some(used) => used.ledger().turns(new),
             None => Arc::new(new()),
         };
+        // Turns that an earlier text of the tenant began were counted under the bounds of that time.
+        counts.set_bounds(bounds);
         let quota = quota.filter(|used| used.quota().turns.is_some());
         Arc::new(Self { counts, quota })
     }
@@ -91,8 +97,19 @@ impl TurnLimiter {
     /// The turns that have a permit now, in this process.
     #[must_use]
     pub fn running(&self) -> usize {
-        let TurnCounts { bounds, free, .. } = &*self.counts;
-        bounds.in_all.saturating_sub(free.available_permits())
+        self.bounds().in_all.saturating_sub(self.counts.free.available_permits())
+    }
+
+    /// The bounds in effect.
+    #[must_use]
+    pub fn bounds(&self) -> TurnBounds {
+        self.counts.bounds()
+    }
+
+    /// Puts other bounds into effect. Turns that run go on: where more run than there may be, none begins until enough of them
+    /// have ended.
+    pub fn set_bounds(&self, bounds: TurnBounds) {
+        self.counts.set_bounds(bounds);
     }
 
     /// Takes a permit for a turn of this caller, and waits for one for a second. Anonymous clients cannot be told apart, so
@@ -103,7 +120,11 @@ impl TurnLimiter {
     /// [`A2aError::QuotaExceeded`] when its tenant has.
     pub(crate) async fn take(&self, owner: &Owner) -> Result<TurnPermit, A2aError> {
         let taken = self.wait(owner).await;
-        taken.inspect_err(|error| tracing::warn!(target: crate::LOG_TARGET, %error, "a message is refused"))
+        taken.inspect_err(|error| {
+            let ids = annex_telemetry::ids();
+            let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+            tracing::warn!(target: crate::LOG_TARGET, %error, tenant, context, task, "a message is refused");
+        })
     }
 
     /// The places that it takes when its own share of them is used up.
@@ -148,7 +169,7 @@ impl TurnLimiter {
         let caller = if owner.principal.is_empty() {
             None
         } else {
-            let most = self.counts.bounds.per_caller;
+            let most = self.bounds().per_caller;
             let enough = || overloaded(format!("{most} turns of yours run already"));
             Some(self.counts.one_more(owner.clone(), most).await?.ok_or_else(enough)?)
         };
@@ -156,12 +177,33 @@ impl TurnLimiter {
     }
 }
 
+impl TurnBounds {
+    /// The same with no more turns than a semaphore counts.
+    fn reachable(self) -> Self {
+        Self { in_all: self.in_all.min(Semaphore::MAX_PERMITS), ..self }
+    }
+}
+
 impl TurnCounts {
     fn new(bounds: TurnBounds, places: Arc<SharedPlaces>) -> Self {
-        let in_all = bounds.in_all.min(Semaphore::MAX_PERMITS);
-        let bounds = TurnBounds { in_all, ..bounds };
-        let free = Arc::new(Semaphore::new(in_all));
-        Self { bounds, free, waiting: Semaphore::new(in_all), by_caller: Mutex::default(), places }
+        let bounds = bounds.reachable();
+        let semaphore = || Arc::new(Semaphore::new(bounds.in_all));
+        let (free, waiting) = (semaphore(), semaphore());
+        Self { bounds: Mutex::new(bounds), free, waiting, by_caller: Mutex::default(), places }
+    }
+
+    fn bounds(&self) -> TurnBounds {
+        *self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_bounds(&self, bounds: TurnBounds) {
+        let bounds = bounds.reachable();
+        // Held to the end: of two changes at a time, each has to begin where the other has ended.
+        let mut before = self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
+        for permits in [&self.free, &self.waiting] {
+            resize(permits, before.in_all, bounds.in_all);
+        }
+        *before = bounds;
     }
 
     /// Counts one more turn of at most so many. `None` when there are as many.
@@ -174,7 +216,7 @@ impl TurnCounts {
         }
         // In a task of its own: a client that goes away meanwhile must leave no place behind, and stays counted as long as the
         // store works for it.
-        tokio::spawn(of_same_tenant(caller.placed())).await.map_err(|error| fault::internal(&error))?
+        tokio::spawn(of_same_request(of_same_tenant(caller.placed()))).await.map_err(|error| fault::internal(&error))?
     }
 
     /// Counts one more turn of the caller. `false` when it needs a place among all processes, `None` when there is none.
@@ -200,7 +242,7 @@ impl TurnCounts {
     }
 
     fn full(&self) -> A2aError {
-        overloaded(format!("{} turns run already", self.bounds.in_all))
+        overloaded(format!("{} turns run already", self.bounds().in_all))
     }
 
     fn by_caller(&self) -> MutexGuard<'_, HashMap<Owner, Turns>> {

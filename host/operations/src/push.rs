@@ -13,7 +13,7 @@ use annex_protocol::{
     A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, StreamResponse, TaskId,
     TaskPushNotificationConfig,
 };
-use annex_push::{Event, InvalidConfig, Notifier};
+use annex_push::{Event, InvalidConfig, Notifier, NotifierConfig, NotifierError, PreparedScreen};
 use annex_tasks::{MAX_PUSH_CONFIGS, Owner, PushCursor, PushThen, StoreError, TaskStore};
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
@@ -63,6 +63,19 @@ impl PushNotifications {
         let new_senders = |_| Senders::new(Arc::clone(&notifier), Arc::clone(&store), closing.clone());
         let senders = store.push_cursors().map(new_senders);
         Self { notifier, store, live: Mutex::default(), locks: KeyedLocks::new(), senders, closing }
+    }
+
+    /// Makes the screen of this config for the addresses of receivers.
+    ///
+    /// # Errors
+    /// When no HTTP client can be made.
+    pub fn prepare_screen(&self, config: &NotifierConfig) -> Result<PreparedScreen, NotifierError> {
+        self.notifier.prepare_screen(config)
+    }
+
+    /// Judges addresses of receivers by this screen from the next attempt on.
+    pub fn set_screen(&self, prepared: PreparedScreen) {
+        self.notifier.set_screen(prepared);
     }
 
     /// Checks what a client wants to register; `at` is the path of the config in its request.

@@ -14,7 +14,7 @@ use annex_agent::{CpuTime, TokenCount};
 use annex_protocol::A2aError;
 use annex_runtime::{KeyValueError, KeyValueStore};
 use annex_session::{SessionError, SessionService};
-use annex_tasks::{StoreError, TaskStore};
+use annex_tasks::{Consumption, StoreError, TaskStore};
 use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -28,10 +28,14 @@ mod held;
 mod ledger;
 mod rates;
 mod tokens;
+mod used;
+mod written;
 
 use ledger::times;
 
 pub use ledger::Ledger;
+use written::Written;
+pub use written::{LATELY, MOST_HOURS};
 
 /// The time between two looks at what tenants have used.
 const LOOK: Duration = Duration::from_secs(1);
@@ -97,6 +101,8 @@ pub struct Quotas {
     stores: Stores,
     places: Arc<SharedPlaces>,
     ledgers: Mutex<HashMap<Arc<str>, Arc<Ledger>>>,
+    /// Held while what tenants have used is written.
+    writing: tokio::sync::Mutex<Written>,
 }
 
 /// Where what tenants keep is counted.
@@ -104,8 +110,6 @@ pub struct Stores {
     pub tasks: Arc<dyn TaskStore>,
     pub sessions: Arc<dyn SessionService>,
     pub keys: Arc<dyn KeyValueStore>,
-    /// Finished tasks that a tenant keeps.
-    pub keep_tasks: u64,
 }
 
 /// A tenant that is served: its quota, and the use that it has made of it.
@@ -144,21 +148,19 @@ pub struct Amounts {
     pub state_bytes: u64,
     /// Tasks.
     pub tasks: u64,
-    /// Finished tasks of which no more are kept.
-    pub keep_tasks: u64,
     /// Keys.
     pub keys: u64,
     /// Tokens of today: over all processes where there is a quota, and of this process otherwise.
     pub tokens_per_day: u64,
-    /// Requests that were refused lately, in this process: since the tenant was loaded, or longer.
-    pub refused: u64,
+    /// The use of the last hours, over all processes.
+    pub lately: Consumption,
     /// The processes that were alive lately.
     pub processes: usize,
 }
 
 impl Quotas {
     pub fn new(stores: Stores, places: Arc<SharedPlaces>) -> Arc<Self> {
-        Arc::new(Self { stores, places, ledgers: Mutex::default() })
+        Arc::new(Self { stores, places, ledgers: Mutex::default(), writing: tokio::sync::Mutex::default() })
     }
 
     /// The tenant's ledger. Use so far is charged under the limits in effect so far.
@@ -202,11 +204,15 @@ impl Quotas {
         look_until(stop.cancelled(), LOOK, look).await;
         // For what was used since the last look.
         self.look().await;
+        self.write_used().await;
     }
 
     async fn look(&self) {
         let ledgers: Vec<Arc<Ledger>> = self.ledgers().values().map(Arc::clone).collect();
         stream::iter(ledgers).for_each_concurrent(AT_ONCE, |ledger| self.look_at(ledger)).await;
+        if self.is_to_write_used().await {
+            self.write_used().await;
+        }
         let processes = self.places.processes();
         // Unused ledgers are dropped here, so that the table does not grow with each tenant that is loaded.
         self.ledgers().retain(|_, ledger| Arc::strong_count(ledger) > 1 || !ledger.is_as_new(processes));
@@ -238,7 +244,7 @@ impl Quotas {
     }
 
     async fn count(&self, ledger: &Ledger, quota: &TenantQuota) -> Result<(), CountError> {
-        let Stores { tasks, sessions, keys, .. } = &self.stores;
+        let Stores { tasks, sessions, keys } = &self.stores;
         let tenant = &ledger.tenant;
         if quota.tokens_per_day.is_some() {
             ledger.tokens.settle(tenant, keys.as_ref()).await?;
@@ -369,10 +375,9 @@ impl TenantUse {
             sessions: holdings.sessions,
             state_bytes: holdings.state_bytes,
             tasks: stores.tasks.count(&self.ledger.tenant).await?,
-            keep_tasks: self.quota.tasks.map_or(stores.keep_tasks, |tasks| tasks.min(stores.keep_tasks)),
             keys: stores.keys.count(&self.ledger.tenant).await?,
             tokens_per_day: self.ledger.tokens.used(),
-            refused: self.ledger.rates.refused(),
+            lately: self.quotas.used_lately(&self.ledger.tenant, LATELY).await?,
             processes: self.quotas.places.processes(),
         })
     }

@@ -4,12 +4,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use annex_agent::{AgentExecutor, Steps};
 use annex_fairness::of_tenant;
-use annex_protocol::{A2aError, AgentCard};
+use annex_protocol::{A2aError, AgentCard, TaskId};
 use annex_session::{SessionService, Turns};
+use annex_telemetry::{Request, of_request};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -58,8 +58,6 @@ pub struct RequestHandler {
     pub turn_limiter: Arc<TurnLimiter>,
     /// The use that the tenant has made of its quota; `None` for the agent of the config itself, which has none.
     pub used: Option<Arc<TenantUse>>,
-    /// The longest that one turn may take.
-    pub max_turn: Duration,
     /// The running turns.
     pub running: TaskTracker,
     /// Counts how messages were taken and how turns ended.
@@ -89,6 +87,17 @@ impl RequestHandler {
         of_tenant(self.tenant(), done)
     }
 
+    /// [`Self::for_tenant`], about a task and for no request that waits. Lines of the log name the task.
+    pub(crate) fn for_task<F: Future>(&self, task: &TaskId, done: F) -> impl Future<Output = F::Output> {
+        let request = Request::begin(false);
+        let tenant = self.tenant();
+        if !tenant.is_empty() {
+            let _ = request.tenant.set(Arc::clone(&tenant));
+        }
+        request.is_about(None, Some(task.clone().into()));
+        of_tenant(tenant, of_request(request, done))
+    }
+
     /// [`answer::events`], read for the tenant until this server closes its streams.
     pub(crate) fn events(&self, first: Option<LoggedEvent>, reader: Option<LogReader>, until: Until) -> EventStream {
         answer::events(first, reader, (self.tenant(), self.closing.clone()), until)
@@ -96,6 +105,11 @@ impl RequestHandler {
 
     fn tenant(&self) -> Arc<str> {
         self.used.as_ref().map(|used| used.tenant()).unwrap_or_default()
+    }
+
+    /// The tenant, for lines of the log; `None` for the config's own agent.
+    pub(crate) fn tenant_name(&self) -> Option<String> {
+        Some(self.tenant().to_string()).filter(|tenant| !tenant.is_empty())
     }
 
     /// [`TenantUse::check_work`]
@@ -124,7 +138,8 @@ impl RequestHandler {
     /// The steps of a turn, whose tokens and time of cores count for the tenant.
     pub(crate) fn counted(&self, steps: Steps) -> Steps {
         let used = self.used.as_ref();
-        steps.counting_in(used.map(|used| used.tokens())).taking_time_of(used.map(|used| used.cpu()))
+        let steps = steps.counting_in(used.map(|used| used.tokens())).taking_time_of(used.map(|used| used.cpu()));
+        steps.timed_in(Arc::clone(&self.counters.calls))
     }
 
     /// Takes no further turns, of any tenant. Where there may be other processes, messages that wait for their turn are refused

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, is_version, parse_extensions};
-use annex_protocol::{A2aError, ExtensionUri};
+use annex_protocol::{A2aError, ExtensionUri, JsonObject};
 use annex_tasks::Owner;
 use http::header::HeaderName;
 use http::{HeaderMap, Uri};
@@ -16,6 +16,15 @@ const VERSION_PARAMETER: &str = "A2A-Version";
 /// The field in which a client of server-sent events names the `id` of the last one that it has.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
+/// Who calls.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// The owner whose tasks the caller may see and make. Without authentication it names nobody.
+    pub owner: Owner,
+    /// The claims of the caller's token; empty without one.
+    pub claims: JsonObject,
+}
+
 /// The service parameters of one request (A2A 1.0 section 3.2.6).
 #[derive(Clone, Debug, Default)]
 pub struct ServiceParameters {
@@ -23,6 +32,9 @@ pub struct ServiceParameters {
     pub requested: Vec<ExtensionUri>,
     /// The owner whose tasks the caller may see and make. Without authentication it names nobody.
     pub owner: Owner,
+    /// The claims of the caller's token, which extensions may be for; empty without one, and in turns that go on without a
+    /// request.
+    pub claims: JsonObject,
     /// The header fields of the request, where the agent may want some of them.
     pub headers: Option<Arc<HeaderMap>>,
     /// The number of the last event that a reader has who comes back to a stream.
@@ -33,11 +45,11 @@ pub struct ServiceParameters {
 
 impl ServiceParameters {
     /// Reads the service parameters and checks the version. An absent version means 0.3, which is not served here.
-    pub fn of(owner: Owner, headers: &HeaderMap, uri: &Uri) -> Result<Self, A2aError> {
+    pub fn of(identity: Identity, headers: &HeaderMap, uri: &Uri) -> Result<Self, A2aError> {
         let version = sent_version(headers, uri);
         let lines = headers.get_all(A2A_EXTENSIONS).into_iter().filter_map(|line| line.to_str().ok());
         let last_event = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()?.trim().parse().ok());
-        Ok(Self { last_event, ..Self::new(owner, &version, parse_extensions(lines))? })
+        Ok(Self { last_event, ..Self::new(identity, &version, parse_extensions(lines))? })
     }
 
     /// The same with the header fields of the request.
@@ -46,11 +58,12 @@ impl ServiceParameters {
     }
 
     /// A request of this version that asks for these extensions.
-    pub fn new(owner: Owner, version: &str, requested: Vec<ExtensionUri>) -> Result<Self, A2aError> {
+    pub fn new(identity: Identity, version: &str, requested: Vec<ExtensionUri>) -> Result<Self, A2aError> {
         if !is_version(version, VERSION) {
             return Err(A2aError::VersionNotSupported { requested: version.to_owned(), supported: &[VERSION] });
         }
-        Ok(Self { owner, requested, headers: None, last_event: None, wait_notice: None })
+        let Identity { owner, claims } = identity;
+        Ok(Self { owner, claims, requested, headers: None, last_event: None, wait_notice: None })
     }
 }
 

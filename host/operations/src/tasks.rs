@@ -68,18 +68,21 @@ pub struct Tasks {
     /// Tasks whose turn is over although the store does not know it.
     unsettled: Mutex<HashMap<TaskId, Unsettled>>,
     pins: Arc<Pins>,
-    bounds: TaskBounds,
+    /// A reload of the config changes them.
+    bounds: Mutex<TaskBounds>,
     /// Tells other processes what is stored here, and hears of what they store.
     wake: Arc<dyn Wake>,
 }
 
-/// Bounds on the size of one task, and on the tasks that wait.
+/// Bounds on the size of one task, on the tasks that wait, and on those that are kept.
 #[derive(Clone, Copy)]
 pub struct TaskBounds {
     /// The limits on the size of one task.
     pub limits: TaskLimits,
     /// The bounds on how long tasks may wait for their client, and on how many may.
     pub waiting: WaitingBounds,
+    /// The finished tasks that stay.
+    pub retention: Retention,
 }
 
 /// A task whose turn is over although the store does not know it.
@@ -114,7 +117,7 @@ impl Tasks {
     pub fn new(store: Arc<dyn TaskStore>, pins: Arc<Pins>, bounds: TaskBounds, wake: Arc<dyn Wake>) -> Arc<Self> {
         let live = Mutex::new(Live { records: HashMap::new(), crowd: CROWD });
         let locks = KeyedLocks::new();
-        let unsettled = Mutex::default();
+        let (unsettled, bounds) = (Mutex::default(), Mutex::new(bounds));
         let tasks = Arc::new(Self { store, live, locks, unsettled, pins, bounds, wake });
         tasks.store.watch_waiting(Arc::new(Watcher(Arc::downgrade(&tasks))));
         tasks
@@ -129,8 +132,17 @@ impl Tasks {
     }
 
     /// The limits on the size of one task.
-    pub(crate) fn limits(&self) -> &TaskLimits {
-        &self.bounds.limits
+    pub(crate) fn limits(&self) -> TaskLimits {
+        self.bounds().limits
+    }
+
+    fn bounds(&self) -> TaskBounds {
+        *self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts other bounds into effect, for tasks that are read or made from now on and for the next sweep.
+    pub fn set_bounds(&self, bounds: TaskBounds) {
+        *self.bounds.lock().unwrap_or_else(PoisonError::into_inner) = bounds;
     }
 
     /// Reads a little from the store, to see whether it answers.
@@ -164,7 +176,7 @@ impl Tasks {
         let made = TaskSnapshot::from(made);
         let events: Vec<TaskEvent> = iter::once(TaskEvent::from(first)).chain(events.iter().cloned()).collect();
         let task = made.with(&events);
-        task.check(&made, &self.bounds.limits).map_err(|excess| StoreError::TooLarge { excess })?;
+        task.check(&made, &self.limits()).map_err(|excess| StoreError::TooLarge { excess })?;
         // Until the record is in the table nobody may make another one from the stored task.
         let _locked = self.locks.lock(task.id()).await;
         let begun = Creator { runner: turn.runner.as_ref(), turn: turn.stored };
@@ -196,6 +208,7 @@ impl Tasks {
     /// # Errors
     /// [`A2aError::TaskNotFound`].
     pub(crate) async fn load(&self, owner: &Owner, id: &TaskId) -> Result<StoredTask, A2aError> {
+        tell_of(id);
         // A task whose turn is over must not be shown as one that still runs.
         self.settle(id).await.map_err(fault::of_store)?;
         let stored = self.store.load(owner, id).await.map_err(fault::of_store)?;
@@ -223,6 +236,7 @@ impl Tasks {
     /// # Errors
     /// [`A2aError::TaskNotFound`].
     pub(crate) async fn check_exists(&self, owner: &Owner, id: &TaskId) -> Result<(), A2aError> {
+        tell_of(id);
         self.settle(id).await.map_err(fault::of_store)?;
         if self.store.exists(owner, id).await.map_err(fault::of_store)? {
             Ok(())
@@ -236,8 +250,11 @@ impl Tasks {
     /// # Errors
     /// [`A2aError::TaskNotFound`].
     pub(crate) async fn open(&self, owner: &Owner, id: &TaskId) -> Result<Arc<TaskRecord>, A2aError> {
+        tell_of(id);
         let found = self.find(owner, id).await.map_err(fault::of_store)?;
-        found.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
+        let record = found.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })?;
+        annex_telemetry::with(|request| request.is_about(Some(record.context_id().clone().into()), None));
+        Ok(record)
     }
 
     async fn find(&self, owner: &Owner, id: &TaskId) -> Result<Option<Arc<TaskRecord>>, StoreError> {
@@ -342,7 +359,7 @@ impl Tasks {
         // Those that are worked on, or cannot be read.
         let mut left = 0;
         loop {
-            let overdue = self.store.overdue(&self.bounds.waiting, left, OVERDUE).await?;
+            let overdue = self.store.overdue(&self.bounds().waiting, left, OVERDUE).await?;
             for (owner, id) in &overdue {
                 let is_ended = self.end_waiting(owner, id, UNHEARD).await?;
                 ended += usize::from(is_ended);
@@ -387,13 +404,7 @@ impl Tasks {
 
     /// Sweeps and settles until it is told to stop. Keys that extensions keep with tasks and sessions are swept after
     /// those.
-    pub async fn keep_house(
-        &self,
-        retention: Retention,
-        sessions: &SessionSweep,
-        keys: &ScopedKeys,
-        stop: CancellationToken,
-    ) {
+    pub async fn keep_house(&self, sessions: &SessionSweep, keys: &ScopedKeys, stop: CancellationToken) {
         let mut sweep = tokio::time::interval(SWEEP);
         let mut sweep_sessions = tokio::time::interval(SWEEP);
         let mut sweep_keys = tokio::time::interval(SWEEP_KEYS);
@@ -403,7 +414,7 @@ impl Tasks {
                 // In this order, so that keys go in the same round as the tasks and sessions that they belong to.
                 biased;
                 () = stop.cancelled() => return,
-                _ = sweep.tick() => self.sweep(&retention).await,
+                _ = sweep.tick() => self.sweep().await,
                 _ = sweep_sessions.tick() => sessions.run().await,
                 _ = sweep_keys.tick() => {
                     if let Err(error) = keys.sweep().await {
@@ -422,13 +433,13 @@ impl Tasks {
         }
     }
 
-    async fn sweep(&self, retention: &Retention) {
+    async fn sweep(&self) {
         match self.end_overdue().await {
             Ok(0) => {}
             Ok(tasks) => tracing::info!(target: crate::LOG_TARGET, tasks, "failed tasks that waited for too long"),
             Err(error) => drop(fault::logged(&error)),
         }
-        match self.store.sweep(retention).await {
+        match self.store.sweep(&self.bounds().retention).await {
             Ok(0) => {}
             Ok(tasks) => tracing::info!(target: crate::LOG_TARGET, tasks, "swept finished tasks"),
             Err(error) => drop(fault::logged(&error)),
@@ -471,4 +482,9 @@ fn failed(record: &TaskRecord, reason: &str) -> StreamResponse {
     let message = Message::agent(record.context_id().clone(), Some(record.id().clone()), vec![Part::text(reason)]);
     let status = TaskStatus { state: TaskState::Failed, message: Some(message), timestamp: Some(Timestamp::now()) };
     StreamResponse::StatusUpdate(record.status_event(status))
+}
+
+/// The task that a request is about, whether it is there or not: its lines in the log name it.
+fn tell_of(id: &TaskId) {
+    annex_telemetry::with(|request| request.is_about(None, Some(id.clone().into())));
 }

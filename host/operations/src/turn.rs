@@ -16,12 +16,13 @@ use annex_cluster::Replica;
 use annex_protocol::{A2aError, ExtensionUri, Message, StreamResponse, TaskState};
 use annex_runtime::Chain;
 use annex_tasks::Owner;
+use annex_telemetry::{Stage as RequestStage, enter};
 use tokio::sync::mpsc;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::counters::Counters;
+use crate::counters::{Counters, TurnEnd};
 use crate::fault;
 use crate::permits::TurnPermit;
 use crate::tasks::Tasks;
@@ -77,7 +78,7 @@ pub(crate) struct Turn {
     /// Kept until the turn is over.
     pub(crate) _permit: TurnPermit,
     pub(crate) chain: Chain,
-    /// The extensions that the client asked for.
+    /// The URIs by which the turn finds its extensions when it is made again.
     pub(crate) requested: Vec<ExtensionUri>,
     /// The text with which another process goes on with the turn; `None` where it would fail.
     pub(crate) stored: Option<Arc<str>>,
@@ -97,6 +98,8 @@ pub(crate) struct Turn {
     pub(crate) running: TaskTracker,
     /// Counts how the turn ends.
     pub(crate) counters: Arc<Counters>,
+    /// The time at which the message was taken.
+    pub(crate) began: Instant,
 }
 
 /// The state in which an event has left the task, if only another message, or nothing, takes it on from there.
@@ -123,6 +126,7 @@ impl Turn {
     /// # Errors
     /// When that state cannot be stored.
     pub(crate) async fn run(mut self) -> Result<Vec<ExtensionUri>, A2aError> {
+        self.tell_ids();
         let (sender, mut events) = EventSender::bounded(EVENTS_IN_FLIGHT);
         match self.begin().await {
             Ok(None) => {}
@@ -133,6 +137,7 @@ impl Turn {
             }
         }
         let agent = Arc::clone(&self.agent);
+        let stage = enter(RequestStage::Agent);
         let mut execution = counted(self.context.steps.cpu(), agent.execute(self.context.clone(), sender));
         let is_stopped = self.context.cancel.is_cancelled() || self.stop.is_cancelled();
         // An agent that was stopped before it began is not polled: `follow` finds the reason first.
@@ -154,6 +159,7 @@ impl Turn {
         };
         // Whatever the agent is still doing stops here.
         drop(execution);
+        drop(stage);
         self.end(ending, events).await
     }
 
@@ -208,6 +214,23 @@ impl Turn {
                 Err(error) => return Ok(Ending::Broken(error)),
             }
         }
+    }
+
+    /// For the lines of the log, also where the turn goes on without a request.
+    fn tell_ids(&self) {
+        annex_telemetry::with(|request| {
+            request.is_about(Some(self.context.context_id.clone().into()), Some(self.context.task_id.clone().into()));
+        });
+    }
+
+    /// The tenant, for lines of the log; `None` for the config's own agent.
+    fn tenant(&self) -> Option<&str> {
+        Some(self.owner.tenant.as_str()).filter(|tenant| !tenant.is_empty())
+    }
+
+    /// Counts how it ends.
+    fn count(&self, end: TurnEnd) {
+        self.counters.turn(end, self.began.elapsed());
     }
 
     /// The extensions that are active here, and at an agent that lives elsewhere.

@@ -1,6 +1,7 @@
 //! One event to one receiver: attempts, until one succeeds or another would be of no use.
 
 use std::error::Error;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use annex_egress::{Refused, Screen, retry_after};
@@ -19,12 +20,35 @@ use crate::target::Target;
 const EVENT_ID: HeaderName = HeaderName::from_static("annex-event-id");
 
 pub(crate) struct Delivery {
-    client: Client,
-    screen: Screen,
+    /// A reload of the config changes it.
+    gate: RwLock<Arc<Gate>>,
+    timeout: Duration,
     attempts: u32,
     backoff: Backoff,
     slots: Slots,
 }
+
+/// The rule for the addresses that may be called, and the client that keeps to it.
+struct Gate {
+    client: Client,
+    screen: Screen,
+}
+
+impl Gate {
+    fn new(screen: Screen, timeout: Duration) -> Result<Arc<Self>, reqwest::Error> {
+        let client = Client::builder()
+            .user_agent(Delivery::USER_AGENT)
+            .timeout(timeout)
+            .pool_max_idle_per_host(1)
+            .pool_idle_timeout(Delivery::IDLE_CONNECTION);
+        // The screen looks at each address that is connected to, and no redirect is followed: a name that was public at its
+        // registration may lead into the network by now.
+        Ok(Arc::new(Self { client: screen.guard(client).build()?, screen }))
+    }
+}
+
+/// A rule for the addresses that may be called, which is not in force yet.
+pub struct PreparedScreen(Arc<Gate>);
 
 /// The reason that an event was given up.
 #[derive(Debug)]
@@ -55,49 +79,59 @@ impl Delivery {
     pub(crate) fn new(config: &NotifierConfig) -> Result<Self, reqwest::Error> {
         // The whole process uses one provider; somebody else may have installed it already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .user_agent(Self::USER_AGENT)
-            .timeout(config.timeout)
-            .pool_max_idle_per_host(1)
-            .pool_idle_timeout(Self::IDLE_CONNECTION);
         Ok(Self {
-            // The screen looks at each address that is connected to, and no redirect is followed: a name that was
-            // public at its registration may lead into the network by now.
-            client: config.screen.guard(client).build()?,
-            screen: config.screen.clone(),
+            gate: RwLock::new(Gate::new(config.screen.clone(), config.timeout)?),
+            timeout: config.timeout,
             attempts: config.attempts,
             backoff: config.backoff,
             slots: Slots::new(config.max_concurrent, config.max_concurrent_per_host),
         })
     }
 
+    /// Makes another rule for addresses.
+    pub(crate) fn prepare_screen(&self, screen: Screen) -> Result<PreparedScreen, reqwest::Error> {
+        Ok(PreparedScreen(Gate::new(screen, self.timeout)?))
+    }
+
+    /// Judges addresses by another rule from the next attempt on.
+    pub(crate) fn set_screen(&self, prepared: PreparedScreen) {
+        *self.gate.write().unwrap_or_else(PoisonError::into_inner) = prepared.0;
+    }
+
+    fn gate(&self) -> Arc<Gate> {
+        Arc::clone(&self.gate.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     pub(crate) async fn check(&self, config: &TaskPushNotificationConfig) -> Result<(), InvalidConfig> {
-        Target::of(config, &self.screen)?;
-        Ok(self.screen.check(&config.url).await?)
+        let gate = self.gate();
+        Target::of(config, &gate.screen)?;
+        Ok(gate.screen.check(&config.url).await?)
     }
 
     pub(crate) async fn deliver(&self, config: &TaskPushNotificationConfig, event: &Event) -> Result<(), GivenUp> {
         // The config is checked again, whatever was found when it was registered.
-        let target = Target::of(config, &self.screen).map_err(|refused| GivenUp {
-            origin: None,
-            attempts: 0,
-            failure: Failure::Refused(refused),
-        })?;
-        let mut attempts = 1;
-        while let Err(failure) = self.attempt(&target, event).await {
+        let mut attempts = 0;
+        loop {
+            // For each attempt: the rule may be another one by now.
+            let gate = self.gate();
+            let target = Target::of(config, &gate.screen).map_err(|refused| GivenUp {
+                origin: None,
+                attempts,
+                failure: Failure::Refused(refused),
+            })?;
+            attempts += 1;
+            let Err(failure) = self.attempt(&gate.client, &target, event).await else { return Ok(()) };
             if attempts >= self.attempts || !failure.is_transient() {
                 return Err(GivenUp { origin: Some(target.origin()), attempts, failure });
             }
             sleep(self.backoff.delay(attempts, fastrand::f64(), failure.retry_after())).await;
-            attempts += 1;
         }
-        Ok(())
     }
 
     /// A slot is held for the attempt alone, not between attempts.
-    async fn attempt(&self, target: &Target, event: &Event) -> Result<(), Failure> {
+    async fn attempt(&self, client: &Client, target: &Target, event: &Event) -> Result<(), Failure> {
         let _slot = self.slots.acquire(target.url.authority()).await;
-        let request = self.client.post(target.url.clone()).headers(target.headers.clone());
+        let request = client.post(target.url.clone()).headers(target.headers.clone());
         let request = request.header(CONTENT_TYPE, event.media_type.clone());
         let request = event.id.iter().fold(request, |request, id| request.header(EVENT_ID, id));
         let request = request.body(event.body.clone());

@@ -16,5 +16,6 @@ mod slots;
 mod target;
 
 pub use backoff::Backoff;
+pub use delivery::PreparedScreen;
 pub use invalid::InvalidConfig;
 pub use notifier::{Counts, Event, Fate, Notifier, NotifierConfig, NotifierError};

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backoff::Backoff;
-use crate::delivery::{Delivery, GivenUp};
+use crate::delivery::{Delivery, GivenUp, PreparedScreen};
 use crate::invalid::InvalidConfig;
 use crate::queues::{GivenUpEvent, Key, Next, Pushed, Queues, Ticket};
 
@@ -203,6 +203,19 @@ impl Notifier {
         Ok(Self { shared: Arc::new(shared), workers, runtime, cancel, max_body: config.max_body })
     }
 
+    /// Makes the screen of this config, of which nothing else counts.
+    ///
+    /// # Errors
+    /// When no HTTP client can be made.
+    pub fn prepare_screen(&self, config: &NotifierConfig) -> Result<PreparedScreen, NotifierError> {
+        self.shared.delivery.prepare_screen(config.screen.clone()).map_err(NotifierError::Client)
+    }
+
+    /// Judges addresses by this screen from the next attempt on.
+    pub fn set_screen(&self, prepared: PreparedScreen) {
+        self.shared.delivery.set_screen(prepared);
+    }
+
     /// Checks whether a config may be registered: its URL may be called and its secrets can be sent. It takes up to 5
     /// seconds.
     ///
@@ -231,7 +244,7 @@ impl Notifier {
             let key = key(task, config.id.as_deref().unwrap_or_default());
             if event.body.len() > self.max_body {
                 let bytes = event.body.len();
-                tracing::warn!(%task, config = ?key.config, bytes, "an event is too long for a push notification");
+                tracing::warn!(%task, config = key.config.as_str(), bytes, "an event is too long for a push notification");
                 add(&self.shared.dropped, 1);
                 event.tell(Fate::Refused);
                 continue;
@@ -245,7 +258,7 @@ impl Notifier {
                 }
                 Pushed::Overflows { first, dropped } => {
                     if first {
-                        tracing::warn!(%task, config = ?key.config, "push notifications overflow, older ones are dropped");
+                        tracing::warn!(%task, config = key.config.as_str(), "push notifications overflow, older ones are dropped");
                     }
                     add(&self.shared.dropped, dropped);
                 }
@@ -308,7 +321,7 @@ impl Shared {
             () = ticket.cancel.cancelled() => {
                 let events = self.queues.abandon(&key, &ticket);
                 if events > 0 {
-                    tracing::warn!(task = %key.task, config = ?key.config, events, "push notifications are given up at shutdown");
+                    tracing::warn!(task = %key.task, config = key.config.as_str(), events, "push notifications are given up at shutdown");
                 }
                 add(&self.given_up, events);
             }
@@ -322,7 +335,7 @@ impl Shared {
                 Next::Event(pending) => pending,
                 Next::Done { overflowed: 0 } => return,
                 Next::Done { overflowed } => {
-                    tracing::warn!(task = %key.task, config = ?key.config, overflowed, "push notifications were dropped");
+                    tracing::warn!(task = %key.task, config = key.config.as_str(), overflowed, "push notifications were dropped");
                     return;
                 }
             };
@@ -343,16 +356,17 @@ impl Shared {
     fn give_up(&self, key: &Key, ticket: &Ticket, given_up: &GivenUp) {
         let GivenUp { origin, attempts, failure } = given_up;
         let task = &key.task;
-        let config = &key.config;
+        let config = key.config.as_str();
+        let origin = origin.as_deref();
         let failure = failure.line();
         let settled = self.queues.given_up(key, ticket);
         if matches!(settled, GivenUpEvent::Removed) {
             return;
         }
-        tracing::warn!(%task, ?config, ?origin, attempts, ?failure, "a push notification is given up");
+        tracing::warn!(%task, config, origin, attempts, failure, "a push notification is given up");
         add(&self.given_up, 1);
         if let GivenUpEvent::Suspended { dropped } = settled {
-            tracing::warn!(%task, ?config, ?origin, dropped, "a push notification config is suspended");
+            tracing::warn!(%task, config, origin, dropped, "a push notification config is suspended");
             add(&self.dropped, dropped);
         }
     }

@@ -8,7 +8,7 @@ use std::fmt;
 /// The version of wasmtime that is linked. `wasmtime` has no constant for it; its crates are released together.
 pub const ENGINE_VERSION: &str = wasmtime_environ::VERSION;
 
-/// An advisory, or several of one day.
+/// An advisory.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Advisory {
     /// Its name in a database of advisories.
@@ -17,6 +17,8 @@ pub struct Advisory {
     pub about: &'static str,
     /// The first version of the line that does not have it.
     pub mended: EngineVersion,
+    /// The reason why no guest reaches the fault in this program; `None` if one may.
+    pub kept_off: Option<&'static str>,
 }
 
 /// Major, minor and patch.
@@ -39,27 +41,60 @@ impl EngineVersion {
     }
 }
 
-/// All that is known, the oldest first.
-const ADVISORIES: [Advisory; 9] = [
-    known("RUSTSEC-2026-0090 (GHSA-hfr4-7c6c-48w2)", "a cloned linker may use freed memory", 43, 0, 1),
-    known("RUSTSEC-2026-0096 (GHSA-jhxm-h53p-jm7w)", "guests may leave their memory on aarch64", 43, 0, 1),
-    known("RUSTSEC-2026-0222 (GHSA-hgjw-h833-99q9)", "stores may mix up types of two engines", 47, 0, 3),
-    known("RUSTSEC-2026-0223 (GHSA-2hw9-mc66-jc2q)", "bulk operations that are stopped may break the engine", 47, 0, 3),
-    known("RUSTSEC-2026-0268 (GHSA-x84v-gj2h-g759)", "streams may make the host allocate", 47, 0, 4),
-    known("RUSTSEC-2026-0316 (GHSA-jqpg-j7w6-42pr)", "records may allocate beyond the limit", 48, 0, 3),
-    known("RUSTSEC-2026-0326 (GHSA-hw8m-q44c-ggrf)", "the collector may free what is used", 48, 0, 4),
-    known("RUSTSEC-2026-0327 (GHSA-32h6-97mm-8q3c)", "callbacks may write beyond the native stack", 48, 0, 4),
+/// All that is known, the oldest first. The reasons that keep guests off are settings of `confinement/engine.rs`, features
+/// that the engine is built with, and parts of it that this crate does not use.
+const ADVISORIES: [Advisory; 16] = [
+    known("RUSTSEC-2026-0090 (GHSA-hfr4-7c6c-48w2)", "a cloned linker may use freed memory", [43, 0, 1]),
+    known("RUSTSEC-2026-0096 (GHSA-jhxm-h53p-jm7w)", "guests may leave their memory on aarch64", [43, 0, 1]),
+    known("RUSTSEC-2026-0222 (GHSA-hgjw-h833-99q9)", "stores may mix up types of two engines", [47, 0, 3]),
     known(
-        "eight advisories of 16 November 2026",
-        "see https://github.com/bytecodealliance/wasmtime/security",
-        48,
-        0,
-        9,
+        "RUSTSEC-2026-0223 (GHSA-2hw9-mc66-jc2q)",
+        "bulk operations that are stopped may break the engine",
+        [47, 0, 3],
+    ),
+    known("RUSTSEC-2026-0268 (GHSA-x84v-gj2h-g759)", "streams may make the host allocate", [47, 0, 4]),
+    known("RUSTSEC-2026-0316 (GHSA-jqpg-j7w6-42pr)", "records may allocate beyond the limit", [48, 0, 3]),
+    known("RUSTSEC-2026-0326 (GHSA-hw8m-q44c-ggrf)", "the collector may free what is used", [48, 0, 4]),
+    known("RUSTSEC-2026-0327 (GHSA-32h6-97mm-8q3c)", "callbacks may write beyond the native stack", [48, 0, 4]),
+    kept_off(
+        "GHSA-5m8g-xhq4-4h93",
+        "empty writes to an output stream may grow the host's memory",
+        "the output of guests goes to a stream of Annex's own, which takes lines into a buffer that is bounded",
+    ),
+    kept_off(
+        "GHSA-f8mm-ggr3-89wh",
+        "empty writes to the body of an HTTP/2 request may grow the host's memory",
+        "a body is collected as a whole, without its empty pieces, before anything is sent",
+    ),
+    kept_off("GHSA-43j2-gcp4-m22g", "the garbage collector may use a stale base of its heap", NO_COLLECTOR),
+    kept_off("GHSA-wvgq-g5hf-6gm6", "the heap of the garbage collector may outgrow its reservation", NO_COLLECTOR),
+    kept_off(
+        "GHSA-xrvr-8678-5wp8",
+        "cancelling the copy of a stream or a future may break the engine",
+        "streams and futures of components are off, and components that use them are refused",
+    ),
+    kept_off(
+        "GHSA-hj27-mpw9-ff4c",
+        "an export that is looked up outside of a call may be another's",
+        "the function is for core modules, and extensions are components",
+    ),
+    kept_off("GHSA-rc4p-x33f-vpr2", "an engine that is built without `gc` may abort", "the engine is built with `gc`"),
+    kept_off(
+        "GHSA-2674-w29h-wqvj",
+        "an engine that is built without `threads` may abort",
+        "the engine is built with `threads`",
     ),
 ];
 
-const fn known(id: &'static str, about: &'static str, major: u64, minor: u64, patch: u64) -> Advisory {
-    Advisory { id, about, mended: EngineVersion(major, minor, patch) }
+const NO_COLLECTOR: &str = "garbage collection is off for guests, and components that need it are refused";
+
+const fn known(id: &'static str, about: &'static str, [major, minor, patch]: [u64; 3]) -> Advisory {
+    Advisory { id, about, mended: EngineVersion(major, minor, patch), kept_off: None }
+}
+
+/// One of those of 16 November 2026, which 48.0.9 mends.
+const fn kept_off(id: &'static str, about: &'static str, reason: &'static str) -> Advisory {
+    Advisory { id, about, mended: EngineVersion(48, 0, 9), kept_off: Some(reason) }
 }
 
 /// The advisories that the linked engine is subject to.
@@ -88,7 +123,7 @@ mod tests {
             ("47.0.3", "GHSA-x84v-gj2h-g759"),
             ("48.0.0-rc.1", "RUSTSEC-2026-0316"),
             ("48.0.3", "RUSTSEC-2026-0327"),
-            ("48.0.8", "16 November"),
+            ("48.0.8", "GHSA-f8mm-ggr3-89wh"),
             ("not a version", "GHSA-jhxm-h53p-jm7w"),
         ] {
             assert!(ids(version).contains(expected), "{version}: {}", ids(version));
@@ -97,6 +132,22 @@ mod tests {
         for version in ["48.0.9", "48.0.10", "48.1.0", "49.0.0"] {
             assert_eq!(ids(version), "", "{version}");
         }
+    }
+
+    /// Each reason that keeps guests off a fault is a fact about this crate or its dependencies.
+    #[test]
+    fn what_keeps_guests_off_a_fault_of_the_engine_is_so() {
+        let settings = include_str!("confinement/engine.rs");
+        assert!(settings.contains(".concurrency_support(false)"));
+        let (_, refused) = settings.split_once(".wasm_features(").expect("the proposals that are off");
+        let (refused, _) = refused.split_once("false,\n").expect("they are off");
+        assert!(refused.contains("WasmFeatures::GC\n"), "{refused}");
+        let manifest = include_str!("../../../Cargo.toml");
+        let (_, wasmtime) = manifest.split_once("\nwasmtime = ").expect("the engine");
+        let (features, _) = wasmtime.split_once("] }").expect("its features");
+        assert!(features.contains("\"gc\"") && features.contains("\"threads\""), "{features}");
+        assert!(include_str!("confinement/http_sender.rs").contains(".collect().await"));
+        assert!(include_str!("confinement/imports/stdio.rs").contains("impl OutputStream for LogStream"));
     }
 
     /// The registry has nothing newer of the line than 48.0.8 (November 2026).

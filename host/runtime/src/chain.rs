@@ -145,6 +145,7 @@ impl Chain {
                     break;
                 }
                 TransitionVerdict::Vetoes(reason) => {
+                    note_veto(&member.extension);
                     outcome = BeginOutcome::Vetoed(reason);
                     break;
                 }
@@ -188,6 +189,7 @@ impl Chain {
                     interruption.place(update);
                 }
                 TransitionVerdict::Vetoes(reason) => {
+                    note_veto(&member.extension);
                     outcome = ChangeOutcome::Vetoed;
                     // FAILED is final, so those that come after can annotate the change and not hold it up.
                     update.status.state = TaskState::Failed;
@@ -289,9 +291,19 @@ fn log_skipped(extension: &Extension, fault: &Fault) {
         Fault::Quarantined { .. } => tracing::debug!(extension = %uri, "skipped: {}", fault.text()),
         _ => {
             let error_id = fault.error_id().map(tracing::field::display);
-            tracing::warn!(extension = %uri, error_id, "skipped in one turn: {}", fault.text());
+            let ids = annex_telemetry::ids();
+            let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+            tracing::warn!(extension = %uri, error_id, tenant, context, task, "skipped in one turn: {}", fault.text());
         }
     }
+}
+
+/// The request is not answered as it was meant to be, which is the extension's decision.
+fn note_veto(extension: &Extension) {
+    annex_telemetry::with(|request| {
+        request.refuse("veto");
+        request.blame(extension.uri().as_str());
+    });
 }
 
 impl<'a> TurnRequest<'a> {

@@ -189,7 +189,7 @@ pub enum LoadError {
         reason: String,
     },
     /// The operator's parameters do not fit the descriptor's schema.
-    #[error("extension.parameters{pointer}: {reason}")]
+    #[error("extension.parameters{pointer}: {reason}{}", accepted(pointer, reason, schema))]
     Parameters {
         /// JSON pointer into the parameters.
         pointer: String,
@@ -281,7 +281,31 @@ pub enum LoadError {
         /// The extension that may be skipped.
         needs: ExtensionUri,
     },
+    /// An extension needs one that is for fewer callers.
+    #[error(
+        "extension {uri} depends on {needs}, whose `allow` leaves out callers that {uri} is for; give both the same `allow`"
+    )]
+    NarrowDependency {
+        /// The extension that needs it.
+        uri: ExtensionUri,
+        /// The extension with the shorter list.
+        needs: ExtensionUri,
+    },
 }
+
+/// The parameters that the extension takes, after the refusal of one that it does not know.
+fn accepted(pointer: &str, reason: &str, schema: &str) -> String {
+    if !pointer.is_empty() || !reason.contains(" unexpected)") {
+        return String::new();
+    }
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap_or_default();
+    let properties = schema.get("properties").and_then(serde_json::Value::as_object);
+    let names: Vec<&String> = properties.into_iter().flat_map(|properties| properties.keys()).take(MAX_NAMES).collect();
+    annex_text::instead(reason.split('\'').nth(1).unwrap_or_default(), &names, "it takes")
+}
+
+/// The most parameters that are named.
+const MAX_NAMES: usize = 64;
 
 fn ring(uris: &[ExtensionUri]) -> String {
     let uris: Vec<&str> = uris.iter().chain(uris.first()).map(ExtensionUri::as_str).collect();
@@ -387,6 +411,21 @@ impl Fault {
             _ => self.to_string(),
         };
         annex_text::line_within(&text, MAX_TEXT)
+    }
+
+    /// The extension.
+    #[must_use]
+    pub fn uri(&self) -> &ExtensionUri {
+        match self {
+            Self::Trapped { uri, .. }
+            | Self::LimitReached { uri, .. }
+            | Self::Failed { uri, .. }
+            | Self::BrokeContract { uri, .. }
+            | Self::Overloaded { uri }
+            | Self::Busy { uri, .. }
+            | Self::Quarantined { uri, .. }
+            | Self::EventTooLarge { uri, .. } => uri,
+        }
     }
 
     /// The id that the client is told and the lines of the guest have; `None` when it has written none, because it was not

@@ -19,6 +19,7 @@ use crate::load::descriptor::Descriptor;
 use crate::load::installation::OnFailure;
 use crate::load::method::Method;
 use crate::load::program::Program;
+use crate::load::selection::Selection;
 use crate::observation::log_tail::LogLine;
 use crate::observation::metrics::ExtensionMetrics;
 use crate::recording::slot::ObserverSlot;
@@ -39,6 +40,7 @@ pub struct Extension {
     pub(crate) size: usize,
     pub(crate) load_time: Duration,
     pub(crate) compiled: bool,
+    pub(crate) selection: Selection,
     pub(crate) on_failure: OnFailure,
     pub(crate) breaker: Breaker,
     /// Room for the turns that it serves at once.
@@ -64,6 +66,12 @@ impl Extension {
     #[must_use]
     pub fn is_required(&self) -> bool {
         self.card.required
+    }
+
+    /// The requests that it is active for.
+    #[must_use]
+    pub fn selection(&self) -> &Selection {
+        &self.selection
     }
 
     /// The effect of its failure on a request.

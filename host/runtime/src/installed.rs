@@ -21,8 +21,8 @@ impl Installed {
     /// Checks that the extensions fit together.
     ///
     /// # Errors
-    /// When two have the same URI or one metadata key, one depends on what does not stand before it, or their entries on
-    /// the card are too large together.
+    /// When two have the same URI or one metadata key, one depends on what does not stand before it or is for fewer
+    /// callers, or their entries on the card are too large together.
     pub fn new(extensions: impl IntoIterator<Item = impl Into<Arc<Extension>>>) -> Result<Self, LoadError> {
         let extensions: Vec<Arc<Extension>> = extensions.into_iter().map(Into::into).collect();
         // Looked for first: one by one, the members of a ring would look like extensions in the wrong order.
@@ -50,6 +50,9 @@ impl Installed {
         if let Some(needs) = self.may_miss(&extension) {
             return Err(LoadError::SkippedDependency { uri: extension.uri().clone(), needs: needs.clone() });
         }
+        if let Some(needs) = self.withheld(&extension) {
+            return Err(LoadError::NarrowDependency { uri: extension.uri().clone(), needs: needs.clone() });
+        }
         self.check_keys(&extension)?;
         self.check_methods(&extension)?;
         self.check_card(&extension)?;
@@ -67,6 +70,14 @@ impl Installed {
     fn may_miss<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
         let is_skipped = |needs: &&ExtensionUri| self.get(needs).is_some_and(|needs| needs.may_be_skipped());
         extension.descriptor.depends_on.iter().find(is_skipped).filter(|_| extension.is_required())
+    }
+
+    /// A dependency that is not for all callers of `extension`, which would stay inactive for the others in silence.
+    fn withheld<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
+        let is_for_fewer = |needs: &&ExtensionUri| {
+            self.get(needs).is_some_and(|needs| !needs.selection.allows_all_of(&extension.selection))
+        };
+        extension.descriptor.depends_on.iter().find(is_for_fewer)
     }
 
     /// Extensions that depend on one another in a ring, each on the next and the last on the first.
@@ -178,7 +189,7 @@ impl Installed {
     }
 
     /// All of them, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Extension>> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Extension>> {
         self.extensions.iter()
     }
 }

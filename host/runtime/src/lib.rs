@@ -49,13 +49,14 @@ pub use extension::Extension;
 pub use hook::Hook;
 pub use installed::Installed;
 pub use load::Runtime;
-pub use load::compile::{COMPILE_ARGUMENT, CompilerProcess, compile_if_asked};
+pub use load::compile::{COMPILE_ARGUMENT, Compilation, CompilerProcess, compilations, compile_if_asked};
 pub use load::descriptor::Descriptor;
 pub use load::inspect::{
     Access, Import, Inspected, Inspection, MANIFEST_SECTION, MAX_COMPONENT_BYTES, ManifestSection,
 };
 pub use load::installation::{Installation, Instances, OnFailure};
 pub use load::method::Method;
+pub use load::selection::{Activate, AllowedCaller, Selection};
 pub use load::source::Source;
 pub use observation::log_tail::LogLine;
 pub use observation::metrics::{BusyTime, CallOutcome, ExtensionMetrics, HookMetrics, HookTotals, LastFailure};

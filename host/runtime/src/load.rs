@@ -49,6 +49,7 @@ pub(crate) mod keep_functions;
 pub(crate) mod method;
 mod methods;
 pub(crate) mod program;
+pub(crate) mod selection;
 pub(crate) mod source;
 
 /// Loads components. One per process and tenant: it owns the engine, its ticker and the pool of instances, which those
@@ -142,7 +143,7 @@ impl Runtime {
     /// # Errors
     /// When it is too large, no component, or no extension of a supported contract.
     pub async fn inspect(&self, bytes: Vec<u8>) -> Result<Inspected, LoadError> {
-        self.compiler.inspect(ComponentFile::of(&self.tenant, bytes).await?).await
+        self.compiler.inspect(ComponentFile::of(&self.tenant, "", bytes).await?).await
     }
 
     /// Loads one component for one installation.
@@ -150,8 +151,21 @@ impl Runtime {
     /// # Errors
     /// Says which step refused it and what the operator or the author can do.
     pub async fn load(&self, bytes: Vec<u8>, installation: Installation) -> Result<Extension, LoadError> {
+        self.load_named("", bytes, installation).await
+    }
+
+    /// The same for a component that people know by a name. They are told it while the component is compiled.
+    ///
+    /// # Errors
+    /// As [`Runtime::load`].
+    pub async fn load_named(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        installation: Installation,
+    ) -> Result<Extension, LoadError> {
         let started = Instant::now();
-        let component = ComponentFile::of(&self.tenant, bytes).await?;
+        let component = ComponentFile::of(&self.tenant, name, bytes).await?;
         check_secrets(&installation)?;
         let services = self.services(&installation.grants)?;
         let keep = matches!(installation.instances, Instances::Kept { .. });
@@ -166,13 +180,14 @@ impl Runtime {
         let Inspection { digest, size, hooks: exported, .. } = code.inspection.clone();
         let mut program = self.link(code, &installation)?;
         let (profile, descriptor) = describe(&program, &installation, services).await?;
-        let card = declare(&program, &profile, &descriptor, installation.required).await?;
+        let card = declare(&program, &profile, &descriptor, &installation).await?;
         let methods = methods::declared(&program, &profile, &descriptor).await?;
         program.keeping = self.keeping(&program, &installation)?;
         Ok(Extension {
             breaker: Breaker::new(descriptor.uri.clone(), self.quarantine),
             turns: self.slots.of_extension(installation.limits.turns),
             observer: ObserverSlot::default(),
+            selection: installation.selection.clone(),
             on_failure: installation.on_failure,
             descriptor,
             profile,
@@ -354,17 +369,17 @@ async fn declare(
     program: &Program,
     profile: &Arc<Profile>,
     descriptor: &Descriptor,
-    required: bool,
+    installation: &Installation,
 ) -> Result<AgentExtension, LoadError> {
     let mut card = AgentExtension {
         uri: descriptor.uri.clone(),
         description: descriptor.description.clone(),
-        required,
+        required: installation.required,
         params: None,
     };
     let hooks = &program.hooks;
     if !hooks.has(Hook::Card) {
-        return checked_entry(card);
+        return finished_entry(card, installation);
     }
     // Each step of loading has an instance of its own, as each turn has, so none relies on what another left in memory.
     let mut instance = start(program, profile, Hook::Card).await?;
@@ -385,12 +400,13 @@ async fn declare(
             return Err(LoadError::SelfTest(Fault::BrokeContract { uri, error_id: Uuid::new_v4(), hook, reason }));
         }
     };
-    checked_entry(card)
+    finished_entry(card, installation)
 }
 
-/// Refuses an entry that is too large. Clients that cannot read the card cannot reach the agent, even if they activate
-/// no extension.
-fn checked_entry(entry: AgentExtension) -> Result<AgentExtension, LoadError> {
+/// The entry with the host's words about its activation. One that is too large is refused: clients that cannot read the
+/// card cannot reach the agent, even if they activate no extension.
+fn finished_entry(mut entry: AgentExtension, installation: &Installation) -> Result<AgentExtension, LoadError> {
+    entry.description = installation.selection.described(&entry.description);
     let size = entry_bytes(&entry);
     if size > MAX_CARD_ENTRY {
         return Err(LoadError::CardEntry { uri: entry.uri, size, limit: MAX_CARD_ENTRY });

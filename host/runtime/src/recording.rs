@@ -70,7 +70,7 @@ pub struct Attention {
 
 /// One line of a recording: first the head, then the turns, and the end where it was not broken off.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "snake_case")]
 pub enum RecordingLine {
     /// The head: the extension that is recorded.
     Recording(RecordingHead),
@@ -82,7 +82,6 @@ pub enum RecordingLine {
 
 /// The head: the extension that is recorded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct RecordingHead {
     /// [`FORMAT_VERSION`] of the writer.
     pub version: u32,
@@ -102,7 +101,6 @@ pub struct RecordingHead {
 
 /// The end of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct RecordingEnd {
     /// The turns that are recorded.
     pub turns: u64,
@@ -114,7 +112,6 @@ pub struct RecordingEnd {
 
 /// One turn of one extension.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct RecordedTurn {
     /// The time at which it began.
     pub at: Timestamp,
@@ -146,7 +143,6 @@ pub struct RecordedTurn {
 
 /// One step of a turn.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct RecordedStep {
     /// The question to the extension.
     pub input: StepInput,
@@ -171,7 +167,7 @@ pub struct RecordedStep {
 
 /// The question to an extension in one step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(rename_all = "snake_case", rename_all_fields = "snake_case")]
 pub enum StepInput {
     /// The hooks of the way in: `activation`, `message`, `state`.
     Request {
@@ -211,7 +207,7 @@ pub enum StepInput {
 
 /// The outcome of a step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(rename_all = "snake_case", rename_all_fields = "snake_case")]
 pub enum StepResult {
     /// It takes no part in the request.
     Inactive,
@@ -275,7 +271,7 @@ pub enum StepResult {
 
 /// A call of the guest that the host answers from outside of the turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(rename_all = "snake_case", rename_all_fields = "snake_case")]
 pub enum HostCall {
     /// The time since 1970.
     Time {
@@ -394,7 +390,7 @@ pub struct KnownKey {
 
 /// Bytes: as text where they are UTF-8, and in hexadecimal otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "snake_case")]
 pub enum Octets {
     /// UTF-8.
     Text(String),

@@ -76,7 +76,6 @@ pub trait TurnView: Send + Sync {
 
 /// The ids of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct TurnIds {
     /// The task's.
     #[serde(default, skip_serializing_if = "Option::is_none")]

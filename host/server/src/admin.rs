@@ -4,11 +4,10 @@
 //! token. Errors are `{"error": {"code", "message"}}`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, Request, State};
-use axum::http::StatusCode;
+use axum::extract::{Extension, Path, Query, Request, State};
+use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -16,14 +15,20 @@ use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
+use crate::access_log::AccessLog;
 use crate::admin_api::extensions::{Details, List, Log, Reloaded, Removed};
 use crate::admin_api::{Addition, Rollback};
-use crate::connections::listener::ConnectionLimits;
+use crate::connections::network::Network;
+use crate::installation::installer::{ReloadOutcome, Version};
 
+pub(crate) mod access;
+mod caller;
+mod components;
 mod error;
 mod exposition;
 mod metrics;
 mod recording;
+pub(crate) mod replicas;
 mod sessions;
 mod shadow;
 mod shared;
@@ -32,22 +37,15 @@ mod token;
 mod usage;
 mod view;
 
+use caller::{AdminCaller, of_tenant};
 use error::AdminError;
-pub(crate) use shared::Admin;
+pub(crate) use shared::{Admin, AdminParts};
 use shared::{AgreedChange, OfTenant, read, read_optional, whole};
 pub use token::TokenError;
-
-/// Few clients talk to the API, and a body may be large.
-pub(crate) const CONNECTIONS: ConnectionLimits = ConnectionLimits {
-    connections: 256,
-    per_address: 256,
-    head: Duration::from_secs(5),
-    write: Duration::from_secs(30),
-    streams: 8,
-};
+pub(crate) use token::check_tokens;
 
 /// All routes of the API.
-pub(crate) fn router(admin: Arc<Admin>) -> Router {
+pub(crate) fn router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Router {
     Router::new()
         .route("/v1/extensions", get(list).post(add))
         .route("/v1/extensions/{id}", get(show).delete(remove))
@@ -59,7 +57,9 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
         .merge(sessions::routes())
         .merge(tenants::routes())
         .merge(usage::routes())
-        .route("/metrics", get(metrics))
+        .merge(replicas::routes())
+        .merge(components::routes())
+        .route(METRICS, get(metrics).layer(Extension(requests)))
         .fallback(async || AdminError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
             AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "the path does not take this method")
@@ -69,17 +69,63 @@ pub(crate) fn router(admin: Arc<Admin>) -> Router {
         .with_state(admin)
 }
 
-/// Refuses a request that reached the API by a foreign name, or has no token.
-async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
-    // A foreign name is refused even with the token: DNS rebinding can lead the operator's browser here.
-    if let Err(foreign) = admin.hosts.check(&request) {
-        let message = format!("{foreign:?} is another host; use a loopback name, or add the name to admin.hosts");
-        return AdminError::new(StatusCode::FORBIDDEN, "wrong_host", message).into_response();
+/// `/metrics` alone, for a listener of its own.
+pub(crate) fn metrics_router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Router {
+    Router::new()
+        .route(METRICS, get(metrics).layer(Extension(requests)))
+        .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here but /metrics\n"))
+        .layer(from_fn_with_state(Arc::clone(&admin), guard_metrics))
+        .with_state(admin)
+}
+
+const METRICS: &str = "/metrics";
+
+/// Refuses a request that reached the listener of `/metrics` by a foreign name, or has no token where one is asked for.
+async fn guard_metrics(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+    let rules = admin.access.rules();
+    if rules.checks_metrics_hosts
+        && let Err(foreign) = rules.hosts.check(&request)
+    {
+        return wrong_host(&foreign);
     }
-    if !admin.token.is_on(request.headers()) {
+    if !rules.reads_metrics_alone(request.headers()) {
         return AdminError::unauthenticated().into_response();
     }
     next.run(request).await
+}
+
+fn wrong_host(foreign: &str) -> Response {
+    let message = format!("{foreign:?} is another host; use a loopback name, or add the name to admin.hosts");
+    AdminError::new(StatusCode::FORBIDDEN, "wrong_host", message).into_response()
+}
+
+/// Refuses a request that reached the API by a foreign name, or has no token.
+async fn guard(
+    State(admin): State<Arc<Admin>>,
+    Extension(network): Extension<Network>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let rules = admin.access.rules();
+    // A foreign name is refused even with the token: DNS rebinding can lead the operator's browser here.
+    if let Err(foreign) = rules.hosts.check(&request) {
+        return wrong_host(&foreign);
+    }
+    if request.uri().path() == METRICS && rules.reads_metrics(request.headers()) {
+        return next.run(request).await;
+    }
+    let Some(name) = rules.tokens.name_of(request.headers()) else {
+        return AdminError::unauthenticated().into_response();
+    };
+    let caller = AdminCaller { name, address: network.address() };
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    request.extensions_mut().insert(caller.clone());
+    let response = next.run(request).await;
+    // What reads is no change. What was changed is logged by whoever has changed it, also if nobody waits for the answer.
+    if !response.status().is_success() && !matches!(method, Method::GET | Method::HEAD) {
+        caller.was_refused(method.as_str(), &path, response.status().as_u16());
+    }
+    response
 }
 
 async fn list(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<List>, AdminError> {
@@ -110,6 +156,7 @@ async fn log(
 
 async fn add(
     State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<AdminCaller>,
     Query(change): Query<AgreedChange>,
     body: Body,
 ) -> Result<(StatusCode, Json<Details>), AdminError> {
@@ -119,12 +166,20 @@ async fn add(
     let Addition { name, component, settings } = read(body).await?;
     let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
     let installer = Arc::clone(&here);
-    let added = whole(async move { installer.add(&name, component, settings.as_deref(), consent).await }).await?;
+    let change = async move { installer.add(&name, component, settings.as_deref(), consent).await };
+    let added = whole(caller, change, move |added| was("installed", added, &of)).await?;
     Ok((StatusCode::CREATED, Json(Details::of(&here, &added))))
+}
+
+/// Says what was done with a version of an extension.
+fn was(done: &str, version: &Version, of: &OfTenant) -> String {
+    let digest = version.extension.digest();
+    format!("extension {}{} was {done}: {digest}", version.uri(), of_tenant(of.tenant.as_deref()))
 }
 
 async fn remove(
     State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<AdminCaller>,
     Query(change): Query<AgreedChange>,
     Path(id): Path<String>,
 ) -> Result<Json<Removed>, AdminError> {
@@ -132,12 +187,14 @@ async fn remove(
     let here = admin.changeable(&of).await?;
     let installer = Arc::clone(&here);
     let uri = here.find(&id)?.uri().clone();
-    let removed = whole(async move { installer.remove(&uri, consent).await }).await?;
+    let change = async move { installer.remove(&uri, consent).await };
+    let removed = whole(caller, change, move |removed| was("removed", removed, &of)).await?;
     Ok(Json(Removed::of(&here, &removed)))
 }
 
 async fn roll_back(
     State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<AdminCaller>,
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
     body: Body,
@@ -146,22 +203,39 @@ async fn roll_back(
     let installer = Arc::clone(&here);
     let uri = here.find(&id)?.uri().clone();
     let Rollback { to } = read_optional(body).await?;
-    let version = whole(async move { installer.roll_back(&uri, to).await }).await?;
+    let change = async move { installer.roll_back(&uri, to).await };
+    let version = whole(caller, change, move |version| was("rolled back", version, &of)).await?;
     Ok(Json(Details::of(&here, &version)))
 }
 
 /// Without a tenant all configs are read again.
-async fn reload(State(admin): State<Arc<Admin>>, Query(of): Query<OfTenant>) -> Result<Json<Reloaded>, AdminError> {
+async fn reload(
+    State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<AdminCaller>,
+    Query(of): Query<OfTenant>,
+) -> Result<Json<Reloaded>, AdminError> {
     let all = Arc::clone(&admin.installers);
     let installer = admin.installer(&of).await?;
     let reloaded = match of.tenant {
-        Some(_) => whole(async move { installer.reload().await }).await?,
-        None => whole(async move { all.reload().await }).await?,
+        Some(tenant) => {
+            let told = move |_: &ReloadOutcome| format!("the config of tenant {tenant} was read again");
+            whole(caller, async move { installer.reload().await }, told).await?
+        }
+        None => {
+            let told = |_: &ReloadOutcome| "the config was read again".to_owned();
+            whole(caller, async move { all.reload().await }, told).await?
+        }
     };
     Ok(Json(Reloaded::from(reloaded)))
 }
 
-async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
-    let text = metrics::text(&admin.installers, &admin.counters, admin.running.len());
+async fn metrics(State(admin): State<Arc<Admin>>, Extension(log): Extension<Arc<AccessLog>>) -> Response {
+    let sources = metrics::Sources {
+        counters: &admin.counters,
+        numbers: &log.numbers,
+        own_agent: &*admin.agent,
+        running_turns: admin.running.len(),
+    };
+    let text = metrics::text(&admin.installers, &sources);
     ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

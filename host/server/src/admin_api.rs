@@ -6,7 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
+pub mod components;
 pub mod extensions;
+pub mod replicas;
 pub mod sessions;
 pub mod shadows;
 pub mod tenants;

@@ -5,27 +5,28 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use annex_agent::{AgentExecutor, McpError, ToolClash};
-use annex_auth::{AuthConfig, AuthError, Authenticator};
-use annex_egress::{Screen, ScreenConfig};
+use annex_agent::AgentExecutor;
+use annex_auth::{AuthError, Authenticator, Principal};
+use annex_cluster::Description;
 use annex_operations::counters::Counters;
 use annex_operations::deduplication::Deduplication;
-use annex_operations::fault;
+use annex_operations::permits::TurnLimiter;
 use annex_operations::permits::shared::SharedPlaces;
-use annex_operations::permits::{TurnBounds, TurnLimiter};
 use annex_operations::push::PushNotifications;
 use annex_operations::quota::{Quotas, Stores};
 use annex_operations::request_handler::RequestHandler;
 use annex_operations::send_message::input_modes::InputModes;
+use annex_operations::service_parameters::Identity;
+use annex_operations::tasks::Tasks;
 use annex_operations::tasks::list::Lister;
 use annex_operations::tasks::pins::Pins;
-use annex_operations::tasks::{TaskBounds, Tasks};
+use annex_operations::tasks::session_sweep::SessionSweep;
 use annex_operations::views::ExtensionViews;
 use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::ScopedKeys;
-use annex_protocol::A2aError;
-use annex_push::{Notifier, NotifierConfig};
-use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError, Source};
+use annex_protocol::{A2aError, Timestamp};
+use annex_push::Notifier;
+use annex_runtime::{Installed, KeyValueStore, Runtime, RuntimeConfig, RuntimeError};
 use annex_session::{SessionService, Turns};
 use annex_tasks::{Owner, TaskStore};
 use axum::http::HeaderMap;
@@ -33,110 +34,48 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::{Admin, TokenError};
+use crate::admin::access::{Access, AccessRules};
+use crate::admin::replicas::ThisProcess;
+use crate::admin::{Admin, AdminParts};
+use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
-use crate::config::tenant_text::TenantTextError;
-use crate::config::{Config, ConfigError, PushConfig, TasksConfig};
+use crate::config::{Config, PushConfig};
 use crate::installation::installer::{Folder, InstallError, Installer, Parts, Peers};
 use crate::installation::issuer::Issuer;
-use crate::installation::signing::SigningError;
 use crate::installation::watch::FileWatcher;
 use crate::locations::Locations;
-use crate::stores::editions::{self, EditionsOpenError};
-use crate::stores::keyvalue_store::{self, KeyValueStoreError};
+use crate::settings::{Settings, SettingsOf, located, notifier_config, task_bounds, turn_bounds};
+use crate::stores::editions;
+use crate::stores::keyvalue_store;
 use crate::stores::postgres::PostgresDatabases;
-use crate::stores::session_store::{self, SessionStoreError};
+use crate::stores::session_store;
 use crate::stores::sessions::Sessions;
 use crate::stores::task_store::{self, TaskStoreError};
-use crate::stores::wake::{self, WakeOpenError};
+use crate::stores::wake;
 use crate::tenants::{Installers, Serving, Tenants};
 
 mod agents;
+mod check;
+mod error;
 mod tenants;
 
 use agents::{agent, follow_card, input_modes};
-
-/// The reasons for which the server cannot be put together.
-#[derive(Debug, thiserror::Error)]
-pub enum AppError {
-    /// The config names no agent, or the file of a tenant cannot be used.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The component runtime does not start.
-    #[error("cannot start the component runtime")]
-    Runtime(#[from] RuntimeError),
-    /// An extension cannot be installed.
-    #[error(transparent)]
-    Install(#[from] InstallError),
-    /// The model cannot be set up.
-    #[error("agent.model cannot be used")]
-    Model(#[source] Source),
-    /// An MCP server or one of its tools cannot be used.
-    #[error("[[agent.mcp]] cannot be used")]
-    Mcp(#[from] McpError),
-    /// Two tools have one name, so the model could not tell them apart.
-    #[error("[[agent.mcp]] cannot be used")]
-    Tools(#[from] ToolClash),
-    /// The agent lives elsewhere and cannot be used.
-    #[error("[agent] cannot be used")]
-    Upstream(#[from] annex_upstream::ConnectError),
-    /// Cards cannot be signed.
-    #[error("[card.signing] cannot be used")]
-    Signing(#[from] SigningError),
-    /// The sender of push notifications cannot be made.
-    #[error("[push] cannot be used")]
-    Push(#[from] annex_push::NotifierError),
-    /// The authenticator cannot be made.
-    #[error("[auth] cannot be used")]
-    Auth(#[from] annex_auth::AuthConfigError),
-    /// The token of the admin API cannot be used.
-    #[error("[admin] cannot be used")]
-    Admin(#[from] TokenError),
-    /// Tasks cannot be kept.
-    #[error("tasks cannot be kept")]
-    Tasks(#[from] TaskStoreError),
-    /// Other processes cannot be heard.
-    #[error("other processes on the database of the tasks cannot be heard")]
-    Wake(#[from] WakeOpenError),
-    /// Processes cannot agree on what is installed.
-    #[error("what all replicas have installed cannot be found out")]
-    Editions(#[from] EditionsOpenError),
-    /// Sessions cannot be kept.
-    #[error("sessions cannot be kept")]
-    Sessions(#[from] SessionStoreError),
-    /// The agent of a tenant takes too long.
-    #[error("[agent] was not there in time")]
-    AgentLate,
-    /// The text of a tenant cannot be used.
-    #[error(transparent)]
-    TenantText(#[from] TenantTextError),
-    /// Keys of extensions cannot be kept.
-    #[error("keys of extensions cannot be kept")]
-    KeyValue(#[from] KeyValueStoreError),
-}
-
-impl AppError {
-    /// The error and its causes without the lines of files that errors of TOML show.
-    fn public_text(&self) -> String {
-        match self {
-            Self::Config(error) => error.public_text(),
-            Self::Install(error) => error.public_text(),
-            error => fault::text(error),
-        }
-    }
-}
+pub use check::{Checked, check, check_extensions};
+pub use error::AppError;
 
 /// Everything that serves requests.
 pub struct App {
     tenants: Tenants,
     /// Says who calls; `None` lets everybody in.
-    authenticator: Option<Arc<Authenticator>>,
+    authentication: Option<Authentication>,
     installers: Arc<Installers>,
     /// The other processes on the database; `None` where there can be none.
     pub(crate) peers: Option<Peers>,
     pub(crate) admin: Option<Arc<Admin>>,
     /// The use of the tenants.
     pub(crate) quotas: Arc<Quotas>,
+    /// The settings that a reload of the config changes.
+    pub(crate) settings: Arc<Settings>,
     base_url: String,
 }
 
@@ -146,8 +85,10 @@ impl App {
     /// # Errors
     /// Names the config's key, or the component and the step that refused it.
     pub async fn load(config: &Config, locations: &Locations, base_url: &str) -> Result<Self, AppError> {
+        // Before anybody is waited for, and all mistakes at once.
+        check::check_start(config, locations, true).await?;
         let agent = agent(config.agent()?, locations).await?;
-        Self::with_agent(config, locations, base_url, agent).await
+        Self::joined(config, locations, base_url, agent).await
     }
 
     /// The same with an agent that is compiled into the program; the config needs no `[agent]`, and one that it has is
@@ -162,6 +103,7 @@ impl App {
         base_url: &str,
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
+        check::check_start(config, locations, false).await?;
         // On the heap, because it is large. So this crate compiles it, and not each program that loads an app.
         Self::joined(config, locations, base_url, agent).await
     }
@@ -183,27 +125,45 @@ impl App {
     ) -> Result<Self, AppError> {
         let config = Arc::new(config.clone());
         let names = AgentNames::default();
+        let since = Timestamp::now();
         let shared = Arc::new(Shared::open(&config, locations, base_url, &names).await?);
         let served = ServedConfig::own(&config);
         let served = Served { name: String::new(), config: served, locations: locations.clone(), is_watched: true };
         // On the heap, because the future of a load is large and would be a part of this one.
-        let Serving { handler, installer, .. } = Box::pin(shared.serve(served, agent)).await?;
-        let others = tenants::open(&config, locations, &shared).await?;
+        let own = Box::pin(shared.serve(served, agent)).await?;
+        let access = config.admin.as_ref().map(|admin| AccessRules::read(admin, &locations.config)).transpose()?;
+        let access = access.map(Access::new);
+        let settings =
+            Arc::new(Settings::new(&locations.config, Arc::clone(&config), shared.settings(&config, access.clone())));
+        let others = tenants::open(&settings, locations, &shared).await?;
         others.named.load_missing().await;
-        let installers = Arc::new(Installers::new(installer, others.clone()));
+        let installers = Arc::new(Installers::new(&own, others.clone(), Arc::clone(&settings)));
         let sessions = || Sessions {
             service: Arc::clone(&shared.sessions),
             turns: shared.turns.clone(),
             apps: names.clone(),
             redaction: config.sessions.redaction(),
         };
-        let admin = |admin| Admin::new(admin, &locations.config, Arc::clone(&installers), sessions(), &handler);
-        let admin = config.admin.as_ref().map(admin).transpose()?.map(Arc::new);
-        let authenticator = shared.authenticator.clone();
-        let tenants = Tenants::new(handler, others);
+        let admin = |access| {
+            let process = ThisProcess { since, address: base_url.to_owned() };
+            let (installers, sessions) = (Arc::clone(&installers), sessions());
+            let (quotas, peers) = (Arc::clone(&shared.quotas), shared.peers.clone());
+            Admin::new(AdminParts { access, installers, sessions, quotas, peers, process }, &own.handler)
+        };
+        let admin = access.map(admin).map(Arc::new);
+        let authentication = shared.authentication.clone();
+        let tenants = Tenants::new(own.handler, others);
         let quotas = Arc::clone(&shared.quotas);
         let peers = shared.peers.clone();
-        Ok(Self { tenants, authenticator, installers, peers, admin, quotas, base_url: base_url.to_owned() })
+        let base_url = base_url.to_owned();
+        Ok(Self { tenants, authentication, installers, peers, admin, quotas, settings, base_url })
+    }
+
+    /// Has operators see this phase of the process, where there are others.
+    pub(crate) fn describe(&self, phase: &str) {
+        if let Some(peers) = &self.peers {
+            describe(peers, &self.base_url, phase);
+        }
     }
 
     /// The handlers that serve requests, by tenant.
@@ -215,12 +175,14 @@ impl App {
     ///
     /// # Errors
     /// [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while nobody can tell.
-    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Owner, A2aError> {
+    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Identity, A2aError> {
         // Without [auth] ids are all that keeps clients apart (`docs/decisions/server-list-tasks-context.md`).
-        let Some(authenticator) = &self.authenticator else { return Ok(Owner::default()) };
-        match authenticator.authenticate(headers).await {
+        let Some(authentication) = &self.authentication else { return Ok(Identity::default()) };
+        match authentication.current().authenticate(headers).await {
             // The tenant is filled in by `Tenants::serving`, once the request has named one.
-            Ok(principal) => Ok(Owner { tenant: String::new(), principal: principal.id }),
+            Ok(Principal { id, claims, .. }) => {
+                Ok(Identity { owner: Owner { tenant: String::new(), principal: id }, claims })
+            }
             // Nobody knows whether the credentials are good, so the client is told to try again.
             Err(AuthError::Unavailable) => {
                 Err(A2aError::Overloaded { reason: "the identity provider is unavailable".to_owned() })
@@ -257,6 +219,12 @@ impl App {
     }
 }
 
+fn describe(peers: &Peers, base_url: &str, phase: &str) {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let (address, phase) = (base_url.to_owned(), phase.to_owned());
+    peers.editions.lease().describe(Description { version, address, phase });
+}
+
 /// One agent with its extensions and its card: that of the config itself, or a tenant's.
 struct Served {
     /// Empty for that of the config itself.
@@ -271,7 +239,7 @@ struct Served {
 struct Shared {
     base_url: String,
     names: AgentNames,
-    authenticator: Option<Arc<Authenticator>>,
+    authentication: Option<Authentication>,
     runtime: Runtime,
     watcher: Option<Arc<FileWatcher>>,
     peers: Option<Peers>,
@@ -304,8 +272,11 @@ impl Shared {
         let task_store::Opened { store, lease } = task_store::open(config, &locations.config, &databases).await?;
         let wake = wake::open(config, &databases, store.as_ref()).await?;
         let peers = editions::open(config, &databases, lease.as_ref(), &wake).await?;
-        let authenticator =
-            config.auth.as_ref().map(|auth| Authenticator::new(&located(auth, locations))).transpose()?;
+        if let Some(peers) = &peers {
+            describe(peers, base_url, "starting");
+        }
+        let authenticator = |auth| Authenticator::new(&located(auth, &locations.config));
+        let authenticator = config.auth.as_ref().map(authenticator).transpose()?;
         let keyvalue = keyvalue_store::open(config, &locations.config, &databases).await?;
         let closing = CancellationToken::new();
         let push = config.push.as_ref().map(|push| notifications(push, &store, &closing)).transpose()?;
@@ -313,17 +284,12 @@ impl Shared {
         let pins = Arc::new(Pins::default());
         let places = SharedPlaces::new(Arc::clone(&store));
         places.look().await.map_err(TaskStoreError::from)?;
-        let kept = Stores {
-            tasks: Arc::clone(&store),
-            sessions: Arc::clone(&sessions),
-            keys: Arc::clone(&keyvalue),
-            keep_tasks: config.tasks.keep_count,
-        };
+        let kept = Stores { tasks: Arc::clone(&store), sessions: Arc::clone(&sessions), keys: Arc::clone(&keyvalue) };
         let quotas = Quotas::new(kept, Arc::clone(&places));
         Ok(Self {
             base_url: base_url.to_owned(),
             names: names.clone(),
-            authenticator: authenticator.map(Arc::new),
+            authentication: authenticator.map(Authentication::new),
             runtime: runtime(config, locations, &keyvalue)?,
             watcher: config.runtime.watch.then(FileWatcher::start),
             peers,
@@ -345,12 +311,25 @@ impl Shared {
         })
     }
 
+    /// The parts whose settings a reload of the config changes.
+    fn settings(&self, config: &Config, access: Option<Access>) -> SettingsOf {
+        SettingsOf {
+            authentication: self.authentication.clone(),
+            access,
+            push: self.push.clone(),
+            tasks: Arc::clone(&self.tasks),
+            turns: self.turns.clone(),
+            session_sweep: Arc::new(SessionSweep::new(&self.sessions, session_store::retention(&config.sessions))),
+        }
+    }
+
     /// Loads the components and joins the parts of one agent.
     async fn serve(&self, served: Served, agent: Arc<dyn AgentExecutor>) -> Result<Serving, AppError> {
         let Served { name, config, locations, is_watched } = served;
         self.names.set(&name, agent.name());
         let remote_card = agent.remote_card();
-        let issuer = Issuer::new(&config, &name, &self.base_url, self.authenticator.as_deref(), &locations)?;
+        let authenticator = self.authentication.as_ref().map(Authentication::current);
+        let issuer = Issuer::new(&config, &name, &self.base_url, authenticator.as_deref(), &locations)?;
         let issuer = issuer.with_remote(remote_card.clone());
         let folder = config.extensions_dir().map(|folder| locations.config.join(folder));
         let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
@@ -363,7 +342,8 @@ impl Shared {
         let pins = Arc::clone(&self.pins);
         let watcher = self.watcher.clone().filter(|_| is_watched);
         let peers = self.peers.clone();
-        let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher, peers };
+        let uploads = Some(Arc::clone(&self.store));
+        let parts = Parts { tenant: name, runtime, issuer, locations, folder, pins, watcher, peers, uploads };
         let installer = Arc::new(Installer::start(&config, parts).await?);
         let agent_is_remote = remote_card.is_some();
         if let Some(card) = remote_card {
@@ -372,13 +352,11 @@ impl Shared {
         }
         let shows_all_anonymous = config.process.tasks.list_all_anonymous;
         let lister = Lister { store: Arc::clone(&self.store), shows_all_anonymous };
-        let of_process = &config.process.server;
         let used = match ledger.zip(config.quota.clone()) {
             Some((ledger, quota)) => Some(self.quotas.begin(ledger, quota).await),
             None => None,
         };
-        let bounds =
-            TurnBounds { in_all: of_process.max_running_turns, per_caller: of_process.max_running_turns_per_caller };
+        let bounds = turn_bounds(&config.process.server);
         // The handler knows itself, because a turn goes on when the request that began it is answered.
         let handler = Arc::new_cyclic(|me| RequestHandler {
             me: Weak::clone(me),
@@ -398,7 +376,6 @@ impl Shared {
             // The permits are the tenant's own: one that has all its turns running takes none from others.
             turn_limiter: TurnLimiter::new(bounds, used.clone(), Arc::clone(&self.places)),
             used,
-            max_turn: Duration::from_secs(of_process.max_turn_seconds),
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),
             removed: AtomicBool::new(false),
@@ -415,23 +392,8 @@ fn notifications(
     store: &Arc<dyn TaskStore>,
     closing: &CancellationToken,
 ) -> Result<Arc<PushNotifications>, AppError> {
-    let screen = Screen::new(ScreenConfig { allow: push.allow.clone(), https_only: push.https_only });
-    let notifier = Notifier::new(&NotifierConfig::new(screen))?;
+    let notifier = Notifier::new(&notifier_config(push))?;
     Ok(Arc::new(PushNotifications::new(notifier, Arc::clone(store), closing.clone())))
-}
-
-fn task_bounds(config: &TasksConfig) -> TaskBounds {
-    TaskBounds { limits: task_store::limits(config), waiting: task_store::waiting(config) }
-}
-
-/// The same config with the paths of its files resolved against the config's folder.
-fn located(auth: &AuthConfig, locations: &Locations) -> AuthConfig {
-    let mut auth = auth.clone();
-    let files = auth.api_key.iter_mut().filter_map(|key| key.key_file.as_mut());
-    for file in files.chain(auth.jwt.as_mut().and_then(|jwt| jwt.jwks_file.as_mut())) {
-        *file = locations.config.join(&*file);
-    }
-    auth
 }
 
 fn runtime(config: &Config, locations: &Locations, keyvalue: &Arc<dyn KeyValueStore>) -> Result<Runtime, RuntimeError> {

@@ -3,6 +3,7 @@
 pub(crate) mod budget;
 pub(crate) mod caller;
 pub(crate) mod connection;
+pub(crate) mod limits;
 pub(crate) mod listener;
 pub(crate) mod network;
 pub(crate) mod request_body;

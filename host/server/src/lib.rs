@@ -3,28 +3,34 @@
 //! A message takes a straight line: `process/routes.rs` → a binding → `tenants.rs` → the operations of `annex-operations` →
 //! the binding again. `app.rs` is the only place where parts are joined.
 
+mod access_log;
 mod admin;
 pub mod admin_api;
 mod app;
+mod authentication;
 mod bindings;
 mod config;
 mod connections;
+mod doctor;
 mod installation;
 mod locations;
 mod paths;
 mod process;
+mod settings;
 mod stores;
 mod tenants;
 
 pub use admin::TokenError;
-pub use app::{App, AppError};
+pub use app::{App, AppError, Checked, check, check_extensions};
 pub use config::{
-    AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, CorsOrigins, ExtensionConfig,
-    GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig,
-    LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, ProviderConfig, ReplicaConfig, RuntimeSection,
-    SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
-    StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,
+    AccessShare, ActivateConfig, AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config,
+    ConfigError, ConfigFile, CorsOrigins, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig,
+    HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig, LogConfig, ModelConfig, OnFailureConfig,
+    PostgresConfig, ProviderConfig, ReplicaConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig,
+    SessionsConfig, SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig,
+    WakeConfig,
 };
+pub use doctor::{Finding, Gravity, examine};
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
 pub use locations::Locations;
 pub use process::readiness_gate::Phase;

@@ -6,6 +6,7 @@ use std::iter;
 use std::sync::Arc;
 
 use annex_operations::fault;
+use annex_operations::permits::TurnLimiter;
 use annex_operations::request_handler::RequestHandler;
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::{A2aError, Json, JsonObject};
@@ -14,11 +15,15 @@ use axum::http::HeaderMap;
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
+use crate::access_log;
+use crate::config::Config;
 use crate::installation::installer::{InstallError, Installer, ReloadOutcome};
+use crate::settings::Settings;
 use crate::tenants::added::{Leaving, Loaded};
 
 mod added;
 mod directory;
+mod live;
 mod loading;
 mod serving;
 
@@ -160,6 +165,7 @@ impl<'a> AskedTenants<'a> {
         let handler = match named.or(self.of_path) {
             None => Arc::clone(&self.tenants.own),
             Some(name) => {
+                access_log::names_tenant(name);
                 let handler = self.handler(name, &call.owner.principal).await?;
                 name.clone_into(&mut call.owner.tenant);
                 handler
@@ -173,10 +179,16 @@ impl<'a> AskedTenants<'a> {
 
     async fn handler(&self, name: &str, principal: &str) -> Result<Arc<RequestHandler>, A2aError> {
         match self.tenants.others.find_for(name, principal).await {
-            Some(Ok(serving)) => Ok(serving.handler),
+            Some(Ok(serving)) => {
+                access_log::counts_in(&serving.requests);
+                Ok(serving.handler)
+            }
             // The reason is the operator's to know.
             Some(Err(_)) => Err(A2aError::Unavailable { reason: format!("tenant {name:?} is not served now") }),
-            None => Err(A2aError::invalid_field("tenant", unknown(name))),
+            None => {
+                access_log::refused(access_log::UNKNOWN_TENANT);
+                Err(A2aError::invalid_field("tenant", unknown(name)))
+            }
         }
     }
 
@@ -204,20 +216,30 @@ pub(crate) fn other_than_in_path() -> A2aError {
 /// The installers of the config itself and of each tenant that is served, and the tenants that are not.
 pub struct Installers {
     own: Arc<Installer>,
+    /// The turns of the agent of the config itself.
+    own_turns: Arc<TurnLimiter>,
     others: OtherTenants,
+    settings: Arc<Settings>,
     /// Held while the configs are read again.
     door: tokio::sync::Mutex<()>,
 }
 
 impl Installers {
-    pub(crate) fn new(own: Arc<Installer>, others: OtherTenants) -> Self {
-        Self { own, others, door: tokio::sync::Mutex::default() }
+    /// `own` serves the agent of the config itself.
+    pub(crate) fn new(own: &Serving, others: OtherTenants, settings: Arc<Settings>) -> Self {
+        let own_turns = Arc::clone(&own.handler.turn_limiter);
+        Self { own: Arc::clone(&own.installer), own_turns, others, settings, door: tokio::sync::Mutex::default() }
     }
 
     /// The one of the config itself.
     #[must_use]
     pub fn own(&self) -> &Arc<Installer> {
         &self.own
+    }
+
+    /// The config in force.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.settings.config()
     }
 
     /// The tenants.
@@ -250,6 +272,11 @@ impl Installers {
         self.others.serving().into_iter().map(|(name, serving)| (name, serving.installer)).collect()
     }
 
+    /// The parts that serve the tenants, by name; of those that were added the ones that are loaded.
+    pub(crate) fn tenants_served(&self) -> Vec<(String, Serving)> {
+        self.others.serving()
+    }
+
     /// All that serve an agent here.
     pub(crate) fn serving(&self) -> Vec<Arc<Installer>> {
         iter::once(Arc::clone(&self.own)).chain(self.tenants().into_iter().map(|(_, installer)| installer)).collect()
@@ -277,26 +304,28 @@ impl Installers {
         }
     }
 
-    /// Reads all configs again: adds, changes and removes the tenants that the config names, and tries those again that are not
-    /// served. One that cannot be used keeps no other from being applied.
+    /// Reads all configs again: puts limits, callers and other settings that need no restart into effect, adds, changes and removes
+    /// the tenants that the config names, and tries those again that are not served. A config that cannot be used keeps no other
+    /// from being applied.
     ///
     /// # Errors
     /// The first one; the others are in the log.
     pub async fn reload(&self) -> Result<ReloadOutcome, InstallError> {
         let _door = self.door.lock().await;
-        let mut whole = self.own.reload().await;
+        let reloaded = self.reload_own().await;
         let named = &self.others.named;
         let mut again = Vec::new();
         // A config that cannot be used changes no tenants.
-        if let Ok(whole) = &mut whole {
-            let Changes { removed, changed } = named.set(&self.own.tenants_now()?);
+        let mut whole = reloaded.map(|(mut whole, config)| {
+            let Changes { removed, changed } = named.set(&config.tenants);
             whole.changed |= !removed.is_empty();
             for (name, serving) in removed {
                 tracing::info!(tenant = name, "the config has no such tenant any more");
                 serving.leave(&name, Leaving::Removed);
             }
             again = changed;
-        }
+            whole
+        });
         let mut serving = named.serving();
         serving.retain(|(name, _)| !again.contains(name));
         for (name, Serving { installer, .. }) in serving {

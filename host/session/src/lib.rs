@@ -42,7 +42,7 @@ pub use event_log::EventFilter;
 pub use limits::{Limits, MAX_KEY_BYTES};
 pub use memory::{Bounds, InMemorySessionService};
 pub use place::{Joined, TurnPlace};
-pub use postgres::PostgresSessionService;
+pub use postgres::{MIGRATIONS as POSTGRES_MIGRATIONS, PostgresSessionService};
 pub use redaction::Redaction;
 pub use service::{Appended, Holdings, OfTurn, Retention, SessionQuery, SessionService, StoredArtifact};
 pub use session::{Session, SessionCursor, SessionKey, SessionNames};

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use annex_protocol::ContextId;
 use async_trait::async_trait;
 
 use crate::SessionError;
@@ -87,6 +88,16 @@ impl SessionService for InMemorySessionService {
 
     async fn list(&self, query: &SessionQuery) -> Result<Vec<Session>, SessionError> {
         Ok(self.table().list(query))
+    }
+
+    async fn users_in(
+        &self,
+        tenant: &str,
+        app: &str,
+        context: &ContextId,
+        limit: usize,
+    ) -> Result<Vec<String>, SessionError> {
+        Ok(self.table().users_in((tenant, app, context), limit))
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<bool, SessionError> {

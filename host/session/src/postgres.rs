@@ -12,7 +12,8 @@ use crate::sql::SqlSessionService;
 /// of several processes apart.
 pub type PostgresSessionService = SqlSessionService<PostgresDatabase>;
 
-const MIGRATIONS: Migrations = Migrations {
+/// The migrations of the tables of sessions.
+pub const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_session_migrations",
     files: &[
         (1, "sessions", include_str!("../migrations/postgres/1_sessions.sql")),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annex_protocol::{Parts, Timestamp};
+use annex_protocol::{ContextId, Parts, Timestamp};
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
@@ -56,6 +56,18 @@ pub trait SessionService: Send + Sync + 'static {
     /// # Errors
     /// [`SessionError::Unreadable`].
     async fn list(&self, query: &SessionQuery) -> Result<Vec<Session>, SessionError>;
+
+    /// The users with a session in this context of an agent, in the order of their names and at most so many.
+    ///
+    /// # Errors
+    /// None but those of the database.
+    async fn users_in(
+        &self,
+        tenant: &str,
+        app: &str,
+        context: &ContextId,
+        limit: usize,
+    ) -> Result<Vec<String>, SessionError>;
 
     /// Deletes a session with its events and artifacts, and the `user:` state of an anonymous user with the one session
     /// that can see it; other `user:` state and `app:` state stay. Says whether there was a session.

@@ -13,7 +13,7 @@ mod writing_turn;
 use std::sync::Arc;
 
 use annex_database::{Database, Row, Value, Writer, from_sql, with_long_statements};
-use annex_protocol::{Json, Timestamp};
+use annex_protocol::{ContextId, Json, Timestamp};
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
@@ -134,6 +134,18 @@ impl<D: Database> SessionService for SqlSessionService<D> {
             sessions.push(Session { revision, last_update, ..self.read(&key, EventFilter::NONE).await? });
         }
         Ok(sessions)
+    }
+
+    async fn users_in(
+        &self,
+        tenant: &str,
+        app: &str,
+        context: &ContextId,
+        limit: usize,
+    ) -> Result<Vec<String>, SessionError> {
+        let values = [Value::Text(tenant), Value::Text(app), Value::Text(context.as_str()), Value::count(limit)];
+        let rows = self.database.read(statements::SELECT_USERS_IN, &values).await?;
+        rows.iter().map(|row| Ok(row.text(0)?)).collect()
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<bool, SessionError> {

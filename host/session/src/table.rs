@@ -3,25 +3,28 @@
 //! One list of slots holds both. A session is used before the maps that it shares, so the oldest slot is never a map
 //! whose sessions are younger: shared state goes after the last session that could see it.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
+use std::hash::BuildHasherDefault;
 use std::mem;
-use std::sync::Arc;
 
-use annex_protocol::{Json, Timestamp};
+use annex_protocol::{ContextId, Timestamp};
 use lru::LruCache;
 
 use crate::SessionError;
-use crate::artifacts::Artifacts;
 use crate::event::{Event, combined};
-use crate::event_log::{EventFilter, EventLog};
-use crate::limits::{Limits, ScopeSize};
+use crate::event_log::EventFilter;
+use crate::limits::ScopeSize;
 use crate::memory::Bounds;
 use crate::service::{Appended, Holdings, Retention, SessionQuery, StoredArtifact};
-use crate::session::{NAME_HASHER, Session, SessionKey};
+use crate::session::{Session, SessionKey};
 use crate::session_state::SessionState;
-use crate::state::{STORED, Scope, State, StateDelta};
+use crate::state::{STORED, Scope, StateDelta};
+
+mod slot;
+mod slot_key;
+
+use slot::Slot;
+use slot_key::{Prehashed, SlotKey, SlotKeys, SlotName};
 
 pub(crate) struct Table {
     bounds: Bounds,
@@ -32,169 +35,16 @@ pub(crate) struct Table {
     turns: HashMap<SlotKey, usize, BuildHasherDefault<Prehashed>>,
 }
 
-/// The name of a slot with its hash.
-#[derive(Clone, PartialEq, Eq)]
-struct SlotKey {
-    hash: u64,
-    name: SlotName,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum SlotName {
-    Session(SessionKey),
-    User { tenant: Arc<str>, app: Arc<str>, user: Arc<str> },
-    App { tenant: Arc<str>, app: Arc<str> },
-}
-
-impl From<SlotName> for SlotKey {
-    fn from(name: SlotName) -> Self {
-        Self { hash: NAME_HASHER.hash_one(&name), name }
-    }
-}
-
-impl Hash for SlotKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
-    }
-}
-
-/// A hasher for keys that bring their hash.
-#[derive(Default)]
-struct Prehashed(u64);
-
-impl Hasher for Prehashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    /// Required by the trait, and not called: a [`SlotKey`] writes its hash as a whole.
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
-/// The slots of one session: its own, and those that it shares.
-struct SlotKeys<'a> {
-    key: &'a SessionKey,
-    session: SlotKey,
-}
-
-impl SlotKeys<'_> {
-    /// The slot in which the session keeps its keys of `scope`; `None` for `temp:`, which is kept nowhere.
-    fn of(&self, scope: Scope) -> Option<Cow<'_, SlotKey>> {
-        let tenant = &self.key.tenant;
-        let app = &self.key.app;
-        let shared = match scope {
-            Scope::Session => return Some(Cow::Borrowed(&self.session)),
-            Scope::User => SlotName::User { tenant: tenant.clone(), app: app.clone(), user: self.key.user.clone() },
-            Scope::App => SlotName::App { tenant: tenant.clone(), app: app.clone() },
-            Scope::Temp => return None,
-        };
-        Some(Cow::Owned(shared.into()))
-    }
-}
-
-impl SlotName {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Session(key) => key.tenant.len() + key.app.len() + key.user.len() + key.context.as_str().len(),
-            Self::User { tenant, app, user } => tenant.len() + app.len() + user.len(),
-            Self::App { tenant, app } => tenant.len() + app.len(),
-        }
-    }
-}
-
-/// One session, or one shared map, which has no events.
-pub(crate) struct Slot {
-    key_bytes: usize,
-    /// Shared with whoever has read it.
-    state: State,
-    state_bytes: usize,
-    revision: u64,
-    last_update: Timestamp,
-    /// The time of the last change by the clock of this process.
-    changed_at: Timestamp,
-    events: EventLog,
-    artifacts: Artifacts,
-}
-
-impl Slot {
-    /// A flat charge for a slot and its place in the list.
-    const OVERHEAD: usize = 512;
-
-    fn new(key: &SlotKey) -> Self {
-        Self {
-            key_bytes: key.name.bytes(),
-            state: State::new(),
-            state_bytes: 0,
-            revision: 0,
-            last_update: Timestamp::now(),
-            changed_at: Timestamp::now(),
-            events: EventLog::default(),
-            artifacts: Artifacts::default(),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        Self::OVERHEAD + self.key_bytes + self.state_bytes + self.events.bytes() + self.artifacts.bytes()
-    }
-
-    /// Sets and removes keys. The revision counts such steps, also those that change nothing.
-    fn change(&mut self, (delta, scope): (&StateDelta, Scope), timestamp: Timestamp, limits: &Limits) {
-        let is_own = |(key, value): (&str, &Json)| Scope::of(key).0 == scope && !limits.removes(value);
-        let is_whole = scope == Scope::Session && delta.iter().all(is_own);
-        if is_whole && self.state.is_empty() {
-            // Nothing is copied: the event that brings the delta shares it.
-            self.state = delta.clone().into();
-            self.state_bytes = self.state.iter().map(|(name, value)| name.len() + value.get().len()).sum();
-        } else {
-            self.set(delta.within(scope), limits);
-        }
-        self.revision += 1;
-        self.last_update = timestamp;
-        self.changed_at = Timestamp::now();
-    }
-
-    fn set<'a>(&mut self, changes: impl Iterator<Item = (&'a str, &'a Json)>, limits: &Limits) {
-        for (name, value) in changes {
-            if limits.removes(value) {
-                self.remove(name);
-                continue;
-            }
-            // Added before the old value is subtracted, so that the sum never falls below zero.
-            self.state_bytes += name.len() + value.get().len();
-            if let Some(previous) = self.state.insert(name.to_owned(), value.clone()) {
-                self.state_bytes -= name.len() + previous.get().len();
-            }
-        }
-    }
-
-    /// Removes a key, and says whether it was there.
-    fn remove(&mut self, name: &str) -> bool {
-        let Some(previous) = self.state.remove(name) else { return false };
-        self.state_bytes -= name.len() + previous.get().len();
-        true
-    }
-}
-
 impl Table {
     pub(crate) fn new(bounds: Bounds) -> Self {
         let slots = LruCache::unbounded_with_hasher(BuildHasherDefault::default());
         Self { bounds, slots, sessions: 0, bytes: 0, turns: HashMap::default() }
     }
 
-    fn keys(key: &SessionKey) -> SlotKeys<'_> {
-        SlotKeys { key, session: SlotName::Session(key.clone()).into() }
-    }
-
     /// Creates a session with its initial state, at revision 1.
     pub(crate) fn create(&mut self, key: &SessionKey, initial: &StateDelta) -> Result<(), SessionError> {
         key.check()?;
-        let keys = Self::keys(key);
+        let keys = SlotKeys::new(key);
         if self.revision_of(&keys) != 0 {
             return Err(SessionError::AlreadyExists { context: key.context.clone() });
         }
@@ -219,7 +69,7 @@ impl Table {
         for event in &mut events {
             event.state_delta.take_temp();
         }
-        let keys = Self::keys(key);
+        let keys = SlotKeys::new(key);
         let found = self.revision_of(&keys);
         // Before the revision is looked at: the same call again is a retry, whatever it expects.
         let new = self.new_events(&keys, events)?;
@@ -259,7 +109,7 @@ impl Table {
 
     /// Removes a session with its events, and says whether there was one. What it shares with others stays.
     pub(crate) fn delete(&mut self, key: &SessionKey) -> bool {
-        let keys = Self::keys(key);
+        let keys = SlotKeys::new(key);
         let Some(slot) = self.slots.pop(&keys.session) else { return false };
         self.sessions -= 1;
         self.bytes -= slot.bytes();
@@ -276,7 +126,7 @@ impl Table {
     /// Removes one full key, and says whether it was there.
     pub(crate) fn delete_key(&mut self, owner: &SessionKey, full_key: &str) -> bool {
         let (scope, name) = Scope::of(full_key);
-        let keys = Self::keys(owner);
+        let keys = SlotKeys::new(owner);
         if self.slot(&keys, scope).is_none_or(|slot| !slot.state.contains_key(name)) {
             return false;
         }
@@ -287,7 +137,7 @@ impl Table {
 
     /// Removes the `user:` keys of a user, and says how many there were.
     pub(crate) fn delete_user_state(&mut self, owner: &SessionKey) -> u64 {
-        let keys = Self::keys(owner);
+        let keys = SlotKeys::new(owner);
         let Some(slot) = keys.of(Scope::User).and_then(|user| self.slots.pop(user.as_ref())) else { return 0 };
         self.bytes -= slot.bytes();
         slot.state.len() as u64
@@ -295,7 +145,7 @@ impl Table {
 
     /// The revision of a session, 0 if there is none.
     pub(crate) fn revision(&self, key: &SessionKey) -> u64 {
-        self.revision_of(&Self::keys(key))
+        self.revision_of(&SlotKeys::new(key))
     }
 
     fn revision_of(&self, keys: &SlotKeys<'_>) -> u64 {
@@ -304,7 +154,7 @@ impl Table {
 
     /// The session of this key, whether it exists or not: another one may have set what they share.
     pub(crate) fn session(&self, key: &SessionKey, filter: EventFilter) -> Session {
-        let keys = Self::keys(key);
+        let keys = SlotKeys::new(key);
         let slot = self.slot(&keys, Scope::Session);
         let state = |scope| self.slot(&keys, scope).map(|slot| slot.state.clone()).unwrap_or_default();
         Session {
@@ -352,9 +202,23 @@ impl Table {
         sessions
     }
 
+    /// The users with a session in a context, in the order of their names.
+    pub(crate) fn users_in(&self, (tenant, app, context): (&str, &str, &ContextId), limit: usize) -> Vec<String> {
+        let user = |name: &SlotName| match name {
+            SlotName::Session(key) if *key.tenant == *tenant && *key.app == *app && key.context == *context => {
+                Some(key.user.to_string())
+            }
+            SlotName::Session(_) | SlotName::User { .. } | SlotName::App { .. } => None,
+        };
+        let mut users: Vec<String> = self.slots.iter().filter_map(|(key, _)| user(&key.name)).collect();
+        users.sort();
+        users.truncate(limit);
+        users
+    }
+
     /// The latest version of an artifact.
     pub(crate) fn artifact(&self, key: &SessionKey, name: &str) -> Option<StoredArtifact> {
-        self.slot(&Self::keys(key), Scope::Session)?.artifacts.get(name).cloned()
+        self.slot(&SlotKeys::new(key), Scope::Session)?.artifacts.get(name).cloned()
     }
 
     /// Drops sessions that are too old or too many of their tenant, besides those with a turn running, and says how many.
@@ -372,7 +236,7 @@ impl Table {
             let surplus = changed.len().saturating_sub(usize::try_from(retention.count).unwrap_or(usize::MAX));
             let beyond = (0..).zip(changed).filter(|(place, (changed_at, key))| {
                 let is_old = *place < surplus || changed_at.as_millis() < before;
-                is_old && !self.turns.contains_key(&Self::keys(key).session)
+                is_old && !self.turns.contains_key(&SlotKeys::new(key).session)
             });
             old.extend(beyond.map(|(_, (_, key))| key.clone()));
         }
@@ -381,7 +245,7 @@ impl Table {
 
     /// Marks a session and then what it shares as used now. Nothing else may change the order.
     pub(crate) fn touch(&mut self, key: &SessionKey) {
-        self.promote(&Self::keys(key));
+        self.promote(&SlotKeys::new(key));
     }
 
     fn promote(&mut self, keys: &SlotKeys<'_>) {
@@ -402,11 +266,11 @@ impl Table {
 
     /// Keeps a session from eviction until as many calls of [`Table::end_turn`].
     pub(crate) fn begin_turn(&mut self, key: &SessionKey) {
-        *self.turns.entry(Self::keys(key).session).or_insert(0) += 1;
+        *self.turns.entry(SlotKeys::new(key).session).or_insert(0) += 1;
     }
 
     pub(crate) fn end_turn(&mut self, key: &SessionKey) {
-        let slot = Self::keys(key).session;
+        let slot = SlotKeys::new(key).session;
         if let Some(running) = self.turns.get_mut(&slot) {
             *running -= 1;
             if *running == 0 {

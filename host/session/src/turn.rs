@@ -8,6 +8,7 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::future::ready;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, OwnedMutexGuard};
@@ -25,7 +26,7 @@ pub struct Turns {
 }
 
 struct Queues {
-    max_waiting: usize,
+    max_waiting: AtomicUsize,
     by_session: Mutex<HashMap<SessionKey, Queue>>,
 }
 
@@ -43,7 +44,13 @@ struct Queue {
 impl Turns {
     /// Queues in which at most `max_waiting` turns wait behind the running one.
     pub fn new(max_waiting: usize) -> Self {
+        let max_waiting = AtomicUsize::new(max_waiting);
         Self { queues: Arc::new(Queues { max_waiting, by_session: Mutex::default() }) }
+    }
+
+    /// From now on at most `max_waiting` turns wait behind a running one. Those that wait already stay.
+    pub fn set_max_waiting(&self, max_waiting: usize) {
+        self.queues.max_waiting.store(max_waiting, Ordering::Relaxed);
     }
 
     /// Waits until no earlier turn of this session is left, then starts one. It ends when the guard is dropped.
@@ -144,8 +151,9 @@ impl Queues {
         let mut by_session = self.lock();
         let queue = by_session.entry(key.clone()).or_default();
         // The running turn is a member as well, and does not wait.
-        if queue.members > self.max_waiting {
-            return Err(SessionError::TooManyTurns { waiting: self.max_waiting });
+        let waiting = self.max_waiting.load(Ordering::Relaxed);
+        if queue.members > waiting {
+            return Err(SessionError::TooManyTurns { waiting });
         }
         queue.members += 1;
         let hint = Arc::clone(&queue.hint);
@@ -229,6 +237,18 @@ mod tests {
         let mut waiting = pin!(turns.begin(&key));
         assert!(is_pending(waiting.as_mut()));
         assert!(matches!(turns.begin(&key).await, Err(SessionError::TooManyTurns { waiting: 1 })));
+    }
+
+    #[tokio::test]
+    async fn a_queue_takes_as_many_as_it_was_last_told_to() {
+        let turns = Turns::new(0);
+        let key = key("c");
+        let _running = turns.begin(&key).await.unwrap();
+        assert!(turns.begin(&key).await.is_err());
+        turns.set_max_waiting(1);
+        assert!(is_pending(pin!(turns.begin(&key)).as_mut()));
+        turns.set_max_waiting(0);
+        assert!(matches!(turns.begin(&key).await, Err(SessionError::TooManyTurns { waiting: 0 })));
     }
 
     #[tokio::test]

@@ -1,5 +1,5 @@
 //! Durable storage of A2A tasks: snapshots, their events, push notification configs and the messages seen so far; and of the
-//! tenants that are added while servers run.
+//! tenants that are added while servers run, their components and what they use.
 //!
 //! A task is one row with its present JSON and a log of events that are counted from 1. Row and event change together or
 //! not at all, and a writer says which event it believes to be the last, so that two writers never interleave. What runs
@@ -9,6 +9,7 @@
 
 #![warn(missing_docs)]
 
+mod components;
 mod cursor;
 mod distance;
 mod error;
@@ -30,7 +31,9 @@ mod sqlite;
 mod store;
 mod tenants;
 mod turn_places;
+mod usage;
 
+pub use components::{ComponentStore, ListedComponent, Upload, UploadBounds};
 pub use cursor::{MAX_PUSH_FAILURES, PushCursor, PushCursors, PushProgress, PushThen};
 pub use error::StoreError;
 pub use event::{StoredEvent, TaskEvent};
@@ -42,7 +45,7 @@ pub use owner::{MessageKey, Owner, Remembered};
 pub use page::{ConfigPage, InvalidCursor, MAX_PAGE_BYTES, TaskCursor, TaskPage, TaskQuery};
 pub use pins::{Interruption, PinStore, PinnedVersion, TaskPins};
 pub use place::{AskedRunner, Place};
-pub use postgres::PostgresTaskStore;
+pub use postgres::{MIGRATIONS as POSTGRES_MIGRATIONS, PostgresTaskStore};
 pub use record::{StoredTask, is_worked_on};
 pub use snapshot::TaskSnapshot;
 pub use sql::SqlTaskStore;
@@ -50,3 +53,4 @@ pub use sqlite::SqliteTaskStore;
 pub use store::{MAX_PUSH_CONFIGS, Retention, TaskStore, WaitingBounds, WaitingWatcher};
 pub use tenants::{Believed, ChangedTenant, ListedTenant, StoredTenant, TenantChange, TenantState, TenantStore};
 pub use turn_places::TurnPlaceStore;
+pub use usage::{Consumption, UsageStore};

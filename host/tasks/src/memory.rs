@@ -3,10 +3,12 @@
 //! A task that is worked on is never dropped. Of the finished ones the oldest goes first, of the owner that has most, and
 //! where there are none, of those that wait.
 
+mod components;
 mod messages;
 mod shares;
 mod table;
 mod tenants;
+mod usage;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,11 +20,14 @@ use crate::key;
 use crate::page::{cut, fitting};
 use crate::record::{end, is_abandoned_by_crash};
 use crate::{
-    ConfigPage, Creator, MessageKey, Owner, Place, Remembered, Retention, StoreError, StoredEvent, StoredTask,
-    TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore, TenantStore, WaitingBounds, WaitingWatcher,
+    ComponentStore, ConfigPage, Creator, MessageKey, Owner, Place, Remembered, Retention, StoreError, StoredEvent,
+    StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore, TenantStore, UsageStore, WaitingBounds,
+    WaitingWatcher,
 };
+use components::MemoryComponents;
 use table::{Entry, Notice, Table};
 use tenants::MemoryTenants;
+use usage::MemoryUsage;
 
 /// Bounds on what a [`MemoryTaskStore`] keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +53,8 @@ pub struct MemoryTaskStore {
     table: Mutex<Table>,
     watcher: OnceLock<Arc<dyn WaitingWatcher>>,
     tenants: MemoryTenants,
+    usage: MemoryUsage,
+    components: MemoryComponents,
 }
 
 impl fmt::Debug for MemoryTaskStore {
@@ -59,7 +66,13 @@ impl fmt::Debug for MemoryTaskStore {
 impl MemoryTaskStore {
     /// An empty store.
     pub fn new(bounds: MemoryBounds) -> Self {
-        Self { table: Mutex::new(Table::new(bounds)), watcher: OnceLock::new(), tenants: MemoryTenants::default() }
+        Self {
+            table: Mutex::new(Table::new(bounds)),
+            watcher: OnceLock::new(),
+            tenants: MemoryTenants::default(),
+            usage: MemoryUsage::default(),
+            components: MemoryComponents::default(),
+        }
     }
 
     /// Makes a change, and tells whoever watches what it has done to tasks that wait.
@@ -88,6 +101,14 @@ impl MemoryTaskStore {
 impl TaskStore for MemoryTaskStore {
     fn tenants(&self) -> &dyn TenantStore {
         &self.tenants
+    }
+
+    fn usage(&self) -> &dyn UsageStore {
+        &self.usage
+    }
+
+    fn components(&self) -> &dyn ComponentStore {
+        &self.components
     }
 
     async fn create(

@@ -33,7 +33,7 @@ pub struct PinnedVersion {
 pub struct Interruption {
     /// The extension, which alone may take the task up again.
     pub by: ExtensionUri,
-    /// The extensions that the client asked for.
+    /// The extensions that the client asked for, with those that were active although it did not.
     pub requested: Vec<ExtensionUri>,
     /// The number that tells it from other interruptions of the task; a database has no larger ones than [`i64::MAX`].
     pub number: u64,

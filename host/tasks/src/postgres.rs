@@ -10,7 +10,8 @@ use crate::{StoreError, distance};
 /// apart, and a lease says which of them are alive.
 pub type PostgresTaskStore = SqlTaskStore<PostgresDatabase>;
 
-const MIGRATIONS: Migrations = Migrations {
+/// The migrations of the tables of tasks.
+pub const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_migrations",
     files: &[
         (1, "tasks", include_str!("../migrations/postgres/1_tasks.sql")),
@@ -20,6 +21,7 @@ const MIGRATIONS: Migrations = Migrations {
         (5, "replicas", include_str!("../migrations/postgres/5_replicas.sql")),
         (6, "turns", include_str!("../migrations/postgres/6_turns.sql")),
         (7, "tenants and turns", include_str!("../migrations/postgres/7_tenants_and_turns.sql")),
+        (8, "operators", include_str!("../migrations/postgres/8_operators.sql")),
     ],
 };
 

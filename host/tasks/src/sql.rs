@@ -1,6 +1,8 @@
 //! The task store on a SQL database, once for all databases.
 
+mod components;
 mod cursors;
+mod messages;
 mod pins;
 mod places;
 mod recovery;
@@ -8,6 +10,7 @@ mod retention;
 mod since;
 mod statements;
 mod tenants;
+mod usage;
 mod write;
 
 use std::sync::Arc;
@@ -18,16 +21,16 @@ use annex_database::{Database, Row, Value, Writer, from_sql, may_pass, outlast, 
 use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp, portable};
 use async_trait::async_trait;
 
+use self::messages::{is_named, named, remembered};
 use self::recovery::Taken;
 use self::write::Write;
 use crate::event::{EventContent, Kind};
 use crate::key::{self, is_key};
 use crate::page::cut;
-use crate::record::repeated;
 use crate::{
-    AskedRunner, ConfigPage, Creator, LostTasks, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner, PinStore, Place,
-    PushCursors, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskPage,
-    TaskQuery, TaskSnapshot, TaskStore, TenantStore, TurnPlaceStore, WaitingBounds,
+    AskedRunner, ComponentStore, ConfigPage, Creator, LostTasks, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner,
+    PinStore, Place, PushCursors, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent,
+    TaskPage, TaskQuery, TaskSnapshot, TaskStore, TenantStore, TurnPlaceStore, UsageStore, WaitingBounds,
 };
 
 /// Tasks in a SQL database.
@@ -48,6 +51,14 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     }
 
     fn tenants(&self) -> &dyn TenantStore {
+        self
+    }
+
+    fn usage(&self) -> &dyn UsageStore {
+        self
+    }
+
+    fn components(&self) -> &dyn ComponentStore {
         self
     }
 
@@ -444,25 +455,6 @@ async fn count_changed<D: Database>(database: &D, sql: &'static str, values: &[V
     Ok(changed)
 }
 
-/// The result for a message, from the row that says when it came.
-fn remembered<R: Row>(row: &R, message: &MessageKey, task: &TaskId) -> Result<Remembered, StoreError> {
-    let taken_for = TaskId::from(row.text(2)?);
-    Ok(match (row.int(0)?, row.bytes(1)? == message.digest) {
-        // `times` is 1 for the one caller whose statement made the row, or took it from a replica that is gone.
-        (1, _) if taken_for == *task => Remembered::New,
-        (1, _) => Remembered::Left(taken_for),
-        (_, false) => Remembered::Different,
-        (_, true) => {
-            let answer = Some(row.text(3)?).filter(|answer| !answer.is_empty());
-            match row.int(4)? {
-                1 => Remembered::Elsewhere(taken_for),
-                2 if answer.is_none() => Remembered::Own(taken_for),
-                _ => repeated(&taken_for, answer.as_deref())?,
-            }
-        }
-    })
-}
-
 /// From the row of a task that goes on with the time of its status.
 fn cursor<R: Row>(row: &R) -> Result<TaskCursor, sqlx::Error> {
     Ok(TaskCursor { status_at: row.int(6)?, id: row.text(0)?.into() })
@@ -481,20 +473,4 @@ fn stored_event<R: Row>(row: &R) -> Result<StoredEvent, sqlx::Error> {
 fn stored_config<R: Row>(task: &TaskId, row: &R) -> Result<TaskPushNotificationConfig, StoreError> {
     let json = row.text(0)?;
     serde_json::from_str(&json).map_err(|source| StoreError::Unreadable { task: task.clone(), source })
-}
-
-/// Tells whether a message can have been remembered.
-fn is_named(owner: &Owner, message: &MessageKey) -> bool {
-    owner.is_key() && is_key(message.context.as_str()) && is_key(message.message.as_str())
-}
-
-/// The names that a message is found by, and its digest.
-fn named<'a>(owner: &'a Owner, message: &'a MessageKey) -> [Value<'a>; 5] {
-    [
-        Value::Text(&owner.tenant),
-        Value::Text(&owner.principal),
-        Value::Text(message.context.as_str()),
-        Value::Text(message.message.as_str()),
-        Value::Bytes(&message.digest),
-    ]
 }

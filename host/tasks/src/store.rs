@@ -8,8 +8,9 @@ use annex_protocol::{Message, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
 use crate::{
-    AskedRunner, ConfigPage, Creator, LostTasks, MessageKey, Owner, PinStore, Place, PushCursors, Remembered,
-    StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TenantStore, TurnPlaceStore,
+    AskedRunner, ComponentStore, ConfigPage, Creator, LostTasks, MessageKey, Owner, PinStore, Place, PushCursors,
+    Remembered, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TenantStore,
+    TurnPlaceStore, UsageStore,
 };
 
 /// The most push notification configs that one task may have.
@@ -309,6 +310,12 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// The tenants that were added while servers ran.
     fn tenants(&self) -> &dyn TenantStore;
+
+    /// What tenants have used.
+    fn usage(&self) -> &dyn UsageStore;
+
+    /// The components that were uploaded for tenants.
+    fn components(&self) -> &dyn ComponentStore;
 
     /// The places of turns; `None` where one process has the store.
     fn places(&self) -> Option<&dyn TurnPlaceStore> {

@@ -15,6 +15,7 @@ use crate::request::Request;
 pub struct TestServer {
     url: String,
     admin: Option<String>,
+    metrics: Option<String>,
     installer: Arc<Installer>,
     client: reqwest::Client,
     shutdown: Option<oneshot::Sender<()>>,
@@ -70,10 +71,14 @@ impl TestServer {
         config.server.listen.set_port(0);
         if let Some(admin) = &mut config.admin {
             admin.listen.set_port(0);
+            if let Some(metrics) = &mut admin.metrics_listen {
+                metrics.set_port(0);
+            }
         }
         let server = Server::bind(config).await?;
         let url = format!("http://{}", server.address());
         let admin = server.admin_address().map(|address| format!("http://{address}"));
+        let metrics = server.metrics_address().map(|address| format!("http://{address}"));
         let (shutdown, shut_down) = oneshot::channel();
         let (ready, became_ready) = oneshot::channel();
         let running = tokio::spawn(async move {
@@ -100,7 +105,7 @@ impl TestServer {
         };
         // This fails only where a provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        Ok(Self { url, admin, installer, client: reqwest::Client::new(), shutdown: Some(shutdown), running })
+        Ok(Self { url, admin, metrics, installer, client: reqwest::Client::new(), shutdown: Some(shutdown), running })
     }
 
     /// The URL that it listens at.
@@ -113,6 +118,12 @@ impl TestServer {
     #[must_use]
     pub fn admin_url(&self) -> &str {
         self.admin.as_deref().unwrap_or_default()
+    }
+
+    /// The URL of the listener that has `/metrics` alone; empty without one.
+    #[must_use]
+    pub fn metrics_url(&self) -> &str {
+        self.metrics.as_deref().unwrap_or_default()
     }
 
     /// The installer, which changes the set of installed extensions.

@@ -12,6 +12,10 @@ use std::iter;
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 
+mod nearest;
+
+pub use nearest::{Nearest, instead, nearest};
+
 /// True if the character does something to the text around it, or to whatever shows it, instead of being seen.
 #[must_use]
 pub fn steers(character: char) -> bool {
@@ -114,6 +118,10 @@ pub fn indented(text: &str, indent: &str) -> String {
 /// ASCII is escaped in any JSON already, and stands between its tokens.
 #[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
+    // Nearly all lines of a log are this plain, and their bytes are looked at many at once.
+    if text.is_ascii() && !text.as_bytes().contains(&0x7f) {
+        return Cow::Borrowed(text);
+    }
     let is_harmful = |character: char| character == '\x7f' || (!character.is_ascii() && steers(character));
     if !text.contains(is_harmful) {
         return Cow::Borrowed(text);

@@ -50,8 +50,9 @@ impl AgentExecutor for UpstreamAgent {
         let agent = self.upstream.agent();
         let step = turn.steps.begin(StepKind::Agent, &agent.card().name);
         let ran = Follower::new(&self.upstream, (&turn, &remote), &agent).run(events).await;
-        if let Err(error) = &ran {
-            step.fail(&error.to_string());
+        match &ran {
+            Ok(()) => step.finish(),
+            Err(error) => step.fail(&error.to_string()),
         }
         ran
     }
@@ -60,12 +61,17 @@ impl AgentExecutor for UpstreamAgent {
         Some(self.upstream.card())
     }
 
+    fn is_reached(&self) -> Option<bool> {
+        Some(self.upstream.is_reached())
+    }
+
     async fn has_gone_on(&self, task: &TaskId, remote: &UpstreamContext) -> bool {
         match Link::of_task(remote, task).await {
             Ok(Some(link)) => follow::has_gone_on(&self.upstream, remote, &link).await,
             Ok(None) => false,
             Err(error) => {
-                tracing::warn!(%error, "it cannot be told which task of the upstream agent waits");
+                let ids = annex_telemetry::ids();
+                tracing::warn!(%error, tenant = ids.tenant(), %task, "it cannot be told which task of the upstream agent waits");
                 false
             }
         }
@@ -77,7 +83,8 @@ impl AgentExecutor for UpstreamAgent {
             // The upstream never named a task, so there is nothing to cancel.
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(%error, "it cannot be told which task of the upstream agent is to be cancelled")
+                let ids = annex_telemetry::ids();
+                tracing::warn!(%error, tenant = ids.tenant(), %task, "it cannot be told which task of the upstream agent is to be cancelled")
             }
         }
     }

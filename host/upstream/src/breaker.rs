@@ -55,7 +55,7 @@ impl Breaker {
             was_closed
         };
         if was_closed {
-            tracing::info!("the upstream agent answers again");
+            tracing::info!(tenant = annex_telemetry::ids().tenant(), "the upstream agent answers again");
         }
     }
 
@@ -69,7 +69,14 @@ impl Breaker {
         // Logged once for a series of failures, not with each trial that fails after the fifth.
         if state.closed_until.is_none() {
             let seconds = self.pause.as_secs_f32();
-            tracing::warn!("the upstream agent failed {FAILURES} times in a row and is tried again in {seconds} s");
+            let ids = annex_telemetry::ids();
+            let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+            tracing::warn!(
+                tenant,
+                context,
+                task,
+                "the upstream agent failed {FAILURES} times in a row and is tried again in {seconds} s"
+            );
         }
         // The pause begins anew with each failure, also with that of a trial.
         state.closed_until = Some(Instant::now() + self.pause);

@@ -82,7 +82,7 @@ impl<'a> Follower<'a> {
             TurnStart::LostTurn | TurnStart::WaitingTask => return self.go_on(events).await,
         }
         // While the circuit is open the caller is told at once, before anything is read or noted.
-        self.upstream.breaker.enter().map_err(is_closed)?;
+        self.upstream.breaker().enter().map_err(is_closed)?;
         let noted = Link::load(self.remote, &self.turn.task_id).await.map_err(AgentError::internal)?;
         let mapping = &self.upstream.config.state;
         let mut request = outgoing::request(self.turn, self.remote, mapping, &noted).await?;
@@ -179,7 +179,9 @@ impl<'a> Follower<'a> {
             }
             Reply::Stream(stream) => {
                 if let Ended::Broken(error) = self.read(stream, relay).await? {
-                    tracing::warn!(%error, "the stream of the upstream agent broke off; its task is asked for");
+                    let ids = annex_telemetry::ids();
+                    let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+                    tracing::warn!(%error, tenant, context, task, "the stream of the upstream agent broke off; its task is asked for");
                 }
             }
         }
@@ -313,11 +315,7 @@ impl<'a> Follower<'a> {
 
     /// Counts how a call ended.
     fn judge(&self, error: Option<&ClientError>) {
-        if error.is_some_and(failure::is_fault) {
-            self.upstream.breaker.failed();
-        } else {
-            self.upstream.breaker.succeeded();
-        }
+        self.upstream.judge(error.is_some_and(failure::is_fault));
     }
 }
 
@@ -342,7 +340,7 @@ fn is_closed(wait: Duration) -> AgentError {
 
 /// Asks the upstream whether a task that waits there for its client has gone on without a message.
 pub(crate) async fn has_gone_on(upstream: &Upstream, remote: &UpstreamContext, link: &Link) -> bool {
-    let Some(task) = link.waiting_task().filter(|_| !upstream.breaker.is_open()) else { return false };
+    let Some(task) = link.waiting_task().filter(|_| !upstream.breaker().is_open()) else { return false };
     let agent = upstream.agent();
     let request = GetTaskRequest { id: task.clone(), history_length: Some(0), ..GetTaskRequest::default() };
     let asked = async { agent.get_task(upstream.parameters(remote)?, request).await };

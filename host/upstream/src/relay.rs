@@ -3,42 +3,38 @@
 use std::collections::HashSet;
 use std::mem;
 
-use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext, readable};
+use annex_agent::{AgentError, EventSender, TurnContext, UpstreamContext, readable};
 use annex_protocol::{
-    ContextId, Message, MessageId, Part, Role, StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskState,
-    TaskStatus, TaskStatusUpdateEvent,
+    ContextId, Message, MessageId, Role, StreamResponse, Task, TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus,
+    TaskStatusUpdateEvent,
 };
-use annex_session::{Event, StateDelta};
 
 use crate::config::UpstreamConfig;
 use crate::failure::Deviation;
 use crate::links::Link;
 
 mod artifacts;
+mod ids;
+mod intake;
 mod measure;
 mod messages;
+mod outlet;
 
 use artifacts::{Artifacts, Relayed};
-use measure::{metadata_of, replace_unreadable, size};
+use ids::Ids;
+use intake::Intake;
 use messages::Messages;
+use outlet::Outlet;
 
 /// The number of events of the largest size that one turn may have. Smaller ones may be more.
 pub(crate) const EVENTS_OF_FULL_SIZE: usize = 16;
-/// Artifacts of one turn.
-const MAX_ARTIFACTS: usize = 1_000;
 
 /// One turn's answer on its way.
 pub(crate) struct Relay<'a> {
-    turn: &'a TurnContext,
-    remote: &'a UpstreamContext,
     config: &'a UpstreamConfig,
-    events: EventSender,
-    /// The ids as they are noted.
-    noted: Link,
-    /// The ids as they are known.
-    link: Link,
-    /// The task of this turn, once the upstream has named it.
-    task: Option<TaskId>,
+    ids: Ids<'a>,
+    intake: Intake,
+    outlet: Outlet<'a>,
     /// True if the task was there before this turn.
     continues: bool,
     /// The last message about the task that an earlier turn has shown.
@@ -53,19 +49,10 @@ pub(crate) struct Relay<'a> {
     state: Option<TaskState>,
     /// A waiting state that the upstream showed before anything happened: it may be the one that the message ends.
     stale: Option<TaskStatusUpdateEvent>,
-    /// Bytes of the events that have come, roughly.
-    bytes: usize,
     /// Bytes that had come when the message began that is held.
     held_from: usize,
-    /// Bytes of the largest form in which the task has come as a whole.
-    task_bytes: usize,
-    /// The number of events that have come, and of those that were sent on.
-    taken: usize,
-    relayed: usize,
-    /// The number of those that only had new words, in a task that was looked at as a whole.
+    /// The number of events that were sent on and only had new words, in a task that was looked at as a whole.
     words: usize,
-    /// The number of events in which bytes were not base64.
-    unreadable: usize,
     is_settled: bool,
 }
 
@@ -76,36 +63,24 @@ impl<'a> Relay<'a> {
         events: EventSender,
         (noted, sent): (Link, &Link),
     ) -> Self {
-        let task = sent.waiting_task().cloned();
-        let mut link = Link { context: sent.context.clone(), task: task.clone(), ..Link::default() };
-        if task.is_some() {
-            link.artifacts.clone_from(&sent.artifacts);
-            link.unnamed = sent.unnamed;
-        }
-        let artifacts = Artifacts::after(&link);
+        let shown = noted.shown.clone();
+        let ids = Ids::new(remote, noted, sent);
+        let room = config.max_answer_bytes.saturating_mul(EVENTS_OF_FULL_SIZE);
         Self {
-            turn,
-            remote,
             config,
-            events,
-            link,
-            continues: task.is_some(),
-            task,
-            shown: noted.shown.clone(),
-            noted,
+            continues: ids.task().is_some(),
+            artifacts: Artifacts::after(ids.known()),
+            ids,
+            intake: Intake::new(room),
+            outlet: Outlet::new(turn, remote, &config.name, events),
+            shown,
             has_begun: false,
-            artifacts,
             messages: Messages::default(),
             said: String::new(),
             state: None,
             stale: None,
-            bytes: 0,
             held_from: 0,
-            task_bytes: 0,
-            taken: 0,
-            relayed: 0,
             words: 0,
-            unreadable: 0,
             is_settled: false,
         }
     }
@@ -117,18 +92,18 @@ impl<'a> Relay<'a> {
 
     /// The upstream's task, once it is known.
     pub(crate) fn task(&self) -> Option<&TaskId> {
-        self.task.as_ref()
+        self.ids.task()
     }
 
     /// The number of events that have come.
     pub(crate) fn taken(&self) -> usize {
-        self.taken
+        self.intake.taken()
     }
 
     /// The number of events that were sent on, without new words in the same state: a task that counts its steps is not asked
     /// for more often because of that.
     pub(crate) fn relayed(&self) -> usize {
-        self.relayed.saturating_sub(self.words)
+        self.outlet.sent().saturating_sub(self.words)
     }
 
     /// True if what has come is the answer as soon as nothing more follows.
@@ -143,12 +118,7 @@ impl<'a> Relay<'a> {
 
     /// Takes one event.
     pub(crate) async fn take(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
-        self.make_readable(&mut event);
-        let bytes = size(&event);
-        if matches!(event, StreamResponse::Task(_)) {
-            self.task_bytes = self.task_bytes.max(bytes);
-        }
-        self.count(bytes)?;
+        self.intake.take(&mut event, self.artifacts.len())?;
         match event {
             StreamResponse::Task(task) => self.take_task(task).await,
             StreamResponse::StatusUpdate(update) => {
@@ -174,11 +144,7 @@ impl<'a> Relay<'a> {
     /// once: the pauses between such requests bound how often it comes.
     pub(crate) async fn take_asked(&mut self, task: Task) -> Result<(), AgentError> {
         let mut event = StreamResponse::Task(task);
-        self.make_readable(&mut event);
-        let bytes = size(&event);
-        let before = self.task_bytes;
-        self.task_bytes = before.max(bytes);
-        self.count(bytes.saturating_sub(before))?;
+        self.intake.take_asked(&mut event, self.artifacts.len())?;
         let StreamResponse::Task(task) = event else { return Ok(()) };
         self.take_task(task).await
     }
@@ -189,41 +155,17 @@ impl<'a> Relay<'a> {
         self.snapshot(task).await
     }
 
-    /// Replaces what no client could read. The log tells it once for the turn.
-    fn make_readable(&mut self, event: &mut StreamResponse) {
-        if !replace_unreadable(event) {
-            return;
-        }
-        self.unreadable += 1;
-        if self.unreadable == 1 {
-            tracing::warn!("the upstream agent sent bytes that are not base64; they were replaced");
-        }
-    }
-
-    /// Counts an event before anything is stored or sent on: an upstream that never stops must not fill the task.
-    fn count(&mut self, bytes: usize) -> Result<(), AgentError> {
-        self.taken += 1;
-        self.bytes = self.bytes.saturating_add(bytes);
-        let room = self.config.max_answer_bytes.saturating_mul(EVENTS_OF_FULL_SIZE);
-        let artifacts = self.artifacts.len();
-        if self.bytes > room || artifacts > MAX_ARTIFACTS {
-            return Err(Deviation::Endless { bytes: self.bytes, artifacts }.into());
-        }
-        Ok(())
-    }
-
     /// Takes the task as it is before the message that continues it has had any effect: its artifacts so far count as
     /// sent on.
     pub(crate) async fn take_first(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
-        self.make_readable(&mut event);
-        let bytes = size(&event);
+        let is_known = self.continues && matches!(event, StreamResponse::Task(_));
+        if is_known {
+            self.intake.take_first(&mut event);
+        }
         match event {
-            StreamResponse::Task(mut task) if self.task.is_some() => {
-                self.taken += 1;
+            StreamResponse::Task(mut task) if is_known => {
                 self.enter(&task.context_id, Some(&task.id)).await?;
-                self.bytes = self.bytes.saturating_add(bytes);
-                self.task_bytes = bytes;
-                self.check_number(&task)?;
+                self.intake.check_number(task.artifacts.len())?;
                 self.artifacts.name_all(&mut task.artifacts);
                 for artifact in &task.artifacts {
                     self.artifacts.mark(artifact);
@@ -240,16 +182,10 @@ impl<'a> Relay<'a> {
         }
     }
 
-    fn check_number(&self, task: &Task) -> Result<(), AgentError> {
-        let artifacts = task.artifacts.len();
-        let endless = Deviation::Endless { bytes: self.bytes, artifacts };
-        if artifacts > MAX_ARTIFACTS { Err(endless.into()) } else { Ok(()) }
-    }
-
     /// The answer has ended as it should. Messages are the answer where there is no task, and a waiting state that nothing has
     /// followed is what it ended in.
     pub(crate) async fn end(&mut self) -> Result<(), AgentError> {
-        if let Some(update) = self.stale.take().filter(|_| self.taken == 1) {
+        if let Some(update) = self.stale.take().filter(|_| self.intake.taken() == 1) {
             return self.status(update).await;
         }
         if self.has_begun {
@@ -262,42 +198,16 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Checks the ids, and notes them before anybody hears of a task or context that has them.
+    /// Checks the ids of an event, and notes them before anybody hears of a task or context that has them.
     async fn enter(&mut self, context: &ContextId, task: Option<&TaskId>) -> Result<(), AgentError> {
         self.has_begun |= task.is_some();
-        match &self.link.context {
-            // An upstream that has no contexts names none.
-            _ if context.is_empty() => {}
-            Some(sent) if sent != context => {
-                return Err(Deviation::OtherContext { sent: sent.to_string(), returned: context.to_string() }.into());
-            }
-            Some(_) => {}
-            None => self.link.context = Some(context.clone()),
-        }
-        // An event without the id of its task is about the one of this turn.
-        match (&self.task, task.filter(|task| !task.is_empty())) {
-            (Some(expected), Some(task)) if expected != task => return Err(other_task(expected, task)),
-            (None, Some(task)) => {
-                self.task = Some(task.clone());
-                self.link.task = Some(task.clone());
-            }
-            _ => {}
-        }
-        self.note().await
-    }
-
-    async fn note(&mut self) -> Result<(), AgentError> {
-        if self.link != self.noted {
-            self.link.keep(self.remote, &self.noted).await.map_err(AgentError::internal)?;
-            self.noted = self.link.clone();
-        }
-        Ok(())
+        self.ids.enter(context, task).await
     }
 
     /// The whole task: the parts of it that are new become events.
     async fn snapshot(&mut self, mut task: Task) -> Result<(), AgentError> {
         // Each is compared with all that are known, so their number is looked at before any of them.
-        self.check_number(&task)?;
+        self.intake.check_number(task.artifacts.len())?;
         let mut artifacts = mem::take(&mut task.artifacts);
         self.artifacts.name_all(&mut artifacts);
         let mut unseen = self.messages.unseen(mem::take(&mut task.history), self.shown.as_ref(), self.continues);
@@ -349,7 +259,7 @@ impl<'a> Relay<'a> {
     }
 
     async fn status(&mut self, mut update: TaskStatusUpdateEvent) -> Result<(), AgentError> {
-        update.status.message = update.status.message.and_then(|message| self.adopted(message));
+        update.status.message = update.status.message.and_then(|message| self.outlet.adopted(message));
         let state = match update.status.state {
             // The client gets its task now, and hears of it when there is something to tell.
             TaskState::Submitted | TaskState::Unspecified if update.status.message.is_none() => {
@@ -373,42 +283,33 @@ impl<'a> Relay<'a> {
         let delta = self.config.state.received(&event);
         if ends(state) {
             // The client can answer as soon as it gets the event. The ids and the session are stored by then.
-            self.link.waits = state.is_interrupted();
-            self.link.waits_in = Some(state).filter(|_| self.link.waits);
-            self.link.shown = shown.filter(|_| self.link.waits);
-            if self.link.waits {
-                self.link.artifacts = self.artifacts.digests();
-                self.link.unnamed = self.artifacts.unnamed();
-            }
-            self.note().await?;
-            self.remember(delta).await?;
+            self.ids.note_end(state, shown, &self.artifacts).await?;
+            self.outlet.remember(self.words_of_agent(), delta).await?;
             self.is_settled = true;
         } else {
-            self.change(delta).await?;
+            self.outlet.change(delta).await?;
         }
         self.state = Some(state);
-        self.send(event).await
+        self.outlet.send(event).await
     }
 
     /// The upstream has taken the message, and says nothing else yet.
     async fn begin(&mut self) -> Result<(), AgentError> {
-        if self.relayed > 0 || self.state.is_some() {
+        if self.outlet.sent() > 0 || self.state.is_some() {
             return Ok(());
         }
         self.state = Some(TaskState::Submitted);
-        self.events.send(AgentEvent::Begun).await
+        self.outlet.begin().await
     }
 
     async fn artifact(&mut self, mut update: TaskArtifactUpdateEvent) -> Result<(), AgentError> {
-        let remote = self.remote;
-        // Only extensions that were asked of the upstream are passed on: it does not speak for those that run here.
-        update.artifact.extensions.retain(|uri| remote.extensions.contains(uri));
+        self.outlet.retain_asked(&mut update.artifact.extensions);
         self.artifacts.name(&mut update.artifact, update.append);
         self.artifacts.add(&update.artifact, update.append, self.config.max_answer_bytes);
         let event = StreamResponse::ArtifactUpdate(update);
         // State comes first: whoever hears of the event finds the state that it brings.
-        self.change(self.config.state.received(&event)).await?;
-        self.send(event).await
+        self.outlet.change(self.config.state.received(&event)).await?;
+        self.outlet.send(event).await
     }
 
     /// A message: the answer or a piece of it while there is no task, and a word about the task once there is one.
@@ -421,10 +322,8 @@ impl<'a> Relay<'a> {
             self.messages.wait(message);
             return Ok(());
         }
-        match (&self.task, message.task_id.as_ref().filter(|task| !task.is_empty())) {
-            (Some(expected), Some(task)) if expected != task => Err(other_task(expected, task)),
-            _ => self.hold(message).await,
-        }
+        self.ids.check_task(message.task_id.as_ref())?;
+        self.hold(message).await
     }
 
     /// Messages that came before their task are words about it.
@@ -438,10 +337,10 @@ impl<'a> Relay<'a> {
     /// Holds a message about the task until it is known whether a further piece of it comes: an agent may send each word
     /// by itself, and a task cannot have as many statuses.
     async fn hold(&mut self, message: Message) -> Result<(), AgentError> {
-        let is_full = self.bytes.saturating_sub(self.held_from) > self.config.max_answer_bytes;
+        let is_full = self.intake.bytes().saturating_sub(self.held_from) > self.config.max_answer_bytes;
         if is_full || !self.messages.is_piece(&message) {
             self.say_held().await?;
-            self.held_from = self.bytes;
+            self.held_from = self.intake.bytes();
         }
         // The task's history may have the pieces one by one.
         if message.role != Role::User {
@@ -461,80 +360,27 @@ impl<'a> Relay<'a> {
 
     /// Sends a message on as a status of the task, which goes on.
     async fn say(&mut self, message: Message) -> Result<(), AgentError> {
-        let Some(message) = self.adopted(message) else { return Ok(()) };
+        let Some(message) = self.outlet.adopted(message) else { return Ok(()) };
         self.messages.add_beside(&message);
         let status = TaskStatus { state: TaskState::Working, message: Some(message), timestamp: None };
         self.status(TaskStatusUpdateEvent { status, ..TaskStatusUpdateEvent::default() }).await
     }
 
     /// Answers with a message instead of a task. Its role becomes the agent's, whatever the upstream says.
-    async fn answer(&mut self, mut message: Message) -> Result<(), AgentError> {
+    async fn answer(&mut self, message: Message) -> Result<(), AgentError> {
         self.said = message.text();
-        message.role = Role::Agent;
-        self.strip(&mut message);
-        message.task_id = None;
+        let message = Message { task_id: None, ..self.outlet.as_agents(message) };
         let event = StreamResponse::Message(message);
-        self.remember(self.config.state.received(&event)).await?;
+        self.outlet.remember(self.words_of_agent(), self.config.state.received(&event)).await?;
         self.is_settled = true;
-        self.send(event).await
+        self.outlet.send(event).await
     }
 
-    /// A message about the task as the agent's; `None` for one that repeats what the user said, and for one without parts.
-    fn adopted(&self, mut message: Message) -> Option<Message> {
-        if message.role == Role::User || message.parts.is_empty() {
-            tracing::debug!(
-                "a status of the upstream agent has a message of the user, or without parts; it is left out"
-            );
-            return None;
-        }
-        message.role = Role::Agent;
-        self.strip(&mut message);
-        Some(message)
-    }
-
-    /// Takes out the ids and extensions that mean something at the upstream only, and makes an id where there is none.
-    fn strip(&self, message: &mut Message) {
-        if message.message_id.is_empty() {
-            message.message_id = MessageId::generate();
-        }
-        message.reference_task_ids.clear();
-        message.extensions.retain(|uri| self.remote.extensions.contains(uri));
-    }
-
-    /// Changes the session's state.
-    async fn change(&self, delta: StateDelta) -> Result<(), AgentError> {
-        if delta.is_empty() { Ok(()) } else { self.append(Vec::new(), delta).await }
-    }
-
-    /// Takes the answer into the session's history, with a last change of its state.
-    async fn remember(&self, delta: StateDelta) -> Result<(), AgentError> {
+    /// The agent's answer, as the session keeps it.
+    fn words_of_agent(&self) -> String {
         let answer = self.artifacts.texts().collect::<Vec<_>>().join("\n");
-        let answer = if answer.is_empty() { self.said.clone() } else { answer };
-        let parts = if answer.is_empty() { Vec::new() } else { vec![Part::text(answer)] };
-        self.turn.session.append_last(self.event(parts, delta)).await.map_err(AgentError::unstored)
+        if answer.is_empty() { self.said.clone() } else { answer }
     }
-
-    async fn append(&self, parts: Vec<Part>, delta: StateDelta) -> Result<(), AgentError> {
-        self.turn.session.append(self.event(parts, delta)).await.map_err(AgentError::unstored)
-    }
-
-    fn event(&self, parts: Vec<Part>, delta: StateDelta) -> Event {
-        Event::new(self.config.name.as_str(), self.turn.task_id.clone(), parts, delta)
-    }
-
-    /// Sends it on without metadata under the keys of extensions that run here, because nobody else writes there.
-    async fn send(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
-        self.relayed += 1;
-        let own = &self.remote.own_keys;
-        for metadata in metadata_of(&mut event) {
-            metadata.retain_keys(|key| !own.iter().any(|own| own == key));
-        }
-        self.events.send(AgentEvent::Relayed(Box::new(event))).await
-    }
-}
-
-fn other_task(expected: &TaskId, returned: &TaskId) -> AgentError {
-    Deviation::OtherTask { expected: expected.to_string(), returned: returned.to_string() }.into()
 }
 
 /// Tells whether the turn is over in this state.

@@ -1,5 +1,6 @@
 //! The connection to the upstream: its card, kept up to date, and the calls to it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -37,7 +38,9 @@ pub enum ConnectError {
 /// An upstream agent.
 pub(crate) struct Upstream {
     pub(crate) config: UpstreamConfig,
-    pub(crate) breaker: Breaker,
+    breaker: Breaker,
+    /// False when it did not answer what it was asked last: a message, or for its card.
+    answers: AtomicBool,
     fields: Fields,
     client: Client,
     /// By the card as it is now.
@@ -57,7 +60,9 @@ impl Upstream {
         let card = watch::Sender::new(Arc::new(usable(agent.card())));
         let breaker = Breaker::new(config.pause);
         tracing::info!(url = agent.url(), binding = %agent.binding(), "the upstream agent was found");
-        let upstream = Arc::new(Self { config, breaker, fields, client, agent: RwLock::new(Arc::new(agent)), card });
+        let agent = RwLock::new(Arc::new(agent));
+        let answers = AtomicBool::new(true);
+        let upstream = Arc::new(Self { config, breaker, answers, fields, client, agent, card });
         // A weak reference, so that the task does not keep an upstream alive that nobody uses any more.
         tokio::spawn(keep_fresh(Arc::downgrade(&upstream), upstream.config.refresh));
         Ok(upstream)
@@ -67,6 +72,22 @@ impl Upstream {
     pub(crate) fn agent(&self) -> Arc<Agent> {
         // Cloned out of the lock: a call may take minutes, and a new card must not wait for it.
         Arc::clone(&self.agent.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The decision to call it at all.
+    pub(crate) fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+
+    /// Counts how a call ended.
+    pub(crate) fn judge(&self, is_fault: bool) {
+        self.answers.store(!is_fault, Ordering::Relaxed);
+        if is_fault { self.breaker.failed() } else { self.breaker.succeeded() }
+    }
+
+    /// True if it answered what it was asked last, and is asked at all.
+    pub(crate) fn is_reached(&self) -> bool {
+        self.answers.load(Ordering::Relaxed) && !self.breaker.is_open()
     }
 
     /// The card, as it is and whenever it changes.
@@ -162,6 +183,7 @@ async fn first_agent(client: &Client, config: &UpstreamConfig) -> Result<Agent, 
 fn may_pass(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable { .. } | ClientError::TimedOut { .. } | ClientError::Broken { .. } => true,
+        ClientError::NotServed { .. } => true,
         ClientError::NoCard { status, .. } => status.is_server_error(),
         _ => false,
     }
@@ -173,7 +195,9 @@ async fn keep_fresh(upstream: Weak<Upstream>, interval: Duration) {
     loop {
         sleep(interval).await;
         let Some(upstream) = upstream.upgrade() else { return };
-        match upstream.refresh().await {
+        let refreshed = upstream.refresh().await;
+        upstream.answers.store(refreshed.is_ok(), Ordering::Relaxed);
+        match refreshed {
             Ok(()) => was_refreshed = true,
             Err(error) if was_refreshed => {
                 was_refreshed = false;

@@ -236,8 +236,9 @@ pub mod exports {
                     }
                 }
                 pub trait Guest {
-                    /// Called once per request that named the URI in `A2A-Extensions`, before any task or session exists. Without this
-                    /// hook the extension is active. An error refuses the request.
+                    /// Called once per request that named the URI in `A2A-Extensions`, or that the operator has it active for without that
+                    /// (`activate`), before any task or session exists. Without this hook the extension is active. An error refuses the
+                    /// request.
                     ///
                     /// Leave the hook out if it would only look for the URI among those that were requested: the host has done so, and a
                     /// request is one call cheaper.

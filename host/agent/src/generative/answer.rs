@@ -10,8 +10,8 @@ use reqwest::{RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::interface::Interface;
 use crate::model::{ModelError, ModelEvent, ModelStream, ToolCall};
+use crate::steps::Tokens;
 use crate::template_agent::MAX_CALLS;
 
 /// The longest time to wait for the head of an answer, and between two pieces of it: models think before they speak. None is
@@ -57,17 +57,21 @@ impl AnswerError {
     }
 }
 
+/// How the answers of an interface are read.
+pub(super) struct Reader {
+    /// Splits an answer into events.
+    pub(super) split: fn(Response, StreamLimits) -> Events<Response>,
+    /// Takes the next event, and tells whether it is the last one.
+    pub(super) read: fn(&str, &mut EventQueue) -> Result<bool, AnswerError>,
+}
+
 /// Asks, and gives the events of the answer.
-pub(super) async fn ask(
-    model: &str,
-    request: RequestBuilder,
-    interface: Box<dyn Interface>,
-) -> Result<ModelStream, ModelError> {
+pub(super) async fn ask(model: &str, request: RequestBuilder, reader: Reader) -> Result<ModelStream, ModelError> {
     let model = model.to_owned();
     let failed = move |error: AnswerError| ModelError { model: model.clone(), source: error.into() };
     let response = head(request).await.map_err(&failed)?;
-    let events = interface.events(response, LIMITS);
-    let answer = Answer { events, interface, ready: VecDeque::new(), is_over: false, has_begun: false };
+    let events = (reader.split)(response, LIMITS);
+    let answer = Answer { events, reader, queue: EventQueue::default(), is_over: false, has_begun: false };
     let pieces = stream::try_unfold(answer, Answer::step);
     Ok(pieces.map(move |piece| piece.map_err(&failed)).boxed())
 }
@@ -86,8 +90,8 @@ async fn head(request: RequestBuilder) -> Result<Response, AnswerError> {
 
 struct Answer {
     events: Events<Response>,
-    interface: Box<dyn Interface>,
-    ready: VecDeque<ModelEvent>,
+    reader: Reader,
+    queue: EventQueue,
     is_over: bool,
     has_begun: bool,
 }
@@ -95,7 +99,7 @@ struct Answer {
 impl Answer {
     async fn step(mut self) -> Result<Option<(ModelEvent, Self)>, AnswerError> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
+            if let Some(event) = self.queue.ready.pop_front() {
                 return Ok(Some((event, self)));
             }
             if self.is_over {
@@ -104,15 +108,45 @@ impl Answer {
             let next = timeout(SILENCE, self.events.next()).await.map_err(|_| AnswerError::Silent)?;
             let next = next.map_err(|error| AnswerError::Read(error.map_broken(reqwest::Error::without_url)))?;
             self.is_over = match &next {
-                Some(event) => self.interface.read(event, &mut self.ready)?,
+                Some(event) => (self.reader.read)(event, &mut self.queue)?,
                 None if !self.has_begun => return Err(AnswerError::Empty),
                 None => true,
             };
             self.has_begun = true;
             if self.is_over {
-                // Calls come whole, with the end of the answer.
-                self.interface.end(&mut self.ready);
+                self.queue.end();
             }
+        }
+    }
+}
+
+/// The events of an answer that are not passed on yet.
+#[derive(Default)]
+pub(super) struct EventQueue {
+    ready: VecDeque<ModelEvent>,
+    /// Passed on with the end of the answer.
+    pub(super) calls: Calls,
+    /// Passed on after the calls.
+    pub(super) tokens: Tokens,
+}
+
+impl EventQueue {
+    pub(super) fn say(&mut self, piece: &str) {
+        if !piece.is_empty() {
+            self.ready.push_back(ModelEvent::Text(piece.to_owned()));
+        }
+    }
+
+    pub(super) fn think(&mut self, piece: &str) {
+        if !piece.is_empty() {
+            self.ready.push_back(ModelEvent::Thought(piece.to_owned()));
+        }
+    }
+
+    fn end(&mut self) {
+        self.ready.extend(self.calls.take());
+        if self.tokens != Tokens::default() {
+            self.ready.push_back(ModelEvent::Tokens(self.tokens));
         }
     }
 }
@@ -167,7 +201,7 @@ impl Calls {
         Ok(())
     }
 
-    pub(super) fn take(&mut self) -> impl Iterator<Item = ModelEvent> + use<> {
+    fn take(&mut self) -> impl Iterator<Item = ModelEvent> + use<> {
         std::mem::take(&mut self.calls).into_values().map(|call| ModelEvent::Call(call.into()))
     }
 

@@ -1,12 +1,10 @@
 //! Anthropic's messages.
 
-use std::collections::VecDeque;
-
 use serde_json::{Value, json};
 
-use super::answer::{AnswerError, Calls};
-use super::interface::{ChatRequest, Interface, count, list, parse, say, sum, tell, text, think, with};
-use crate::model::{ModelEvent, Prompt, ToolCall, ToolDeclaration, ToolResult, Turn};
+use super::answer::{AnswerError, EventQueue};
+use super::interface::{ChatRequest, count, declarations, list, parse, sum, text, with};
+use crate::model::{Prompt, ToolCall, ToolResult, Turn};
 use crate::steps::Tokens;
 
 pub(super) const VERSION: &str = "2023-06-01";
@@ -14,7 +12,7 @@ pub(super) const VERSION: &str = "2023-06-01";
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
     let body = json!({"model": model, "stream": true, "max_tokens": max_tokens(model)});
     let system = (!prompt.instruction.is_empty()).then(|| prompt.instruction.as_str().into());
-    let body = with(with(body, "system", system), "tools", list(prompt.tools.iter().map(tool)));
+    let body = with(with(body, "system", system), "tools", list(declarations(prompt, "input_schema")));
     let body = with(body, "messages", Some(prompt.turns.iter().map(message).collect()));
     ChatRequest { path: "messages".to_owned(), query: None, body }
 }
@@ -55,62 +53,42 @@ fn result(result: &ToolResult) -> Value {
     json!({"type": "tool_result", "tool_use_id": result.id, "content": result.response.get()})
 }
 
-fn tool(tool: &ToolDeclaration) -> Value {
-    let schema: Value = tool.parameters.to().unwrap_or_default();
-    json!({"name": tool.name, "description": tool.description, "input_schema": schema})
-}
-
-#[derive(Default)]
-pub(super) struct Reader {
-    calls: Calls,
-    tokens: Tokens,
-}
-
-impl Interface for Reader {
-    fn read(&mut self, event: &str, ready: &mut VecDeque<ModelEvent>) -> Result<bool, AnswerError> {
-        let event = parse(event)?;
-        let number = count(&event, "/index").unwrap_or_default();
-        match text(&event, "/type") {
-            "message_start" => self.count(&event, "/message/usage"),
-            "message_delta" => self.count(&event, "/usage"),
-            "content_block_start" => {
-                let block = event.get("content_block").unwrap_or(&Value::Null);
-                match text(block, "/type") {
-                    "tool_use" => self.calls.add(number, text(block, "/id"), text(block, "/name"), "")?,
-                    "thinking" => think(text(block, "/thinking"), ready),
-                    _ => say(text(block, "/text"), ready),
-                }
+pub(super) fn read(event: &str, answer: &mut EventQueue) -> Result<bool, AnswerError> {
+    let event = parse(event)?;
+    let number = count(&event, "/index").unwrap_or_default();
+    match text(&event, "/type") {
+        "message_start" => count_tokens(&event, "/message/usage", &mut answer.tokens),
+        "message_delta" => count_tokens(&event, "/usage", &mut answer.tokens),
+        "content_block_start" => {
+            let block = event.get("content_block").unwrap_or(&Value::Null);
+            match text(block, "/type") {
+                "tool_use" => answer.calls.add(number, text(block, "/id"), text(block, "/name"), "")?,
+                "thinking" => answer.think(text(block, "/thinking")),
+                _ => answer.say(text(block, "/text")),
             }
-            "content_block_delta" => {
-                say(text(&event, "/delta/text"), ready);
-                think(text(&event, "/delta/thinking"), ready);
-                let arguments = text(&event, "/delta/partial_json");
-                if !arguments.is_empty() {
-                    self.calls.add(number, "", "", arguments)?;
-                }
-            }
-            "message_stop" => return Ok(true),
-            // Pings, the ends of blocks, and what is yet to come.
-            _ => {}
         }
-        Ok(false)
+        "content_block_delta" => {
+            answer.say(text(&event, "/delta/text"));
+            answer.think(text(&event, "/delta/thinking"));
+            let arguments = text(&event, "/delta/partial_json");
+            if !arguments.is_empty() {
+                answer.calls.add(number, "", "", arguments)?;
+            }
+        }
+        "message_stop" => return Ok(true),
+        // Pings, the ends of blocks, and what is yet to come.
+        _ => {}
     }
-
-    fn end(&mut self, ready: &mut VecDeque<ModelEvent>) {
-        ready.extend(self.calls.take());
-        tell(self.tokens, ready);
-    }
+    Ok(false)
 }
 
-impl Reader {
-    /// Counts of input leave out what was cached.
-    fn count(&mut self, event: &Value, usage: &str) {
-        let of = |name: &str| count(event, &format!("{usage}/{name}"));
-        let input = of("input_tokens");
-        let cached = [of("cache_creation_input_tokens"), of("cache_read_input_tokens")];
-        if input.is_some() {
-            self.tokens.input = sum([input].into_iter().chain(cached));
-        }
-        self.tokens.output = of("output_tokens").or(self.tokens.output);
+/// Counts of input leave out what was cached.
+fn count_tokens(event: &Value, usage: &str, tokens: &mut Tokens) {
+    let of = |name: &str| count(event, &format!("{usage}/{name}"));
+    let input = of("input_tokens");
+    let cached = [of("cache_creation_input_tokens"), of("cache_read_input_tokens")];
+    if input.is_some() {
+        tokens.input = sum([input].into_iter().chain(cached));
     }
+    tokens.output = of("output_tokens").or(tokens.output);
 }

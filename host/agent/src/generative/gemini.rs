@@ -1,13 +1,11 @@
 //! Google's Gemini.
 
-use std::collections::VecDeque;
-
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::answer::{AnswerError, Calls};
-use super::interface::{ChatRequest, Interface, count, list, parse, say, sum, tell, text, think, with};
-use crate::model::{ModelEvent, Prompt, ToolCall, ToolDeclaration, ToolResult, Turn};
+use super::answer::{AnswerError, EventQueue};
+use super::interface::{ChatRequest, count, declarations, list, parse, sum, text, with};
+use crate::model::{Prompt, ToolCall, ToolResult, Turn};
 use crate::steps::Tokens;
 
 /// Stands where a call has no signature, because another model made it: Gemini 3 refuses the first call without one.
@@ -15,7 +13,8 @@ const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
     let system = (!prompt.instruction.is_empty()).then(|| json!({"parts": [{"text": prompt.instruction}]}));
-    let tools = list(prompt.tools.iter().map(tool)).map(|tools| json!([{"functionDeclarations": tools}]));
+    let tools = list(declarations(prompt, "parametersJsonSchema"));
+    let tools = tools.map(|tools| json!([{"functionDeclarations": tools}]));
     let needs_signature = model.contains("gemini-3");
     let contents = prompt.turns.iter().map(|turn| content(turn, needs_signature)).collect();
     let body = with(with(json!({}), "systemInstruction", system), "tools", tools);
@@ -55,44 +54,26 @@ fn id_of_model(id: &str) -> Option<&str> {
     (!id.is_empty() && !is_own).then_some(id)
 }
 
-fn tool(tool: &ToolDeclaration) -> Value {
-    let schema: Value = tool.parameters.to().unwrap_or_default();
-    json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": schema})
-}
-
-#[derive(Default)]
-pub(super) struct Reader {
-    calls: Calls,
-    tokens: Tokens,
-}
-
-impl Interface for Reader {
-    fn read(&mut self, event: &str, ready: &mut VecDeque<ModelEvent>) -> Result<bool, AnswerError> {
-        let chunk = parse(event)?;
-        let of = |name: &str| count(&chunk, &format!("/usageMetadata/{name}"));
-        let input = sum([of("promptTokenCount"), of("toolUsePromptTokenCount")]);
-        let output = sum([of("candidatesTokenCount"), of("thoughtsTokenCount")]);
-        self.tokens = Tokens { input: input.or(self.tokens.input), output: output.or(self.tokens.output) };
-        let parts = chunk.pointer("/candidates/0/content/parts").and_then(Value::as_array).into_iter().flatten();
-        for part in parts {
-            let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or_default();
-            let piece = text(part, "/text");
-            if is_thought {
-                think(piece, ready)
-            } else {
-                say(piece, ready)
-            }
-            if let Some(call) = part.get("functionCall") {
-                let signature = part.get("thoughtSignature").and_then(Value::as_str);
-                self.calls.add_whole(text(call, "/id"), text(call, "/name"), call.get("args"), signature)?;
-            }
+pub(super) fn read(event: &str, answer: &mut EventQueue) -> Result<bool, AnswerError> {
+    let chunk = parse(event)?;
+    let of = |name: &str| count(&chunk, &format!("/usageMetadata/{name}"));
+    let input = sum([of("promptTokenCount"), of("toolUsePromptTokenCount")]);
+    let output = sum([of("candidatesTokenCount"), of("thoughtsTokenCount")]);
+    answer.tokens = Tokens { input: input.or(answer.tokens.input), output: output.or(answer.tokens.output) };
+    let parts = chunk.pointer("/candidates/0/content/parts").and_then(Value::as_array).into_iter().flatten();
+    for part in parts {
+        let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or_default();
+        let piece = text(part, "/text");
+        if is_thought {
+            answer.think(piece)
+        } else {
+            answer.say(piece)
         }
-        // There is no other sign of the end.
-        Ok(chunk.pointer("/candidates/0/finishReason").is_some_and(Value::is_string))
+        if let Some(call) = part.get("functionCall") {
+            let signature = part.get("thoughtSignature").and_then(Value::as_str);
+            answer.calls.add_whole(text(call, "/id"), text(call, "/name"), call.get("args"), signature)?;
+        }
     }
-
-    fn end(&mut self, ready: &mut VecDeque<ModelEvent>) {
-        ready.extend(self.calls.take());
-        tell(self.tokens, ready);
-    }
+    // There is no other sign of the end.
+    Ok(chunk.pointer("/candidates/0/finishReason").is_some_and(Value::is_string))
 }

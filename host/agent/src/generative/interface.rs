@@ -1,28 +1,9 @@
 //! What the interfaces to models have in common: a request is JSON, an answer is a stream of JSON values.
 
-use std::collections::VecDeque;
-
-use annex_egress::{Events, StreamLimits};
-use reqwest::Response;
 use serde_json::{Value, json};
 
 use super::answer::AnswerError;
-use crate::model::{ModelEvent, Prompt, ToolDeclaration};
-use crate::steps::Tokens;
-
-/// The reader of one answer.
-pub(super) trait Interface: Send {
-    /// The events of an answer, which most interfaces send as an event stream.
-    fn events(&self, response: Response, limits: StreamLimits) -> Events<Response> {
-        Events::new(response, limits)
-    }
-
-    /// Takes the next event, and tells whether it is the last one.
-    fn read(&mut self, event: &str, ready: &mut VecDeque<ModelEvent>) -> Result<bool, AnswerError>;
-
-    /// Gives what is only known at the end: calls of tools, and then what was counted.
-    fn end(&mut self, ready: &mut VecDeque<ModelEvent>);
-}
+use crate::model::{Prompt, ToolCall, ToolResult, Turn};
 
 /// What is sent where.
 pub(super) struct ChatRequest {
@@ -69,30 +50,43 @@ pub(super) fn sum(counts: impl IntoIterator<Item = Option<u64>>) -> Option<u64> 
     counts.into_iter().flatten().reduce(u64::saturating_add)
 }
 
-pub(super) fn say(piece: &str, ready: &mut VecDeque<ModelEvent>) {
-    if !piece.is_empty() {
-        ready.push_back(ModelEvent::Text(piece.to_owned()));
-    }
+/// The tools, each with the schema of its parameters under `key`.
+pub(super) fn declarations(prompt: &Prompt, key: &str) -> impl Iterator<Item = Value> {
+    prompt.tools.iter().map(move |tool| {
+        let schema: Value = tool.parameters.to().unwrap_or_default();
+        json!({"name": tool.name, "description": tool.description, key: schema})
+    })
 }
 
-pub(super) fn think(piece: &str, ready: &mut VecDeque<ModelEvent>) {
-    if !piece.is_empty() {
-        ready.push_back(ModelEvent::Thought(piece.to_owned()));
-    }
+/// The body with the tools and messages of a prompt, as OpenAI and Ollama have them. `call` writes a call of a tool, and
+/// `called` gives the member by which a result names its call.
+pub(super) fn with_chat(
+    body: Value,
+    prompt: &Prompt,
+    call: fn(&ToolCall) -> Value,
+    called: fn(&ToolResult) -> (&str, &str),
+) -> Value {
+    let functions = declarations(prompt, "parameters");
+    let tools = list(functions.map(|function| json!({"type": "function", "function": function})));
+    let system = (!prompt.instruction.is_empty()).then(|| json!({"role": "system", "content": prompt.instruction}));
+    let turns = prompt.turns.iter().flat_map(|turn| messages(turn, call, called));
+    let messages: Value = system.into_iter().chain(turns).collect();
+    with(with(body, "tools", tools), "messages", Some(messages))
 }
 
-pub(super) fn tell(tokens: Tokens, ready: &mut VecDeque<ModelEvent>) {
-    if tokens != Tokens::default() {
-        ready.push_back(ModelEvent::Tokens(tokens));
+fn messages(turn: &Turn, call: fn(&ToolCall) -> Value, called: fn(&ToolResult) -> (&str, &str)) -> Vec<Value> {
+    match turn {
+        Turn::User(text) => vec![json!({"role": "user", "content": text})],
+        Turn::Agent { text, calls } => {
+            let message = json!({"role": "assistant", "content": text});
+            vec![with(message, "tool_calls", list(calls.iter().map(call)))]
+        }
+        Turn::Tools(results) => {
+            let message = |result: &ToolResult| {
+                let (key, value) = called(result);
+                json!({"role": "tool", key: value, "content": result.response.get()})
+            };
+            results.iter().map(message).collect()
+        }
     }
-}
-
-/// The tools as OpenAI and Ollama have them; nothing when there are none.
-pub(super) fn functions(prompt: &Prompt) -> Option<Value> {
-    let function = |tool: &ToolDeclaration| {
-        let parameters: Value = tool.parameters.to().unwrap_or_default();
-        let function = json!({"name": tool.name, "description": tool.description, "parameters": parameters});
-        json!({"type": "function", "function": function})
-    };
-    list(prompt.tools.iter().map(function))
 }

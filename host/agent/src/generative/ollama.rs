@@ -1,36 +1,16 @@
 //! Ollama's own interface. Its answer is lines of JSON.
 
-use std::collections::VecDeque;
-
-use annex_egress::{Events, StreamLimits};
-use reqwest::Response;
 use serde_json::{Value, json};
 
-use super::answer::{AnswerError, Calls};
-use super::interface::{ChatRequest, Interface, count, functions, list, parse, say, tell, text, think, with};
-use crate::model::{ModelEvent, Prompt, ToolCall, ToolResult, Turn};
+use super::answer::{AnswerError, EventQueue};
+use super::interface::{ChatRequest, count, parse, text, with_chat};
+use crate::model::{Prompt, ToolCall};
 use crate::steps::Tokens;
 
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
-    let system = (!prompt.instruction.is_empty()).then(|| json!({"role": "system", "content": prompt.instruction}));
-    let messages: Vec<Value> = system.into_iter().chain(prompt.turns.iter().flat_map(messages)).collect();
     let body = json!({"model": model, "stream": true});
-    let body = with(with(body, "tools", functions(prompt)), "messages", Some(messages.into()));
+    let body = with_chat(body, prompt, call, |result| ("tool_name", result.name.as_str()));
     ChatRequest { path: "api/chat".to_owned(), query: None, body }
-}
-
-fn messages(turn: &Turn) -> Vec<Value> {
-    match turn {
-        Turn::User(text) => vec![json!({"role": "user", "content": text})],
-        Turn::Agent { text, calls } => {
-            let message = json!({"role": "assistant", "content": text});
-            vec![with(message, "tool_calls", list(calls.iter().map(call)))]
-        }
-        Turn::Tools(results) => {
-            let message = |result: &ToolResult| json!({"role": "tool", "tool_name": result.name, "content": result.response.get()});
-            results.iter().map(message).collect()
-        }
-    }
 }
 
 fn call(call: &ToolCall) -> Value {
@@ -38,35 +18,18 @@ fn call(call: &ToolCall) -> Value {
     json!({"function": {"name": call.name, "arguments": arguments}})
 }
 
-#[derive(Default)]
-pub(super) struct Reader {
-    calls: Calls,
-    tokens: Tokens,
-}
-
-impl Interface for Reader {
-    fn events(&self, response: Response, limits: StreamLimits) -> Events<Response> {
-        Events::lines(response, limits)
+pub(super) fn read(event: &str, answer: &mut EventQueue) -> Result<bool, AnswerError> {
+    let line = parse(event)?;
+    answer.think(text(&line, "/message/thinking"));
+    answer.say(text(&line, "/message/content"));
+    let calls = line.pointer("/message/tool_calls").and_then(Value::as_array).into_iter().flatten();
+    for call in calls {
+        let arguments = call.pointer("/function/arguments");
+        answer.calls.add_whole(text(call, "/id"), text(call, "/function/name"), arguments, None)?;
     }
-
-    fn read(&mut self, event: &str, ready: &mut VecDeque<ModelEvent>) -> Result<bool, AnswerError> {
-        let line = parse(event)?;
-        think(text(&line, "/message/thinking"), ready);
-        say(text(&line, "/message/content"), ready);
-        let calls = line.pointer("/message/tool_calls").and_then(Value::as_array).into_iter().flatten();
-        for call in calls {
-            let arguments = call.pointer("/function/arguments");
-            self.calls.add_whole(text(call, "/id"), text(call, "/function/name"), arguments, None)?;
-        }
-        let is_over = line.get("done").and_then(Value::as_bool).unwrap_or_default();
-        if is_over {
-            self.tokens = Tokens { input: count(&line, "/prompt_eval_count"), output: count(&line, "/eval_count") };
-        }
-        Ok(is_over)
+    let is_over = line.get("done").and_then(Value::as_bool).unwrap_or_default();
+    if is_over {
+        answer.tokens = Tokens { input: count(&line, "/prompt_eval_count"), output: count(&line, "/eval_count") };
     }
-
-    fn end(&mut self, ready: &mut VecDeque<ModelEvent>) {
-        ready.extend(self.calls.take());
-        tell(self.tokens, ready);
-    }
+    Ok(is_over)
 }

@@ -1,35 +1,17 @@
 //! OpenAI's chat completions, which most other providers and local servers speak too.
 
-use std::collections::VecDeque;
-
 use serde_json::{Value, json};
 
-use super::answer::{AnswerError, Calls};
-use super::interface::{ChatRequest, Interface, count, functions, list, parse, say, tell, text, think, with};
-use crate::model::{ModelEvent, Prompt, ToolCall, ToolResult, Turn};
+use super::answer::{AnswerError, EventQueue};
+use super::interface::{ChatRequest, count, parse, text, with_chat};
+use crate::model::{Prompt, ToolCall};
 use crate::steps::Tokens;
 
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
-    let system = (!prompt.instruction.is_empty()).then(|| json!({"role": "system", "content": prompt.instruction}));
-    let messages: Vec<Value> = system.into_iter().chain(prompt.turns.iter().flat_map(messages)).collect();
     // Usage is asked for, because streams tell token counts only then.
     let body = json!({"model": model, "stream": true, "stream_options": {"include_usage": true}});
-    let body = with(with(body, "tools", functions(prompt)), "messages", Some(messages.into()));
+    let body = with_chat(body, prompt, call, |result| ("tool_call_id", result.id.as_str()));
     ChatRequest { path: "chat/completions".to_owned(), query: None, body }
-}
-
-fn messages(turn: &Turn) -> Vec<Value> {
-    match turn {
-        Turn::User(text) => vec![json!({"role": "user", "content": text})],
-        Turn::Agent { text, calls } => {
-            let message = json!({"role": "assistant", "content": text});
-            vec![with(message, "tool_calls", list(calls.iter().map(call)))]
-        }
-        Turn::Tools(results) => {
-            let message = |result: &ToolResult| json!({"role": "tool", "tool_call_id": result.id, "content": result.response.get()});
-            results.iter().map(message).collect()
-        }
-    }
 }
 
 fn call(call: &ToolCall) -> Value {
@@ -37,55 +19,42 @@ fn call(call: &ToolCall) -> Value {
     json!({"type": "function", "id": call.id, "function": function})
 }
 
-#[derive(Default)]
-pub(super) struct Reader {
-    calls: Calls,
-    tokens: Tokens,
-}
-
-impl Interface for Reader {
-    fn read(&mut self, event: &str, ready: &mut VecDeque<ModelEvent>) -> Result<bool, AnswerError> {
-        if event.trim() == "[DONE]" {
-            return Ok(true);
-        }
-        let chunk = parse(event)?;
-        let input = count(&chunk, "/usage/prompt_tokens");
-        let output = count(&chunk, "/usage/completion_tokens");
-        if input.is_some() || output.is_some() {
-            self.tokens = Tokens { input, output };
-        }
-        let Some(delta) = chunk.pointer("/choices/0/delta") else { return Ok(false) };
-        // Providers differ in the name.
-        think(text(delta, "/reasoning_content"), ready);
-        think(text(delta, "/reasoning"), ready);
-        content(delta.get("content"), ready);
-        let calls = delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
-        for (place, piece) in calls.enumerate() {
-            let number = count(piece, "/index").or_else(|| u64::try_from(place).ok()).unwrap_or_default();
-            let arguments = piece.pointer("/function/arguments");
-            // Some servers send the arguments as the object that they are.
-            let arguments = arguments.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
-            let arguments = arguments.filter(|text| text != "null").unwrap_or_default();
-            self.calls.add(number, text(piece, "/id"), text(piece, "/function/name"), &arguments)?;
-        }
-        Ok(false)
+pub(super) fn read(event: &str, answer: &mut EventQueue) -> Result<bool, AnswerError> {
+    if event.trim() == "[DONE]" {
+        return Ok(true);
     }
-
-    fn end(&mut self, ready: &mut VecDeque<ModelEvent>) {
-        ready.extend(self.calls.take());
-        tell(self.tokens, ready);
+    let chunk = parse(event)?;
+    let input = count(&chunk, "/usage/prompt_tokens");
+    let output = count(&chunk, "/usage/completion_tokens");
+    if input.is_some() || output.is_some() {
+        answer.tokens = Tokens { input, output };
     }
+    let Some(delta) = chunk.pointer("/choices/0/delta") else { return Ok(false) };
+    // Providers differ in the name.
+    answer.think(text(delta, "/reasoning_content"));
+    answer.think(text(delta, "/reasoning"));
+    content(delta.get("content"), answer);
+    let calls = delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
+    for (place, piece) in calls.enumerate() {
+        let number = count(piece, "/index").or_else(|| u64::try_from(place).ok()).unwrap_or_default();
+        let arguments = piece.pointer("/function/arguments");
+        // Some servers send the arguments as the object that they are.
+        let arguments = arguments.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        let arguments = arguments.filter(|text| text != "null").unwrap_or_default();
+        answer.calls.add(number, text(piece, "/id"), text(piece, "/function/name"), &arguments)?;
+    }
+    Ok(false)
 }
 
 /// A text; or, of Mistral's reasoning models, a list of texts and thoughts.
-fn content(content: Option<&Value>, ready: &mut VecDeque<ModelEvent>) {
+fn content(content: Option<&Value>, answer: &mut EventQueue) {
     match content {
-        Some(Value::String(piece)) => say(piece, ready),
+        Some(Value::String(piece)) => answer.say(piece),
         Some(Value::Array(pieces)) => {
             for piece in pieces {
-                say(text(piece, "/text"), ready);
+                answer.say(text(piece, "/text"));
                 let thoughts = piece.get("thinking").and_then(Value::as_array).into_iter().flatten();
-                thoughts.for_each(|thought| think(text(thought, "/text"), ready));
+                thoughts.for_each(|thought| answer.think(text(thought, "/text")));
             }
         }
         _ => {}

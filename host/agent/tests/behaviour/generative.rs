@@ -167,31 +167,12 @@ async fn calls_and_thoughts_are_told_from_the_answer() {
 
 #[tokio::test]
 async fn the_model_is_told_of_tools_and_of_what_they_answered() {
-    let (provider, url) = Provider::start(StatusCode::OK, ANSWER).await;
-    let json = |text: &str| Json::parse(text.to_owned()).unwrap();
-    let schema = json(r#"{"type":"object","properties":{"x":{"type":"integer"}}}"#);
-    let tool = ToolDeclaration { name: "sum".to_owned(), description: "Adds.".to_owned(), parameters: schema };
-    let call = ToolCall {
-        id: "a".to_owned(),
-        name: "sum".to_owned(),
-        arguments: json(r#"{"x":1}"#),
-        signatures: vec!["s".to_owned()],
-    };
-    let result = ToolResult { id: "a".to_owned(), name: "sum".to_owned(), response: json(r#"{"result":"2"}"#) };
-    let turns = vec![
-        Turn::User("add".to_owned()),
-        Turn::Agent { text: "Wait.".to_owned(), calls: vec![call] },
-        Turn::Tools(vec![result]),
-    ];
-    let prompt = Prompt { turns, tools: [tool].into(), ..Prompt::default() };
-    ask_with(config(url), prompt).await.unwrap();
-    let requests = provider.requests.lock().unwrap();
-    let body = &requests[0].1;
+    let (_, _, body, _) = speak(Adapter::OpenAi, "some-model", ANSWER).await;
     let function = &body["tools"][0]["function"];
     assert_eq!((&function["name"], &function["description"]), (&"sum".into(), &"Adds.".into()));
     assert_eq!(function["parameters"]["properties"]["x"]["type"], "integer");
-    let called = &body["messages"][1];
-    let answered = &body["messages"][2];
+    let called = &body["messages"][2];
+    let answered = &body["messages"][3];
     assert_eq!(called["tool_calls"][0]["function"]["arguments"], r#"{"x":1}"#, "{body}");
     assert_eq!(called["content"], "Wait.");
     assert_eq!((&answered["role"], &answered["tool_call_id"]), (&"tool".into(), &"a".into()));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::jwks_server::{Answer, JwksServer};
 use crate::support::token::{claims, signed, token};
-use crate::support::{authenticate_token, authenticator, fixture, is_invalid, jwt_config};
+use crate::support::{authenticate_token, authenticator, config, fixture, is_invalid, jwt_config};
 
 const PAUSE: Duration = Duration::from_secs(31);
 const MAX_AGE: Duration = Duration::from_secs(601);
@@ -49,6 +49,22 @@ async fn the_issuer_is_asked_once_for_many_tokens() {
         assert!(authenticate_token(&authenticator, &token(&json!({}))).await.is_ok());
     }
     assert_eq!(server.hits(), 1);
+}
+
+#[tokio::test]
+async fn a_config_that_is_read_again_knows_the_keys_of_before_as_long_as_they_are_at_the_same_url() {
+    let server = JwksServer::start(keys(&["p256"])).await;
+    let first = for_server(&server);
+    assert!(authenticate_token(&first, &token(&json!({}))).await.is_ok());
+    let file = jwt_config("").lines().find(|line| line.starts_with("jwks_file")).unwrap().to_owned();
+    let at_url = |url: &str| config(&jwt_config("leeway_seconds = 7").replace(&file, &format!("jwks_url = '{url}'")));
+    let same = first.read_again(&at_url(&server.url)).unwrap();
+    assert!(authenticate_token(&same, &token(&json!({}))).await.is_ok());
+    assert_eq!(server.hits(), 1);
+    let other = JwksServer::start(keys(&["other-p256"])).await;
+    let moved = same.read_again(&at_url(&other.url)).unwrap();
+    assert!(is_invalid(&authenticate_token(&moved, &token(&json!({}))).await));
+    assert_eq!((server.hits(), other.hits()), (1, 1));
 }
 
 #[tokio::test]

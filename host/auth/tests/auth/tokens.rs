@@ -13,6 +13,7 @@ async fn a_token_names_its_principal_by_issuer_and_subject() {
         assert_eq!(caller.id, "https://issuer.example#ada", "{algorithm}");
         assert_eq!(caller.scheme, JWT_SCHEME);
         assert_eq!(caller.scopes, ["read", "write"]);
+        assert_eq!(caller.claims.get("scope").map(|scope| scope.get()), Some(r#""read  write""#));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs cases.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use annex_protocol::{
@@ -28,6 +28,8 @@ pub struct Runner<'a> {
     component: &'a [u8],
     settings: &'a Table,
     read: ReadSettings<'a>,
+    /// The URI that the component gave when it was loaded last.
+    uri: Mutex<Option<ExtensionUri>>,
 }
 
 impl<'a> Runner<'a> {
@@ -55,7 +57,13 @@ impl<'a> Runner<'a> {
         // While a component is loaded there is no case yet. It reaches nobody then, and its time and numbers are the same in
         // each run.
         let config = RuntimeConfig { outside: scene::nowhere(), ..config.clone() };
-        Ok(Self { runtime: Runtime::new(&config)?, component, settings, read })
+        Ok(Self { runtime: Runtime::new(&config)?, component, settings, read, uri: Mutex::default() })
+    }
+
+    /// The URI of the extension; `None` while the component has not loaded.
+    #[must_use]
+    pub fn uri(&self) -> Option<ExtensionUri> {
+        self.uri.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The component, loaded with nothing that a case gives it.
@@ -86,7 +94,9 @@ impl<'a> Runner<'a> {
             let value = given.secrets.get(&name).map_or(STAND_IN, String::as_str);
             installation.grants.secrets.insert(name, Secret::new(value));
         }
-        Ok(self.runtime.load(self.component.to_vec(), installation).await?)
+        let extension = self.runtime.load(self.component.to_vec(), installation).await?;
+        *self.uri.lock().unwrap_or_else(PoisonError::into_inner) = Some(extension.uri().clone());
+        Ok(extension)
     }
 }
 

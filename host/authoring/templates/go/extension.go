@@ -53,10 +53,13 @@ import (
 	logging "example.com/{{ name }}/generated/imports/wasi_logging_logging"
 {% endif %}
 )
-{% if w.random or w.http or w.json_schema or w.session_state or w.task or w.tasks or w.task_resumption or w.agent_steps %}
+{% if w.random or w.http or w.json_schema or w.session_state or w.task or w.tasks or w.task_resumption or w.agent_steps or (w.logging and not h.response) %}
 
 // What the host offers is in generated/imports. Not used here yet:
 //
+{% endif %}
+{% if w.logging and not h.response %}
+//	wasi_logging_logging.Log(wasi_logging_logging.Level_Info, key, "a line"), which `annex test` shows when a case fails
 {% endif %}
 {% if w.random %}
 //	wasi_random_random.GetRandomU64()
@@ -232,6 +235,7 @@ func Respond(event response.Event) wit.Result[wit.Option[response.Patch], string
 	value := encode(greeting())
 {% endif %}
 {% if w.logging %}
+	// A line of the host's log. `annex test` shows the lines of a case that fails.
 	logging.Log(logging.Level_Info, key, "said hello")
 {% endif %}
 	patch := response.Patch{Metadata: []wit.Tuple2[string, string]{% raw %}{{{% endraw %}F0: key, F1: value{% raw %}}}{% endraw %}}

@@ -211,6 +211,12 @@ declare module "annex:extension" {
   }
 }
 
+/** Made by the extension itself, over `wasi:logging`. */
+declare var console: Record<
+  "debug" | "log" | "info" | "warn" | "error",
+  (...values: unknown[]) => void
+>;
+
 declare module "wasi:config/store@0.2.0-rc.1" {
   /** The operator's parameters: a string as it is, anything else as JSON text. */
   const config: {

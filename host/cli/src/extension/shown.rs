@@ -1,7 +1,6 @@
 //! The admin API's answers about extensions, for people.
 
 use annex_server::admin_api::extensions::{self, Changed, Kept, LogLine, NotInstalled, Quarantine, Timing};
-use serde::Serialize;
 use serde_json::Value;
 
 use super::shadow;
@@ -36,16 +35,38 @@ pub(super) fn list(list: &List) -> String {
 }
 
 fn summary(extension: &Summary) -> String {
-    let Summary { uri, version, digest, kept, loaded_at, pinned_tasks, calls, failures, .. } = extension;
+    let Summary { uri, digest, kept, loaded_at, pinned_tasks, calls, refused, failures, .. } = extension;
     let required = if extension.required { "  (required)" } else { "" };
+    let active = active(&extension.activate, &extension.allow);
     let size = extension.size.div_ceil(1024);
     format!(
-        "\n{uri}{required}\n  version {version}, {size} KiB, {digest}\n  from {}, loaded {loaded_at}\n  kept for a \
-         rollback: {kept}, pinned by tasks: {pinned_tasks}\n  hook calls: {calls}, failed: {failures}\n{}{}",
+        "\n{uri}{required}\n{active}  {}, {size} KiB, {digest}\n  from {}, loaded {loaded_at}\n  kept for a \
+         rollback: {kept}, pinned by tasks: {pinned_tasks}\n  hook calls: {calls}, refused: {refused}, failed: {failures}\n{}{}",
+        version(extension),
         source(&extension.source),
         extension.last_failure.as_ref().map(failed_call).unwrap_or_default(),
         quarantine(&extension.quarantine)
     )
+}
+
+/// The version that its author gives it, and the number that the server counts for it.
+fn version(extension: &Summary) -> String {
+    let Summary { component_version, version, .. } = extension;
+    format!("version {component_version} (number {version})")
+}
+
+/// When it is active, where that is more or less than when a client asks for it.
+fn active(activate: &str, allow: &[Line]) -> String {
+    let when = match activate {
+        "always" => "for every message",
+        "metadata" => "when it is asked for, or a message bears its metadata or names it",
+        _ if allow.is_empty() => return String::new(),
+        _ => "when it is asked for",
+    };
+    match allow {
+        [] => format!("  active {when}\n"),
+        allow => format!("  active {when}, of {}\n", allow.join(", ")),
+    }
 }
 
 pub(super) fn failed_call(call: &FailedCall) -> String {
@@ -59,9 +80,9 @@ pub(super) fn quarantine(quarantine: &Quarantine) -> String {
 }
 
 fn timing(timing: &Timing<Line>) -> String {
-    let Timing { hook, calls, failures, mean_ms, max_ms } = timing;
+    let Timing { hook, calls, refused, failures, mean_ms, max_ms } = timing;
     let times = mean_ms.zip(*max_ms).map(|(mean, max)| format!(", mean {mean:.3} ms, longest {max:.3} ms"));
-    format!("Calls       {hook}: {calls}, failed {failures}{}\n", times.unwrap_or_default())
+    format!("Calls       {hook}: {calls}, refused {refused}, failed {failures}{}\n", times.unwrap_or_default())
 }
 
 fn source(source: &Source) -> String {
@@ -75,7 +96,6 @@ pub(super) fn details(details: &Details) -> String {
     if !details.summary.methods.is_empty() {
         text.push_str(&format!("Methods     {}\n", details.summary.methods.join(", ")));
     }
-    text.push_str(&format!("Grants      {}\nLimits      {}\n", json(&details.grants), json(&details.limits)));
     if !details.depends_on.is_empty() {
         text.push_str(&format!("Depends on  {}\n", details.depends_on.join(", ")));
     }
@@ -84,20 +104,21 @@ pub(super) fn details(details: &Details) -> String {
         text.push_str(&shadow::report(beside));
     }
     for Kept { version, digest, loaded_at, .. } in &details.kept_versions {
-        text.push_str(&format!("Kept        version {version}, {digest}, loaded {loaded_at}\n"));
+        text.push_str(&format!("Kept        number {version}, {digest}, loaded {loaded_at}\n"));
     }
     for Changed { at, edition, change, from, to } in &details.changes {
         let number = |number: &Option<u64>| number.map_or("none".to_owned(), |number| number.to_string());
         let from = number(from);
         let to = number(to);
-        text.push_str(&format!("Changed     {at}  edition {edition}: {change}, version {from} to {to}\n"));
+        text.push_str(&format!("Changed     {at}  edition {edition}: {change}, number {from} to {to}\n"));
     }
+    text.push_str(&settings(details));
     text
 }
 
 /// An extension after something was done to it.
 pub(super) fn changed(details: &Details, what: &str) -> String {
-    let Summary { uri, version, digest, source, .. } = &details.summary;
+    let Summary { uri, digest, source, .. } = &details.summary;
     let until = match &source.until {
         // The server keeps an extension of this kind in no file. Naming a folder in its config would mend that.
         Some(until) if &*source.kind == "added" => {
@@ -106,7 +127,7 @@ pub(super) fn changed(details: &Details, what: &str) -> String {
         Some(until) => format!("It stays until the {until}: {} {:?} gives another.\n", source.kind, &*source.name),
         None => String::new(),
     };
-    format!("{uri}\n  {what}: version {version}, {digest}, edition {}\n{until}", details.edition)
+    format!("{uri}\n  {what}: {}, {digest}, edition {}\n{until}", version(&details.summary), details.edition)
 }
 
 pub(super) fn removed(removed: &Removed) -> String {
@@ -117,8 +138,8 @@ pub(super) fn removed(removed: &Removed) -> String {
 pub(super) fn reloaded(reloaded: &Reloaded) -> String {
     let what = if reloaded.changed { "changed" } else { "nothing has changed" };
     let mut text = format!("Edition {}, {what}\n", reloaded.edition);
-    if !reloaded.needs_restart.is_empty() {
-        text.push_str(&format!("Changes that need a restart: {}\n", reloaded.needs_restart.join(", ")));
+    for key in &reloaded.needs_restart {
+        text.push_str(&format!("Needs a restart: {key}\n"));
     }
     for source in &reloaded.failed {
         text.push_str(&format!("Not installed: {source} (`annex extension list` says why)\n"));
@@ -139,8 +160,73 @@ pub(super) fn log(log: &Log) -> String {
     log.lines.iter().map(line).collect()
 }
 
-/// In one line, with all that steers escaped.
-fn json(shown: &impl Serialize) -> String {
-    // What was read as JSON can be written as JSON.
-    annex_text::json(&serde_json::to_string(shown).unwrap_or_default()).into_owned()
+/// The tables of a config that give it these grants and limits.
+fn settings(details: &Details) -> String {
+    let limits = serde_json::to_value(&details.limits).unwrap_or_default();
+    [("grants", &details.grants), ("limits", &limits)].map(|(name, values)| table(name, values)).concat()
+}
+
+/// A table of a config; without what says nothing it may be empty, and is left out.
+fn table(name: &str, values: &Value) -> String {
+    let lines: String = values.as_object().into_iter().flatten().filter_map(setting).collect();
+    if lines.is_empty() { lines } else { format!("\n[extension.{name}]\n{lines}") }
+}
+
+fn setting((key, value): (&String, &Value)) -> Option<String> {
+    let says_nothing = match value {
+        Value::Bool(granted) => !granted,
+        Value::Object(members) => key == "secrets" && members.is_empty(),
+        _ => false,
+    };
+    if says_nothing {
+        return None;
+    }
+    let value = toml::Value::try_from(without_null(value)?).ok()?;
+    Some(format!("{} = {}\n", annex_text::line(key), annex_text::line(&value.to_string())))
+}
+
+/// The value without members that are `null`, which TOML does not have.
+fn without_null(value: &Value) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::Array(items) => Some(items.iter().filter_map(without_null).collect()),
+        Value::Object(members) => {
+            let members = members.iter().filter_map(|(key, value)| Some((key.clone(), without_null(value)?)));
+            Some(Value::Object(members.collect()))
+        }
+        other => Some(other.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Line, active, table};
+
+    #[test]
+    fn grants_are_shown_as_a_config_takes_them() {
+        let grants = json!({
+            "clock": true,
+            "random": false,
+            "http": { "allow": [{ "methods": ["GET"], "host": "a.example", "port": null }], "timeout_ms": 5000 },
+            "keyvalue": {},
+            "secrets": {},
+            "session-state": null,
+        });
+        let shown = table("grants", &grants);
+        let config: toml::Table = shown.parse().expect("TOML");
+        let expected = "clock = true\nhttp = { allow = [{ methods = [\"GET\"], host = \"a.example\" }], timeout_ms = 5000 }\nkeyvalue = {}";
+        assert_eq!(config["extension"]["grants"], toml::Value::Table(expected.parse().expect("TOML")));
+        assert_eq!(table("grants", &json!({ "clock": false, "http": null })), "");
+    }
+
+    #[test]
+    fn an_extension_is_shown_with_when_and_for_whom_it_is_active() {
+        let allow: Vec<Line> = serde_json::from_str(r#"["principal:ada", "claim:org=acme"]"#).expect("a list");
+        assert_eq!(active("requested", &[]), "");
+        assert_eq!(active("always", &[]), "  active for every message\n");
+        assert_eq!(active("requested", &allow), "  active when it is asked for, of principal:ada, claim:org=acme\n");
+        assert_eq!(active("always", &allow), "  active for every message, of principal:ada, claim:org=acme\n");
+    }
 }

@@ -1,13 +1,13 @@
 //! Everything that an inspection found, in the shape of its JSON.
 
-use std::path::Path;
-
 use annex_protocol::{ExtensionUri, Json};
 use annex_runtime::{
     Access, Descriptor, Events, Extension, Hook, Import, Inspected, LoadError, ManifestSection, Method,
 };
 use serde::Serialize;
+use toml::Table;
 
+use super::Candidate;
 use super::trial::{self, Trial};
 
 #[derive(Serialize)]
@@ -75,8 +75,8 @@ pub(super) struct MethodReport {
 }
 
 impl Report {
-    /// `in_config` is how a config names the component.
-    pub(super) fn new(file: &Path, in_config: &str, inspected: Inspected, trial: &Trial) -> Self {
+    pub(super) fn new(candidate: Candidate<'_>, inspected: Inspected, trial: &Trial) -> Self {
+        let Candidate { file, in_config, settings, .. } = candidate;
         let Inspected { inspection, unkeepable } = inspected;
         let descriptor = trial.loaded.as_ref().ok().map(DescriptorReport::new);
         Self {
@@ -93,7 +93,7 @@ impl Report {
                 Err(LoadError::Parameters { schema, .. }) => Json::parse(schema.clone()).ok(),
                 _ => None,
             },
-            config: trial.fits_a_config().then(|| config(in_config, descriptor.as_ref(), trial)),
+            config: trial.fits_a_config().then(|| config(in_config, settings, trial)),
             descriptor,
         }
     }
@@ -141,15 +141,44 @@ fn events(events: Events) -> Vec<&'static str> {
     kinds.into_iter().filter_map(|(is_wanted, name)| is_wanted.then_some(name)).collect()
 }
 
-fn config(component: &str, descriptor: Option<&DescriptorReport>, trial: &Trial) -> String {
-    let mut text = format!("[[extension]]\ncomponent = {}\n", toml::Value::from(component));
-    let grants = trial::in_config(&trial.grants);
-    if !grants.is_empty() {
-        text.push_str(&format!("\n[extension.grants]\n{}\n", grants.join("\n")));
+/// The table for a config: the settings that it was tried with, the grants that it needs beside them and, where it is
+/// refused without parameters, some that it takes.
+fn config(component: &str, mut settings: Table, trial: &Trial) -> String {
+    let mut missing = Vec::new();
+    let given = settings.entry("grants").or_insert_with(|| Table::new().into());
+    if let Some(given) = given.as_table_mut() {
+        missing = trial::in_config(&trial.grants);
+        missing.retain(|line| !line.split_once(" =").is_some_and(|(name, _)| given.contains_key(name)));
     }
-    // A component that was refused for its parameters has no descriptor, and needs the table most.
-    if descriptor.is_none_or(|descriptor| descriptor.parameter_schema.is_some()) {
-        text.push_str("\n[extension.parameters]\n");
+    // In lines, as a person writes them, where no settings were given.
+    let is_bare = settings.values().all(|value| value.as_table().is_some_and(Table::is_empty));
+    let mut text = format!("[[extension]]\ncomponent = {}\n", toml::Value::from(component));
+    if is_bare {
+        if !missing.is_empty() {
+            text.push_str(&format!("\n[extension.grants]\n{}\n", missing.join("\n")));
+        }
+    } else {
+        let lines = missing.join("\n").parse::<Table>().unwrap_or_default();
+        if let Some(given) = settings.get_mut("grants").and_then(toml::Value::as_table_mut) {
+            given.extend(lines);
+        }
+        settings.retain(|_, value| !value.as_table().is_some_and(Table::is_empty));
+        settings.insert("component".to_owned(), component.into());
+        text = Table::from_iter([("extension".to_owned(), vec![settings].into())]).to_string();
+    }
+    match &trial.sample {
+        Some(sample) => text.push_str(&format!("\n{}", parameters(sample))),
+        None if matches!(trial.loaded, Err(LoadError::Parameters { .. } | LoadError::Description { .. })) => {
+            text.push_str("\n# It is refused as it is: it needs parameters in a table [extension.parameters].\n");
+        }
+        None => {}
     }
     text
+}
+
+fn parameters(sample: &Table) -> String {
+    let inner = Table::from_iter([("parameters".to_owned(), sample.clone().into())]);
+    // Written as a part of the table above, and not as one of its own.
+    let whole = Table::from_iter([("extension".to_owned(), inner.into())]).to_string();
+    format!("# Made up from its schema: replace them by yours.\n{whole}")
 }

@@ -1,5 +1,6 @@
 //! A report for people.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use annex_runtime::ManifestSection;
@@ -54,21 +55,37 @@ fn row(text: &mut String, name: &str, value: &str) -> fmt::Result {
 }
 
 fn imports(text: &mut String, report: &Report) -> fmt::Result {
-    if report.imports.is_empty() {
-        row(text, "imports", "none")?;
+    let mut rows = Vec::new();
+    let mut of_wasi = BTreeSet::new();
+    let mut wasi = 0_usize;
+    // An interpreter imports dozens of interfaces that concern nobody.
+    for import in &report.imports {
+        let package = import.name.split_once('/').map(|(package, _)| package);
+        match (&import.access, package.filter(|package| package.starts_with("wasi:"))) {
+            (AccessReport::Free, Some(package)) => {
+                of_wasi.insert(package);
+                wasi += 1;
+            }
+            (AccessReport::Free, None) => rows.push((line(&import.name), "free".to_owned())),
+            (AccessReport::Needs { grant }, _) => rows.push((line(&import.name), format!("needs {grant}"))),
+            (AccessReport::Unknown, _) => rows.push((line(&import.name), "not offered by this host".to_owned())),
+        }
     }
-    let width = report.imports.iter().map(|import| import.name.len()).max().unwrap_or(0);
-    for (index, import) in report.imports.iter().enumerate() {
-        let access = match &import.access {
-            AccessReport::Free => "free".to_owned(),
-            AccessReport::Needs { grant } => format!("needs {grant}"),
-            AccessReport::Unknown => "not offered by this host".to_owned(),
-        };
-        let name = if index == 0 { "imports" } else { "" };
+    let packages = of_wasi.into_iter().map(line).collect::<Vec<_>>().join(", ");
+    if rows.is_empty() {
+        return row(text, "imports", &if wasi == 0 { "none".to_owned() } else { free(wasi, &packages) });
+    }
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (index, (name, access)) in rows.iter().enumerate() {
         // The author of a component chooses the names of its imports, so they may be made to steer a terminal.
-        row(text, name, &format!("{:width$}  {access}", line(&import.name)))?;
+        row(text, if index == 0 { "imports" } else { "" }, &format!("{name:width$}  {access}"))?;
     }
-    Ok(())
+    if wasi > 0 { row(text, "", &free(wasi, &packages)) } else { Ok(()) }
+}
+
+fn free(count: usize, packages: &str) -> String {
+    let noun = if count == 1 { "interface" } else { "interfaces" };
+    format!("{count} {noun} of {packages}: free (--json lists them)")
 }
 
 fn describe(text: &mut String, descriptor: &DescriptorReport) -> fmt::Result {

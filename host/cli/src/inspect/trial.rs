@@ -1,13 +1,17 @@
 //! Loads a component on trial, to hear from itself what it is.
 
-use annex_protocol::Secret;
+use annex_protocol::{JsonObject, Secret};
 use annex_runtime::{Extension, GrantNeeded, Grants, HttpGrant, Installation, LoadError, Quota, Runtime, StateScope};
+
+use super::sample;
 
 /// The outcome of a trial.
 pub(crate) struct Trial {
     /// The grants that it cannot do without.
     pub(crate) grants: Grants,
     pub(crate) loaded: Result<Extension, LoadError>,
+    /// Parameters with which it loads, where it does not without.
+    pub(super) sample: Option<toml::Table>,
 }
 
 impl Trial {
@@ -17,9 +21,24 @@ impl Trial {
     }
 }
 
-/// Loads with the grants of the settings, and again with each one whose absence was the reason for a refusal.
+/// Loads a component, and once more with made up parameters if it was refused for having none.
 pub(crate) async fn load(runtime: &Runtime, component: &[u8], settings: Installation) -> Trial {
-    let settings = without_trust(settings);
+    let mut settings = without_trust(settings);
+    let trial = load_with_grants(runtime, component, settings.clone()).await;
+    let Err(LoadError::Parameters { schema, .. }) = &trial.loaded else { return trial };
+    let made_up = || sample::of(&serde_json::from_str(schema).ok()?);
+    let Some(made_up) = made_up().filter(|_| settings.parameters.is_empty()) else { return trial };
+    let Ok(parameters) = JsonObject::parse(&made_up.to_string()) else { return trial };
+    settings.parameters = parameters;
+    // What it asks for may depend on its parameters.
+    let again = load_with_grants(runtime, component, settings).await;
+    let sample = toml::Table::try_from(&made_up).ok().filter(|_| again.loaded.is_ok());
+    let grants = if sample.is_some() { again.grants } else { trial.grants };
+    Trial { grants, loaded: trial.loaded, sample }
+}
+
+/// Loads with the grants of the settings, and again with each one whose absence was the reason for a refusal.
+async fn load_with_grants(runtime: &Runtime, component: &[u8], settings: Installation) -> Trial {
     let mut granted = Vec::new();
     loop {
         let grants = grants(settings.grants.clone(), &granted);
@@ -27,7 +46,7 @@ pub(crate) async fn load(runtime: &Runtime, component: &[u8], settings: Installa
         match runtime.load(component.to_vec(), installation).await {
             // A grant that was given and does not help ends the trial.
             Err(LoadError::NotGranted { grant, .. }) if !granted.contains(&grant) => granted.push(grant),
-            loaded => return Trial { grants, loaded },
+            loaded => return Trial { grants, loaded, sample: None },
         }
     }
 }

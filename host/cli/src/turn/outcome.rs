@@ -3,8 +3,9 @@
 use annex_protocol::{
     ContextId, ExtensionUri, Json, Message, Metadata, StreamResponse, Task, TaskId, TaskState, TaskStatus,
 };
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, ensure};
 
+use crate::exit::Failure;
 use crate::pretty::pretty;
 use crate::{output, state};
 
@@ -133,6 +134,7 @@ impl Outcome {
         }
         let reason = self.status.message.as_ref().map(Message::text).unwrap_or_default();
         let reason = if reason.is_empty() { "the agent does not say why" } else { &reason };
-        bail!("the task ended as {state}: {reason}")
+        let ended = format!("the task ended as {state}: {reason}");
+        Err(if state == TaskState::Rejected { Failure::Refused.error(ended) } else { anyhow!(ended) })
     }
 }

@@ -148,7 +148,7 @@ fn a_failed_turn_ends_a_chat_that_comes_through_a_pipe() -> Result<()> {
     assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
     assert!(run.err.contains("TASK_STATE_FAILED: out of luck"), "{}", run.err);
     let refused = chat(&Server::start(&specialist())?, &[], &["Who am I?"])?;
-    assert!(refused.code == Some(1) && refused.err.contains(&format!("--extension {STATE_URI}")), "{}", refused.err);
+    assert!(refused.code == Some(3) && refused.err.contains(&format!("--extension {STATE_URI}")), "{}", refused.err);
     Ok(())
 }
 
@@ -170,7 +170,7 @@ fn a_task_that_the_agent_does_not_know_is_asked_for_once() -> Result<()> {
     let path = file.display().to_string();
     fs::write(&file, r#"{"contextId":"c","taskId":"gone","taskState":"TASK_STATE_INPUT_REQUIRED"}"#)?;
     let refused = chat(&server, &["--session", &path], &["Monday"])?;
-    assert!(refused.code == Some(1) && refused.err.contains("task gone was not found"), "{}", refused.err);
+    assert!(refused.code == Some(3) && refused.err.contains("task gone was not found"), "{}", refused.err);
     assert!(refused.err.contains("--task gone` answers the one that waited"), "{}", refused.err);
     assert_eq!(fs::read_to_string(&file)?, "{\"contextId\":\"c\",\"taskId\":\"gone\"}\n");
     let booked = chat(&server, &["--session", &path], &["Monday"])?;

@@ -221,7 +221,7 @@ async fn a_process_that_cannot_serve_a_change_keeps_it_from_all_and_is_named() -
     let settings = settings("[limits]\nmemory_mib = 16\n")?;
     let add = ["add", HELLO, "--settings", path(&settings)?];
     let refused = large.extension(&add)?;
-    assert_eq!(refused.code, Some(1), "{}", refused.out);
+    assert_eq!(refused.code, Some(3), "{}", refused.out);
     for part in ["replica small cannot serve it", "nothing has changed", "memory_mib"] {
         assert!(refused.err.contains(part), "{part}: {}", refused.err);
     }

@@ -69,7 +69,7 @@ fn an_extension_is_added_replaced_rolled_back_and_removed_by_command() -> Result
     let required = managed.json(&["add", HELLO, "--settings", settings])?;
     assert_eq!((&required["required"], &required["source"]["name"]), (&true.into(), &"hello-extension".into()));
     let shown = managed.extension(&["show", uri])?;
-    assert!(shown.out.contains("(required)") && shown.out.contains("Kept        version"), "{}", shown.out);
+    assert!(shown.out.contains("(required)") && shown.out.contains("Kept        number"), "{}", shown.out);
 
     let back = managed.extension(&["rollback", uri])?;
     assert!(back.out.contains("back in force") && back.out.contains("until the restart"), "{}", back.out);
@@ -77,7 +77,7 @@ fn an_extension_is_added_replaced_rolled_back_and_removed_by_command() -> Result
     let removed = managed.extension(&["remove", uri])?;
     assert!(removed.out.contains("removed, edition"), "{}", removed.out);
     let gone = managed.extension(&["show", uri])?;
-    assert_eq!((gone.code, gone.out.as_str()), (Some(1), ""));
+    assert_eq!((gone.code, gone.out.as_str()), (Some(3), ""));
     assert!(gone.err.contains("is installed"), "{}", gone.err);
     assert!(managed.extension(&["reload"])?.out.contains("nothing has changed"));
     Ok(())
@@ -96,10 +96,11 @@ fn calls_and_the_last_failure_of_an_extension_are_shown() -> Result<()> {
     assert_ne!(sent.code, Some(0), "{}", sent.out);
     let shown = managed.extension(&["show", uri])?;
     for expected in [
-        "hook calls: 3, failed: 1\n",
+        "hook calls: 3, refused: 0, failed: 1\n",
         "in state (trap): extension ",
-        "Calls       activation: 1, failed 0, mean ",
-        "Calls       response: 0, failed 0\n",
+        "Calls       activation: 1, refused 0, failed 0, mean ",
+        "Calls       response: 0, refused 0, failed 0\n",
+        "\n[extension.limits]\nmemory_mib = 16\n",
     ] {
         assert!(shown.out.contains(expected), "{expected}: {}", shown.out);
     }
@@ -138,7 +139,7 @@ fn a_new_version_follows_turns_beside_the_one_in_force_until_it_is_promoted_or_d
     let dropped = managed.extension(&["drop", uri])?;
     assert!(dropped.out.starts_with("Dropped:\nShadow      "), "{}", dropped.out);
     let none = managed.extension(&["promote", uri])?;
-    assert!(none.code == Some(1) && none.err.contains("has no shadow"), "{}", none.err);
+    assert!(none.code == Some(3) && none.err.contains("has no shadow"), "{}", none.err);
     assert_eq!(managed.extension(&beside)?.code, Some(0));
     let promoted = managed.extension(&["promote", uri])?;
     assert!(promoted.out.contains("promoted: version"), "{}{}", promoted.out, promoted.err);
@@ -152,15 +153,17 @@ fn what_the_admin_api_refuses_is_said_with_its_reason() -> Result<()> {
     let managed = Managed::start()?;
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let refused = managed.extension(&["add", manifest, "--name", "x"])?;
-    assert_eq!(refused.code, Some(1));
+    assert_eq!(refused.code, Some(3));
     assert!(refused.err.contains("not a WebAssembly component"), "{}", refused.err);
     let stranger =
         annex(["extension", "list", "--admin", &managed.admin]).env("ANNEX_ADMIN_TOKEN", "wrong").output()?;
     assert!(String::from_utf8(stranger.stderr)?.contains("admin token"));
     let without = run(["extension", "list", "--admin", &managed.admin])?;
+    assert_eq!(without.code, Some(2));
     assert!(without.err.contains("--token-file") && without.err.contains("ANNEX_ADMIN_TOKEN"), "{}", without.err);
     let nobody =
         annex(["extension", "list", "--admin", "http://127.0.0.1:1"]).env("ANNEX_ADMIN_TOKEN", TOKEN).output()?;
+    assert_eq!(nobody.status.code(), Some(4));
     assert!(String::from_utf8(nobody.stderr)?.contains("[admin]"));
     Ok(())
 }
@@ -203,7 +206,7 @@ fn sessions_are_listed_shown_and_deleted_by_command() -> Result<()> {
     let events = managed.session(&["events", "c", "--last", "1"])?.out;
     assert!(!events.contains("Who am I?") && events.contains("(task "), "{events}");
     let none = managed.session(&["show", "c", "--user", "principal:ada"])?;
-    assert!(none.code == Some(1) && none.err.contains("has no session \"c\""), "{}", none.err);
+    assert!(none.code == Some(3) && none.err.contains("has no session \"c\""), "{}", none.err);
     assert_eq!(managed.session(&["delete", "c"])?.out, "c of A2A_USER_c is deleted\n");
     assert_eq!(managed.session(&["list", "--json"])?.out, "{\"sessions\":[]}\n");
     Ok(())

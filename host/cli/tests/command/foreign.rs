@@ -126,7 +126,7 @@ fn a_stream_that_stops_before_the_task_does_is_an_error() -> Result<()> {
 fn an_error_in_the_middle_of_a_stream_is_the_error_of_the_agent() -> Result<()> {
     let body = ": hello\n\ndata: {\"error\":{\"code\":-32603,\"message\":\"broken\"}}\n\n";
     let run = send(EVENT_STREAM, body, &["--stream"])?;
-    assert_eq!(run.code, Some(1));
+    assert_eq!(run.code, Some(3));
     assert!(run.err.contains("error -32603: broken"), "{}", run.err);
     Ok(())
 }
@@ -134,15 +134,15 @@ fn an_error_in_the_middle_of_a_stream_is_the_error_of_the_agent() -> Result<()> 
 #[test]
 fn an_answer_that_is_not_a2a_is_quoted() -> Result<()> {
     let cases = [
-        ("502 Bad Gateway", "<h1>no upstream</h1>", "502 Bad Gateway: <h1>no upstream</h1>"),
-        ("503 Service Unavailable", r#"{"error":{"code":-32000,"message":"starting"}}"#, "error -32000: starting"),
-        (JSON, "hello", "something else than A2A: hello"),
-        (JSON, r#"{"jsonrpc":"2.0","id":1}"#, "neither `result` nor `error`"),
-        (JSON, r#"{"jsonrpc":"2.0","id":1,"result":{"id":"t-1"}}"#, "one of `task`, `message`"),
+        ("502 Bad Gateway", 3, "<h1>no upstream</h1>", "502 Bad Gateway: <h1>no upstream</h1>"),
+        ("503 Service Unavailable", 3, r#"{"error":{"code":-32000,"message":"starting"}}"#, "error -32000: starting"),
+        (JSON, 1, "hello", "something else than A2A: hello"),
+        (JSON, 1, r#"{"jsonrpc":"2.0","id":1}"#, "neither `result` nor `error`"),
+        (JSON, 1, r#"{"jsonrpc":"2.0","id":1,"result":{"id":"t-1"}}"#, "one of `task`, `message`"),
     ];
-    for (head, body, expected) in cases {
+    for (head, code, body, expected) in cases {
         let run = send(head, body, &[])?;
-        assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+        assert_eq!((run.code, run.out.as_str()), (Some(code), ""), "{expected}");
         assert!(run.err.contains(expected), "{expected}: {}", run.err);
     }
     Ok(())

@@ -9,17 +9,24 @@ fn each_help_text_shows_an_example() -> Result<()> {
     let commands = [
         "serve",
         "proxy",
+        "init",
+        "check",
+        "doctor",
         "send",
         "chat",
         "card",
         "inspect",
         "extension",
         "tenant",
+        "component",
+        "replica",
         "new",
         "wit",
         "build",
         "record",
         "replay",
+        "completions",
+        "man",
     ];
     for command in commands {
         let run = run([command, "--help"])?;

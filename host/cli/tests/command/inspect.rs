@@ -92,9 +92,10 @@ fn a_component_of_ones_own_is_named_by_its_absolute_path() -> Result<()> {
 
 #[test]
 fn what_is_no_component_is_an_error_that_names_the_file() -> Result<()> {
-    for file in ["nowhere", "./nowhere.wasm", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")] {
+    for (file, code) in [("nowhere", 1), ("./nowhere.wasm", 1), (concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), 3)]
+    {
         let run = run(["inspect", file])?;
-        assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+        assert_eq!((run.code, run.out.as_str()), (Some(code), ""));
         assert!(run.err.contains(file), "{file}: {}", run.err);
     }
     Ok(())
@@ -116,10 +117,40 @@ fn a_component_that_nests_too_deep_is_refused_and_does_not_end_the_command() -> 
     for levels in [1_500, 20_000, 300_000] {
         fs::write(&file, nested(levels)?)?;
         let run = run(["inspect".as_ref(), file.as_os_str()])?;
-        assert_eq!(run.code, Some(1), "{levels}: {}", run.err);
+        assert_eq!(run.code, Some(3), "{levels}: {}", run.err);
         let reason = "levels of types in types; this host compiles at most 50";
         assert!(run.out.contains(reason) && run.err.contains(reason), "{levels}: {}{}", run.out, run.err);
     }
+    Ok(())
+}
+
+#[test]
+fn the_block_for_a_config_loads_as_it_is() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("settings.toml");
+    for component in ["state-injection", "strict-parts", "compliance-badge", "timestamp", "task-history"] {
+        let report: Value = serde_json::from_str(&run(["inspect", component, "--json"])?.out)?;
+        let block = report["config"].as_str().unwrap_or_default();
+        assert!(!block.contains("It is refused as it is"), "{block}");
+        let config: toml::Table = toml::from_str(block)?;
+        let mut settings = config["extension"][0].as_table().cloned().unwrap_or_default();
+        settings.remove("component");
+        fs::write(&file, settings.to_string())?;
+        let settings = ["inspect".as_ref(), component.as_ref(), "--settings".as_ref(), file.as_os_str()];
+        let again = run(settings)?;
+        assert!(again.code == Some(0) && !again.out.contains("It was refused"), "{block}{}{}", again.out, again.err);
+    }
+    Ok(())
+}
+
+#[test]
+fn imports_that_are_free_are_one_line() -> Result<()> {
+    let report = run(["inspect", "timestamp"])?.out;
+    let imports = report.lines().skip_while(|line| !line.starts_with("imports"));
+    let imports: Vec<&str> = imports.take_while(|line| !line.starts_with("kept")).collect();
+    assert!(imports.iter().any(|line| line.ends_with("needs clock = true")), "{report}");
+    let free: Vec<_> = imports.iter().filter(|line| line.contains("wasi:") && line.contains("free")).collect();
+    assert!(free.len() == 1 && free[0].contains("--json"), "{report}");
     Ok(())
 }
 

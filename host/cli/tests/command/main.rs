@@ -3,6 +3,7 @@
 
 mod authoring;
 mod chat;
+mod check;
 mod clocks;
 #[path = "../../../tasks/tests/stores/cluster.rs"]
 mod cluster;
@@ -22,6 +23,7 @@ mod links;
 mod lost;
 mod outage;
 mod permits;
+mod program;
 mod proxy;
 mod push;
 mod quotas;

@@ -16,9 +16,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::support::{Run, STATE, STATE_URI, Server, annex, run, specialist};
 
 const TOKEN: &str = "a-token-of-the-tests";
-const HEAD: &str = r#"{"recording":{"version":1,"uri":"https://a.example/v1","name":"a","componentVersion":"1","digest":"sha256:0","at":"2026-01-01T00:00:00Z","settings":{}}}"#;
+const HEAD: &str = r#"{"recording":{"version":1,"uri":"https://a.example/v1","name":"a","component_version":"1","digest":"sha256:0","at":"2026-01-01T00:00:00Z","settings":{}}}"#;
 const TURN: &str = r#"{"turn":{"at":"2026-01-01T00:00:00Z","operation":"SendMessage","requested":[],"steps":[]}}"#;
-const END: &str = r#"{"end":{"turns":2,"leftOut":1,"reason":"turns"}}"#;
+const END: &str = r#"{"end":{"turns":2,"left_out":1,"reason":"turns"}}"#;
 
 /// An admin API that answers one request with these pieces, each when it is told to, and then ends the connection.
 struct MadeUp {
@@ -228,7 +228,7 @@ fn what_a_server_records_is_replayed_to_the_same_component() -> Result<()> {
 fn a_server_records_only_where_its_config_allows_it() -> Result<()> {
     let (_server, admin) = served("")?;
     let run = ended(record(&admin, &[STATE_URI]).spawn()?)?;
-    assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+    assert_eq!((run.code, run.out.as_str()), (Some(3), ""));
     assert!(run.err.contains("allow_recording"), "{}", run.err);
     Ok(())
 }

@@ -16,7 +16,7 @@ const ANSWER: &str = "You are Ada and your email is ada@example.com.\n";
 fn a_naive_call_fails_and_names_the_missing_extension_as_an_option() -> Result<()> {
     let server = Server::start(&specialist())?;
     let run = run(["send", &server.url, QUESTION])?;
-    assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+    assert_eq!((run.code, run.out.as_str()), (Some(3), ""));
     assert!(run.err.contains("-32008"), "{}", run.err);
     assert!(run.err.contains(&format!("--extension {STATE_URI}")), "{}", run.err);
     Ok(())
@@ -61,7 +61,7 @@ fn credentials_are_sent_as_header_fields() -> Result<()> {
         Server::start_with(&format!("{}\n{auth}", specialist()), &[("TEST_API_KEY", "a-key-of-ada-0123456789")])?;
     let send = |fields: &[&str]| run([&["send", server.url.as_str(), QUESTION, "--state", STATE], fields].concat());
     let refused = send(&[])?;
-    assert!(refused.code == Some(1) && refused.err.contains("credentials"), "{}", refused.err);
+    assert!(refused.code == Some(3) && refused.err.contains("credentials"), "{}", refused.err);
     let answered = send(&["--header", "X-API-Key: a-key-of-ada-0123456789"])?;
     assert_eq!((answered.code, answered.out.as_str()), (Some(0), ANSWER), "{}", answered.err);
     let malformed = send(&["--header", "X-API-Key a-key-of-ada"])?;

@@ -24,12 +24,18 @@ fn check_refused(config: &str, expected: &[&str]) -> Result<()> {
 #[test]
 fn an_unknown_key_is_refused_with_file_line_and_the_accepted_keys() -> Result<()> {
     let config = specialist().replace("[server]\n", "[server]\nlisten_on = 1\n");
-    check_refused(&config, &["annex.toml", "line 6", "listen_on", "`listen`", "`drain_seconds`"])
+    check_refused(
+        &config,
+        &["annex.toml:6:1: server.listen_on: unknown key", "did you mean `listen`?", "`drain_seconds`"],
+    )
 }
 
 #[test]
 fn a_wrong_value_is_refused_with_its_line() -> Result<()> {
-    check_refused(&specialist().replace("127.0.0.1:0", "somewhere"), &["annex.toml", "line 6", "somewhere"])?;
+    check_refused(
+        &specialist().replace("127.0.0.1:0", "somewhere"),
+        &["annex.toml:6:10: server.listen: is no address"],
+    )?;
     check_refused(
         &specialist().replace("[agent]", "[tasks]\nmax_tasks = 0\n\n[agent]"),
         &["tasks.max_tasks", "at least 1"],
@@ -104,6 +110,48 @@ async fn sigterm_ends_a_server_that_is_still_loading() -> Result<()> {
     kill_process(Pid::from_child(&process), Signal::TERM)?;
     assert_eq!(process.wait()?.code(), Some(0));
     ensure!(begin.elapsed() < Duration::from_secs(20), "it has waited for the database");
+    Ok(())
+}
+
+/// The process that this one has started, if there is one.
+fn child_of(process: u32) -> Result<Option<Pid>> {
+    for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        // A thread may have ended meanwhile.
+        let children = std::fs::read_to_string(thread?.path().join("children")).unwrap_or_default();
+        if let Some(child) = children.split_whitespace().next() {
+            return Ok(Pid::from_raw(child.parse()?));
+        }
+    }
+    Ok(None)
+}
+
+#[tokio::test]
+async fn readyz_names_what_is_compiled_while_a_server_starts() -> Result<()> {
+    let cache = tempfile::tempdir()?;
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let config = ConfigFile::new(&specialist().replace("127.0.0.1:0", &address.to_string()))?;
+    let mut command = annex([OsStr::new("serve"), config.path.as_os_str()]);
+    let command = command.env("XDG_CACHE_HOME", cache.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = command.spawn()?;
+    let begin = Instant::now();
+    // A process that compiles is stopped, so that it goes on for as long as the test looks.
+    let compiler = loop {
+        if let Some(child) = child_of(process.id())? {
+            break child;
+        }
+        ensure!(begin.elapsed() < Duration::from_secs(30), "nothing is compiled");
+    };
+    kill_process(compiler, Signal::STOP)?;
+    let answer = reqwest::get(format!("http://{address}/readyz")).await?;
+    assert_eq!(answer.status().as_u16(), 503);
+    let readiness: Value = answer.json().await?;
+    kill_process(compiler, Signal::CONT)?;
+    process.kill()?;
+    process.wait()?;
+    assert_eq!(readiness["phase"], "starting");
+    let component = readiness["compiling"][0]["component"].as_str().unwrap_or_default();
+    assert!(["state-injection", "timestamp"].contains(&component), "{readiness}");
+    assert!(readiness["compiling"][0]["seconds"].is_u64(), "{readiness}");
     Ok(())
 }
 

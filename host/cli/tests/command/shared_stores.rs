@@ -125,6 +125,19 @@ async fn keys_of_an_extension_are_the_same_in_all_processes_and_after_a_restart(
     Ok(())
 }
 
+/// Under the standard limit of CPU time, which is 50 ms a call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_for_a_thousand_keys_of_a_database_takes_no_cpu_time() -> Result<()> {
+    let Some(shared) = Shared::create().await else { return Ok(()) };
+    let config = with_keys("[extension.limits]\nwall_ms = 9_000");
+    let server = tokio::task::block_in_place(|| shared.start(&config))?;
+    let commands: Vec<Value> = (0..1_000).map(|number| json!({"get": number.to_string()})).collect();
+    assert_eq!(results(&shared, &server, ("c", None), commands.into()).await?, vec!["none"; 1_000]);
+    drop(server);
+    shared.remove().await;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn increments_of_several_processes_at_once_all_count() -> Result<()> {
     let Some(shared) = Shared::create().await else { return Ok(()) };

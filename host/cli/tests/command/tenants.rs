@@ -228,7 +228,7 @@ async fn a_tenant_is_added_shown_changed_suspended_and_removed_by_command() -> R
     run(&["change", "acme", file], "acme is changed (change 3)")?;
     assert_eq!(open.say("acme").await?, "acme again");
     let stale = open.tenant(&["remove", "acme", "--rev", "2"])?;
-    assert_eq!(stale.code, Some(1));
+    assert_eq!(stale.code, Some(3));
     assert!(stale.err.contains("its last change is 3"), "{}", stale.err);
     std::fs::write(file, "[card.signing]\nkid = \"k\"\nkey_file = \"/etc/passwd\"")?;
     let hostile = open.tenant(&["change", "acme", file])?;
@@ -241,7 +241,7 @@ async fn a_tenant_is_added_shown_changed_suspended_and_removed_by_command() -> R
     run(&["remove", "acme"], "acme is removed (change 5)")?;
     assert_eq!(open.say("acme").await?, -32_602);
     let none = open.tenant(&["show", "acme"])?;
-    assert!(none.code == Some(1) && none.err.contains("there is no tenant"), "{}", none.err);
+    assert!(none.code == Some(3) && none.err.contains("there is no tenant"), "{}", none.err);
     Ok(())
 }
 
@@ -263,5 +263,125 @@ async fn the_tenants_of_a_config_follow_it_at_sighup() -> Result<()> {
     open.until("acme", &json!("acme again")).await?;
     reload(&before)?;
     open.until("acme", &json!(-32_602)).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_change_over_the_admin_api_is_logged_with_who_made_it_what_it_is_and_where_it_comes_from() -> Result<()> {
+    let token = "a-token-of-a-bot-0123456789";
+    let more = "[[admin.token]]\nname = \"deploy-bot\"\ntoken_env = \"TEST_BOT_TOKEN\"\n";
+    let mut open = Open::start(more, &[("TEST_BOT_TOKEN", token)])?;
+    let rev = open.add("acme").await?;
+    let url = format!("{}/v1/tenants/acme", open.admin);
+    let suspend = async |rev: u64| {
+        let request = open.client.put(&url).bearer_auth(token).header("if-match", format!("\"{rev}\""));
+        anyhow::Ok(request.body(json!({"state": "suspended"}).to_string()).send().await?.status().as_u16())
+    };
+    assert_eq!((suspend(rev).await?, suspend(rev).await?), (200, 412));
+    let log = open.server.kill_for_log()?;
+    let has = |texts: &[&str]| log.lines().any(|line| texts.iter().all(|text| line.contains(text)));
+    assert!(has(&["tenant acme was added, and is active (change 1)", "by=\"admin\"", "from=127.0.0.1"]), "{log}");
+    let suspended = "tenant acme is suspended now, with the text that it had (change 2)";
+    assert!(has(&[suspended, "by=\"deploy-bot\"", "from=127.0.0.1"]), "{log}");
+    assert!(has(&["was refused", "by=\"deploy-bot\"", "/v1/tenants/acme", "status=412"]), "{log}");
+    assert!(!log.contains(token) && !log.contains("Some("), "{log}");
+    Ok(())
+}
+
+impl Open {
+    /// The output of `annex` with these arguments, as JSON.
+    fn json(&self, arguments: &[&str]) -> Result<Value> {
+        let mut command = annex(arguments.iter().chain(&["--json", "--admin", self.admin.as_str()]));
+        let output = command.env("ANNEX_ADMIN_TOKEN", TOKEN).output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// Asks until the answer is as it should be.
+    fn json_until(&self, arguments: &[&str], is_so: impl Fn(&Value) -> bool) -> Result<Value> {
+        let begin = Instant::now();
+        loop {
+            let answer = self.json(arguments)?;
+            if is_so(&answer) {
+                return Ok(answer);
+            }
+            ensure!(begin.elapsed() < Duration::from_secs(20), "{answer}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_see_all_replicas_and_what_tenants_use_of_them_together() -> Result<()> {
+    let Some(scratch) = Scratch::create().await else { return Ok(()) };
+    let [one, mut other] = [Open::among_others(&scratch)?, Open::among_others(&scratch)?];
+    one.add("acme").await?;
+    other.until("acme", &json!("acme")).await?;
+    for server in [&one, &one, &other] {
+        assert_eq!(server.say("acme").await?, "acme");
+    }
+    // Those of the other process are written within five seconds.
+    let costliest = |answer: &Value| answer["tenants"][0]["requests"].as_u64() >= Some(4);
+    let used = one.json_until(&["tenant", "top", "--hours", "1"], costliest)?;
+    assert_eq!(used["tenants"][0]["tenant"], "acme", "{used}");
+    let of_acme = one.json(&["tenant", "usage", "acme"])?;
+    assert!(of_acme["last_day"]["requests"].as_u64() >= Some(4), "{of_acme}");
+    assert_eq!(of_acme["processes"], 2, "{of_acme}");
+
+    let replicas = |answer: &Value| answer["replicas"].as_array().cloned().unwrap_or_default();
+    let ready = |answer: &Value| {
+        let found = replicas(answer);
+        found.len() == 2 && found.iter().all(|replica| replica["phase"] == "ready")
+    };
+    let list = one.json_until(&["replica", "list"], ready)?;
+    let answering: Vec<Value> = replicas(&list).into_iter().filter(|replica| replica["answers"] == true).collect();
+    let [answering] = answering.as_slice() else { anyhow::bail!("{list}") };
+    assert_eq!(answering["address"], json!(one.server.url), "{list}");
+    assert!(answering["version"].is_string() && answering["since"].is_string(), "{list}");
+    assert!(answering["lease_left_ms"].as_i64() > Some(0), "{list}");
+    other.server.process.kill()?;
+    other.server.process.wait()?;
+    let is_over = |answer: &Value| replicas(answer).iter().any(|replica| replica["lease_left_ms"].as_i64() <= Some(0));
+    one.json_until(&["replica", "list"], is_over)?;
+    drop((one, other));
+    scratch.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_component_that_one_replica_is_given_is_loaded_by_the_others() -> Result<()> {
+    let Some(scratch) = Scratch::create().await else { return Ok(()) };
+    let [one, other] = [Open::among_others(&scratch)?, Open::among_others(&scratch)?];
+    let pushed = one.json(&["component", "push", annex_components::TIMESTAMP])?;
+    let digest = pushed["digest"].as_str().context("no digest")?;
+    let listed = other.json(&["component", "list"])?;
+    assert_eq!(listed["components"][0]["digest"], digest, "{listed}");
+    let grants = "[extension.grants]\nclock = true";
+    let config = format!("{}[[extension]]\ncomponent = {digest:?}\n{grants}\n", text("acme"));
+    let (status, body) = one.put("acme", ("if-none-match", "*"), json!({"config": config})).await?;
+    ensure!(status == 201, "{body}");
+    other.until("acme", &json!("acme")).await?;
+    let installed = other.json(&["extension", "list", "--tenant", "acme"])?;
+    assert_eq!(installed["extensions"][0]["digest"], digest, "{installed}");
+    drop((one, other));
+    scratch.remove().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hang_up_names_in_the_log_what_needs_a_restart_and_why() -> Result<()> {
+    let mut open = Open::start("", &[])?;
+    let config = open.server.config.path.clone();
+    std::fs::write(config.with_file_name("acme.toml"), text("acme"))?;
+    let before = std::fs::read_to_string(&config)?;
+    let listen = "listen = \"127.0.0.1:0\"\n";
+    let after = before.replacen(listen, "listen = \"127.0.0.1:1\"\nmax_streams = 5\n", 1);
+    std::fs::write(&config, format!("{after}\n[[tenant]]\nname = \"acme\"\nconfig = \"acme.toml\"\n"))?;
+    open.server.signal(Signal::HUP)?;
+    open.until("acme", &json!("acme")).await?;
+    let log = open.server.kill_for_log()?;
+    let named = "server.listen (the address is taken at the start)";
+    assert!(log.lines().any(|line| line.contains("count after a restart") && line.contains(named)), "{log}");
+    assert!(!log.contains("server.max_streams"), "{log}");
     Ok(())
 }

@@ -68,6 +68,16 @@ async fn a_server_that_confirms_a_card_that_was_never_asked_for_has_none() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_serve_the_agent_now_is_no_stranger() {
+    let starting = "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 9\r\n\r\nstarting\n";
+    let server = Foreign::start(&[starting]).await;
+    let error = client(ClientConfig::default()).card(&server.url).await.expect_err("no card");
+    assert!(matches!(error, ClientError::NotServed { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("503 Service Unavailable: starting; a server is there"), "{text}");
+}
+
+#[tokio::test]
 async fn the_card_that_was_not_used_for_longest_goes_first() {
     let kept = card("cache-control: max-age=60\r\n");
     let first = Foreign::start(&[&kept, &kept]).await;

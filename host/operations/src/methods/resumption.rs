@@ -1,7 +1,7 @@
 //! Tasks that an extension made wait and takes up again, out of band.
 //!
 //! The turn that was interrupted is made again: with the message that began it, for its owner, with the extensions that
-//! its client had asked for. The message was checked and is in the session, so that is not done again. An interruption is
+//! were active then. The message was checked and is in the session, so that is not done again. An interruption is
 //! ended once, by the turn that comes first: this one, or that of a message of the client.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use annex_runtime::{Chain, RequestOutcome, TurnRequest};
 use annex_session::TurnSession;
 use annex_tasks::{Interruption, Owner};
 
-use crate::activation;
+use crate::activation::{self, Occasion};
 use crate::extension_set::ExtensionSet;
 use crate::fault;
 use crate::permits::{TurnLimiter, TurnPermit};
@@ -104,8 +104,9 @@ impl RequestHandler {
             let Some(handler) = self.me.upgrade() else { return };
             self.running.spawn(async move {
                 let task = resumption.task.clone();
-                if let Err(error) = handler.for_tenant(handler.resume(resumption)).await {
-                    tracing::warn!(target: crate::LOG_TARGET, %task, %error, "a task that waits was not taken up");
+                if let Err(error) = handler.for_task(&task, handler.resume(resumption)).await {
+                    let tenant = handler.tenant_name();
+                    tracing::warn!(target: crate::LOG_TARGET, tenant, %task, %error, "a task that waits was not taken up");
                 }
             });
         }
@@ -182,9 +183,10 @@ impl RequestHandler {
             None => Vec::new(),
         };
         let installed = installed_with(&pinned, extensions);
-        let active = activation::negotiate(&installed, passed_on, &call.requested)?;
-        let view = self.views.of_turn(&active, &call.owner, target.visible(session)).await?;
         let request = SendMessageRequest { message, ..SendMessageRequest::default() };
+        let occasion = Occasion::again(&call.requested, &request);
+        let active = activation::negotiate(&installed, passed_on, &occasion)?;
+        let view = self.views.of_turn(&active, &call.owner, target.visible(session)).await?;
         let hooks = TurnRequest { resumed: true, ..hook_request(call, operation, &request, target, view) };
         let RequestOutcome { chain, .. } = Chain::run_request_hooks(&active, &hooks).await.map_err(fault::of_hook)?;
         Ok((chain, request))

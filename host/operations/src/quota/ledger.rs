@@ -1,10 +1,11 @@
 //! A tenant's usage. It is kept when the tenant is unloaded or its config changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use annex_runtime::BusyTime;
+use annex_tasks::Consumption;
 
 use super::TenantQuota;
 use super::bucket::{Bucket, nanos};
@@ -32,6 +33,8 @@ pub struct Ledger {
     was_asked: AtomicBool,
     /// The turns that run, also those that an earlier text began.
     turns: Mutex<Weak<TurnCounts>>,
+    /// The use that the store knows of.
+    written: Mutex<Consumption>,
 }
 
 impl Ledger {
@@ -51,7 +54,28 @@ impl Ledger {
             // Data that the tenant has stored before is counted at once.
             was_asked: AtomicBool::new(true),
             turns: Mutex::default(),
+            written: Mutex::default(),
         }
+    }
+
+    /// The use that the store does not know of yet.
+    pub(super) fn unwritten(&self) -> Consumption {
+        let used = Consumption {
+            requests: self.rates.all_requests(),
+            refused: self.rates.refused(),
+            cpu_micros: u64::try_from(self.busy.read().as_micros()).unwrap_or(u64::MAX),
+            tokens: self.tokens.all(),
+        };
+        used.since(&self.written())
+    }
+
+    /// Notes that the store knows of this, which it did not before.
+    pub(super) fn note_written(&self, used: &Consumption) {
+        self.written().add(used);
+    }
+
+    fn written(&self) -> MutexGuard<'_, Consumption> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time that its extensions take.
@@ -111,7 +135,9 @@ impl Ledger {
         self.settle_cpu(processes);
         let buckets = [&self.requests, &self.card_reads, &self.cpu];
         let runs = self.turns.lock().unwrap_or_else(PoisonError::into_inner).strong_count() > 0;
-        !runs && buckets.into_iter().all(Bucket::is_full) && self.tokens.count().read() == 0 && self.held.is_due()
+        let is_written = self.unwritten() == Consumption::default();
+        let is_settled = is_written && self.tokens.count().read() == 0;
+        !runs && buckets.into_iter().all(Bucket::is_full) && is_settled && self.held.is_due()
     }
 
     /// The turns that run, or `new` ones where there are none.

@@ -43,6 +43,12 @@ impl Rates {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// All requests that were counted.
+    pub(super) fn all_requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// All that were refused.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }

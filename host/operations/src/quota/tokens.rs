@@ -1,6 +1,7 @@
 //! The tokens of models that a tenant has used in a day of UTC: in this process, and where a quota asks for it in all that share
 //! the keys of extensions. There they stand under a name that no extension can have.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +19,8 @@ pub(super) struct Tokens {
     /// Those that are not in `known` yet.
     new: TokenCount,
     known: Mutex<Known>,
+    /// Those of this process that are in `known`, of all days.
+    settled: AtomicU64,
 }
 
 /// The tokens of a day.
@@ -30,7 +33,7 @@ struct Known {
 impl Tokens {
     pub(super) fn new() -> Self {
         let known = Known { day: today().0, tokens: 0 };
-        Self { new: TokenCount::default(), known: Mutex::new(known) }
+        Self { new: TokenCount::default(), known: Mutex::new(known), settled: AtomicU64::new(0) }
     }
 
     /// Where models count.
@@ -45,10 +48,16 @@ impl Tokens {
         stored.saturating_add(self.new.read())
     }
 
+    /// All of this process, of all days.
+    pub(super) fn all(&self) -> u64 {
+        self.settled.load(Ordering::Relaxed).saturating_add(self.new.read())
+    }
+
     /// Adds up what is new in this process alone.
     pub(super) fn settle_here(&self) {
         let (day, _) = today();
         let new = self.new.take();
+        self.settled.fetch_add(new, Ordering::Relaxed);
         let mut known = self.known();
         if known.day != day {
             *known = Known { day, tokens: 0 };
@@ -71,6 +80,7 @@ impl Tokens {
             store.increment(&space, &key, taken.tokens, &Quota::default()).await
         };
         let tokens = settled?;
+        self.settled.fetch_add(taken.tokens, Ordering::Relaxed);
         taken.tokens = 0;
         let is_new_day = self.known().day != day;
         *self.known() = Known { day, tokens };

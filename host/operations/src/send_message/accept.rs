@@ -13,13 +13,13 @@ use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, Tu
 use annex_session::{Beginning, Event, Following, StateDelta, TurnSession};
 use annex_tasks::{Excess, Owner, TaskLimits, TaskSize};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::field::{Empty, display};
 use tracing::{Instrument, Span};
 
-use crate::activation;
+use crate::activation::{self, Occasion};
 use crate::counters::Reception;
 use crate::deduplication::{self, Delivery, FirstDelivery};
 use crate::extension_set::ExtensionSet;
@@ -63,6 +63,7 @@ pub(crate) struct TurnResources {
     pub(crate) permit: TurnPermit,
     /// The user's message for the session. `None` when an extension takes the task up: there is no new message then.
     pub(crate) user_event: Option<Box<UserEvent>>,
+    /// The request. Its extensions are those by which the turn finds them when it is made again.
     pub(crate) call: ServiceParameters,
     /// The context for an agent that lives elsewhere; `None` for all others.
     pub(crate) remote: Option<UpstreamContext>,
@@ -116,11 +117,11 @@ impl RequestHandler {
         };
         let installed = installed_with(&pinned, &extensions);
         // Before any task, session or guest exists: a client that lacks a required extension leaves nothing behind.
-        let active = activation::negotiate(&installed, &extensions.passed_on, &call.requested)?;
+        let active = activation::negotiate(&installed, &extensions.passed_on, &Occasion::message(call, &request))?;
         self.catch_up_with(call, &record).await;
         self.check_push(&request).await?;
         let mut target = Target::new(&call.owner, &request.message, record?, self.counted(steps_for(&active)))?;
-        Span::current().record("context", display(&target.context_id)).record("task", display(&target.task_id));
+        target.tell_context();
         self.input_modes.check(&request.message)?;
         // A context that is named may have a session, which is known when it is read.
         if target.is_new {
@@ -135,10 +136,11 @@ impl RequestHandler {
             Some(Delivery::Left(delivery, task)) => target.take_over(delivery, task),
             None => {}
         }
+        target.tell_task();
         // Not before: a message that is repeated gets its task, also when that is finished by now.
         target.check_open()?;
         target.check_waits()?;
-        target.check_size(&request.message, self.tasks.limits())?;
+        target.check_size(&request.message, &self.tasks.limits())?;
         self.check_room(&request).await?;
         // Before the wait for the context, so that the turns that wait there are bounded as well.
         let permit = self.turn_limiter.take(&call.owner).await?;
@@ -164,13 +166,13 @@ impl RequestHandler {
         // After the hooks, to which a task id means that the message continues a task.
         target.place(&mut request.message);
         // Others have sent messages meanwhile, or an extension has rewritten this one.
-        target.check_size(&request.message, self.tasks.limits())?;
+        target.check_size(&request.message, &self.tasks.limits())?;
         let id = deduplication::event_id(&target.task_id, &request.message.message_id);
         let event = Event { id, ..Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta) };
         let user_event = Some(Box::new(UserEvent { event, following: self.following(&target, &active) }));
         let streams = operation == STREAMING;
-        let resources =
-            TurnResources { chain, user_event, session, permit, call: call.clone(), remote, counted, streams };
+        let call = activation::to_ask_again(call.clone(), &installed, &active);
+        let resources = TurnResources { chain, user_event, session, permit, call, remote, counted, streams };
         Ok((Reception::Started, self.start(request, target, resources).await?))
     }
 
@@ -261,10 +263,11 @@ impl RequestHandler {
             stage,
             pending: Vec::new(),
             is_followed: streams || push_config.is_some() || continues,
-            max_duration: self.max_turn,
+            max_duration: self.turn_limiter.bounds().longest,
             stop: self.stop.clone(),
             running: self.running.clone(),
             counters: Arc::clone(&self.counters),
+            began: Instant::now(),
         };
         let running = turn.begin_running();
         // The turn counts by itself now.
@@ -342,6 +345,17 @@ impl Target {
         turn_task.show(snapshot.state(), snapshot.status_at());
         let (replica, delivery) = (None, None);
         Self { context_id, task_id, record: Some(record), is_new: false, owner, replica, delivery, turn_task, steps }
+    }
+
+    /// For the lines of the log. The task may still become another one, and there may be none.
+    fn tell_context(&self) {
+        Span::current().record("context", display(&self.context_id)).record("task", display(&self.task_id));
+        annex_telemetry::with(|request| request.is_about(Some(self.context_id.clone().into()), None));
+    }
+
+    /// For the lines of the log, once it is known that the message is not one that came before.
+    fn tell_task(&self) {
+        annex_telemetry::with(|request| request.is_about(None, Some(self.task_id.clone().into())));
     }
 
     /// A process has left the message, and it is worked on as the task that it was to become there.

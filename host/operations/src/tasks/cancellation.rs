@@ -55,7 +55,8 @@ impl RequestHandler {
             // A turn that runs tells the upstream itself when it ends.
             self.give_up(call, record.context_id(), record.id()).await;
             if let Err(error) = self.show_canceled(&call.owner, record, &mut canceled).await {
-                tracing::warn!(target: crate::LOG_TARGET, task = %record.id(), %error, "a task is cancelled without its extensions");
+                let (tenant, context) = (self.tenant_name(), record.context_id());
+                tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %record.id(), %error, "a task is cancelled without its extensions");
                 // Made anew: an extension may have changed the event before another one failed.
                 canceled = record.canceled();
             }

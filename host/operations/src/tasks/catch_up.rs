@@ -10,6 +10,7 @@ use std::time::Duration;
 use annex_agent::TurnStart;
 use annex_fairness::of_same_tenant;
 use annex_protocol::{A2aError, ExtensionUri};
+use annex_runtime::Extension;
 use annex_tasks::StoreError;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -63,8 +64,9 @@ impl RequestHandler {
         let Some(handler) = self.me.upgrade() else { return };
         let (call, record) = (call.clone(), Arc::clone(record));
         let following = self.running.spawn(async move {
-            if let Err(error) = handler.for_tenant(handler.follow_waiting(call, &record)).await {
-                tracing::warn!(target: crate::LOG_TARGET, task = %record.id(), %error, "a task that has gone on at its agent is not followed");
+            if let Err(error) = handler.for_task(record.id(), handler.follow_waiting(call, &record)).await {
+                let tenant = handler.tenant_name();
+                tracing::warn!(target: crate::LOG_TARGET, tenant, task = %record.id(), %error, "a task that has gone on at its agent is not followed");
             }
             drop(asked);
         });
@@ -91,7 +93,7 @@ impl RequestHandler {
         Ok(())
     }
 
-    /// The extensions that the client of the task had asked for, as far as that is known: those that worked on it, and those
+    /// The extensions that were active for the client of the task, as far as that is known: those that worked on it, and those
     /// without which its message would have been refused.
     async fn requested_for(
         &self,
@@ -100,7 +102,9 @@ impl RequestHandler {
     ) -> Result<Vec<ExtensionUri>, StoreError> {
         let mut requested: Vec<ExtensionUri> =
             self.tasks.pinned(record).await?.iter().map(|extension| extension.uri().clone()).collect();
-        for extension in extensions.installed.iter().filter(|extension| extension.is_required()) {
+        // One that is for some callers worked on the task if the client was one of them.
+        let is_for_all = |extension: &&Arc<Extension>| extension.selection().allow.is_none();
+        for extension in extensions.installed.iter().filter(is_for_all).filter(|extension| extension.is_required()) {
             requested.push(extension.uri().clone());
             requested.extend(extension.descriptor().depends_on.iter().cloned());
         }

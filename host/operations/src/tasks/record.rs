@@ -113,7 +113,7 @@ impl TaskRecord {
         let log = (!task.state().is_terminal()).then(|| Arc::new(TaskLog::default()));
         let store = Arc::clone(tasks.store());
         let wake = Arc::clone(tasks.wake());
-        let limits = *tasks.limits();
+        let limits = tasks.limits();
         let state = RecordState { task, seq: last.seq, log, turn: None, is_worked_on, last_is_ours: false };
         let (last, state) = (last.into(), Mutex::new(state));
         let (asked, watcher) = (OnceLock::new(), Mutex::default());

@@ -1,6 +1,6 @@
 //! Old sessions, and which of them stay.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use annex_session::{Retention, SessionService};
 
@@ -9,18 +9,25 @@ use crate::fault;
 /// Deletes old sessions.
 pub struct SessionSweep {
     sessions: Arc<dyn SessionService>,
-    retention: Retention,
+    /// A reload of the config changes it.
+    retention: Mutex<Retention>,
 }
 
 impl SessionSweep {
     /// Deletes sessions that `retention` does not keep.
     pub fn new(sessions: &Arc<dyn SessionService>, retention: Retention) -> Self {
-        Self { sessions: Arc::clone(sessions), retention }
+        Self { sessions: Arc::clone(sessions), retention: Mutex::new(retention) }
+    }
+
+    /// Keeps to this from the next time on.
+    pub fn set_retention(&self, retention: Retention) {
+        *self.retention.lock().unwrap_or_else(PoisonError::into_inner) = retention;
     }
 
     /// Deletes those that need not stay. An error is logged.
     pub(crate) async fn run(&self) {
-        match self.sessions.sweep(&self.retention).await {
+        let retention = *self.retention.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.sessions.sweep(&retention).await {
             Ok(0) => {}
             Ok(sessions) => tracing::info!(target: crate::LOG_TARGET, sessions, "swept old sessions"),
             Err(error) => drop(fault::logged(&error)),

@@ -64,7 +64,7 @@ impl Turn {
             return Ok(self.leave());
         }
         let task = self.stage.take_task();
-        self.counters.turn(task.as_ref().map_or(TurnEnd::Taskless, |task| task.task_state().into()));
+        self.count(task.as_ref().map_or(TurnEnd::Taskless, |task| task.task_state().into()));
         match task {
             Some(task) => close(&self.tasks, &task, concluded).await?,
             None => concluded?,
@@ -205,8 +205,9 @@ async fn close(tasks: &Tasks, record: &Arc<TaskRecord>, concluded: Result<(), A2
 impl Drop for Turn {
     fn drop(&mut self) {
         let Some(record) = self.stage.take_task() else { return };
-        tracing::error!(target: crate::LOG_TARGET, task = %self.context.task_id, "the turn broke off");
-        self.counters.turn(TurnEnd::Failed);
+        let (tenant, context) = (self.tenant(), &self.context.context_id);
+        tracing::error!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "the turn broke off");
+        self.count(TurnEnd::Failed);
         let failed = self.status_update(TaskState::Failed, Some(self.message("The agent broke off.".to_owned())));
         let event = StreamResponse::StatusUpdate(failed);
         let tasks = Arc::clone(&self.tasks);

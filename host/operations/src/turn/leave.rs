@@ -45,8 +45,9 @@ impl Turn {
     /// Leaves the task to whoever has it. Nothing more is written for this turn, neither to the task nor to the session, and
     /// whoever reads the task here reads what becomes of it there.
     pub(super) fn leave(&mut self) -> Vec<ExtensionUri> {
-        tracing::warn!(target: crate::LOG_TARGET, task = %self.context.task_id, "a turn ends without a word, because its task may be another process's");
-        self.counters.turn(TurnEnd::Lost);
+        let (tenant, context) = (self.tenant(), &self.context.context_id);
+        tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "a turn ends without a word, because its task may be another process's");
+        self.count(TurnEnd::Lost);
         self.pending.clear();
         self.context.session.drop_staged();
         self.tasks.pins().release(&self.context.task_id);

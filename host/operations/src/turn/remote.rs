@@ -58,7 +58,8 @@ impl Turn {
         let Some(remote) = self.context.remote.as_ref().filter(|_| !is_its_own) else { return };
         let told = self.agent.give_up(&self.context.task_id, remote);
         if tokio::time::timeout(GIVE_UP_PATIENCE, told).await.is_err() {
-            tracing::warn!(target: crate::LOG_TARGET, task = %self.context.task_id, "the agent did not hear in time that a task has ended");
+            let (tenant, context) = (self.tenant(), &self.context.context_id);
+            tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "the agent did not hear in time that a task has ended");
         }
     }
 

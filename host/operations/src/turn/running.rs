@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 use annex_fairness::of_same_tenant;
 use annex_protocol::{A2aError, ExtensionUri};
+use annex_telemetry::of_same_request;
 use futures::FutureExt;
 use tokio::task::JoinHandle;
 use tracing::{Instrument, Span};
@@ -34,7 +35,8 @@ impl Turn {
         let tracker = self.running.clone();
         // The turn may run inside of its client's request, which a panic of the agent must not end. Dropping the turn
         // fails its task.
-        let turn = AssertUnwindSafe(of_same_tenant(self.run()).instrument(Span::current())).catch_unwind();
+        let turn = of_same_request(of_same_tenant(self.run())).instrument(Span::current());
+        let turn = AssertUnwindSafe(turn).catch_unwind();
         let turn = turn.map(|ended| ended.unwrap_or_else(|_| Err(fault::internal(&BrokeOff))));
         let mut turn: Pin<Box<_>> = Box::pin(tracker.track_future(turn));
         match turn.as_mut().now_or_never() {

@@ -134,7 +134,19 @@ impl Breaker {
         let extension = &self.uri;
         let failures = record.failures_in_a_row;
         let seconds = length.as_secs();
-        tracing::warn!(%extension, failures, seconds, "quarantined after failures in a row: {}", fault.text());
+        let ids = annex_telemetry::ids();
+        // Those of the turn that failed last.
+        let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+        tracing::warn!(
+            %extension,
+            failures,
+            seconds,
+            tenant,
+            context,
+            task,
+            "quarantined after failures in a row: {}",
+            fault.text()
+        );
     }
 
     /// The extension did its part of a turn.
@@ -146,7 +158,10 @@ impl Breaker {
         match &record.quarantine {
             // The turn began before this round and tells nothing new.
             Some(quarantine) if admission.trial != Some(quarantine.round) => return,
-            Some(_) => tracing::info!(extension = %self.uri, "out of quarantine: a trial went well"),
+            Some(_) => {
+                let ids = annex_telemetry::ids();
+                tracing::info!(extension = %self.uri, tenant = ids.tenant(), "out of quarantine: a trial went well");
+            }
             None => {}
         }
         record.quarantine = None;

@@ -38,7 +38,8 @@ pub(crate) fn ticks() -> u64 {
 /// The work of an engine beside running guests. Compiled code depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EngineOptions {
-    /// Traps have files and lines.
+    /// Traps have files and lines. The engine is the same without: the process that compiles takes the debug information
+    /// out then.
     pub(crate) debug_info: bool,
     /// The instructions of guests are counted.
     pub(crate) count_instructions: bool,
@@ -83,12 +84,9 @@ fn settings(options: EngineOptions) -> wasmtime::Result<Config> {
         config.target(&format!("{}-unknown-{}-gnu", consts::ARCH, consts::OS))?;
     }
     config
-        // Reading a stranger's debug information at each trap is work that no limit of the guest counts.
-        .wasm_backtrace_details(if options.debug_info {
-            WasmBacktraceDetails::Enable
-        } else {
-            WasmBacktraceDetails::Disable
-        })
+        // Reading a stranger's debug information at each trap is work that no limit of the guest counts. There is none in
+        // code, unless `EngineOptions::debug_info` keeps it.
+        .wasm_backtrace_details(WasmBacktraceDetails::Enable)
         // Fuel would be exact. It costs more in guest code, and 30 to 50 % more time to compile.
         .epoch_interruption(true)
         .wasm_backtrace_max_frames(NonZeroUsize::new(20))

@@ -43,9 +43,10 @@ pub(crate) struct Facts {
 }
 
 /// The code that decides what is found out about a component, refused, and added to it.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     include_str!("inspect.rs"),
     include_str!("keep_functions.rs"),
+    include_str!("compile/child/debug_info.rs"),
     include_str!("compile/child/outline.rs"),
     include_str!("compile/child/structure.rs"),
     include_str!("compile/child/structure/depth.rs"),

@@ -30,29 +30,36 @@ mod child;
 mod confine;
 mod process;
 pub(crate) mod shared;
+mod under_way;
 mod wire;
 
 pub use child::{COMPILE_ARGUMENT, compile_if_asked};
 pub use process::CompilerProcess;
 use process::{Job, Made};
+use under_way::UnderWay;
+pub use under_way::{Compilation, compilations};
 use wire::Task;
 
 /// The bytes of a component, which nobody has read yet.
 pub(crate) struct ComponentFile {
     /// Whose load it is: tenants that wait for a process get one in turn.
     tenant: Arc<str>,
+    /// The name that people know it by; may be empty.
+    name: Arc<str>,
     bytes: Vec<u8>,
     digest: Digest,
 }
 
 impl ComponentFile {
     /// Digests the bytes on a thread for blocking work: a large one would keep a worker from requests for too long.
-    pub(crate) async fn of(tenant: &Arc<str>, bytes: Vec<u8>) -> Result<Self, LoadError> {
+    pub(crate) async fn of(tenant: &Arc<str>, name: &str, bytes: Vec<u8>) -> Result<Self, LoadError> {
         if bytes.len() > MAX_COMPONENT_BYTES {
             return Err(LoadError::TooLarge { size: bytes.len(), limit: MAX_COMPONENT_BYTES });
         }
         let tenant = Arc::clone(tenant);
-        let digested = tokio::task::spawn_blocking(move || Self { tenant, digest: Digest::of(&bytes), bytes }).await;
+        let name = Arc::from(name);
+        let digested = tokio::task::spawn_blocking(move || Self { tenant, name, digest: Digest::of(&bytes), bytes });
+        let digested = digested.await;
         digested.map_err(|panicked| LoadError::CompilerStart { reason: panicked.into() })
     }
 }
@@ -104,7 +111,7 @@ impl Compiler {
         grants: &Grants,
     ) -> Result<(Arc<Code>, bool), LoadError> {
         let (digest, size) = (component.digest, component.bytes.len());
-        let key = if keep { Digest::of(&[digest.as_bytes(), KEPT].concat()) } else { digest };
+        let key = self.key(&component, keep);
         let place = self.shared.place(key);
         // Locked to the end, so that of many who load one component at the same time one compiles it.
         let mut in_use = place.lock().await;
@@ -119,6 +126,19 @@ impl Compiler {
         let code = Arc::new(Code { component, inspection, functions: facts.functions });
         *in_use = Arc::downgrade(&code);
         Ok((code, compiled))
+    }
+
+    /// The digest under which the code of a component is found, which says all that the code depends on beside the engine.
+    fn key(&self, component: &ComponentFile, keep: bool) -> Digest {
+        let digest = component.digest;
+        // Other bytes may look like the name of a section. Then the component is compiled once more.
+        let has_debug_info = self.options.debug_info && contains(&component.bytes, DEBUG_SECTION);
+        match (keep, has_debug_info) {
+            (false, false) => digest,
+            (true, false) => Digest::of(&[digest.as_bytes(), KEPT].concat()),
+            (false, true) => Digest::of(&[digest.as_bytes(), DEBUG_SECTION].concat()),
+            (true, true) => Digest::of(&[digest.as_bytes(), KEPT, DEBUG_SECTION].concat()),
+        }
     }
 
     async fn cached(&self, key: Digest) -> Option<(Facts, Component)> {
@@ -167,6 +187,8 @@ impl Compiler {
         }
         let cannot = |error: io::Error| LoadError::CompilerStart { reason: error.into() };
         let place = self.places.take(&component.tenant).await;
+        let compiles = matches!(task, Task::Compile { .. });
+        let under_way = compiles.then(|| UnderWay::begin(Arc::clone(&component.name), Arc::clone(&component.tenant)));
         // One socket for both directions: shutting it down ends the conversation from either side.
         let (pipe, end_of_child) = UnixStream::pair().map_err(cannot)?;
         let hang_up = HangUp(pipe.try_clone().map_err(cannot)?);
@@ -198,16 +220,26 @@ impl Compiler {
         // The limit on CPU time does not count what a process sleeps, so the clock bounds it as well.
         let made = timeout(self.time, made).await;
         drop(hang_up);
-        match made {
+        let made = match made {
             Ok(Ok(made)) => made,
             Ok(Err(panicked)) => Err(LoadError::CompilerStart { reason: panicked.into() }),
             Err(_) => Err(LoadError::CompileTime { digest, limit: self.time }),
+        };
+        if let Some(under_way) = under_way {
+            under_way.end(made.is_ok());
         }
+        made
     }
 }
 
 /// What makes the key of code for instances that are kept.
 const KEPT: &[u8] = b"kept";
+/// The beginning of the names of sections with debug information, which makes the key of code that has it.
+const DEBUG_SECTION: &[u8] = b".debug_";
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
 
 const NOT_ENTERED: &str = "this process was started to compile a component, and its main function has not called \
                            annex_runtime::compile_if_asked() before all else";
@@ -248,6 +280,7 @@ mod tests {
             engine::identity(&runs)
         });
         let [none, debugging, counting] = identities;
-        assert!(none != debugging && none != counting, "code of other options is other code");
+        assert_eq!(none, debugging, "authors and servers share the code of components without debug information");
+        assert_ne!(none, counting, "code that counts is other code");
     }
 }

@@ -5,6 +5,7 @@ use annex_protocol::JsonObject;
 use crate::confinement::grants::Grants;
 use crate::confinement::limits::Limits;
 use crate::digest::Digest;
+use crate::load::selection::Selection;
 
 /// The operator's decisions about a component when it is installed.
 #[derive(Clone, Debug)]
@@ -15,8 +16,10 @@ pub struct Installation {
     pub limits: Limits,
     /// Its parameters, checked against its own schema.
     pub parameters: JsonObject,
-    /// True when requests that do not activate it are refused.
+    /// True when requests that it is not active for are refused.
     pub required: bool,
+    /// The requests that it is active for.
+    pub selection: Selection,
     /// The effect of its failure on a request. Required extensions must not be skipped.
     pub on_failure: OnFailure,
     /// The life of its instances.
@@ -24,8 +27,8 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// A component that has nothing but limits: no grants, no parameters, not required, requests that it fails are refused,
-    /// an instance for each turn.
+    /// A component that has nothing but limits: no grants, no parameters, not required, active for who requests it,
+    /// requests that it fails are refused, an instance for each turn.
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
         Self {
@@ -33,6 +36,7 @@ impl Installation {
             limits,
             parameters: JsonObject::new(),
             required: false,
+            selection: Selection::default(),
             on_failure: OnFailure::Reject,
             instances: Instances::Fresh,
         }

@@ -143,7 +143,16 @@ impl Log {
             error_id: self.error_id().to_string(),
         });
         if self.turn.left.spend(bytes) {
-            tracing::warn!(extension = %self.profile.uri, "further log lines of this turn are dropped");
+            let TurnIds { task_id, context_id } = self.ids();
+            let (task, context) = (task_id.as_deref(), context_id.as_deref());
+            let ids = annex_telemetry::ids();
+            tracing::warn!(
+                extension = %self.profile.uri,
+                tenant = ids.tenant(),
+                context,
+                task,
+                "further log lines of this turn are dropped"
+            );
         }
     }
 
@@ -153,11 +162,13 @@ impl Log {
         let TurnIds { task_id, context_id } = self.ids();
         let task_id = task_id.as_deref();
         let context_id = context_id.as_deref();
+        let ids = annex_telemetry::ids();
+        let tenant = ids.tenant();
         let error_id = self.error_id();
         // The level is a part of what each macro leaves behind, so that it cannot be an argument.
         macro_rules! line {
             ($level:ident) => {
-                tracing::$level!(%extension, %hook, task_id, context_id, %error_id, context, "{message}")
+                tracing::$level!(%extension, %hook, tenant, task_id, context_id, %error_id, context, "{message}")
             };
         }
         match level {

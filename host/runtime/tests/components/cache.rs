@@ -95,6 +95,40 @@ async fn the_second_load_is_not_compiled() {
 }
 
 #[tokio::test]
+async fn a_host_with_debug_information_shares_what_has_none() {
+    let (_parent, folder) = missing_folder();
+    let reading =
+        RuntimeConfig { instances: 4, cache: Some(folder.clone()), debug_info: true, ..RuntimeConfig::default() };
+    let load_reading = async |component: Vec<u8>| {
+        let runtime = Runtime::new(&reading).expect("the runtime starts");
+        runtime.load(component, installation()).await.expect("the component loads").was_compiled()
+    };
+    assert!(load_reading(component(annex_components::HELLO_EXTENSION)).await);
+    assert!(!load(&folder).await.was_compiled(), "a server compiles what an author's tools have compiled");
+
+    let mut parser = wat::Parser::new();
+    parser.generate_dwarf(wat::GenerateDwarf::Lines);
+    let text = include_str!("hand_made.wat");
+    let with_lines = parser.parse_str(Some("quota.wat".as_ref()), text).expect("a component");
+    assert!(load_reading(with_lines.clone()).await);
+    assert!(!load_reading(with_lines.clone()).await);
+    let without = open(&folder).load(with_lines, installation()).await.expect("the component loads");
+    assert!(without.was_compiled(), "code with debug information reaches a host that reads none");
+}
+
+#[tokio::test]
+async fn compiling_is_logged_with_its_name_and_its_end() {
+    let (_parent, folder) = missing_folder();
+    let bytes = component(annex_components::HELLO_EXTENSION);
+    let log = log_of(async {
+        open(&folder).load_named("my-rule", bytes, installation()).await.expect("the component loads");
+    });
+    let log = log.await;
+    assert!(log.contains("compiling my-rule") && log.contains("compiled my-rule in "), "{log}");
+    assert!(annex_runtime::compilations().iter().all(|compilation| *compilation.name != *"my-rule"));
+}
+
+#[tokio::test]
 async fn files_are_named_by_the_components_digest() {
     let (_parent, folder) = missing_folder();
     let extension = load(&folder).await;

@@ -301,10 +301,11 @@ async fn requests_count_as_host_calls() {
     assert!(matches!(fault, Fault::LimitReached { limit: LimitReached::HostCalls, .. }), "{fault:?}");
 }
 
-/// Under the CPU time of the standard limits, which is ten ticks a call and two hundred a turn.
+/// Under the standard limits of calls of the host and of CPU time, which is 50 ms a call and a second a turn. The guest waits
+/// for longer than both.
 #[tokio::test]
 async fn waiting_for_the_pieces_of_a_body_takes_no_cpu_time() {
-    let pieces = 300;
+    let pieces = 1_000;
     let peer = Peer::trickling(pieces).await;
     let runtime = Runtime::new(&RuntimeConfig { instances: 4, resolver: Names::always(&[]), ..config() });
     let mut installation = capable();

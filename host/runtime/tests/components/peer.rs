@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, TcpListener as BlockingListener};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use annex_egress::Resolver;
-use annex_runtime::TICK;
 use async_trait::async_trait;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -32,8 +32,8 @@ impl Peer {
         Self { port, requests }
     }
 
-    /// A server that answers each request with a body of so many bytes, each of which is sent by itself, when the one before
-    /// has been gone for a tick and more.
+    /// A server that answers each request with a body of so many bytes, each of which is sent by itself, a millisecond or two
+    /// after the one before.
     pub(crate) async fn trickling(pieces: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -43,7 +43,7 @@ impl Peer {
                 let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {pieces}\r\n\r\n");
                 let mut sent = stream.write_all(head.as_bytes()).await;
                 for _ in 0..pieces {
-                    tokio::time::sleep(TICK + TICK / 5).await;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
                     sent = sent.and(stream.write_all(b"x").await);
                 }
                 // Whoever has read enough may be gone.

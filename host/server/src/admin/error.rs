@@ -32,6 +32,12 @@ impl AdminError {
         Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", message)
     }
 
+    /// Tenants cannot be added, and nothing be uploaded for them.
+    pub(super) fn no_added_tenants() -> Self {
+        let message = "the config of the server lets no tenants be added; add the table [tenants] and start it again";
+        Self::new(StatusCode::CONFLICT, "no_added_tenants", message)
+    }
+
     pub(super) fn internal(error: &(dyn Error + 'static)) -> Self {
         let message = format!("the server's log has the details under {}", fault::logged(error));
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
@@ -50,8 +56,10 @@ impl From<InstallError> for AdminError {
             InstallError::OtherExtension { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "other_extension"),
             InstallError::AsksForMore { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "asks_for_more"),
             InstallError::NoFile => (StatusCode::CONFLICT, "no_config_file"),
-            InstallError::Set(_) => (StatusCode::CONFLICT, "does_not_fit"),
-            InstallError::Config(_) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_config"),
+            InstallError::Set { .. } => (StatusCode::CONFLICT, "does_not_fit"),
+            InstallError::Config(_) | InstallError::Table { .. } => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "invalid_config")
+            }
             InstallError::Setting { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_settings"),
             InstallError::Read { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "unreadable"),
             InstallError::Load { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "refused"),

@@ -1,6 +1,7 @@
 //! The text format of Prometheus, version 0.0.4.
 
 use std::fmt::{Display, Write};
+use std::time::Duration;
 
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
@@ -44,8 +45,28 @@ impl Metric<'_> {
         self.part("", labels, value);
     }
 
+    /// The samples of a histogram: its buckets, the number of all values and their sum.
+    pub(super) fn histogram(
+        &mut self,
+        labels: &[(&str, &str)],
+        within: &[(Duration, u64)],
+        (count, sum): (u64, Duration),
+    ) {
+        let mut bucket = |bound: &str, count: u64| {
+            let labels: Vec<_> = labels.iter().copied().chain([("le", bound)]).collect();
+            self.part("_bucket", &labels, count);
+        };
+        for (bound, count) in within {
+            bucket(&bound.as_secs_f64().to_string(), *count);
+        }
+        // The format wants a last bucket that has all values.
+        bucket("+Inf", count);
+        self.part("_sum", labels, sum.as_secs_f64());
+        self.part("_count", labels, count);
+    }
+
     /// One of the samples that a histogram is made of; `suffix` says which.
-    pub(super) fn part(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+    fn part(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
         let _ = write!(self.text, "{}{suffix}", self.name);
         for (place, (name, value)) in labels.iter().enumerate() {
             let before = if place == 0 { '{' } else { ',' };

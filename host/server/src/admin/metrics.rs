@@ -8,12 +8,16 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_agent::AgentExecutor;
 use annex_operations::counters::Counters;
 use annex_runtime::{ExtensionMetrics, HookMetrics};
 
 use super::exposition::{Exposition, Kind, Metric};
+use crate::access_log::RequestNumbers;
 use crate::installation::installer::{Installer, Version};
-use crate::tenants::Installers;
+use crate::tenants::{Installers, Serving};
+
+mod work;
 
 /// The most tenants whose numbers are shown.
 const MAX_TENANTS: usize = 50;
@@ -123,11 +127,23 @@ fn is_told(tenant: &str, value: f64) -> bool {
     tenant.is_empty() || value > 0.0
 }
 
+/// What the page is made of, besides the extensions.
+pub(super) struct Sources<'a> {
+    pub(super) counters: &'a Counters,
+    pub(super) numbers: &'a RequestNumbers,
+    /// The agent of the config itself.
+    pub(super) own_agent: &'a dyn AgentExecutor,
+    pub(super) running_turns: usize,
+}
+
 /// The metrics as they are now.
-pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: usize) -> String {
+pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
+    let Sources { counters, numbers, own_agent, running_turns } = *sources;
     let mut page = Exposition::default();
     let own = [(String::new(), Arc::clone(installers.own()))];
-    let shown: Vec<(String, Arc<Installer>)> = own.into_iter().chain(busiest(installers)).collect();
+    let busiest = busiest(installers);
+    let of_tenants = busiest.iter().map(|(name, serving)| (name.clone(), Arc::clone(&serving.installer)));
+    let shown: Vec<(String, Arc<Installer>)> = own.into_iter().chain(of_tenants).collect();
     // The format wants all samples of a metric in one group, so the tenants are in the inner loop.
     for (name, help, value) in PER_TENANT {
         let mut metric = page.metric(name, Kind::Gauge, help);
@@ -145,6 +161,9 @@ pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: 
         .sample(&[], pinned as f64);
     page.metric("annex_turns_running", Kind::Gauge, "Turns that run.").sample(&[], running_turns as f64);
     counted(&mut page, counters);
+    work::requests(&mut page, numbers);
+    work::turns(&mut page, counters);
+    work::tenants(&mut page, own_agent, &busiest);
     loads(&mut page, &shown);
     totals(&mut page, installers);
     let extensions = shown.iter().flat_map(|(tenant, installer)| {
@@ -169,15 +188,15 @@ pub(super) fn text(installers: &Installers, counters: &Counters, running_turns: 
 }
 
 /// The tenants that are shown, by name: those whose extensions were on a thread for longest.
-fn busiest(installers: &Installers) -> Vec<(String, Arc<Installer>)> {
+fn busiest(installers: &Installers) -> Vec<(String, Serving)> {
     let mut tenants: Vec<_> = installers
-        .tenants()
+        .tenants_served()
         .into_iter()
-        .map(|(name, installer)| {
-            let published = installer.publisher().current();
+        .map(|(name, serving)| {
+            let published = serving.installer.publisher().current();
             let installed = &published.extensions.installed;
             let busy: Duration = installed.iter().map(|extension| extension.busy()).sum();
-            (Reverse(busy), name, installed.iter().count(), installer)
+            (Reverse(busy), name, installed.iter().count(), serving)
         })
         .collect();
     tenants.sort_by(|(one_busy, one, ..), (other_busy, other, ..)| (one_busy, one).cmp(&(other_busy, other)));
@@ -188,7 +207,7 @@ fn busiest(installers: &Installers) -> Vec<(String, Arc<Installer>)> {
         left.is_some()
     };
     let shown = tenants.into_iter().filter(fits).take(MAX_TENANTS);
-    let mut shown: Vec<_> = shown.map(|(_, name, _, installer)| (name, installer)).collect();
+    let mut shown: Vec<_> = shown.map(|(_, name, _, serving)| (name, serving)).collect();
     shown.sort_by(|(one, _), (other, _)| one.cmp(other));
     shown
 }
@@ -204,7 +223,7 @@ fn counted(page: &mut Exposition, counters: &Counters) {
     let mut messages = page.metric("annex_messages_total", Kind::Counter, help);
     counters.messages().for_each(|(outcome, count)| messages.sample(&[("outcome", outcome)], count));
     let mut turns = page.metric("annex_turns_total", Kind::Counter, "Turns that have ended, by how.");
-    counters.turns().for_each(|(outcome, count)| turns.sample(&[("outcome", outcome)], count));
+    counters.turns().for_each(|(outcome, time)| turns.sample(&[("outcome", outcome)], time.count));
 }
 
 fn loads(page: &mut Exposition, shown: &[(String, Arc<Installer>)]) {
@@ -264,15 +283,8 @@ fn hooks(page: &mut Exposition, extensions: &[Shown<'_>]) {
         if !is_told(shown.tenant, hook.calls as f64) {
             continue;
         }
-        let name = ("hook", hook.hook.name());
-        let labels = shown.labels(&[name]);
-        for (bound, count) in &hook.within {
-            times.part("_bucket", &shown.labels(&[name, ("le", &bound.as_secs_f64().to_string())]), count);
-        }
-        // The format wants a last bucket that has all calls.
-        times.part("_bucket", &shown.labels(&[name, ("le", "+Inf")]), hook.calls);
-        times.part("_sum", &labels, hook.time.as_secs_f64());
-        times.part("_count", &labels, hook.calls);
+        let labels = shown.labels(&[("hook", hook.hook.name())]);
+        times.histogram(&labels, &hook.within, (hook.calls, hook.time));
     }
     let help = "Time in which calls ran on a thread: the guest, starting its instance and the host's work for it, without \
                 waiting. An upper bound of their CPU time.";

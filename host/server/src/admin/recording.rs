@@ -10,13 +10,14 @@ use annex_runtime::{
     Extension, FORMAT_VERSION, Hide, RecordedTurn, RecordingEnd, RecordingHead, RecordingLine, TurnObserver,
 };
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Extension as OfRequest, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::caller::{AdminCaller, of_tenant};
 use super::error::AdminError;
 use super::shared::{Admin, OfTenant, read_optional};
 use crate::admin_api::Recording;
@@ -39,11 +40,12 @@ const SECONDS: (u64, u64) = (60, 24 * 60 * 60);
 /// Records an extension until a bound is reached or the client hangs up.
 pub(super) async fn record(
     State(admin): State<Arc<Admin>>,
+    OfRequest(caller): OfRequest<AdminCaller>,
     Query(of): Query<OfTenant>,
     Path(id): Path<String>,
     body: Body,
 ) -> Result<Response, AdminError> {
-    if !admin.allow_recording {
+    if !admin.access.rules().allow_recording {
         let message =
             "recordings have what users wrote, so they are off; the operator can set admin.allow_recording = true";
         return Err(AdminError::new(StatusCode::FORBIDDEN, "recording_not_allowed", message));
@@ -62,6 +64,11 @@ pub(super) async fn record(
         let message = format!("{} is recorded already, or has a shadow, which has to be dropped first", version.uri());
         return Err(AdminError::new(StatusCode::CONFLICT, "observed", message));
     }
+    caller.has_changed(&format!(
+        "turns of extension {}{} are being recorded",
+        version.uri(),
+        of_tenant(of.tenant.as_deref())
+    ));
     let (lines, written) = channel(MAX_LINES);
     let writer = Writer {
         _observed: Observed(Arc::clone(&version.extension)),

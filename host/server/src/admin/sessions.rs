@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Extension, Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 
+use super::caller::{AdminCaller, of_tenant};
 use super::error::AdminError;
-use super::shared::{Admin, OfTenant, read_small};
+use super::shared::{Admin, OfTenant, read_small, whole};
 use crate::admin_api::sessions::{Deleted, DeletedKeys, DeletedUserState, Events, KeysToDelete, List, Session, Shared};
 use crate::stores::sessions::{SessionFilter, SessionName, SessionsError};
 use crate::stores::state::StateOwner;
@@ -82,11 +83,14 @@ async fn events(
 
 async fn delete(
     State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<AdminCaller>,
     Path(context): Path<String>,
     Query(of): Query<Of>,
 ) -> Result<Json<Deleted>, AdminError> {
     admin.know(of.tenant.as_deref()).await;
-    Ok(Json(admin.sessions.delete(&of.name(context)).await?))
+    let told = format!("session {context:?}{} was deleted", of_tenant(of.tenant.as_deref()));
+    let name = of.name(context);
+    Ok(Json(whole(caller, async move { admin.sessions.delete(&name).await }, |_| told).await?))
 }
 
 /// The query that names the state which sessions share.
@@ -114,24 +118,28 @@ async fn state(State(admin): State<Arc<Admin>>, Query(of): Query<OfState>) -> Re
 
 async fn delete_keys(
     State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<AdminCaller>,
     Query(of): Query<OfTenant>,
     body: Body,
 ) -> Result<Json<DeletedKeys>, AdminError> {
     admin.know(of.tenant.as_deref()).await;
     let KeysToDelete { keys, user, context } = read_small(body, MAX_KEYS_BYTES).await?;
+    let told = format!("{} keys of state{} were deleted", keys.len(), of_tenant(of.tenant.as_deref()));
     let owner = StateOwner { tenant: of.tenant, user, context };
-    Ok(Json(admin.sessions.delete_keys(&owner, keys).await?))
+    Ok(Json(whole(caller, async move { admin.sessions.delete_keys(&owner, keys).await }, |_| told).await?))
 }
 
 async fn delete_user_state(
     State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<AdminCaller>,
     Query(of): Query<OfUser>,
 ) -> Result<Json<DeletedUserState>, AdminError> {
     let OfUser { tenant, user } = of;
     let missing = || AdminError::invalid("`user` is missing; name the user as a list of sessions shows it");
     let user = user.ok_or_else(missing)?;
     admin.know(tenant.as_deref()).await;
-    Ok(Json(admin.sessions.delete_user_state(tenant, user).await?))
+    let told = format!("all keys of user {user:?}{} were deleted", of_tenant(tenant.as_deref()));
+    Ok(Json(whole(caller, async move { admin.sessions.delete_user_state(tenant, user).await }, |_| told).await?))
 }
 
 impl From<SessionsError> for AdminError {
@@ -139,6 +147,7 @@ impl From<SessionsError> for AdminError {
         let (status, code) = match &error {
             SessionsError::NoTenant { .. } => (StatusCode::NOT_FOUND, "no_tenant"),
             SessionsError::NotFound { .. } => (StatusCode::NOT_FOUND, "no_session"),
+            SessionsError::SeveralUsers { .. } => (StatusCode::CONFLICT, "several_users"),
             SessionsError::Busy { .. } => (StatusCode::CONFLICT, "busy"),
             SessionsError::NoKeys | SessionsError::NoUserState { .. } => (StatusCode::NOT_FOUND, "no_state"),
             SessionsError::NoPlace { .. } | SessionsError::NoOwner { .. } => {

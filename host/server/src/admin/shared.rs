@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_agent::AgentExecutor;
 use annex_cluster::editions::Consent;
 use annex_operations::counters::Counters;
+use annex_operations::quota::Quotas;
 use annex_operations::request_handler::RequestHandler;
 use annex_protocol::portable;
 use annex_runtime::MAX_COMPONENT_BYTES;
@@ -18,11 +20,11 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::access::Access;
+use super::caller::AdminCaller;
 use super::error::AdminError;
-use super::token::{Token, TokenError};
-use crate::config::AdminConfig;
-use crate::installation::installer::{InstallError, Installer};
-use crate::process::hosts::Hosts;
+use super::replicas::ThisProcess;
+use crate::installation::installer::{Installer, Peers};
 use crate::stores::sessions::Sessions;
 use crate::tenants::{Installers, TenantFailure};
 
@@ -31,41 +33,43 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest body: a component in base64 with its settings.
 const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
 
-/// The parts that the API shows and changes, and the token and the host names that it asks for.
+/// The parts that the API shows and changes, and who may use it.
 pub(crate) struct Admin {
     pub(super) installers: Arc<Installers>,
     pub(super) sessions: Sessions,
     pub(super) running: TaskTracker,
     pub(super) counters: Arc<Counters>,
-    pub(super) token: Token,
-    pub(super) hosts: Hosts,
-    /// `admin.allow_recording`
-    pub(super) allow_recording: bool,
+    /// The agent of the config itself.
+    pub(super) agent: Arc<dyn AgentExecutor>,
+    pub(super) access: Access,
+    /// The use of the tenants.
+    pub(super) quotas: Arc<Quotas>,
+    /// The other processes; `None` where there can be none.
+    pub(super) peers: Option<Peers>,
+    pub(super) process: ThisProcess,
     /// Ends recordings when the server does.
     pub(super) closing: CancellationToken,
 }
 
+/// The parts that an [`Admin`] is made of.
+pub(crate) struct AdminParts {
+    pub(crate) access: Access,
+    pub(crate) installers: Arc<Installers>,
+    pub(crate) sessions: Sessions,
+    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) peers: Option<Peers>,
+    pub(crate) process: ThisProcess,
+}
+
 impl Admin {
-    /// Reads the token. `folder` is where a relative `token_file` starts.
-    pub(crate) fn new(
-        config: &AdminConfig,
-        folder: &std::path::Path,
-        installers: Arc<Installers>,
-        sessions: Sessions,
-        handler: &RequestHandler,
-    ) -> Result<Self, TokenError> {
+    /// `handler` is that of the agent of the config itself.
+    pub(crate) fn new(parts: AdminParts, handler: &RequestHandler) -> Self {
+        let AdminParts { access, installers, sessions, quotas, peers, process } = parts;
         let running = handler.running.clone();
         let counters = Arc::clone(&handler.counters);
-        Ok(Self {
-            installers,
-            sessions,
-            running,
-            counters,
-            token: Token::read(config, folder)?,
-            hosts: Hosts::of_admin(config),
-            allow_recording: config.allow_recording,
-            closing: handler.closing.clone(),
-        })
+        let agent = Arc::clone(&handler.agent);
+        let closing = handler.closing.clone();
+        Self { installers, sessions, running, counters, agent, access, quotas, peers, process, closing }
     }
 
     /// The installer of the tenant that the query names.
@@ -139,20 +143,29 @@ impl AgreedChange {
     }
 }
 
-/// Runs a change to its end, also if the client goes away meanwhile.
-pub(super) async fn whole<T: Send + 'static>(
-    change: impl Future<Output = Result<T, InstallError>> + Send + 'static,
+/// Runs a change to its end, also if the client goes away meanwhile, and logs it as what `told` says that was done.
+pub(super) async fn whole<T: Send + 'static, E: Into<AdminError> + Send + 'static>(
+    caller: AdminCaller,
+    change: impl Future<Output = Result<T, E>> + Send + 'static,
+    told: impl FnOnce(&T) -> String + Send + 'static,
 ) -> Result<T, AdminError> {
     // A client that hangs up drops this future. A change that ended with it could leave the folder and the set apart.
-    match tokio::spawn(change).await {
-        Ok(done) => Ok(done?),
+    let changing = tokio::spawn(async move {
+        let done = change.await;
+        if let Ok(done) = &done {
+            caller.has_changed(&told(done));
+        }
+        done
+    });
+    match changing.await {
+        Ok(done) => done.map_err(Into::into),
         Err(panicked) => Err(AdminError::internal(&panicked)),
     }
 }
 
 /// A JSON body of at most `most` bytes.
 pub(super) async fn read_small<T: DeserializeOwned>(body: Body, most: usize) -> Result<T, AdminError> {
-    decode(&read_bytes(body, (most, || format!("a body may have {most} bytes"))).await?)
+    decode(&read_raw(body, (most, || format!("a body may have {most} bytes"))).await?)
 }
 
 pub(super) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, AdminError> {
@@ -174,10 +187,14 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AdminError> {
 
 async fn read_with_component(body: Body) -> Result<Bytes, AdminError> {
     let too_large = || format!("a component may have {} MiB", MAX_COMPONENT_BYTES >> 20);
-    read_bytes(body, (MAX_BODY_BYTES, too_large)).await
+    read_raw(body, (MAX_BODY_BYTES, too_large)).await
 }
 
-async fn read_bytes(body: Body, (most, too_large): (usize, impl FnOnce() -> String)) -> Result<Bytes, AdminError> {
+/// A body as it is, of at most so many bytes.
+pub(super) async fn read_raw(
+    body: Body,
+    (most, too_large): (usize, impl FnOnce() -> String),
+) -> Result<Bytes, AdminError> {
     match timeout(BODY_TIMEOUT, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use annex_tasks::{Believed, ChangedTenant, ListedTenant, StoreError, StoredTenant, TenantChange, TenantState};
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Extension, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Deserialize;
 
+use super::caller::AdminCaller;
 use super::error::AdminError;
-use super::shared::{Admin, no_tenant, read_small};
+use super::shared::{Admin, no_tenant, read_small, whole};
 use crate::admin_api::tenants::{self as shown, Change, List, Listed, Removed, Source, Tenant};
 use crate::config::tenant::check_name;
 use crate::config::tenant_text::MAX_TEXT_BYTES;
@@ -38,13 +39,8 @@ struct Listing {
 }
 
 impl Admin {
-    fn added(&self) -> Result<&Arc<AddedTenants<Serving>>, AdminError> {
-        let none = || {
-            let message =
-                "the config of the server lets no tenants be added; add the table [tenants] and start it again";
-            AdminError::new(StatusCode::CONFLICT, "no_added_tenants", message)
-        };
-        self.installers.others().added.as_ref().ok_or_else(none)
+    pub(super) fn added(&self) -> Result<&Arc<AddedTenants<Serving>>, AdminError> {
+        self.installers.others().added.as_ref().ok_or_else(AdminError::no_added_tenants)
     }
 
     /// The tenants that were added, to change the one of this name.
@@ -88,6 +84,7 @@ async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Resu
 
 async fn put(
     State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<AdminCaller>,
     Path(name): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -107,17 +104,19 @@ async fn put(
         }
     };
     let state = state.or(before.as_ref().map(|before| before.state)).unwrap_or(TenantState::Active);
+    let is_new_text = config.is_some();
     let config = match (config, before) {
         (Some(config), _) => {
             let refused = |reason| AdminError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", reason);
-            added.loader().check(config.clone()).await.map_err(refused)?;
+            added.loader().check(&name, config.clone()).await.map_err(refused)?;
             config
         }
         (None, Some(before)) => before.config,
         (None, None) => return Err(AdminError::invalid("`config` is missing: the text of the tenant")),
     };
     let store = Arc::clone(added.store());
-    let changed = change(name.clone(), Some(state), added, {
+    let told = told(&name, believed, is_new_text, state);
+    let changed = change((name.clone(), Some(state)), added, (caller, told), {
         let (name, config) = (name.clone(), config.clone());
         async move { store.tenants().put(&name, believed, state, &config).await }
     });
@@ -128,6 +127,7 @@ async fn put(
 
 async fn remove(
     State(admin): State<Arc<Admin>>,
+    Extension(caller): Extension<AdminCaller>,
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Result<Json<Removed>, AdminError> {
@@ -136,31 +136,44 @@ async fn remove(
         return Err(AdminError::invalid("`If-None-Match` is for adding a tenant; send its number in `If-Match`"));
     };
     let store = Arc::clone(added.store());
-    let removed = change(name.clone(), None, added, {
+    let told = format!("tenant {name} was removed");
+    let removed = change((name.clone(), None), added, (caller, told), {
         let name = name.clone();
         async move { store.tenants().remove(&name, rev).await }
     });
     Ok(Json(Removed { rev: removed.await?, removed: name }))
 }
 
-/// Makes a change and has it count here at once, also if the client goes away meanwhile.
+/// Says what was done with a tenant.
+fn told(name: &str, believed: Believed, is_new_text: bool, state: TenantState) -> String {
+    let state = match state {
+        TenantState::Active => "active",
+        TenantState::Suspended => "suspended",
+    };
+    match (believed, is_new_text) {
+        (Believed::Absent, _) => format!("tenant {name} was added, and is {state}"),
+        (Believed::Rev(_), true) => format!("tenant {name} was given another text, and is {state}"),
+        (Believed::Rev(_), false) => format!("tenant {name} is {state} now, with the text that it had"),
+    }
+}
+
+/// Makes a change and has it count here at once, also if the client goes away meanwhile. Logs what was done and by whom.
 async fn change(
-    name: String,
-    state: Option<TenantState>,
+    (name, state): (String, Option<TenantState>),
     added: Arc<AddedTenants<Serving>>,
+    (caller, told): (AdminCaller, String),
     change: impl Future<Output = Result<TenantChange, StoreError>> + Send + 'static,
 ) -> Result<u64, AdminError> {
-    let changing = tokio::spawn(async move {
+    let changing = async move {
         match change.await.map_err(failed)? {
             TenantChange::Stored(rev) => {
-                tracing::info!(tenant = name, rev, ?state, "the tenant was changed over the admin API");
                 added.note(&ChangedTenant { name, rev, state });
                 Ok(rev)
             }
             TenantChange::Other(rev) => Err(other(&name, rev)),
         }
-    });
-    changing.await.map_err(|panicked| AdminError::internal(&panicked))?
+    };
+    whole(caller, changing, move |rev| format!("{told} (change {rev})")).await
 }
 
 /// The state that the header fields say there is.

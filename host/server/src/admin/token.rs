@@ -1,7 +1,8 @@
-//! The token of the admin API. Only its digest is kept.
+//! The tokens of the admin API and their names. Only their digests are kept.
 
 use std::env;
 use std::path::Path;
+use std::sync::Arc;
 
 use annex_files::Purpose;
 use axum::http::HeaderMap;
@@ -9,7 +10,7 @@ use axum::http::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::config::AdminConfig;
+use crate::config::{AdminConfig, AdminTokenConfig};
 
 const MIN_BYTES: usize = 16;
 const MAX_BYTES: usize = 1024;
@@ -20,8 +21,10 @@ const MAX_FILE_BYTES: usize = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
-    #[error("admin.token_file = {file:?} cannot be read")]
+    #[error("the admin token {name:?}: token_file = {file:?} cannot be read")]
     File {
+        /// The name of the token.
+        name: String,
         /// As in the config.
         file: String,
         /// The reason.
@@ -29,51 +32,183 @@ pub enum TokenError {
         source: std::io::Error,
     },
     /// The environment variable is not set, or is not text.
-    #[error("admin.token_env = {variable:?} is not set")]
+    #[error("the admin token {name:?}: token_env = {variable:?} is not set")]
     Variable {
-        /// Its name.
+        /// The name of the token.
+        name: String,
+        /// The name of the variable.
         variable: String,
     },
     /// The token can be guessed, or is no token.
-    #[error("the admin token must have {MIN_BYTES} to {MAX_BYTES} bytes")]
-    Length,
+    #[error("the admin token {name:?} must have {MIN_BYTES} to {MAX_BYTES} bytes")]
+    Length {
+        /// The name of the token.
+        name: String,
+    },
+    /// The digest is none.
+    #[error("the admin token {name:?}: token_sha256 must be the SHA-256 digest of the token, 64 hexadecimal digits")]
+    Digest {
+        /// The name of the token.
+        name: String,
+    },
+    /// Two names have one token, so nobody could say who makes a change.
+    #[error("the admin tokens {name:?} and {other:?} are the same; give each a token of its own")]
+    Same {
+        /// The name of one.
+        name: String,
+        /// The name of the other.
+        other: String,
+    },
 }
 
-pub(super) struct Token {
+/// The tokens that let requests in.
+pub(crate) struct Tokens(Vec<Token>);
+
+struct Token {
+    name: Arc<str>,
     digest: [u8; 32],
 }
 
-impl Token {
-    /// Reads the token from the file or the environment variable that the config names.
+/// Checks that the tokens that the config names are there.
+pub(crate) fn check_tokens(config: &AdminConfig, folder: &Path) -> Result<(), TokenError> {
+    let tokens = Tokens::read(config, folder)?;
+    Tokens::read_metrics(config, folder, &tokens).map(drop)
+}
+
+impl Tokens {
+    /// Reads the tokens from the files and environment variables that the config names.
     pub(super) fn read(config: &AdminConfig, folder: &Path) -> Result<Self, TokenError> {
-        let token = match (&config.token_file, &config.token_env) {
-            (Some(file), _) => annex_files::read_text(&folder.join(file), Purpose::Secret, MAX_FILE_BYTES)
-                .map_err(|source| TokenError::File { file: file.display().to_string(), source })?,
-            (None, variable) => {
-                let variable = variable.clone().unwrap_or_default();
-                env::var(&variable).map_err(|_| TokenError::Variable { variable })?
+        let mut tokens: Vec<Token> = Vec::new();
+        for config in config.all_tokens() {
+            let token = Token::read(&config, folder)?;
+            if let Some(other) = tokens.iter().find(|other| other.digest == token.digest) {
+                return Err(TokenError::Same { name: config.name, other: other.name.as_ref().to_owned() });
             }
-        };
-        // Most editors end a file with a line break.
-        let token = token.trim_end_matches(['\r', '\n']);
-        if !(MIN_BYTES..=MAX_BYTES).contains(&token.len()) {
-            return Err(TokenError::Length);
+            tokens.push(token);
         }
-        Ok(Self { digest: Sha256::digest(token).into() })
+        Ok(Self(tokens))
     }
 
-    /// Tells whether the request has the token. The time that it takes says nothing about the token.
-    pub(super) fn is_on(&self, headers: &HeaderMap) -> bool {
+    /// Reads the token that opens `/metrics` alone, where there is one. It is none of the `others`, which open more.
+    pub(super) fn read_metrics(config: &AdminConfig, folder: &Path, others: &Self) -> Result<Option<Self>, TokenError> {
+        let Some(config) = config.metrics_token() else { return Ok(None) };
+        let token = Token::read(&config, folder)?;
+        match others.0.iter().find(|other| other.digest == token.digest) {
+            Some(other) => Err(TokenError::Same { name: config.name, other: other.name.as_ref().to_owned() }),
+            None => Ok(Some(Self(vec![token]))),
+        }
+    }
+
+    /// The name of the token that the request has; `None` where it has none of them. The time that this takes says nothing about
+    /// the tokens.
+    pub(super) fn name_of(&self, headers: &HeaderMap) -> Option<Arc<str>> {
         let mut lines = headers.get_all(AUTHORIZATION).iter();
         // With two fields it is open which one counts.
-        let (Some(line), None) = (lines.next(), lines.next()) else { return false };
-        let Some((scheme, token)) = line.to_str().ok().and_then(|line| line.split_once(' ')) else { return false };
+        let (Some(line), None) = (lines.next(), lines.next()) else { return None };
+        let (scheme, token) = line.to_str().ok().and_then(|line| line.split_once(' '))?;
         // A longer token is not hashed, because a stranger decides how long the field is.
         if !scheme.eq_ignore_ascii_case("bearer") || token.len() > MAX_BYTES {
-            return false;
+            return None;
         }
         let digest: [u8; 32] = Sha256::digest(token.trim()).into();
-        // Digests have one length, so the comparison takes the same time for each token.
-        digest.ct_eq(&self.digest).into()
+        // Digests have one length, so each comparison takes the same time for each token. All are looked at: a search would end
+        // at the one that fits.
+        let found = self
+            .0
+            .iter()
+            .fold(None, |found, token| if bool::from(digest.ct_eq(&token.digest)) { Some(&token.name) } else { found });
+        found.cloned()
+    }
+}
+
+impl Token {
+    fn read(config: &AdminTokenConfig, folder: &Path) -> Result<Self, TokenError> {
+        let AdminTokenConfig { name, token_file, token_env, token_sha256 } = config;
+        let digest = match (token_file, token_env, token_sha256) {
+            (Some(file), ..) => {
+                let read = annex_files::read_text(&folder.join(file), Purpose::Secret, MAX_FILE_BYTES);
+                digest_of(
+                    name,
+                    &read.map_err(|source| TokenError::File {
+                        name: name.clone(),
+                        file: file.display().to_string(),
+                        source,
+                    })?,
+                )?
+            }
+            (None, Some(variable), _) => digest_of(
+                name,
+                &env::var(variable)
+                    .map_err(|_| TokenError::Variable { name: name.clone(), variable: variable.clone() })?,
+            )?,
+            (None, None, digits) => {
+                let digest = digits.as_deref().and_then(from_hex);
+                digest.ok_or_else(|| TokenError::Digest { name: name.clone() })?
+            }
+        };
+        Ok(Self { name: name.as_str().into(), digest })
+    }
+}
+
+fn digest_of(name: &str, token: &str) -> Result<[u8; 32], TokenError> {
+    // Most editors end a file with a line break.
+    let token = token.trim_end_matches(['\r', '\n']);
+    if !(MIN_BYTES..=MAX_BYTES).contains(&token.len()) {
+        return Err(TokenError::Length { name: name.to_owned() });
+    }
+    Ok(Sha256::digest(token).into())
+}
+
+fn from_hex(digits: &str) -> Option<[u8; 32]> {
+    let nibble = |byte: u8| char::from(byte).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some((nibble(*high)? << 4) | nibble(*low)?));
+    let bytes: Vec<u8> = bytes.collect::<Option<_>>()?;
+    bytes.try_into().ok().filter(|_| rest.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use axum::http::{HeaderMap, HeaderValue};
+    use sha2::{Digest, Sha256};
+
+    use super::Tokens;
+    use crate::config::{AdminConfig, AdminTokenConfig};
+
+    fn config(tokens: &[(&str, &str)]) -> AdminConfig {
+        let token = |(name, token): &(&str, &str)| {
+            let digest = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            AdminTokenConfig { name: (*name).to_owned(), token_file: None, token_env: None, token_sha256: Some(digest) }
+        };
+        AdminConfig { tokens: tokens.iter().map(token).collect(), ..AdminConfig::default() }
+    }
+
+    #[test]
+    fn each_token_is_known_by_its_name() {
+        let tokens = [("deploy-bot", "the-first-token-0"), ("ada", "the-second-token-")];
+        let known = Tokens::read(&config(&tokens), Path::new("")).expect("tokens");
+        let name = |token: &str| {
+            let mut headers = HeaderMap::new();
+            let value = HeaderValue::try_from(format!("Bearer {token}")).expect("a value");
+            headers.insert("authorization", value);
+            known.name_of(&headers).map(|name| name.as_ref().to_owned())
+        };
+        for (expected, token) in tokens {
+            assert_eq!(name(token).as_deref(), Some(expected));
+        }
+        assert_eq!(name("another-token-000"), None);
+    }
+
+    #[test]
+    fn one_token_under_two_names_and_what_is_no_digest_are_refused() {
+        let same = config(&[("one", "a-token-of-both-00"), ("two", "a-token-of-both-00")]);
+        let error = Tokens::read(&same, Path::new("")).err().expect("a refusal").to_string();
+        assert!(error.contains("\"one\"") && error.contains("\"two\""), "{error}");
+        let mut short = config(&[("one", "a-token-of-one-000")]);
+        short.tokens.iter_mut().for_each(|token| token.token_sha256 = Some("00ff".to_owned()));
+        let error = Tokens::read(&short, Path::new("")).err().expect("a refusal").to_string();
+        assert!(error.contains("64 hexadecimal digits"), "{error}");
     }
 }

@@ -1,20 +1,48 @@
-//! The admin API's path for what a tenant has used of its quota.
+//! The admin API's paths for what tenants have used: one of its quota, and all by their cost.
 
 use std::sync::Arc;
 
-use annex_operations::quota::{Amounts, TenantQuota};
+use annex_operations::quota::{Amounts, LATELY, MOST_HOURS, TenantQuota};
 use annex_operations::request_handler::RequestHandler;
-use axum::extract::{Path, State};
+use annex_tasks::Consumption;
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
+use serde::Deserialize;
 
 use super::error::AdminError;
 use super::shared::Admin;
-use crate::admin_api::usage::{CountedIn, Figure, TenantUsage};
+use crate::admin_api::usage::{Costliest, CountedIn, Figure, TenantUsage, Used, UsedBy};
+
+/// Tenants that are shown unless the query says how many, and the most of them.
+const SHOWN: usize = 20;
+const MAX_SHOWN: usize = 1_000;
 
 pub(super) fn routes() -> Router<Arc<Admin>> {
-    Router::new().route("/v1/tenants/{name}/usage", get(show))
+    Router::new().route("/v1/tenants/{name}/usage", get(show)).route("/v1/usage", get(costliest))
+}
+
+/// The query of the costliest.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listing {
+    hours: Option<u64>,
+    limit: Option<usize>,
+}
+
+async fn costliest(
+    State(admin): State<Arc<Admin>>,
+    Query(listing): Query<Listing>,
+) -> Result<Json<Costliest>, AdminError> {
+    let hours = listing.hours.unwrap_or(LATELY);
+    if !(1..=MOST_HOURS).contains(&hours) {
+        return Err(AdminError::invalid(format!("`hours` is {hours}; write 1 to {MOST_HOURS}")));
+    }
+    let limit = listing.limit.unwrap_or(SHOWN).clamp(1, MAX_SHOWN);
+    let used = admin.quotas.costliest(hours, limit).await.map_err(|error| AdminError::internal(&error))?;
+    let tenants = used.into_iter().map(|(tenant, used)| UsedBy { tenant, used: used.into() }).collect();
+    Ok(Json(Costliest { hours, tenants }))
 }
 
 async fn show(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Result<Json<TenantUsage>, AdminError> {
@@ -40,12 +68,19 @@ fn usage(tenant: String, handler: &RequestHandler, quota: &TenantQuota, amounts:
         },
         sessions: everywhere(amounts.sessions, quota.sessions),
         state_bytes: everywhere(amounts.state_bytes, quota.state_bytes),
-        tasks: everywhere(amounts.tasks, Some(amounts.keep_tasks)),
+        tasks: everywhere(amounts.tasks, quota.tasks),
         keys: everywhere(amounts.keys, quota.keys),
         tokens_per_day: match quota.tokens_per_day {
             Some(limit) => everywhere(amounts.tokens_per_day, Some(limit)),
             None => here(amounts.tokens_per_day, None),
         },
-        refused: here(amounts.refused, None),
+        last_day: amounts.lately.into(),
+    }
+}
+
+impl From<Consumption> for Used {
+    fn from(used: Consumption) -> Self {
+        let Consumption { requests, refused, cpu_micros, tokens } = used;
+        Self { requests, refused, cpu_ms: cpu_micros.div_ceil(1_000), tokens }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use annex_protocol::Timestamp;
-use annex_runtime::{Health, HookCost, HookMetrics, LastFailure, OnFailure};
+use annex_runtime::{CallOutcome, Health, HookCost, HookMetrics, LastFailure, OnFailure};
 
 use crate::admin_api::extensions::{
     Changed, Details, FailedCall, Kept, Limits, List, Log, LogLine, NotInstalled, Quarantine, Reloaded, Removed,
@@ -49,10 +49,13 @@ impl Summary {
         Self {
             uri: extension.uri().to_string(),
             name: extension.descriptor().name.clone(),
+            component_version: extension.descriptor().version.clone(),
             version: version.number,
             digest: extension.digest().to_string(),
             size: extension.size(),
             required: extension.is_required(),
+            activate: extension.selection().activate.name().to_owned(),
+            allow: extension.selection().allow.iter().flatten().map(ToString::to_string).collect(),
             source: Source::of(installer, version),
             hooks: extension.hooks().iter().map(|hook| hook.name().to_owned()).collect(),
             methods: extension.methods().iter().map(|method| method.name.clone()).collect(),
@@ -64,6 +67,7 @@ impl Summary {
                 OnFailure::Skip => "skip".to_owned(),
             },
             calls: metrics.hooks.iter().map(|hook| hook.calls).sum(),
+            refused: metrics.hooks.iter().map(|hook| hook.count(CallOutcome::Refused)).sum(),
             failures: metrics.hooks.iter().map(HookMetrics::failures).sum(),
             timings: metrics.hooks.iter().map(Timing::from).collect(),
             last_failure: metrics.last_failure.map(FailedCall::from),
@@ -86,6 +90,7 @@ impl From<&HookMetrics> for Timing {
         Self {
             hook: metrics.hook.name().to_owned(),
             calls: metrics.calls,
+            refused: metrics.count(CallOutcome::Refused),
             failures: metrics.failures(),
             mean_ms: mean.map(millis),
             max_ms: mean.map(|_| millis(metrics.longest)),
@@ -125,7 +130,6 @@ impl Details {
             summary: Summary::of(installer, version),
             edition: installer.publisher().current().extensions.number,
             description: descriptor.description.clone(),
-            component_version: descriptor.version.clone(),
             metadata_keys: descriptor.metadata_keys.clone(),
             depends_on: descriptor.depends_on.iter().map(ToString::to_string).collect(),
             // Secrets stand here as names of variables and files. Their values are in the loaded extension alone.
@@ -191,15 +195,15 @@ impl From<annex_runtime::Example> for shadows::Example {
 impl From<&annex_runtime::Limits> for Limits {
     fn from(limits: &annex_runtime::Limits) -> Self {
         Self {
-            memory: limits.memory,
+            memory_mib: limits.memory >> 20,
             table_elements: limits.table_elements,
             cpu_ms: whole_millis(limits.cpu),
             turn_cpu_ms: whole_millis(limits.turn_cpu),
             wall_ms: whole_millis(limits.wall),
             turn_wall_ms: whole_millis(limits.turn_wall),
             host_calls: limits.host_calls,
-            input: limits.input,
-            output: limits.output,
+            input_bytes: limits.input,
+            output_bytes: limits.output,
             log_lines: limits.log_lines,
             log_bytes: limits.log_bytes,
             turns: limits.turns,

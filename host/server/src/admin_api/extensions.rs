@@ -30,14 +30,23 @@ pub struct Summary<Text = String> {
     /// Its name.
     #[serde(default)]
     pub name: Text,
+    /// The version that the component gives.
+    #[serde(default)]
+    pub component_version: Text,
     /// The number of the version; another number is another component or has other settings.
     pub version: u64,
     /// The digest of the component.
     pub digest: Text,
     /// The bytes of the component.
     pub size: usize,
-    /// True when each request must activate it.
+    /// True when requests that it is not active for are refused.
     pub required: bool,
+    /// What makes it active for a request: `requested`, `metadata` or `always`.
+    #[serde(default)]
+    pub activate: Text,
+    /// The callers that it is for; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<Text>,
     /// The source of the version.
     pub source: Source<Text>,
     /// The hooks that the component exports.
@@ -57,6 +66,8 @@ pub struct Summary<Text = String> {
     pub on_failure: Text,
     /// Calls of hooks over all versions of the URI that followed each other, since the first was installed.
     pub calls: u64,
+    /// Those of them that refused the request, which is the client's fault.
+    pub refused: u64,
     /// Those of them that failed.
     pub failures: u64,
     /// The last one that failed.
@@ -87,6 +98,8 @@ pub struct Timing<Text = String> {
     pub hook: Text,
     /// The number of calls.
     pub calls: u64,
+    /// The number of those that refused the request.
+    pub refused: u64,
     /// The number of those that failed.
     pub failures: u64,
     /// The mean of all calls.
@@ -144,9 +157,6 @@ pub struct Details<Text = String, Grants = GrantsConfig> {
     pub edition: u64,
     /// The description that the component gives.
     pub description: Text,
-    /// The version that the component gives.
-    #[serde(default)]
-    pub component_version: Text,
     /// The keys that it may write in metadata.
     #[serde(default)]
     pub metadata_keys: Vec<Text>,
@@ -171,11 +181,11 @@ pub struct Details<Text = String, Grants = GrantsConfig> {
     pub changes: Vec<Changed<Text>>,
 }
 
-/// The bounds of the calls of an extension. Times in milliseconds, sizes in bytes.
+/// The bounds of the calls of an extension, as in `[extension.limits]` of a config.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Limits {
-    /// Linear memory.
-    pub memory: usize,
+    /// Linear memory in MiB.
+    pub memory_mib: usize,
     /// Elements over all tables.
     pub table_elements: usize,
     /// CPU time per call.
@@ -189,9 +199,9 @@ pub struct Limits {
     /// Host calls per turn.
     pub host_calls: u32,
     /// Bytes that are handed to one hook.
-    pub input: usize,
+    pub input_bytes: usize,
     /// Bytes that one call may hand to the host.
-    pub output: usize,
+    pub output_bytes: usize,
     /// Log lines per turn.
     pub log_lines: u32,
     /// All log lines per turn.
@@ -294,7 +304,7 @@ pub struct Reloaded<Text = String> {
     pub changed: bool,
     /// The edition that is in force now.
     pub edition: u64,
-    /// Tables of the config whose changes count only after a restart.
+    /// Keys of the config whose changes count only after a restart, each with the reason.
     pub needs_restart: Vec<Text>,
     /// The sources of what could not be installed.
     pub failed: Vec<Text>,

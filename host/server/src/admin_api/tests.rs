@@ -2,12 +2,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::extensions::{Details, List, Log, Reloaded, Removed};
-use super::usage::TenantUsage;
-use super::{Addition, Refusal, Rollback, sessions};
+use super::usage::{Costliest, TenantUsage};
+use super::{Addition, Refusal, Rollback, components, replicas, sessions};
 
-const SUMMARY: &str = r#""uri":"uri:x","name":"X","version":3,"digest":"sha256:0","size":10,"required":false,"source":{"kind":"added","name":"x","until":"restart"},"hooks":["state"],"methods":[],"loaded_at":"t","kept":1,"pinned_tasks":0,"on_failure":"reject","calls":2,"failures":1,"last_failure":{"at":"t","hook":"state","outcome":"trap","reason":"r"},"timings":[{"hook":"state","calls":2,"failures":1,"mean_ms":0.5,"max_ms":1.0}],"quarantine":{"next_trial_ms":7,"failures_in_a_row":3,"count":1}"#;
+const SUMMARY: &str = r#""uri":"uri:x","name":"X","component_version":"1.0.0","version":3,"digest":"sha256:0","size":10,"required":false,"activate":"always","allow":["principal:ada"],"source":{"kind":"added","name":"x","until":"restart"},"hooks":["state"],"methods":[],"loaded_at":"t","kept":1,"pinned_tasks":0,"on_failure":"reject","calls":2,"refused":1,"failures":1,"last_failure":{"at":"t","hook":"state","outcome":"trap","reason":"r"},"timings":[{"hook":"state","calls":2,"refused":1,"failures":1,"mean_ms":0.5,"max_ms":1.0}],"quarantine":{"next_trial_ms":7,"failures_in_a_row":3,"count":1}"#;
 const GRANTS: &str = r#"{"clock":false,"random":false,"http":null,"keyvalue":null,"secrets":{},"session-state":null,"task":false,"tasks":false,"task-resumption":false,"agent-steps":false,"rewrite-message":false}"#;
-const LIMITS: &str = r#"{"memory":1,"table_elements":2,"cpu_ms":3,"turn_cpu_ms":4,"wall_ms":5,"turn_wall_ms":6,"host_calls":7,"input":8,"output":9,"log_lines":10,"log_bytes":11,"turns":12}"#;
+const LIMITS: &str = r#"{"memory_mib":1,"table_elements":2,"cpu_ms":3,"turn_cpu_ms":4,"wall_ms":5,"turn_wall_ms":6,"host_calls":7,"input_bytes":8,"output_bytes":9,"log_lines":10,"log_bytes":11,"turns":12}"#;
 
 /// Checks that JSON which is read is written as the same JSON.
 fn check<T: DeserializeOwned + Serialize>(json: &str) {
@@ -22,13 +22,15 @@ fn answers_about_extensions_are_read_as_they_are_written() {
     ));
     check::<List>(r#"{"edition":1,"extensions":[],"failures":[]}"#);
     check::<Details>(&format!(
-        r#"{{{SUMMARY},"edition":1,"description":"d","component_version":"1.0.0","metadata_keys":["k"],"depends_on":[],"grants":{GRANTS},"limits":{LIMITS},"load_ms":1.5,"compiled":true,"kept_versions":[{{"version":1,"digest":"sha256:1","size":9,"grants":{GRANTS},"loaded_at":"t","pinned_tasks":0}}],"changes":[{{"at":"t","edition":1,"change":"added","from":null,"to":3}}]}}"#
+        r#"{{{SUMMARY},"edition":1,"description":"d","metadata_keys":["k"],"depends_on":[],"grants":{GRANTS},"limits":{LIMITS},"load_ms":1.5,"compiled":true,"kept_versions":[{{"version":1,"digest":"sha256:1","size":9,"grants":{GRANTS},"loaded_at":"t","pinned_tasks":0}}],"changes":[{{"at":"t","edition":1,"change":"added","from":null,"to":3}}]}}"#
     ));
     check::<Log>(
         r#"{"uri":"uri:x","lines":[{"at":"t","level":"info","context":"c","message":"m","hook":"h","task_id":"t","context_id":"c","error_id":"e"},{"at":"t","level":"warn","message":"m","hook":"h","error_id":"e"}]}"#,
     );
     check::<Removed>(r#"{"removed":"uri:x","version":1,"digest":"sha256:0","edition":2,"until":"restart"}"#);
-    check::<Reloaded>(r#"{"changed":true,"edition":2,"needs_restart":["server"],"failed":[]}"#);
+    check::<Reloaded>(
+        r#"{"changed":true,"edition":2,"needs_restart":["server.listen (the address is taken at the start)"],"failed":[]}"#,
+    );
 }
 
 #[test]
@@ -58,8 +60,20 @@ fn an_answer_about_usage_is_read_as_it_is_written() {
     let here = r#"{"used":1,"counted_in":"process"}"#;
     let all = r#"{"used":1,"limit":2,"counted_in":"all"}"#;
     check::<TenantUsage>(&format!(
-        r#"{{"tenant":"a","processes":1,"requests_per_second":{here},"cpu_ms_per_second":{here},"turns":{all},"sessions":{all},"state_bytes":{all},"tasks":{all},"keys":{all},"tokens_per_day":{all},"refused":{here}}}"#
+        r#"{{"tenant":"a","processes":1,"requests_per_second":{here},"cpu_ms_per_second":{here},"turns":{all},"sessions":{all},"state_bytes":{all},"tasks":{all},"keys":{all},"tokens_per_day":{all},"last_day":{{"requests":4,"refused":3,"cpu_ms":2,"tokens":1}}}}"#
     ));
+    check::<Costliest>(r#"{"hours":24,"tenants":[{"tenant":"a","requests":4,"refused":3,"cpu_ms":2,"tokens":1}]}"#);
+}
+
+#[test]
+fn answers_about_replicas_and_uploads_are_read_as_they_are_written() {
+    check::<replicas::List>(
+        r#"{"replicas":[{"id":"i","name":"n","answers":true,"since":"t","version":"1.0.0","address":"http://a","phase":"ready","lease_left_ms":-1},{"answers":true}]}"#,
+    );
+    let component = r#"{"digest":"sha256:0","size":1,"uploaded_at":"t"}"#;
+    check::<components::List>(&format!(r#"{{"components":[{component}],"max_uploads":2,"max_upload_bytes":3}}"#));
+    check::<components::Component>(r#"{"digest":"sha256:0","size":1}"#);
+    check::<components::Removed>(r#"{"removed":"sha256:0"}"#);
 }
 
 #[test]

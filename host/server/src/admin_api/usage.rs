@@ -1,4 +1,4 @@
-//! The answer about what a tenant has used of its quota. The figures are named like the keys of the config.
+//! The answers about what tenants have used. The figures of a quota are named like the keys of the config.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub struct TenantUsage<Text = String> {
     pub processes: usize,
     /// Requests in the last second.
     pub requests_per_second: Figure,
-    /// Milliseconds of CPU time in extensions in the last second.
+    /// Milliseconds of CPU time in extensions and in the agent in the last second.
     pub cpu_ms_per_second: Figure,
     /// Turns that run.
     pub turns: Figure,
@@ -25,8 +25,8 @@ pub struct TenantUsage<Text = String> {
     pub keys: Figure,
     /// Tokens of models, in this day of UTC.
     pub tokens_per_day: Figure,
-    /// Requests that were refused lately: since the tenant was loaded, or longer.
-    pub refused: Figure,
+    /// The use of the last 24 hours, over all processes.
+    pub last_day: Used,
 }
 
 /// One number.
@@ -34,7 +34,7 @@ pub struct TenantUsage<Text = String> {
 pub struct Figure {
     /// The amount that is in use, or was used.
     pub used: u64,
-    /// The amount that there may be, in all processes together. Absent: any.
+    /// The amount that there may be, in all processes together. Absent: no quota is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     /// Where `used` was counted.
@@ -49,4 +49,36 @@ pub enum CountedIn {
     Process,
     /// In all that share the stores.
     All,
+}
+
+/// What was used in some time, over all processes. What another process has used comes up to five seconds late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Used {
+    /// Requests, those that were refused included.
+    pub requests: u64,
+    /// Requests that were refused because of a quota.
+    pub refused: u64,
+    /// Milliseconds of CPU time in extensions and in the agent.
+    pub cpu_ms: u64,
+    /// Tokens of models.
+    pub tokens: u64,
+}
+
+/// The use of all tenants, the costliest first.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Costliest<Text = String> {
+    /// The hours that count: this one, which is not over, and those before it.
+    pub hours: u64,
+    /// Those with most CPU time first, and among equals those with most requests. A tenant that was asked for nothing is not there.
+    pub tenants: Vec<UsedBy<Text>>,
+}
+
+/// The use of one of several tenants.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct UsedBy<Text = String> {
+    /// The tenant, which may be gone by now.
+    pub tenant: Text,
+    /// What it has used.
+    #[serde(flatten)]
+    pub used: Used,
 }

@@ -9,7 +9,7 @@ use annex_protocol::AgentCard;
 use annex_upstream::{ConnectError, UpstreamAgent, UpstreamConfig};
 use tokio::sync::watch;
 
-use super::AppError;
+use super::error::AppError;
 use crate::config::served::ServedConfig;
 use crate::config::{AgentConfig, ModelConfig, TemplateConfig};
 use crate::installation::card;
@@ -64,7 +64,9 @@ pub(super) async fn check(config: &AgentConfig) -> Result<(), AppError> {
                     let checked = ScriptedModel::check(script.clone()).await;
                     checked.map_err(|error| AppError::Model(error.into()))?;
                 }
-                ModelConfig::Generative(_) => drop(model(&template.model).await?),
+                ModelConfig::Generative(generative) => {
+                    generative.check().map_err(|error| AppError::Model(error.into()))?;
+                }
             }
             template.mcp.iter().try_for_each(McpConfig::check_environment)?;
         }

@@ -1,7 +1,7 @@
 //! Loading a tenant: its file or its text, its agent, its extensions.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use annex_fairness::of_tenant;
@@ -14,41 +14,61 @@ use tokio::time::{timeout, timeout_at};
 
 use super::agents::{self, agent};
 use super::{AppError, Served, Shared};
+use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
-use crate::config::tenant_text::{TenantText, TenantTextError};
-use crate::config::{AgentConfig, Config, StoredTenantsConfig, TenantConfig};
+use crate::config::tenant_text::{AdmittedTenant, TenantText, TenantTextError};
+use crate::config::{AgentConfig, Config, ExtensionConfig, TenantConfig};
 use crate::installation::allowed::AllowedComponents;
+use crate::installation::installer::Installer;
 use crate::installation::issuer::Issuer;
 use crate::locations::Locations;
+use crate::settings::Settings;
 use crate::stores::task_store::TaskStoreError;
 use crate::tenants::{
     AddedTenants, Attempt, Bounds, Directory, LoadPlaces, OtherTenants, PATIENCE, Serving, TenantLoader,
 };
 
+/// The longest that loading a text on trial may take, once it has a place: somewhat less than clients of the admin API wait.
+const TRIAL: Duration = Duration::from_secs(240);
+
 /// All that loading a tenant takes.
 #[derive(Clone)]
 struct Loader {
-    config: Arc<Config>,
+    settings: Arc<Settings>,
     locations: Locations,
     shared: Arc<Shared>,
-    components: Arc<AllowedComponents>,
+    components: Arc<Mutex<ComponentsOf>>,
     places: LoadPlaces,
+}
+
+/// The components that texts may name, of one reading of the config.
+struct ComponentsOf {
+    config: Arc<Config>,
+    allowed: Arc<AllowedComponents>,
+}
+
+impl ComponentsOf {
+    fn new(config: Arc<Config>, locations: &Locations) -> Self {
+        let added = config.stored_tenants.as_ref();
+        let own = config.extensions.iter().map(|extension| &extension.component);
+        let named = added.iter().flat_map(|added| added.components.iter().chain(own.clone()));
+        let allowed = Arc::new(AllowedComponents::new(named.map(|component| locations.component(component))));
+        Self { config, allowed }
+    }
 }
 
 /// The tenants, none of which is loaded yet.
 pub(super) async fn open(
-    config: &Arc<Config>,
+    settings: &Arc<Settings>,
     locations: &Locations,
     shared: &Arc<Shared>,
 ) -> Result<OtherTenants, AppError> {
-    let added = config.stored_tenants.as_ref();
-    let own = config.extensions.iter().map(|extension| &extension.component);
-    let components = added.iter().flat_map(|added| added.components.iter().chain(own.clone()));
+    let config = settings.config();
     let loader = Loader {
-        config: Arc::clone(config),
+        settings: Arc::clone(settings),
         locations: locations.clone(),
         shared: Arc::clone(shared),
-        components: Arc::new(AllowedComponents::new(components.map(|component| locations.component(component)))),
+        components: Arc::new(Mutex::new(ComponentsOf::new(Arc::clone(&config), locations))),
         places: LoadPlaces::new(),
     };
     let of_files = loader.clone();
@@ -60,9 +80,9 @@ pub(super) async fn open(
         }))
     };
     let named = Directory::new(&config.tenants, Box::new(load));
-    let added = match added {
-        Some(StoredTenantsConfig { max_loaded, idle_seconds, .. }) => {
-            let bounds = Bounds { max_loaded: *max_loaded, idle: Duration::from_secs(*idle_seconds) };
+    let added = match &config.stored_tenants {
+        Some(stored) => {
+            let bounds = Bounds::of(stored);
             let opened = AddedTenants::<Serving>::open(Arc::clone(&shared.store), Box::new(loader), bounds).await;
             Some(opened.map_err(TaskStoreError::from)?)
         }
@@ -74,7 +94,7 @@ pub(super) async fn open(
 impl Loader {
     /// Loads a tenant of the config.
     async fn load_named(&self, tenant: &TenantConfig, attempt: Attempt) -> Result<Serving, AppError> {
-        let config = ServedConfig::of_tenant(tenant, &self.config, &self.locations.config)?;
+        let config = ServedConfig::of_tenant(tenant, &self.settings.config(), &self.locations.config)?;
         let folder = self.locations.config.join(&tenant.config);
         let folder = folder.parent().unwrap_or(&self.locations.config).to_owned();
         // Paths in a tenant's file start at its folder. Components that ship and the cache are the process's.
@@ -110,41 +130,88 @@ impl Loader {
 
     /// The config of the text, whose components are files.
     async fn served(&self, text: String) -> Result<ServedConfig, TenantTextError> {
-        let (config, components) = (Arc::clone(&self.config), Arc::clone(&self.components));
+        let config = self.settings.config();
+        let components = self.components(&config);
+        let allowed = config.stored_tenants.clone().unwrap_or_default();
         // Digesting components reads their files.
-        let admitting = spawn_blocking(move || {
-            let allowed = config.stored_tenants.clone().unwrap_or_default();
+        let admitting = spawn_blocking(move || -> Result<_, TenantTextError> {
             let mut admitted = TenantText::parse(&text)?.admit(&allowed)?;
             for extension in &mut admitted.extensions {
-                let Some(digest) = &extension.digest else { continue };
-                let Some(file) = components.find(digest) else {
-                    let reason = format!(
-                        "{digest} is no component that can be named; the operator adds its file to tenants.components of \
-                         the config"
-                    );
-                    return Err(TenantTextError::new("extension.component", reason));
-                };
-                extension.component = file.to_string_lossy().into_owned();
+                // One that is no file is looked for among those that were uploaded.
+                if let Some(file) = extension.digest.as_ref().and_then(|digest| components.find(digest)) {
+                    extension.component = file.to_string_lossy().into_owned();
+                }
             }
-            let served = ServedConfig::of_added(admitted, &config);
-            served.map_err(|(key, reason)| TenantTextError::new(key, reason))
+            Ok(admitted)
         });
         let broke_off = |error: tokio::task::JoinError| TenantTextError::new("the text", fault::text(&error));
-        admitting.await.map_err(broke_off)?
+        let admitted: AdmittedTenant = admitting.await.map_err(broke_off)??;
+        for digest in admitted.extensions.iter().filter_map(ExtensionConfig::uploaded) {
+            self.check_uploaded(digest).await?;
+        }
+        let served = ServedConfig::of_added(admitted, &config);
+        served.map_err(|(key, reason)| TenantTextError::new(key, reason))
     }
 
-    async fn check(&self, text: String) -> Result<(), TenantTextError> {
-        let served = self.served(text).await?;
+    /// Checks that a component was uploaded.
+    async fn check_uploaded(&self, digest: &str) -> Result<(), TenantTextError> {
+        let place = "extension.component";
+        match self.shared.store.components().has(digest).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let reason = format!(
+                    "{digest} is no component that can be named; upload it (`annex component push`), or add its file to \
+                     tenants.components of the config"
+                );
+                Err(TenantTextError::new(place, reason))
+            }
+            Err(error) => {
+                drop(fault::logged(&error));
+                Err(TenantTextError::new(place, "the components that were uploaded cannot be read now; try again"))
+            }
+        }
+    }
+
+    /// The components that texts may name by this config.
+    fn components(&self, config: &Arc<Config>) -> Arc<AllowedComponents> {
+        let mut components = self.components.lock().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&components.config, config) {
+            *components = ComponentsOf::new(Arc::clone(config), &self.locations);
+        }
+        Arc::clone(&components.allowed)
+    }
+
+    async fn check(&self, name: &str, text: String) -> Result<(), TenantTextError> {
+        let name: Arc<str> = Arc::from(name);
+        let served = self.places.work.run(&name, false, self.served(text)).await?;
         for extension in &served.extensions {
-            let installed = extension.installation(&self.locations.config, &self.config.runtime.ceiling);
-            installed.map_err(|(key, reason)| TenantTextError::new(format!("extension.{key}"), reason))?;
+            let callers = extension.check_callers(served.process.auth.as_ref());
+            let installed = extension.installation(&self.locations.config, &served.process.runtime.ceiling);
+            callers
+                .and(installed.map(drop))
+                .map_err(|(key, reason)| TenantTextError::new(format!("extension.{key}"), reason))?;
         }
         let agent = served.agent().map_err(|error| wrong("agent", &error))?;
         agents::check(agent).await.map_err(|error| wrong("agent", &error))?;
-        let Shared { base_url, authenticator, .. } = &*self.shared;
+        let Shared { base_url, authentication, .. } = &*self.shared;
+        let authenticator = authentication.as_ref().map(Authentication::current);
         let issuer = Issuer::new(&served, "", base_url, authenticator.as_deref(), &self.locations);
         let issuer = issuer.map_err(|error| wrong("card.signing", &error))?;
+        // Before anything is compiled, which takes longest.
         issuer.cards(&Installed::default()).map_err(|error| wrong("card", &error))?;
+        let runtime = self.shared.runtime.of_tenant(&name);
+        let uploads = Arc::clone(&self.shared.store);
+        let trial = Installer::try_out(&served, runtime, self.locations.clone(), uploads);
+        let trial = self.places.work.run(&name, false, timeout(TRIAL, Box::pin(trial)));
+        let installed = of_tenant(Arc::clone(&name), trial).await.map_err(|_| {
+            let seconds = TRIAL.as_secs();
+            let reason = format!(
+                "its components are not loaded after {seconds} seconds; those that were compiled are kept, so send the text again"
+            );
+            TenantTextError::new("extension", reason)
+        })?;
+        let installed = installed.map_err(|error| TenantTextError::new("extension", error.public_text()))?;
+        issuer.cards(&installed).map_err(|error| wrong("card", &error))?;
         Ok(())
     }
 }
@@ -163,9 +230,9 @@ impl TenantLoader<Serving> for Loader {
         Box::pin(async move { reading.await.unwrap_or_else(|broke_off| Err(fault::text(&broke_off))) })
     }
 
-    fn check(&self, text: String) -> BoxFuture<'static, Result<(), String>> {
-        let loader = self.clone();
-        Box::pin(async move { Self::check(&loader, text).await.map_err(|error| error.to_string()) })
+    fn check(&self, name: &str, text: String) -> BoxFuture<'static, Result<(), String>> {
+        let (loader, name) = (self.clone(), name.to_owned());
+        Box::pin(async move { Self::check(&loader, &name, text).await.map_err(|error| error.to_string()) })
     }
 
     fn stop_turns(&self, name: &str) {

@@ -6,14 +6,15 @@ use annex_grpc::{CallParameters, EventStream, MethodReply, Operations, Reply};
 use annex_operations::answer::{self, Answer, Sent};
 use annex_operations::methods::MethodResult;
 use annex_operations::request_handler::RequestHandler;
-use annex_operations::service_parameters::ServiceParameters;
+use annex_operations::service_parameters::{Identity, ServiceParameters};
+use annex_operations::tasks::log::LoggedEvent;
+use annex_protocol::service::VERSION;
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, ListTaskPushNotificationConfigsRequest,
     ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
     SendMessageResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
-use annex_tasks::Owner;
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -23,6 +24,7 @@ use axum::response::Response;
 use futures::StreamExt;
 use http_body_util::BodyExt;
 
+use crate::access_log;
 use crate::bindings::answer_body::AnswerBody;
 use crate::connections::caller::Caller;
 use crate::connections::network::Network;
@@ -42,28 +44,40 @@ pub(crate) async fn admit(
 ) -> Response {
     if !annex_grpc::is_operation(request.uri().path()) {
         // Health and reflection need no credentials. Their bodies are bounded all the same.
-        let caller = Caller::new(Owner::default(), network, &gate.shares);
+        access_log::asks_for(access_log::HEALTH);
+        let caller = Caller::new(Identity::default(), network, &gate.limits.shares);
         return next.run(bounded(&gate, caller, request)).await;
     }
-    let owner = match gate.admit(request.headers()).await {
-        Ok((_, owner)) => owner,
+    access_log::came_by(access_log::GRPC);
+    access_log::asks_for_named(request.uri().path().rsplit('/').next().unwrap_or_default());
+    let identity = match access_log::noted(gate.admit(request.headers())).await {
+        Ok((_, identity)) => identity,
         Err(error) => return annex_grpc::refuse(&error),
     };
-    let caller = Caller::new(owner, network, &gate.shares);
+    let caller = Caller::new(identity, network, &gate.limits.shares);
     let mut request = bounded(&gate, caller.clone(), request);
     // The operation finds them in the context of its call.
     request.extensions_mut().insert(caller.clone());
     let (head, body) = annex_grpc::with_details(next.run(request).await).into_parts();
     match AnswerBody::begun(caller, body) {
-        Ok(body) => Response::from_parts(head, Body::new(body)),
-        Err(error) => annex_grpc::refuse(&error),
+        Ok(body) => {
+            // What the binding refuses by itself, such as a message that is none, has a status and no error of A2A.
+            if head.headers.get("grpc-status").is_some_and(|status| status != "0") {
+                access_log::refused("invalid_request");
+            }
+            Response::from_parts(head, Body::new(body))
+        }
+        Err(error) => {
+            access_log::note_error(&error);
+            annex_grpc::refuse(&error)
+        }
     }
 }
 
 /// The request with a body that ends in time and counts for its caller.
 fn bounded(gate: &ReadinessGate, caller: Caller, request: Request<Body>) -> Request<Body> {
     let told = |error: BodyError| annex_grpc::unread_body(&error.told().1);
-    let timeout = gate.body_timeout;
+    let timeout = gate.limits.body_timeout();
     request.map(|body| Body::new(RequestBody::new(caller, body, timeout).map_err(told)))
 }
 
@@ -74,11 +88,12 @@ impl GrpcOperations {
         parameters: CallParameters,
         tenant: Option<&str>,
     ) -> Result<(Arc<RequestHandler>, ServiceParameters), A2aError> {
-        let caller = caller(&parameters)?.owner.clone();
+        let identity = caller(&parameters)?.identity.clone();
         // A call without a version is one of 0.3 (A2A 1.0 section 3.6.2), which is not served over gRPC and is refused
         // here.
         let call =
-            ServiceParameters::new(caller, parameters.version.as_deref().unwrap_or_default(), parameters.extensions)?;
+            ServiceParameters::new(identity, parameters.version.as_deref().unwrap_or_default(), parameters.extensions)?;
+        access_log::speaks(VERSION);
         self.0.app()?.tenants().asked_with(&parameters.headers).serving(call, tenant).await
     }
 }
@@ -98,7 +113,8 @@ fn reply<T>(value: T) -> Reply<T> {
 
 /// The events, with the place of their stream until it is over.
 fn events(place: StreamPlace, events: answer::EventStream) -> EventStream {
-    Box::pin(place.during(events.map(|event| event.map(|event| event.event().clone()))))
+    let event = |event: Result<Arc<LoggedEvent>, A2aError>| event.map(|event| event.event().clone());
+    Box::pin(place.during(events.map(move |logged| event(logged.inspect_err(access_log::note_error)))))
 }
 
 #[async_trait]
@@ -108,13 +124,16 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SendMessageRequest,
     ) -> Result<Reply<SendMessageResponse>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-        let Answer { value, active } = handler.send_message(&call, request).await?;
-        let value = match value {
-            Sent::Message(message) => SendMessageResponse::Message(*message),
-            Sent::Task(task) => SendMessageResponse::Task(task.into_task()?),
-        };
-        Ok(Reply { value, active })
+        access_log::noted(async {
+            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
+            let Answer { value, active } = handler.send_message(&call, request).await?;
+            let value = match value {
+                Sent::Message(message) => SendMessageResponse::Message(*message),
+                Sent::Task(task) => SendMessageResponse::Task(task.into_task()?),
+            };
+            Ok(Reply { value, active })
+        })
+        .await
     }
 
     async fn send_streaming_message(
@@ -122,16 +141,22 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SendMessageRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
-        // The place comes first: a client that gets no stream must not have begun a turn.
-        let place = caller(&parameters)?.open_stream()?;
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-        let Answer { value, active } = handler.send_streaming_message(&call, request).await?;
-        Ok(Reply { value: events(place, value), active })
+        access_log::noted(async {
+            // The place comes first: a client that gets no stream must not have begun a turn.
+            let place = caller(&parameters)?.open_stream()?;
+            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
+            let Answer { value, active } = handler.send_streaming_message(&call, request).await?;
+            Ok(Reply { value: events(place, value), active })
+        })
+        .await
     }
 
     async fn get_task(&self, parameters: CallParameters, request: GetTaskRequest) -> Result<Reply<Task>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-        Ok(reply(handler.get_task(&call, &request).await?.into_task()?))
+        access_log::noted(async {
+            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
+            Ok(reply(handler.get_task(&call, &request).await?.into_task()?))
+        })
+        .await
     }
 
     async fn list_tasks(
@@ -139,8 +164,11 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: ListTasksRequest,
     ) -> Result<Reply<ListTasksResponse>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-        Ok(reply(handler.list_tasks(&call, &request).await?))
+        access_log::noted(async {
+            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
+            Ok(reply(handler.list_tasks(&call, &request).await?))
+        })
+        .await
     }
 
     async fn cancel_task(
@@ -148,8 +176,11 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: CancelTaskRequest,
     ) -> Result<Reply<Task>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-        Ok(reply(handler.cancel_task(&call, &request).await?))
+        access_log::noted(async {
+            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
+            Ok(reply(handler.cancel_task(&call, &request).await?))
+        })
+        .await
     }
 
     async fn subscribe_to_task(
@@ -157,9 +188,12 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: SubscribeToTaskRequest,
     ) -> Result<Reply<EventStream>, A2aError> {
-        let place = caller(&parameters)?.open_stream()?;
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-        Ok(reply(events(place, handler.subscribe_to_task(&call, &request).await?)))
+        access_log::noted(async {
+            let place = caller(&parameters)?.open_stream()?;
+            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
+            Ok(reply(events(place, handler.subscribe_to_task(&call, &request).await?)))
+        })
+        .await
     }
 
     async fn create_task_push_notification_config(
@@ -167,8 +201,11 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: TaskPushNotificationConfig,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-        Ok(reply(handler.create_push_config(&call, request).await?))
+        access_log::noted(async {
+            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
+            Ok(reply(handler.create_push_config(&call, request).await?))
+        })
+        .await
     }
 
     async fn get_task_push_notification_config(
@@ -176,8 +213,11 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: GetTaskPushNotificationConfigRequest,
     ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-        Ok(reply(handler.get_push_config(&call, &request).await?))
+        access_log::noted(async {
+            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
+            Ok(reply(handler.get_push_config(&call, &request).await?))
+        })
+        .await
     }
 
     async fn list_task_push_notification_configs(
@@ -185,8 +225,11 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: ListTaskPushNotificationConfigsRequest,
     ) -> Result<Reply<ListTaskPushNotificationConfigsResponse>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-        Ok(reply(handler.list_push_configs(&call, &request).await?))
+        access_log::noted(async {
+            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
+            Ok(reply(handler.list_push_configs(&call, &request).await?))
+        })
+        .await
     }
 
     async fn delete_task_push_notification_config(
@@ -194,8 +237,11 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: DeleteTaskPushNotificationConfigRequest,
     ) -> Result<Reply<()>, A2aError> {
-        let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-        Ok(reply(handler.delete_push_config(&call, &request).await?))
+        access_log::noted(async {
+            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
+            Ok(reply(handler.delete_push_config(&call, &request).await?))
+        })
+        .await
     }
 
     async fn get_extended_agent_card(
@@ -203,8 +249,11 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         request: GetExtendedAgentCardRequest,
     ) -> Result<Reply<AgentCard>, A2aError> {
-        let (handler, _) = self.serving(parameters, request.tenant.as_deref()).await?;
-        Ok(reply(Arc::unwrap_or_clone(handler.get_extended_agent_card()?)))
+        access_log::noted(async {
+            let (handler, _) = self.serving(parameters, request.tenant.as_deref()).await?;
+            Ok(reply(Arc::unwrap_or_clone(handler.get_extended_agent_card()?)))
+        })
+        .await
     }
 
     async fn call_method(
@@ -213,20 +262,26 @@ impl Operations for GrpcOperations {
         method: String,
         params: Json,
     ) -> Result<Reply<MethodReply>, A2aError> {
-        // The caller is cloned, because `serving` consumes the parameters before it is known whether a stream is
-        // opened.
-        let caller = caller(&parameters)?.clone();
-        // A method of an extension has no request type with a field for the tenant, so its parameters name it.
-        let (tenant, params) = self.0.app()?.tenants().tenant_in(&params)?;
-        let (handler, call) = self.serving(parameters, tenant.as_deref()).await?;
-        let called = handler.call_method(&call, (None, &method), &params).await?;
-        let Answer { value, active } = called;
-        let value = match value {
-            MethodResult::Value(value) => MethodReply::Value(value),
-            // Only the answer tells whether the method streams, so its place is taken after the call.
-            MethodResult::Results(results) => MethodReply::Results(Box::pin(caller.open_stream()?.during(results))),
-        };
-        Ok(Reply { value, active })
+        access_log::noted(async {
+            // The caller is cloned, because `serving` consumes the parameters before it is known whether a stream is
+            // opened.
+            let caller = caller(&parameters)?.clone();
+            // A method of an extension has no request type with a field for the tenant, so its parameters name it.
+            let (tenant, params) = self.0.app()?.tenants().tenant_in(&params)?;
+            let (handler, call) = self.serving(parameters, tenant.as_deref()).await?;
+            let called = handler.call_method(&call, (None, &method), &params).await?;
+            let Answer { value, active } = called;
+            let value = match value {
+                MethodResult::Value(value) => MethodReply::Value(value),
+                // Only the answer tells whether the method streams, so its place is taken after the call.
+                MethodResult::Results(results) => {
+                    let results = results.map(|result| result.inspect_err(access_log::note_error));
+                    MethodReply::Results(Box::pin(caller.open_stream()?.during(results)))
+                }
+            };
+            Ok(Reply { value, active })
+        })
+        .await
     }
 
     fn is_serving(&self) -> bool {

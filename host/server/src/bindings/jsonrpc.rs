@@ -7,6 +7,7 @@ use annex_operations::answer::{EventStream, encode};
 use annex_operations::methods::MethodResult;
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::jsonrpc::{self, Rejection, Request, RequestId};
+use annex_protocol::service::VERSION;
 use annex_protocol::{
     A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, ListTasksRequest,
@@ -16,6 +17,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
+use crate::access_log;
 use crate::bindings::answer_body;
 use crate::bindings::service_headers::{check_content_type, echo, retry_after};
 use crate::bindings::sse;
@@ -42,11 +44,13 @@ pub(crate) async fn answer(
     uri: &Uri,
     request: &Request<'_>,
 ) -> Response {
+    access_log::asks_for_named(&request.method);
     // The version is checked before the method, because another version may mean something else by the same name.
-    let call = match ServiceParameters::of(caller.owner.clone(), headers, uri) {
+    let call = match ServiceParameters::of(caller.identity.clone(), headers, uri) {
         Ok(call) => call,
         Err(error) => return failure(&request.id, &error),
     };
+    access_log::speaks(VERSION);
     dispatch(tenants, caller, call, request).await.unwrap_or_else(|error| failure(&request.id, &error))
 }
 
@@ -198,6 +202,7 @@ fn success_in_pieces(caller: &Caller, id: &RequestId, result: &[&str]) -> Result
 
 /// An error as an ordinary answer.
 pub(crate) fn failure(id: &RequestId, error: &A2aError) -> Response {
+    access_log::note_error(error);
     let mut response = json(Body::from(jsonrpc::failure(id, error)));
     // The status stays 200: the official Python client loses the kind of an error that comes with a status of 4xx. Where
     // no handler was reached, whatever stands in between is told, as while the server starts, and where a tenant is to send

@@ -9,6 +9,7 @@ use annex_operations::methods::MethodResult;
 use annex_operations::request_handler::RequestHandler;
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::jsonrpc::params;
+use annex_protocol::service::VERSION;
 use annex_protocol::{
     A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, JsonObject, ListTaskPushNotificationConfigsRequest,
@@ -21,6 +22,7 @@ use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
+use crate::access_log;
 use crate::bindings::answer_body;
 use crate::bindings::service_headers::{check_content_type, echo, retry_after};
 use crate::bindings::sse;
@@ -55,6 +57,26 @@ enum PushConfigOperation<'a> {
     Delete(&'a str, &'a str),
 }
 
+impl Operation<'_> {
+    /// The name that A2A gives it; that of a method of an extension is its own.
+    fn name(&self) -> &str {
+        match self {
+            Self::SendMessage => "SendMessage",
+            Self::SendStreamingMessage => "SendStreamingMessage",
+            Self::GetTask(_) => "GetTask",
+            Self::ListTasks => "ListTasks",
+            Self::CancelTask(_) => "CancelTask",
+            Self::SubscribeToTask(_) => "SubscribeToTask",
+            Self::PushConfig(PushConfigOperation::Create(_)) => "CreateTaskPushNotificationConfig",
+            Self::PushConfig(PushConfigOperation::List(_)) => "ListTaskPushNotificationConfigs",
+            Self::PushConfig(PushConfigOperation::Get(..)) => "GetTaskPushNotificationConfig",
+            Self::PushConfig(PushConfigOperation::Delete(..)) => "DeleteTaskPushNotificationConfig",
+            Self::ExtendedAgentCard => "GetExtendedAgentCard",
+            Self::Method(_, name) => name,
+        }
+    }
+}
+
 /// The reasons for which there is no operation.
 #[derive(Debug, PartialEq, Eq)]
 enum NoRoute {
@@ -80,6 +102,7 @@ pub(crate) async fn answer(tenants: &Tenants, request: HttpRequest<'_>) -> Respo
     let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
     let response = match route(request.method, &segments) {
         Ok((tenant, operation)) => dispatch(&tenants.asked_with(request.headers), &request, tenant, operation).await,
+        // The answer says so by its status.
         Err(NoRoute::Method(allowed)) => return method_not_allowed(allowed, request.path),
         Err(NoRoute::Path) => Err(A2aError::MethodNotFound { method: format!("{} /{}", request.method, request.path) }),
     };
@@ -150,7 +173,9 @@ async fn dispatch(
     tenant: Option<&str>,
     operation: Operation<'_>,
 ) -> Result<Response, A2aError> {
-    let call = ServiceParameters::of(request.caller.owner.clone(), request.headers, request.uri)?;
+    access_log::asks_for_named(operation.name());
+    let call = ServiceParameters::of(request.caller.identity.clone(), request.headers, request.uri)?;
+    access_log::speaks(VERSION);
     let caller = request.caller;
     match operation {
         Operation::SendMessage => {
@@ -346,6 +371,7 @@ fn stream(caller: &Caller, place: StreamPlace, events: EventStream) -> Response 
 }
 
 fn failure(error: &A2aError) -> Response {
+    access_log::note_error(error);
     let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     retry_after((status, Body::from(http_json::failure(error))).into_response(), error)
 }

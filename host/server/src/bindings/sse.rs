@@ -11,15 +11,20 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{Stream, StreamExt};
 
+use crate::access_log;
+
 /// A comment line this often keeps proxies from closing a quiet stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Streams the events, each as the text that `data` makes of it.
 pub(crate) fn respond<T: 'static>(
-    events: impl Stream<Item = T> + Send + 'static,
-    data: impl Fn(&T) -> String + Send + 'static,
+    events: impl Stream<Item = Result<T, A2aError>> + Send + 'static,
+    data: impl Fn(&Result<T, A2aError>) -> String + Send + 'static,
 ) -> Response {
-    kept_alive(events.map(move |event| with_data(Event::default(), data(&event))))
+    kept_alive(events.map(move |event| {
+        let event = event.inspect_err(access_log::note_error);
+        with_data(Event::default(), data(&event))
+    }))
 }
 
 /// The events of a task, each with its number as `id`, so that a reader whose stream broke off can say which one it has.
@@ -28,6 +33,7 @@ pub(crate) fn respond_numbered(
     data: impl Fn(&Result<Arc<LoggedEvent>, A2aError>) -> String + Send + 'static,
 ) -> Response {
     kept_alive(events.map(move |event| {
+        let event = event.inspect_err(access_log::note_error);
         let seq = event.as_ref().ok().and_then(|event| event.seq());
         let numbered = seq.map_or_else(Event::default, |seq| Event::default().id(seq.to_string()));
         with_data(numbered, data(&event))

@@ -4,11 +4,10 @@
 //! because no name exists in both. HTTP+JSON has its own paths.
 
 use annex_operations::answer::Sent;
-use annex_operations::service_parameters::{ServiceParameters, sent_version};
+use annex_operations::service_parameters::{Identity, ServiceParameters, sent_version};
 use annex_protocol::service::{A2A_EXTENSIONS, VERSION, is_version, parse_extensions};
 use annex_protocol::v0_3::{self, X_A2A_EXTENSIONS};
 use annex_protocol::{A2aError, ExtensionUri, StreamResponse};
-use annex_tasks::Owner;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -22,15 +21,17 @@ pub(crate) mod json_rpc;
 const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
 
 /// The service parameters of a 0.3 request: an absent version means 0.3 (A2A 1.0 section 3.6.2).
-fn read_call(owner: Owner, (headers, uri): (&HeaderMap, &Uri)) -> Result<ServiceParameters, A2aError> {
+fn read_call(identity: Identity, (headers, uri): (&HeaderMap, &Uri)) -> Result<ServiceParameters, A2aError> {
     let version = sent_version(headers, uri);
     if !version.is_empty() && !is_version(&version, v0_3::VERSION) {
         return Err(A2aError::VersionNotSupported { requested: version.into_owned(), supported: SUPPORTED });
     }
     // 0.3 has the name with `X-`; the name of 1.0 is taken too.
     let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
+    let Identity { owner, claims } = identity;
     Ok(ServiceParameters {
         owner,
+        claims,
         requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())),
         // `AskedTenants::serving` adds the headers for an agent elsewhere. Clients of 0.3 are shown the task first, as they
         // expect it.

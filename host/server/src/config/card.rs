@@ -44,9 +44,9 @@ impl CardConfig {
     }
 
     /// The keys that every card needs and this one does not have.
-    pub(super) fn missing(&self) -> Option<&'static str> {
-        let needed = [("card.name", &self.name), ("card.description", &self.description)];
-        needed.into_iter().find_map(|(key, value)| value.is_none().then_some(key))
+    pub(super) fn missing(&self) -> impl Iterator<Item = &'static str> {
+        let needed = [("card.name", self.name.is_none()), ("card.description", self.description.is_none())];
+        needed.into_iter().filter_map(|(key, is_missing)| is_missing.then_some(key))
     }
 
     /// # Errors

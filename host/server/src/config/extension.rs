@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use annex_auth::AuthConfig;
 use annex_protocol::{Json, JsonObject};
-use annex_runtime::{Installation, Instances, OnFailure};
+use annex_runtime::{Activate, AllowedCaller, Installation, Instances, OnFailure, Selection};
 use serde::{Deserialize, Serialize};
 
+use super::document::ConfigText;
 use super::grants::GrantsConfig;
 use super::limits::LimitsConfig;
 
@@ -19,9 +21,18 @@ pub struct ExtensionConfig {
     /// The digest that the component must have; only a tenant that was added names one.
     #[serde(skip)]
     pub(crate) digest: Option<String>,
-    /// Refuse requests that do not activate it. Default false.
+    /// Where it stands.
+    #[serde(skip)]
+    pub(crate) place: ExtensionPlace,
+    /// Refuse requests that it is not active for. Default false.
     #[serde(default)]
     pub required: bool,
+    /// What makes it active for a request. Default `requested`.
+    #[serde(default)]
+    pub activate: ActivateConfig,
+    /// The callers that it is active for, as `principal:ID` or `claim:NAME=VALUE`. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
     /// The grants. Default: none.
     #[serde(default)]
     pub grants: GrantsConfig,
@@ -42,8 +53,61 @@ pub struct ExtensionConfig {
     pub parameters: toml::Table,
 }
 
+/// Where an `[[extension]]` stands in a config, if it stands in one.
+#[derive(Clone, Debug, Default)]
+pub struct ExtensionPlace(Option<(ConfigText, usize)>);
+
+// An extension that is moved in the config is the same one.
+impl PartialEq for ExtensionPlace {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for ExtensionPlace {}
+
+impl ExtensionPlace {
+    /// The text of the config that it stands in.
+    pub(crate) fn text(&self) -> Option<&ConfigText> {
+        self.0.as_ref().map(|(text, _)| text)
+    }
+
+    /// The file, the line and the column of the first of its keys that is there, or else of all of it. `None` where it
+    /// stands in no config.
+    pub(crate) fn locate(&self, keys: &[String]) -> Option<String> {
+        let (text, number) = self.0.as_ref()?;
+        let itself = format!("extension[{number}]");
+        let keys = keys.iter().map(|key| format!("{itself}.{key}")).chain([itself.clone()]);
+        text.locate(&keys.collect::<Vec<_>>())
+    }
+}
+
+/// Notes in each extension where it stands.
+pub(super) fn set_places(extensions: &mut [ExtensionConfig], text: &ConfigText) {
+    for (number, extension) in extensions.iter_mut().enumerate() {
+        extension.place = ExtensionPlace(Some((text.clone(), number)));
+    }
+}
+
 /// The keys of an `[[extension]]` beside `component` and `required`.
-const KEYS: [&str; 6] = ["grants", "limits", "on_failure", "instances", "instance_turns", "parameters"];
+const KEYS: [&str; 8] =
+    ["activate", "allow", "grants", "limits", "on_failure", "instances", "instance_turns", "parameters"];
+
+/// The most entries of `allow`: each request looks at them.
+const MAX_ALLOWED: usize = 1_000;
+
+/// What makes an extension active for a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ActivateConfig {
+    /// The client asks for it.
+    #[default]
+    Requested,
+    /// The same, or the message bears its metadata or names it.
+    Metadata,
+    /// Every message.
+    Always,
+}
 
 /// The consequence for a request that an extension fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -68,6 +132,12 @@ pub enum InstancesConfig {
 }
 
 impl ExtensionConfig {
+    /// The digest of a component that was uploaded; `None` for one that is a file.
+    pub(crate) fn uploaded(&self) -> Option<&str> {
+        // A component of a tenant's text that is a file has its path by the time it is loaded.
+        self.digest.as_deref().filter(|digest| *digest == self.component)
+    }
+
     /// The installation as the runtime takes it. Files are looked for in `folder`, and no limit may be above `ceiling`.
     ///
     /// # Errors
@@ -84,9 +154,35 @@ impl ExtensionConfig {
             limits: self.limits.to_limits(ceiling)?,
             parameters,
             required: self.required,
+            selection: Selection { activate: self.activate.to_activate(), allow: self.allow()? },
             on_failure: self.on_failure()?,
             instances: self.instances()?,
         })
+    }
+
+    /// Checks that the server can tell the callers of `allow` from others.
+    ///
+    /// # Errors
+    /// The key and what is wrong with its value.
+    pub(crate) fn check_callers(&self, auth: Option<&AuthConfig>) -> Result<(), (&'static str, String)> {
+        let Some(allow) = &self.allow else { return Ok(()) };
+        let Some(auth) = auth else {
+            let reason = "names callers, and without [auth] nobody knows who calls; add [auth] or leave it out";
+            return Err(("allow", reason.to_owned()));
+        };
+        match allow.iter().find(|caller| caller.starts_with("claim:")) {
+            Some(claim) if auth.jwt.is_none() => {
+                let reason = format!("has {claim:?}, and only tokens have claims; add [auth.jwt] or name principals");
+                Err(("allow", reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// True if no server starts without it: every request that it is for needs it, or is to be seen by it.
+    pub(crate) fn must_load(&self) -> bool {
+        let is_rule = self.activate == ActivateConfig::Always && self.on_failure == OnFailureConfig::Reject;
+        self.required || is_rule
     }
 
     /// The installation of a component that is loaded without a server around it: `settings` are the keys of an
@@ -109,10 +205,15 @@ impl ExtensionConfig {
         table.try_into().map_err(|error: toml::de::Error| one_line(&error))
     }
 
-    /// True if settings in which something is wrong still say that the extension is not required: by `required = false`, or
-    /// by leaving it out where no key can be a misspelt `required`.
+    /// True if settings in which something is wrong still say that a server may start without the extension: it is not always
+    /// active, and not required by `required = false`, or by leaving it out where no key can be a misspelt `required`.
     pub(crate) fn broken_settings_are_optional(text: &str) -> bool {
         let Ok(table) = toml::from_str::<toml::Table>(text) else { return false };
+        // A value that is misspelt may be meant as `always`.
+        let may_be_always = |activate: &toml::Value| !matches!(activate.as_str(), Some("requested" | "metadata"));
+        if table.get("activate").is_some_and(may_be_always) {
+            return false;
+        }
         match table.get("required") {
             Some(required) => required.as_bool() == Some(false),
             None => table.keys().all(|key| KEYS.contains(&key.as_str())),
@@ -129,6 +230,28 @@ impl ExtensionConfig {
             settings.to_json()
         };
         whole().unwrap_or_else(|_: serde_json::Error| Json::string(""))
+    }
+
+    fn allow(&self) -> Result<Option<Vec<AllowedCaller>>, (&'static str, String)> {
+        let Some(allow) = &self.allow else { return Ok(None) };
+        let wrong = |reason: String| Err(("allow", reason));
+        if allow.is_empty() {
+            return wrong("is empty, so that the extension is for nobody; leave it out to have it for all".to_owned());
+        }
+        if allow.len() > MAX_ALLOWED {
+            return wrong(format!("has {} entries, and at most {MAX_ALLOWED} are taken; name a claim", allow.len()));
+        }
+        let mut callers = Vec::new();
+        for text in allow {
+            let Some(caller) = AllowedCaller::parse(text) else {
+                return wrong(format!(
+                    "has {text:?}; write \"principal:ID\" for one caller or \"claim:NAME=VALUE\" for all whose token has \
+                     the claim"
+                ));
+            };
+            callers.push(caller);
+        }
+        Ok(Some(callers))
     }
 
     fn on_failure(&self) -> Result<OnFailure, (&'static str, String)> {
@@ -153,6 +276,16 @@ impl ExtensionConfig {
                               it out";
                 Err(("instance_turns", reason.to_owned()))
             }
+        }
+    }
+}
+
+impl ActivateConfig {
+    fn to_activate(self) -> Activate {
+        match self {
+            Self::Requested => Activate::Requested,
+            Self::Metadata => Activate::Metadata,
+            Self::Always => Activate::Always,
         }
     }
 }
@@ -196,12 +329,21 @@ mod tests {
             "[grants]\nclok = true",
             "instances = \"often\"\n[limits]\ncpu = 1",
             "required = false\nreqired = true",
+            "activate = \"metadata\"\n[grants]\nclok = true",
         ];
         for text in optional {
             assert!(ExtensionConfig::from_settings("x", text).is_err(), "{text}");
             assert!(ExtensionConfig::broken_settings_are_optional(text), "{text}");
         }
-        for text in ["reqired = true", "required = true\n[grants]\nclok = true", "required = \n", "required = \"no\""] {
+        for text in [
+            "reqired = true",
+            "required = true\n[grants]\nclok = true",
+            "required = \n",
+            "required = \"no\"",
+            "activate = \"always\"\n[grants]\nclok = true",
+            "required = false\nactivate = \"allways\"",
+            "activat = \"always\"",
+        ] {
             assert!(!ExtensionConfig::broken_settings_are_optional(text), "{text}");
         }
         let error = ExtensionConfig::from_settings("x", "other = 1").expect_err("no such key");

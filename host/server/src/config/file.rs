@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Config, ConfigError, ExtensionConfig, TenantConfig, tenant};
+use super::{Config, ConfigError, ExtensionConfig, live, tenant};
 
 /// The file of a config and what stood in it.
 #[derive(Clone, Debug)]
@@ -48,22 +48,38 @@ impl ConfigFile {
         Ok((Self::new(path, &text), config.extensions))
     }
 
-    /// The tenants that the file names now.
+    /// All that the file says now.
     ///
     /// # Errors
     /// When it can no longer be used.
-    pub(crate) fn tenants(&self) -> Result<Vec<TenantConfig>, ConfigError> {
-        let path = &self.path;
-        let text = fs::read_to_string(path)
-            .map(annex_files::without_mark)
-            .map_err(|source| ConfigError::Read { path: path.clone(), source })?;
-        Ok(Config::parse(path, &text)?.tenants)
+    pub(crate) fn config(&self) -> Result<Config, ConfigError> {
+        Config::read(&self.path)
     }
 
-    /// The tables besides `[[extension]]` and `[[tenant]]` that say something else in `other`.
-    pub(crate) fn other_changes(&self, other: &Self) -> Vec<String> {
-        let keys: std::collections::BTreeSet<&String> = self.tables.keys().chain(other.tables.keys()).collect();
-        let changed = keys.into_iter().filter(|key| self.tables.get(*key) != other.tables.get(*key));
-        changed.filter(|key| !matches!(key.as_str(), "extension" | "tenant")).cloned().collect()
+    /// The keys that say something else in `other` and need a restart, each with the reason: `[[extension]]`, `[[tenant]]` and
+    /// what else counts without one is left out. For the file of a tenant these are all others, because it is loaded as a whole.
+    pub(crate) fn that_need_restart(&self, other: &Self) -> Vec<String> {
+        if self.is_of_tenant {
+            let keys: std::collections::BTreeSet<&String> = self.tables.keys().chain(other.tables.keys()).collect();
+            let changed = keys.into_iter().filter(|key| self.tables.get(*key) != other.tables.get(*key));
+            return changed.filter(|key| *key != "extension").cloned().collect();
+        }
+        live::that_need_restart(&self.tables, &other.tables)
+    }
+
+    /// True if a key says something else in `other` that counts without a restart, besides those of `[[extension]]` and
+    /// `[[tenant]]`.
+    pub(crate) fn something_counts(&self, other: &Self) -> bool {
+        live::something_counts(&self.tables, &other.tables)
+    }
+
+    /// True if one of the tables says something else in `other`; `table` may be a dotted path.
+    pub(crate) fn differs(&self, other: &Self, table: &str) -> bool {
+        let of = |file: &Self| {
+            let mut names = table.split('.');
+            let first = names.next().and_then(|name| file.tables.get(name)).cloned();
+            names.try_fold(first?, |table, name| table.get(name).cloned())
+        };
+        of(self) != of(other)
     }
 }

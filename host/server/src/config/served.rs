@@ -9,7 +9,7 @@ use annex_operations::quota::TenantQuota;
 
 use super::tenant::{self, TenantFile};
 use super::tenant_text::AdmittedTenant;
-use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig, TenantConfig};
+use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, Document, ExtensionConfig, TenantConfig};
 
 /// The tables that an agent has of its own, and the config of the process that serves it. All agents share that one, so that
 /// each costs no more than its own file.
@@ -48,19 +48,31 @@ impl ServedConfig {
     pub(crate) fn of_tenant(tenant: &TenantConfig, process: &Arc<Config>, folder: &Path) -> Result<Self, ConfigError> {
         let path = folder.join(&tenant.config);
         let text = tenant::text(&path)?;
-        let TenantFile { card, agent, extensions } = tenant::parse(&path, &text)?;
-        let checked = process.check_card(&card, Some(&agent)).and_then(|()| agent.check_lost_turn(&process.tasks));
-        checked.map_err(|(key, reason)| ConfigError::Value {
-            path: path.clone(),
-            key: key.to_owned(),
-            reason: reason.to_owned(),
-        })?;
-        Ok(Self {
+        let mut document = Document::parse(&path, &text);
+        let served = Self::decode_tenant(tenant, process, &mut document);
+        let served = document.into_checked(served)?;
+        Ok(Self { file: Some(ConfigFile::of_tenant(&path, &text)), ..served })
+    }
+
+    /// The same of the text of the file, without what is wrong in it, which is noted; `None` where too much is.
+    pub(crate) fn decode_tenant(
+        tenant: &TenantConfig,
+        process: &Arc<Config>,
+        document: &mut Document<'_>,
+    ) -> Option<Self> {
+        let TenantFile { card, agent, extensions } = tenant::decode(document)?;
+        for (key, reason) in process.check_card(&card, Some(&agent)) {
+            document.wrong(key, reason);
+        }
+        if let Err((key, reason)) = agent.check_lost_turn(&process.tasks) {
+            document.wrong(key, reason);
+        }
+        Some(Self {
             process: Arc::clone(process),
             card,
             agent: Some(agent),
             extensions,
-            file: Some(ConfigFile::of_tenant(&path, &text)),
+            file: None,
             quota: Some(tenant.quota.clone()),
             is_tenant: true,
         })
@@ -75,7 +87,7 @@ impl ServedConfig {
         process: &Arc<Config>,
     ) -> Result<Self, (&'static str, &'static str)> {
         let AdmittedTenant { quota, card, agent, extensions } = tenant;
-        process.check_card(&card, Some(&agent))?;
+        process.check_card(&card, Some(&agent)).into_iter().next().map_or(Ok(()), Err)?;
         agent.check_lost_turn(&process.tasks)?;
         check_forwarded(&agent, process.auth.as_ref())?;
         Ok(Self {

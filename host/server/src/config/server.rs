@@ -98,10 +98,6 @@ impl ServerConfig {
         }
     }
 
-    pub(crate) fn drain(&self) -> Duration {
-        Duration::from_secs(self.drain_seconds)
-    }
-
     /// The key of a budget that has no room for one body of the largest size, or for an answer as long.
     pub(super) fn budget_below_a_body(&self) -> Option<&'static str> {
         let budgets =

@@ -27,6 +27,10 @@ pub struct StoredTenantsConfig {
     pub allow_private: Vec<Allowed>,
     /// Tenants that are kept loaded; the one that was idle for longest goes first. Default 1,000.
     pub max_loaded: usize,
+    /// Components that may be uploaded for texts to name, in all. Default 100; with 0 none may.
+    pub max_uploads: u64,
+    /// Bytes of all of them together. Default 1 GiB.
+    pub max_upload_bytes: u64,
     /// Seconds without a request after which a tenant is no longer kept loaded. Default 600.
     pub idle_seconds: u64,
 }
@@ -39,6 +43,8 @@ impl Default for StoredTenantsConfig {
             hosts: Vec::new(),
             allow_private: Vec::new(),
             max_loaded: 1_000,
+            max_uploads: 100,
+            max_upload_bytes: 1 << 30,
             idle_seconds: 600,
         }
     }

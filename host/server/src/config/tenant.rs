@@ -7,7 +7,8 @@ use annex_files::Purpose;
 use annex_operations::quota::TenantQuota;
 use serde::Deserialize;
 
-use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig};
+use super::document::Document;
+use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig, extension};
 
 /// The longest name of a tenant, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -47,7 +48,7 @@ pub(super) struct TenantFile {
 ///
 /// # Errors
 /// When it cannot be read, or others can write it.
-pub(super) fn text(path: &Path) -> Result<String, ConfigError> {
+pub(crate) fn text(path: &Path) -> Result<String, ConfigError> {
     // This file is judged, unlike the config itself: the config names it, and not the person who starts the server.
     let text = annex_files::read_text(path, Purpose::Named, MAX_FILE_BYTES);
     text.map_err(|source| ConfigError::Read { path: path.to_owned(), source })
@@ -55,27 +56,33 @@ pub(super) fn text(path: &Path) -> Result<String, ConfigError> {
 
 /// The `[[extension]]` of a tenant's file.
 pub(super) fn extensions(path: &Path, text: &str) -> Result<Vec<ExtensionConfig>, ConfigError> {
-    Ok(parse(path, text)?.extensions)
+    let mut document = Document::parse(path, text);
+    let file = decode(&mut document);
+    Ok(document.into_checked(file)?.extensions)
 }
 
-/// The tables of a tenant's file.
-pub(super) fn parse(path: &Path, text: &str) -> Result<TenantFile, ConfigError> {
-    toml::from_str(text).map_err(|error| ConfigError::Syntax { path: path.to_owned(), error: Box::new(error) })
+/// The tables of a tenant's file, without what is wrong in it, which is noted; `None` where too much is.
+pub(super) fn decode(document: &mut Document<'_>) -> Option<TenantFile> {
+    let mut file: TenantFile = document.decode()?;
+    extension::set_places(&mut file.extensions, &document.to_config_text());
+    Some(file)
 }
 
-/// Checks the tenants by themselves and against each other. An error is the key and the reason.
-pub(super) fn check(tenants: &[TenantConfig]) -> Result<(), (&'static str, String)> {
+/// Checks the tenants by themselves and against each other.
+pub(super) fn check(tenants: &[TenantConfig], document: &mut Document<'_>) {
     let mut names = HashSet::new();
-    for TenantConfig { name, quota, .. } in tenants {
-        check_name(name).map_err(|reason| ("tenant.name", reason))?;
+    for (number, TenantConfig { name, quota, .. }) in tenants.iter().enumerate() {
+        if let Err(reason) = check_name(name) {
+            document.wrong(&format!("tenant[{number}].name"), reason);
+        }
         if !names.insert(name) {
-            return Err(("tenant.name", format!("{name:?} stands there twice")));
+            let reason = format!("{name:?} is the name of an earlier [[tenant]] too; each has one of its own");
+            document.wrong(&format!("tenant[{number}].name"), reason);
         }
         if let Some(key) = quota.of_nothing() {
-            return Err(("tenant.quota", format!("{key} must be at least 1")));
+            document.wrong(&format!("tenant[{number}].quota.{key}"), "must be at least 1");
         }
     }
-    Ok(())
 }
 
 /// Checks the name of a tenant. An error is the reason.

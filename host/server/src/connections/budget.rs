@@ -18,12 +18,18 @@ use crate::connections::network::CallerKey;
 pub(crate) struct Budget {
     /// The name of what is counted, for messages.
     what: &'static str,
-    max: usize,
-    /// The most that one caller may hold in several parts; a lone one may be larger.
-    share: usize,
+    bounds: Mutex<Bounds>,
     /// The factor by which a part of the same caller must be larger than a new one to give way to it.
     edge: usize,
     state: Mutex<State>,
+}
+
+/// The bytes that may be held. A reload of the config changes them.
+#[derive(Clone, Copy)]
+struct Bounds {
+    max: usize,
+    /// The most that one caller may hold in several parts; a lone one may be larger.
+    share: usize,
 }
 
 #[derive(Default)]
@@ -66,13 +72,26 @@ pub(crate) struct Holding {
 
 impl Budget {
     pub(crate) fn new(what: &'static str, max: usize, share: usize) -> Arc<Self> {
-        Arc::new(Self { what, max, share, edge: 1, state: Mutex::default() })
+        Self::of_edge(what, Bounds { max, share }, 1)
     }
 
     /// The same where a caller's parts give way to its new ones only if they are more than twice as large: a client does not
     /// lose an answer that it reads to the next one that it asks for.
     pub(crate) fn lasting(what: &'static str, max: usize, share: usize) -> Arc<Self> {
-        Arc::new(Self { what, max, share, edge: 2, state: Mutex::default() })
+        Self::of_edge(what, Bounds { max, share }, 2)
+    }
+
+    fn of_edge(what: &'static str, bounds: Bounds, edge: usize) -> Arc<Self> {
+        Arc::new(Self { what, bounds: Mutex::new(bounds), edge, state: Mutex::default() })
+    }
+
+    /// Puts other bounds into effect. Parts that are held stay until there is to be room for a new one.
+    pub(crate) fn set(&self, max: usize, share: usize) {
+        *self.bounds.lock().unwrap_or_else(PoisonError::into_inner) = Bounds { max, share };
+    }
+
+    fn bounds(&self) -> Bounds {
+        *self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A part of nothing, which may grow.
@@ -87,22 +106,22 @@ impl Budget {
     pub(crate) fn check(&self, caller: &CallerKey, bytes: usize) -> Result<(), A2aError> {
         // The lock is given back after this look, so another part may take the room. `Holding::grow` then refuses this
         // one.
+        let Bounds { max, share } = self.bounds();
         let state = self.lock();
         let own = state.callers.get(caller);
         let largest = own.into_iter().flat_map(|own| own.parts.values()).map(|part| part.bytes).max().unwrap_or(0);
         let own = own.map_or(0, |own| own.bytes).saturating_add(bytes);
         // These are the rules of `make_room`, for a part that is not there yet.
-        let is_beyond_share = own > self.share && own > bytes && largest <= bytes.saturating_mul(self.edge);
+        let is_beyond_share = own > share && own > bytes && largest <= bytes.saturating_mul(self.edge);
         let most = || state.callers.values().map(|held| held.bytes).max().unwrap_or(0);
         let is_beyond_all =
-            state.held.saturating_add(bytes) > self.max && most() <= own && largest <= bytes.saturating_mul(self.edge);
+            state.held.saturating_add(bytes) > max && most() <= own && largest <= bytes.saturating_mul(self.edge);
         if is_beyond_share || is_beyond_all { Err(self.full()) } else { Ok(()) }
     }
 
     fn full(&self) -> A2aError {
         let what = self.what;
-        let max = self.max;
-        let share = self.share;
+        let Bounds { max, share } = self.bounds();
         A2aError::Overloaded { reason: format!("{what} take {max} bytes in all and {share} of one caller at most") }
     }
 
@@ -113,14 +132,15 @@ impl Budget {
 
     /// Gives parts up until what is left fits. Returns whether `newest` is still there.
     fn make_room(&self, state: &mut State, caller: &CallerKey, newest: u64) -> bool {
+        let Bounds { max, share } = self.bounds();
         // Each round removes a part or returns, so this ends.
         loop {
             let own = state.callers.get(caller);
             // A lone part may exceed the share, because one answer can be longer than a quarter of the budget.
-            let is_beyond_share = own.is_some_and(|own| own.bytes > self.share && own.parts.len() > 1);
+            let is_beyond_share = own.is_some_and(|own| own.bytes > share && own.parts.len() > 1);
             let victim = if is_beyond_share {
                 caller.clone()
-            } else if state.held > self.max {
+            } else if state.held > max {
                 // Among equals the one that wants more gives way.
                 let rank = |(key, held): &(&CallerKey, &Held)| (held.bytes, *key == caller);
                 let Some((key, _)) = state.callers.iter().max_by_key(rank) else { return false };

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use annex_operations::service_parameters::Identity;
 use annex_protocol::A2aError;
-use annex_tasks::Owner;
 
 use crate::bindings::answer_body::AnswerBody;
 use crate::config::ServerConfig;
@@ -29,31 +29,43 @@ pub(crate) struct Shares {
 impl Shares {
     /// A caller gets a quarter of each budget, and always room for one body.
     pub(crate) fn new(config: &ServerConfig) -> Arc<Self> {
-        let share = (config.max_reading_bytes / 4).max(config.max_body_bytes);
+        let share = share_of_reading(config);
         Arc::new(Self {
             reading: Budget::new("bodies that are being read", config.max_reading_bytes, share),
             answers: Budget::lasting("unread answers", config.max_answer_bytes, config.max_answer_bytes / 4),
             streams: Streams::new(config.max_streams, config.max_streams_per_caller),
         })
     }
+
+    /// Puts the bounds of this config into effect. Streams and bytes beyond them stay, and nothing is added until there are
+    /// fewer.
+    pub(crate) fn set(&self, config: &ServerConfig) {
+        self.reading.set(config.max_reading_bytes, share_of_reading(config));
+        self.answers.set(config.max_answer_bytes, config.max_answer_bytes / 4);
+        self.streams.set(config.max_streams, config.max_streams_per_caller);
+    }
+}
+
+fn share_of_reading(config: &ServerConfig) -> usize {
+    (config.max_reading_bytes / 4).max(config.max_body_bytes)
 }
 
 /// The sender of a request: the authenticated principal, or the network that an anonymous one comes from.
 #[derive(Clone)]
 pub(crate) struct Caller {
-    /// The owner of the tasks that it may see and make.
-    pub(crate) owner: Owner,
+    /// Who it is: the owner of the tasks that it may see and make, and the claims of its token.
+    pub(crate) identity: Identity,
     network: Network,
     shares: Arc<Shares>,
 }
 
 impl Caller {
-    pub(crate) fn new(owner: Owner, network: Network, shares: &Arc<Shares>) -> Self {
-        Self { owner, network, shares: Arc::clone(shares) }
+    pub(crate) fn new(identity: Identity, network: Network, shares: &Arc<Shares>) -> Self {
+        Self { identity, network, shares: Arc::clone(shares) }
     }
 
     pub(crate) fn key(&self) -> CallerKey {
-        match self.owner.principal.as_str() {
+        match self.identity.owner.principal.as_str() {
             // Only the address tells anonymous clients apart. Those behind one proxy share what it may hold
             // (SECURITY.md).
             "" => CallerKey::Network(self.network),

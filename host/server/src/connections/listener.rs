@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use annex_fairness::resize;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +26,7 @@ const WARNING_PAUSE: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_secs(5);
 
 /// Bounds on connections.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
     /// Connections at once; more wait to be accepted.
     pub(crate) connections: usize,
@@ -39,14 +40,14 @@ pub(crate) struct ConnectionLimits {
     pub(crate) streams: u32,
 }
 
-/// Serves connections until `closed` fires, then lets those that are busy finish, but not for long.
+/// Serves connections until `closed` fires, under the limits in effect when each one comes, then lets those that are busy finish, but not for long.
 ///
 /// The future of an `async fn` is compiled by the crate that polls it. Spawned here, all that serves requests is compiled by
 /// this crate, once, and not again by each program that runs a server.
 pub(crate) fn spawn(
     listener: TcpListener,
     site: impl Site,
-    limits: ConnectionLimits,
+    limits: watch::Receiver<ConnectionLimits>,
     closed: CancellationToken,
 ) -> JoinHandle<io::Result<()>> {
     tokio::spawn(serve(listener, site, limits, closed))
@@ -55,13 +56,11 @@ pub(crate) fn spawn(
 async fn serve(
     listener: TcpListener,
     site: impl Site,
-    limits: ConnectionLimits,
+    limits: watch::Receiver<ConnectionLimits>,
     closed: CancellationToken,
 ) -> io::Result<()> {
-    // tokio panics above its own maximum, and the config takes any number.
-    let slots = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
-    let connections = Arc::new(Connections::new(limits, site));
-    let addresses = Arc::new(Addresses { most: limits.per_address, open: Mutex::default() });
+    let mut limited = Limited::new(limits, site);
+    let addresses = Arc::new(Addresses::default());
     let mut failures = Warnings::default();
     let mut refusals = Warnings::default();
     let open = TaskTracker::new();
@@ -69,13 +68,20 @@ async fn serve(
         // A slot is taken before a connection is accepted: clients beyond the bound wait in the queue of the kernel.
         let slot = tokio::select! {
             // The semaphore is never closed, so a slot comes.
-            Ok(slot) = Arc::clone(&slots).acquire_owned() => slot,
+            Ok(slot) = Arc::clone(&limited.slots).acquire_owned() => slot,
+            // There may be more slots now.
+            Ok(()) = limited.changes.changed() => {
+                limited.update();
+                continue;
+            }
             () = closed.cancelled() => break,
         };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = closed.cancelled() => break,
         };
+        // The limits may have changed while it was waited for.
+        limited.update();
         let (stream, peer) = match accepted {
             Ok((stream, peer)) => (stream, peer.ip()),
             Err(error) => {
@@ -88,14 +94,14 @@ async fn serve(
             }
         };
         // Dropping the stream closes the connection, and its slot is free for another address.
-        let Some(address) = addresses.enter(peer) else {
+        let Some(address) = addresses.enter(peer, limited.limits.per_address) else {
             if let Some(times) = refusals.due() {
-                let most = limits.per_address;
+                let most = limited.limits.per_address;
                 tracing::warn!(%peer, most, times, "connections are closed, because their address has too many");
             }
             continue;
         };
-        let connections = Arc::clone(&connections);
+        let connections = Arc::clone(&limited.connections);
         let closed = closed.clone();
         open.spawn(async move {
             connections.serve(stream, peer, closed).await;
@@ -111,9 +117,45 @@ async fn serve(
     Ok(())
 }
 
+/// The limits in effect, and what serves connections under them.
+struct Limited<S> {
+    changes: watch::Receiver<ConnectionLimits>,
+    limits: ConnectionLimits,
+    slots: Arc<Semaphore>,
+    site: S,
+    connections: Arc<Connections<S>>,
+}
+
+impl<S: Site> Limited<S> {
+    fn new(mut changes: watch::Receiver<ConnectionLimits>, site: S) -> Self {
+        let limits = *changes.borrow_and_update();
+        let slots = Arc::new(Semaphore::new(limits.slots()));
+        let connections = Arc::new(Connections::new(limits, site.clone()));
+        Self { changes, limits, slots, site, connections }
+    }
+
+    /// Puts the limits into effect that there are now. Connections that are open keep the time limits that they began with.
+    fn update(&mut self) {
+        let now = *self.changes.borrow_and_update();
+        if now == self.limits {
+            return;
+        }
+        resize(&self.slots, self.limits.slots(), now.slots());
+        self.connections = Arc::new(Connections::new(now, self.site.clone()));
+        self.limits = now;
+    }
+}
+
+impl ConnectionLimits {
+    /// tokio panics above its own maximum, and the config takes any number.
+    fn slots(&self) -> usize {
+        self.connections.min(Semaphore::MAX_PERMITS)
+    }
+}
+
 /// Counts connections by where they come from.
+#[derive(Default)]
 struct Addresses {
-    most: usize,
     open: Mutex<HashMap<Network, usize>>,
 }
 
@@ -124,13 +166,13 @@ struct Address {
 }
 
 impl Addresses {
-    /// `None` when the address has as many as it may.
-    fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Address> {
+    /// `None` when the address has `most` connections, the number that it may have.
+    fn enter(self: &Arc<Self>, peer: IpAddr, most: usize) -> Option<Address> {
         let network = Network::of(peer);
         let mut open = self.lock();
         let own = open.entry(network).or_default();
         // The bound is at least 1 (`config/bounds.rs`), so a refusal leaves no empty entry in the map.
-        if *own >= self.most {
+        if *own >= most {
             return None;
         }
         *own += 1;

@@ -1,21 +1,44 @@
 //! The callers that budgets and limits count for.
 
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The part of the network that an address stands for: itself, in IPv6 the /64 that one customer has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Network(IpAddr);
+/// The part of the network that an address stands for: itself, in IPv6 the /64 that one customer has. Two addresses of one part
+/// are the same network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Network {
+    part: IpAddr,
+    address: IpAddr,
+}
 
 impl Network {
     pub(crate) fn of(address: IpAddr) -> Self {
         // On a listener of IPv6, clients of IPv4 have mapped addresses (`::ffff:192.0.2.1`), which all lie in one /64.
-        match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let prefix = address.to_bits() & (u128::MAX << 64);
-                Self(Ipv6Addr::from_bits(prefix).into())
-            }
-            address @ IpAddr::V4(_) => Self(address),
-        }
+        let address = address.to_canonical();
+        let part = match address {
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+            IpAddr::V4(_) => address,
+        };
+        Self { part, address }
+    }
+
+    /// The address itself, for logs.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+}
+
+impl PartialEq for Network {
+    fn eq(&self, other: &Self) -> bool {
+        self.part == other.part
+    }
+}
+
+impl Eq for Network {}
+
+impl Hash for Network {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.part.hash(state);
     }
 }
 

@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 
+use crate::access_log;
 use crate::connections::budget::Holding;
 use crate::connections::caller::Caller;
 
@@ -31,12 +32,13 @@ impl BodyError {
     /// The error for the client, and the HTTP status for proxies on the way.
     pub(crate) fn told(self) -> (StatusCode, A2aError) {
         // Proxies on the way read the status. Clients of A2A read the error in the body.
-        let status = match self {
-            Self::Late(_) => StatusCode::REQUEST_TIMEOUT,
+        let (status, reason) = match self {
+            Self::Late(_) => (StatusCode::REQUEST_TIMEOUT, "late"),
             Self::NoRoom(error) => return (StatusCode::SERVICE_UNAVAILABLE, error),
-            Self::Broken => StatusCode::BAD_REQUEST,
-            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Broken => (StatusCode::BAD_REQUEST, "broken_body"),
+            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
         };
+        access_log::refused(reason);
         (status, A2aError::InvalidRequest { reason: self.to_string() })
     }
 }
@@ -131,7 +133,9 @@ impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for RequestBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
-                self.read = self.read.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                self.read = self.read.saturating_add(bytes);
+                annex_telemetry::with(|request| request.add_received(bytes));
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(_))) => Poll::Ready(Some(Err(BodyError::Broken))),

@@ -1,6 +1,7 @@
 //! The bounds on streams of events that are open at once, in all and per caller.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::A2aError;
@@ -10,8 +11,9 @@ use crate::connections::network::CallerKey;
 
 /// The streams that are open.
 pub(crate) struct Streams {
-    in_all: usize,
-    per_caller: usize,
+    /// A reload of the config changes both bounds.
+    in_all: AtomicUsize,
+    per_caller: AtomicUsize,
     open: Mutex<Open>,
 }
 
@@ -29,7 +31,14 @@ pub(crate) struct StreamPlace {
 
 impl Streams {
     pub(crate) fn new(in_all: usize, per_caller: usize) -> Arc<Self> {
+        let (in_all, per_caller) = (AtomicUsize::new(in_all), AtomicUsize::new(per_caller));
         Arc::new(Self { in_all, per_caller, open: Mutex::default() })
+    }
+
+    /// Puts other bounds into effect. Streams beyond them stay.
+    pub(crate) fn set(&self, in_all: usize, per_caller: usize) {
+        self.in_all.store(in_all, Ordering::Relaxed);
+        self.per_caller.store(per_caller, Ordering::Relaxed);
     }
 
     /// Takes a place.
@@ -37,14 +46,15 @@ impl Streams {
     /// # Errors
     /// [`A2aError::Overloaded`] when there is none.
     pub(crate) fn open(self: &Arc<Self>, caller: CallerKey) -> Result<StreamPlace, A2aError> {
+        let (in_all, per_caller) = (self.in_all.load(Ordering::Relaxed), self.per_caller.load(Ordering::Relaxed));
         let mut open = self.lock();
-        if open.count >= self.in_all {
-            return Err(overloaded(format!("{} streams are open already", self.in_all)));
+        if open.count >= in_all {
+            return Err(overloaded(format!("{in_all} streams are open already")));
         }
         let own = open.by_caller.entry(caller.clone()).or_default();
         // The bound is at least 1 (`config/bounds.rs`), so a refusal leaves no empty entry in the map.
-        if *own >= self.per_caller {
-            return Err(overloaded(format!("{} streams of yours are open already", self.per_caller)));
+        if *own >= per_caller {
+            return Err(overloaded(format!("{per_caller} streams of yours are open already")));
         }
         *own += 1;
         open.count += 1;

@@ -14,11 +14,13 @@ use annex_operations::fault;
 use annex_operations::tasks::pins::Pins;
 use annex_protocol::ExtensionUri;
 use annex_runtime::{Digest, Installed, Runtime};
+use annex_tasks::TaskStore;
 use tokio::sync::Notify;
 
 use crate::config::served::ServedConfig;
-use crate::config::{ConfigFile, ExtensionConfig, TenantConfig};
+use crate::config::{ConfigFile, ExtensionConfig};
 use crate::installation::issuer::Issuer;
+use crate::installation::named;
 use crate::installation::published::Publisher;
 use crate::installation::shadow::Shadow;
 use crate::installation::watch::{FileWatcher, Watch, Watched};
@@ -33,8 +35,10 @@ mod history;
 mod kept;
 mod loader;
 mod prepared;
+mod settings;
 mod shadows;
 mod standing;
+mod trial;
 mod version;
 
 pub(crate) use agreement::{Agreement, HINT, Peers};
@@ -64,6 +68,8 @@ pub(crate) struct Parts {
     pub(crate) watcher: Option<Arc<FileWatcher>>,
     /// The other processes that serve the same agent; `None` where there can be none.
     pub(crate) peers: Option<Peers>,
+    /// Has the components that were uploaded for tenants; `None` where none can be.
+    pub(crate) uploads: Option<Arc<dyn TaskStore>>,
 }
 
 /// Changes what is installed, while requests run.
@@ -104,7 +110,7 @@ pub struct ReloadOutcome {
     pub changed: bool,
     /// The number of the edition in force.
     pub edition: u64,
-    /// Tables of the config that have changed and count only after a restart.
+    /// Keys of the config that have changed and count only after a restart, each with the reason.
     pub needs_restart: Vec<String>,
     /// The sources that could not be installed although the rest was.
     pub failed: Vec<String>,
@@ -113,13 +119,13 @@ pub struct ReloadOutcome {
 impl Installer {
     /// Loads what the config and the folder name, or what is in force for all processes that serve the agent.
     pub(crate) async fn start(config: &ServedConfig, parts: Parts) -> Result<Self, InstallError> {
-        let Parts { tenant, runtime, issuer, locations, folder, pins, watcher, peers } = parts;
+        let Parts { tenant, runtime, issuer, locations, folder, pins, watcher, peers, uploads } = parts;
         let of_process = &config.process.runtime;
-        let ceiling = of_process.ceiling.clone();
+        let process = Mutex::new(Arc::clone(&config.process));
         let loaded = AtomicU64::new(0);
         let refused = AtomicU64::new(0);
         let editions = peers.as_ref().map(|peers| Arc::clone(&peers.editions));
-        let loader = Loader { runtime, locations, folder, ceiling, loaded, refused, editions };
+        let loader = Loader { runtime, locations, folder, process, loaded, refused, editions, uploads };
         // The watch begins before the files are read, so that no change falls between the two.
         let watch = watcher.map(|watcher| Watch::begin(&watcher, watched(&config.extensions, &loader)));
         let agreement = peers.map(|peers| Arc::new(Agreement::new(peers)));
@@ -190,21 +196,21 @@ impl Installer {
     async fn try_reload(&self) -> Result<ReloadOutcome, InstallError> {
         let running = self.config_file.as_ref().ok_or(InstallError::NoFile)?;
         let (file, extensions) = running.read_again().map_err(InstallError::Config)?;
-        let needs_restart = running.other_changes(&file);
-        if !needs_restart.is_empty() {
-            let tables = needs_restart.join(", ");
-            tracing::warn!(tables, "these tables of the config have changed; a change there needs a restart");
+        // Before anything is compiled, and all mistakes at once.
+        named::check_read(&extensions, &self.loader.locations, &self.loader.process()).map_err(InstallError::Config)?;
+        let needs_restart = running.that_need_restart(&file);
+        // The file of a tenant has none: whatever has changed there, the tenant is loaded as a whole.
+        if !needs_restart.is_empty() && self.tenant.is_empty() {
+            tracing::warn!(
+                keys = needs_restart.join(", "),
+                "these keys of the config have changed, and count after a restart"
+            );
         }
         let changed = self.refresh(extensions, Occasion::Reload).await?;
         let failed = self.failures().into_iter().map(|failure| failure.source).collect();
         let edition = self.publisher.current().extensions.number;
         tracing::info!(edition, changed, "the config was read again");
         Ok(ReloadOutcome { changed, edition, needs_restart, failed })
-    }
-
-    /// The tenants that the config file names now.
-    pub(crate) fn tenants_now(&self) -> Result<Vec<TenantConfig>, InstallError> {
-        self.config_file.as_ref().ok_or(InstallError::NoFile)?.tenants().map_err(InstallError::Config)
     }
 
     /// Makes the cards again, because the agent's own has changed.
@@ -458,7 +464,7 @@ impl Installer {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn note(&self, error: &InstallError) {
+    pub(crate) fn note(&self, error: &InstallError) {
         let failure = loader::failed(error);
         let mut state = self.lock();
         state.failures.retain(|earlier| earlier.source != failure.source);

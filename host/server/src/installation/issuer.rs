@@ -1,9 +1,9 @@
 //! Makes the cards of a set of extensions, and signs them after everything is on them.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use annex_auth::Authenticator;
 use annex_auth::signature::Signer;
+use annex_auth::{Authenticator, SecurityDeclaration};
 use annex_operations::extension_set::ExtensionSet;
 use annex_protocol::{AgentCard, AgentExtension, v0_3};
 use annex_runtime::{Digest, Installed};
@@ -20,8 +20,8 @@ use crate::locations::Locations;
 
 /// The parts that all cards of one agent share: those of the config itself, or of a tenant.
 pub(crate) struct Issuer {
-    /// The public card without its extensions and signatures.
-    card: AgentCard,
+    /// The public card without its extensions and signatures. A reload of the config changes what it says of authentication.
+    card: RwLock<AgentCard>,
     /// The `[card]` of the config.
     config: CardConfig,
     /// The card of an agent that lives elsewhere, as it is now.
@@ -77,7 +77,7 @@ impl Issuer {
     ) -> Result<Self, SigningError> {
         let signing = config.card.signing.as_ref();
         Ok(Self {
-            card: card::assemble(config, tenant, base_url, authenticator),
+            card: RwLock::new(card::assemble(config, tenant, base_url, authenticator)),
             config: config.card.clone(),
             remote: None,
             extended: config.card.extended.clone(),
@@ -91,9 +91,20 @@ impl Issuer {
         Self { remote, ..self }
     }
 
+    /// Says from the next cards on how callers authenticate.
+    pub(crate) fn set_security(&self, security: &SecurityDeclaration) {
+        let mut card = self.card.write().unwrap_or_else(PoisonError::into_inner);
+        card.security_schemes.clone_from(&security.schemes);
+        card.security_requirements.clone_from(&security.requirements);
+    }
+
+    fn card(&self) -> AgentCard {
+        self.card.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The digest of what the config alone decides of the cards.
     pub(crate) fn identity(&self) -> String {
-        let own = serde_json::to_string(&self.card).unwrap_or_default();
+        let own = serde_json::to_string(&self.card()).unwrap_or_default();
         Digest::of(format!("{own}{:?}{}", self.config, self.speaks_v0_3).as_bytes()).hex()
     }
 
@@ -140,8 +151,8 @@ impl Issuer {
     fn unsigned(&self, installed: &Installed) -> UnsignedCards {
         let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
         let mut public = match &remote {
-            Some(remote) => card::decorate(&self.card, &self.config, remote),
-            None => self.card.clone(),
+            Some(remote) => card::decorate(&self.card(), &self.config, remote),
+            None => self.card(),
         };
         let own = installed.iter().map(|extension| extension.card().clone());
         public.capabilities.extensions = own.chain(self.passed_on(installed)).collect();

@@ -3,6 +3,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
+use crate::connections::limits::OF_ADMIN;
 
 /// For files, databases and the connections to peers.
 const RESERVE: u64 = 512;
@@ -15,7 +16,7 @@ pub(crate) fn provide(config: &Config) {
     let raised = raised(limit, wanted);
     if raised != limit.current {
         match setrlimit(Resource::Nofile, Rlimit { current: raised, ..limit }) {
-            Ok(()) => tracing::debug!(from = ?limit.current, to = ?raised, "raised the limit on open files"),
+            Ok(()) => tracing::debug!(from = limit.current, to = raised, "raised the limit on open files"),
             // The warning below tells the operator, if the limit is too low as it is.
             Err(error) => tracing::debug!(%error, "the limit on open files could not be raised"),
         }
@@ -26,9 +27,17 @@ pub(crate) fn provide(config: &Config) {
     }
 }
 
+/// Whether the system lets the process open as many files as the config promises: how many those are, or else the warning.
+pub(crate) fn check(config: &Config) -> Result<String, String> {
+    let wanted = wanted(config);
+    let limit = raised(getrlimit(Resource::Nofile), wanted);
+    shortage(limit, wanted)
+        .map_or_else(|| Ok(format!("the process may open the {wanted} files that the config wants")), Err)
+}
+
 /// Connections take one each.
 fn wanted(config: &Config) -> u64 {
-    let admin = config.admin.as_ref().map_or(0, |_| crate::admin::CONNECTIONS.connections);
+    let admin = config.admin.as_ref().map_or(0, |_| OF_ADMIN.connections);
     let connections = config.server.max_connections.saturating_add(admin);
     u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(RESERVE)
 }

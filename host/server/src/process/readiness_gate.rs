@@ -3,22 +3,23 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
+use annex_operations::request_handler::RequestHandler;
+use annex_operations::service_parameters::Identity;
 use annex_protocol::A2aError;
-use annex_runtime::Installed;
-use annex_tasks::Owner;
+use annex_runtime::{Compilation, Installed, compilations};
 use axum::http::HeaderMap;
 use serde::Serialize;
 
+use crate::access_log::{self, AccessLog};
 use crate::app::App;
 use crate::config::Config;
-use crate::connections::caller::Shares;
+use crate::connections::limits::ServerLimits;
 use crate::installation::encoded_card::EncodedCard;
-use crate::installation::installer::Installer;
 use crate::process::cross_origin::CrossOrigin;
 use crate::process::hosts::Hosts;
 use crate::process::store_probe::StoreProbe;
+use crate::tenants::Serving;
 
 /// The phase that the server is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,9 @@ impl fmt::Display for Phase {
 #[derive(Serialize)]
 pub(crate) struct Readiness {
     phase: String,
+    /// The components that are being compiled while the server starts. Later on the log tells of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    compiling: Vec<Compiling>,
     /// False when tasks or sessions cannot be read; absent otherwise.
     #[serde(skip_serializing_if = "is_true")]
     stores_answer: bool,
@@ -60,10 +64,32 @@ pub(crate) struct Readiness {
     /// URIs of extensions that are quarantined. The server takes messages all the same.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quarantined: Vec<String>,
-    /// The number of tenants that have such sources or extensions, or are not served. Their names are not shown, because anybody may read
+    /// What answers less than it could although messages are taken: `upstream`, when the agent behind this server did not answer
+    /// what it was asked last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    degraded: Vec<&'static str>,
+    /// The number of tenants that have such sources or extensions, whose upstream does not answer, or that are not served. Their names are not shown, because anybody may read
     /// this.
     #[serde(skip_serializing_if = "is_zero")]
     impaired_tenants: usize,
+}
+
+/// A component that is being compiled.
+#[derive(Serialize)]
+struct Compiling {
+    /// The name that the config gives it; absent for that of a tenant, whose names are not shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    component: Option<String>,
+    /// The time that it has taken so far.
+    seconds: u64,
+}
+
+fn compiling() -> Vec<Compiling> {
+    let of = |compilation: &Compilation| Compiling {
+        component: compilation.tenant.is_empty().then(|| compilation.name.to_string()),
+        seconds: compilation.since.elapsed().as_secs(),
+    };
+    compilations().iter().map(|compilation| of(compilation)).collect()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
@@ -88,17 +114,16 @@ pub(crate) enum NoCard {
 
 /// The app, once it is loaded, and whether it still takes requests.
 pub(crate) struct ReadinessGate {
-    pub(crate) max_body_bytes: usize,
-    /// The longest that a client may take to send a body.
-    pub(crate) body_timeout: Duration,
-    /// The bodies, answers and streams that callers make the process hold.
-    pub(crate) shares: Arc<Shares>,
+    /// The limits on what clients send and get.
+    pub(crate) limits: Arc<ServerLimits>,
     /// The names under which the server may be called; `None` for any.
     pub(crate) hosts: Option<Arc<Hosts>>,
     /// The web pages of other origins that may call.
     pub(crate) cross_origin: Arc<CrossOrigin>,
     /// True if clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
+    /// The lines and the numbers of requests.
+    pub(crate) access_log: Arc<AccessLog>,
     app: OnceLock<App>,
     draining: AtomicBool,
     stores: StoreProbe,
@@ -107,12 +132,11 @@ pub(crate) struct ReadinessGate {
 impl ReadinessGate {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
-            max_body_bytes: config.server.max_body_bytes,
-            body_timeout: Duration::from_secs(config.server.body_seconds),
-            shares: Shares::new(&config.server),
+            limits: ServerLimits::new(&config.server),
             hosts: Hosts::of(config),
             cross_origin: CrossOrigin::new(config),
             speaks_v0_3: config.server.a2a_0_3,
+            access_log: AccessLog::new(config.log.access),
             app: OnceLock::new(),
             draining: AtomicBool::new(false),
             stores: StoreProbe::default(),
@@ -147,15 +171,20 @@ impl ReadinessGate {
     pub(crate) fn app(&self) -> Result<&App, A2aError> {
         match (self.phase(), self.app.get()) {
             (Phase::Ready, Some(app)) => Ok(app),
-            (phase, _) => Err(A2aError::Overloaded { reason: format!("the server is {phase}") }),
+            (phase, _) => {
+                access_log::refused(if phase == Phase::Draining { "draining" } else { "starting" });
+                Err(A2aError::Overloaded { reason: format!("the server is {phase}") })
+            }
         }
     }
 
     /// The app and who calls, for every binding, before anything of a body is read.
-    pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Owner), A2aError> {
+    pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Identity), A2aError> {
         // The phase comes first, because the authenticator is a part of the app.
         let app = self.app()?;
-        Ok((app, app.identify(headers).await?))
+        let identity = app.identify(headers).await?;
+        access_log::is_of(&identity.owner.principal);
+        Ok((app, identity))
     }
 
     /// True if requests are served: the phase allows them, the stores answer, and what is in force can be served.
@@ -175,21 +204,26 @@ impl ReadinessGate {
         let failures = app.map(|app| app.installer().failures()).unwrap_or_default();
         let installed = app.map(App::installed);
         let quarantined = installed.iter().flat_map(Installed::quarantined);
-        let is_impaired = |installer: &Arc<Installer>| {
-            installer.bar().is_some()
+        let is_silent = |handler: &RequestHandler| handler.agent.is_reached() == Some(false);
+        let is_impaired = |Serving { handler, installer, .. }: &Serving| {
+            is_silent(handler)
+                || installer.bar().is_some()
                 || !installer.failures().is_empty()
                 || installer.installed().quarantined().next().is_some()
         };
-        let served = app.iter().flat_map(|app| app.installers().tenants());
+        let served = app.iter().flat_map(|app| app.installers().tenants_served());
+        let degraded = app.filter(|app| is_silent(app.tenants().own())).map(|_| "upstream");
         let failing = app.iter().flat_map(|app| app.installers().failing());
         Readiness {
             phase: self.phase().to_string(),
+            compiling: if app.is_none() { compiling() } else { Vec::new() },
             stores_answer,
             barred: app.and_then(|app| app.installer().bar()),
             edition: app.map(|app| app.installer().publisher().current().extensions.number),
             failed: failures.into_iter().map(|failure| failure.source).collect(),
             quarantined: quarantined.map(ToString::to_string).collect(),
-            impaired_tenants: served.filter(|(_, installer)| is_impaired(installer)).count() + failing.count(),
+            degraded: degraded.into_iter().collect(),
+            impaired_tenants: served.filter(|(_, serving)| is_impaired(serving)).count() + failing.count(),
         }
     }
 

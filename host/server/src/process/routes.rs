@@ -1,9 +1,13 @@
 //! HTTP: paths, size limits, and what is answered before everything is loaded.
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::Context;
 
 use annex_protocol::A2aError;
 use annex_protocol::jsonrpc::RequestId;
+use annex_telemetry::in_request;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
@@ -14,6 +18,7 @@ use axum::{Json, Router};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Incoming};
 
+use crate::access_log;
 use crate::app::App;
 use crate::bindings::grpc::{self, GrpcOperations};
 use crate::bindings::jsonrpc;
@@ -36,17 +41,55 @@ const MAX_SHOWN_ENCODING: usize = 64;
 pub(crate) struct Routes {
     gate: Arc<ReadinessGate>,
     /// All paths but that of JSON-RPC.
-    others: Router,
+    others: RwLock<Others>,
+}
+
+/// The router of all paths but that of JSON-RPC. The largest message of gRPC is a part of it.
+struct Others {
+    router: Router,
+    max_body_bytes: usize,
 }
 
 impl Routes {
     pub(crate) fn new(gate: Arc<ReadinessGate>) -> Arc<Self> {
-        Arc::new(Self { others: router(Arc::clone(&gate)), gate })
+        Arc::new(Self { others: RwLock::new(Others::new(&gate)), gate })
+    }
+
+    fn others(&self) -> Router {
+        let max_body_bytes = self.gate.limits.max_body_bytes();
+        let current = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        if current.max_body_bytes == max_body_bytes {
+            return current.router.clone();
+        }
+        drop(current);
+        let others = Others::new(&self.gate);
+        let router = others.router.clone();
+        *self.others.write().unwrap_or_else(PoisonError::into_inner) = others;
+        router
+    }
+}
+
+impl Others {
+    fn new(gate: &Arc<ReadinessGate>) -> Self {
+        let max_body_bytes = gate.limits.max_body_bytes();
+        Self { router: router(Arc::clone(gate), max_body_bytes), max_body_bytes }
     }
 }
 
 impl Site for Arc<Routes> {
     async fn answer(&self, request: Request<Incoming>, network: Network) -> Response {
+        let exchange = self.gate.access_log.begin(network.address());
+        // Polled where it lies: the future is large, and would be copied into one that has the request with it.
+        let mut routed = pin!(self.paged(request, network));
+        let poll = |context: &mut Context<'_>| in_request(exchange.request(), || routed.as_mut().poll(context));
+        let answer = poll_fn(poll).await;
+        exchange.answered(answer)
+    }
+}
+
+impl Routes {
+    /// Answers one request, with the fields for browsers where pages of other origins may call.
+    async fn paged(self: &Arc<Self>, request: Request<Incoming>, network: Network) -> Response {
         let Some(pages) = self.gate.cross_origin.pages() else { return self.reply(request, network, false).await };
         let is_allowed = pages.allow(&request);
         // On the heap, so that the future of a server that no page calls is not larger for it.
@@ -56,14 +99,13 @@ impl Site for Arc<Routes> {
         }))
         .await
     }
-}
 
-impl Routes {
     /// Answers one request. A page of another origin that may call is let through.
     async fn reply(&self, request: Request<Incoming>, network: Network, is_allowed_page: bool) -> Response {
         // Before any path is looked at, so that none is forgotten.
         let refusal = |hosts: &Arc<Hosts>| hosts.refusal(&request, is_allowed_page);
         if let Some(refusal) = self.gate.hosts.as_ref().and_then(refusal) {
+            access_log::refused(access_log::FOREIGN_HOST);
             return refusal;
         }
         // Nearly all requests are these. Past the router each of them saves a dozen allocations and as many virtual
@@ -72,12 +114,12 @@ impl Routes {
             let (head, body) = request.into_parts();
             return json_rpc_call(&self.gate, network, None, (&head.headers, &head.uri), body).await;
         }
-        self.others.answer(request, network).await
+        self.others().answer(request, network).await
     }
 }
 
-fn router(gate: Arc<ReadinessGate>) -> Router {
-    let limits = annex_grpc::Limits { max_message_bytes: gate.max_body_bytes };
+fn router(gate: Arc<ReadinessGate>, max_message_bytes: usize) -> Router {
+    let limits = annex_grpc::Limits { max_message_bytes };
     let grpc = annex_grpc::routes(Arc::new(GrpcOperations(Arc::clone(&gate))), limits)
         .layer(from_fn_with_state(Arc::clone(&gate), grpc::admit));
     Router::new()
@@ -138,6 +180,7 @@ async fn json_rpc_call(
     (headers, uri): (&HeaderMap, &Uri),
     body: impl HttpBody<Data = Bytes> + Unpin,
 ) -> Response {
+    access_log::came_by(access_log::JSONRPC);
     // A request that never reaches the handler is not answered with 200, so that proxies on the way can tell (413,
     // 503).
     match admit(gate, network, headers, body).await {
@@ -146,6 +189,7 @@ async fn json_rpc_call(
             json_rpc_answer(gate, &tenants, &caller, (headers, uri), &body).await
         }
         Err((status, error)) => {
+            access_log::note_error(&error);
             challenged((status, jsonrpc::failure(&RequestId::Null, &error)).into_response(), &error)
         }
     }
@@ -159,6 +203,7 @@ async fn http_json(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
+    access_log::came_by(access_log::HTTP_JSON);
     match admit(&gate, network, &headers, body).await {
         Ok((app, caller, body)) => {
             // As it was sent: an id may have a slash in it, which is encoded there. axum has decoded the path that it gives.
@@ -209,10 +254,10 @@ async fn admit<'a>(
         (StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), error)
     };
     check_content_encoding(headers)?;
-    let (app, owner) = gate.admit(headers).await.map_err(refused)?;
-    let caller = Caller::new(owner, network, &gate.shares);
-    let mut reading = RequestBody::new(caller, body, gate.body_timeout);
-    let body = reading.whole(gate.max_body_bytes).await.map_err(BodyError::told)?;
+    let (app, identity) = gate.admit(headers).await.map_err(refused)?;
+    let caller = Caller::new(identity, network, &gate.limits.shares);
+    let mut reading = RequestBody::new(caller, body, gate.limits.body_timeout());
+    let body = reading.whole(gate.limits.max_body_bytes()).await.map_err(BodyError::told)?;
     Ok((app, reading.into_caller(), body))
 }
 
@@ -224,6 +269,7 @@ fn check_content_encoding(headers: &HeaderMap) -> Result<(), (StatusCode, A2aErr
         Some(encoding) if encoding.eq_ignore_ascii_case("identity") => Ok(()),
         Some(encoding) => {
             let encoding: String = encoding.chars().take(MAX_SHOWN_ENCODING).collect();
+            access_log::refused(access_log::CONTENT_TYPE);
             let reason = format!("the content-encoding {encoding} is not supported; send the body without one");
             Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, A2aError::InvalidRequest { reason }))
         }
@@ -254,12 +300,26 @@ async fn card_of_tenant(
 }
 
 async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, uri: Uri) -> Response {
+    access_log::asks_for(access_log::AGENT_CARD);
+    if let Some(tenant) = tenant {
+        access_log::names_tenant(tenant);
+    }
     match gate.card(tenant).await {
         Ok(card) => card.respond(&headers),
-        Err(NoCard::Starting) => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
-        Err(NoCard::NotServed) => (StatusCode::SERVICE_UNAVAILABLE, "not served now\n").into_response(),
-        Err(NoCard::NoTenant) => not_found(headers, uri).await,
+        Err(NoCard::Starting) => {
+            access_log::refused("starting");
+            (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response()
+        }
+        Err(NoCard::NotServed) => {
+            access_log::refused("tenant_unavailable");
+            (StatusCode::SERVICE_UNAVAILABLE, "not served now: suspended, being loaded, or broken\n").into_response()
+        }
+        Err(NoCard::NoTenant) => {
+            access_log::refused(access_log::UNKNOWN_TENANT);
+            not_found(headers, uri).await
+        }
         Err(NoCard::TooOften(error)) => {
+            access_log::note_error(&error);
             let text = format!("{error}\n");
             retry_after((StatusCode::TOO_MANY_REQUESTS, text).into_response(), &error)
         }
@@ -268,17 +328,20 @@ async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, ur
 
 /// The process answers.
 async fn live() -> &'static str {
+    access_log::asks_for(access_log::HEALTH);
     "live\n"
 }
 
 /// The server takes messages, and the stores answer.
 async fn ready(State(gate): State<Arc<ReadinessGate>>) -> Response {
+    access_log::asks_for(access_log::HEALTH);
     let (is_ready, readiness) = gate.readiness().await;
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(readiness)).into_response()
 }
 
 async fn not_found(headers: HeaderMap, uri: Uri) -> Response {
+    access_log::refused(access_log::UNKNOWN_PATH);
     if annex_grpc::is_grpc(&headers) {
         // gRPC has a status of its own for this, UNIMPLEMENTED, and sends it with HTTP 200.
         return annex_grpc::unknown_service().await;

@@ -7,22 +7,21 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_operations::tasks::session_sweep::SessionSweep;
 use annex_tasks::LostTurn;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::admin;
 use crate::app::{App, AppError};
 use crate::config::Config;
+use crate::connections::limits::{OF_ADMIN, OF_METRICS};
 use crate::connections::listener;
 use crate::installation::editions;
 use crate::process::descriptors;
 use crate::process::readiness_gate::ReadinessGate;
 use crate::process::routes::Routes;
-use crate::stores::session_store;
-use crate::stores::task_store;
 
 /// The longest time that turns may take to end once they are told to.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,6 +58,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     admin: Option<(TcpListener, SocketAddr)>,
+    metrics: Option<(TcpListener, SocketAddr)>,
 }
 
 impl Server {
@@ -68,19 +68,29 @@ impl Server {
     /// [`ServeError::Listen`].
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
         descriptors::provide(&config);
-        // Both addresses are taken before anything is loaded, so that one that is in use is told at once.
+        // All addresses are taken before anything is loaded, so that one that is in use is told at once.
         let (listener, address) = listen(config.server.listen, "server.listen")?;
         let admin = match &config.admin {
             Some(admin) => Some(listen(admin.listen, "admin.listen")?),
             None => None,
         };
-        Ok(Self { config, listener, address, admin })
+        let metrics = match config.admin.as_ref().and_then(|admin| admin.metrics_listen) {
+            Some(metrics) => Some(listen(metrics, "admin.metrics_listen")?),
+            None => None,
+        };
+        Ok(Self { config, listener, address, admin, metrics })
     }
 
     /// The address that the admin API listens on, if there is one.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|(_, address)| *address)
+    }
+
+    /// The address that has `/metrics` alone, if there is one.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(|(_, address)| *address)
     }
 
     /// The address that it listens on.
@@ -104,7 +114,7 @@ impl Server {
         let gate = Arc::new(ReadinessGate::new(&self.config));
         let closed = CancellationToken::new();
         let routes = Routes::new(Arc::clone(&gate));
-        let limits = self.config.server.connections();
+        let limits = gate.limits.connections();
         let mut serving = listener::spawn(self.listener, routes, limits, closed.clone());
         let base_url = self.config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", self.address));
         let mut shutdown = pin!(shutdown);
@@ -114,11 +124,26 @@ impl Server {
             () = &mut shutdown => return Ok(()),
         };
         let app = gate.open(loaded);
-        let housekeeping = keep_house(app, &self.config);
+        let (limits, cross_origin) = (Arc::clone(&gate.limits), Arc::clone(&gate.cross_origin));
+        let access_log = Arc::clone(&gate.access_log);
+        app.settings.attach(Box::new(move |config: &Config| {
+            descriptors::provide(config);
+            limits.set(&config.server);
+            cross_origin.set(config);
+            access_log.set(config.log.access);
+        }));
+        app.describe(&gate.phase().to_string());
+        let housekeeping = keep_house(app);
         // The admin API opens after the load, because the installers that it shows do not exist before.
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
-            let router = admin::router(Arc::clone(admin));
-            listener::spawn(listener, router, admin::CONNECTIONS, closed.clone());
+            let router = admin::router(Arc::clone(admin), Arc::clone(&gate.access_log));
+            let limits = watch::Sender::new(OF_ADMIN);
+            listener::spawn(listener, router, limits.subscribe(), closed.clone());
+        }
+        if let (Some((listener, _)), Some(admin)) = (self.metrics, &app.admin) {
+            let router = admin::metrics_router(Arc::clone(admin), Arc::clone(&gate.access_log));
+            let limits = watch::Sender::new(OF_METRICS);
+            listener::spawn(listener, router, limits.subscribe(), closed.clone());
         }
         name_known_faults();
         ready(app);
@@ -129,7 +154,8 @@ impl Server {
         // Requests are refused first, then turns end, and only then connections close: clients hear how their turns
         // ended.
         gate.drain();
-        drain(app, self.config.server.drain()).await;
+        app.describe(&gate.phase().to_string());
+        drain(app, gate.limits.drain()).await;
         closed.cancel();
         let ended = finished(serving.await);
         // Sweeps are told to stop before the stores are closed under them.
@@ -140,17 +166,16 @@ impl Server {
 }
 
 /// Begins the watches and sweeps. They are told to stop when the guard is dropped, also where that is early.
-fn keep_house(app: &App, config: &Config) -> DropGuard {
+fn keep_house(app: &App) -> DropGuard {
     let stop = CancellationToken::new();
     let handler = app.tenants().own();
     let tasks = Arc::clone(&handler.tasks);
-    let retention = task_store::retention(&config.tasks);
     let keys = Arc::clone(&handler.views.keys);
     app.installers().keep_house(&stop);
     if let Some(peers) = app.peers.clone() {
         tokio::spawn(editions::follow(Arc::clone(app.installers()), peers, stop.clone()));
     }
-    let sessions = SessionSweep::new(&handler.sessions, session_store::retention(&config.sessions));
+    let sessions = Arc::clone(&app.settings.session_sweep);
     let others = Arc::clone(&tasks);
     let stopped = stop.clone();
     tokio::spawn(async move { others.watch_others(stopped).await });
@@ -167,7 +192,7 @@ fn keep_house(app: &App, config: &Config) -> DropGuard {
         tokio::spawn(async move { push.send_left(&tasks, stopped).await });
     }
     let stopped = stop.clone();
-    tokio::spawn(async move { tasks.keep_house(retention, &sessions, &keys, stopped).await });
+    tokio::spawn(async move { tasks.keep_house(&sessions, &keys, stopped).await });
     stop.drop_guard()
 }
 
@@ -193,15 +218,18 @@ fn watch_lost(app: &App, stop: CancellationToken) {
     });
 }
 
-/// Logs the known faults of the engine. Called after the load, so that the reason of a load that fails stands alone in
-/// the log.
+/// Logs the known faults of the engine that a guest may reach; `annex doctor` names the others. Called after the load, so
+/// that the reason of a load that fails stands alone in the log.
 fn name_known_faults() {
-    for annex_runtime::Advisory { id, about, mended } in annex_runtime::advisories() {
+    for advisory in annex_runtime::advisories() {
+        let annex_runtime::Advisory { id, about, mended, kept_off } = advisory;
         let engine = annex_runtime::ENGINE_VERSION;
-        tracing::warn!(
-            "the engine that confines extensions, wasmtime {engine}, has a known fault ({id}: {about}); take a release \
-             of Annex that is built with {mended} or later"
-        );
+        if kept_off.is_none() {
+            tracing::warn!(
+                "the engine that confines extensions, wasmtime {engine}, has a known fault that an extension may reach \
+                 ({id}: {about}); take a release of Annex that is built with {mended} or later"
+            );
+        }
     }
 }
 

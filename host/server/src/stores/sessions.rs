@@ -23,6 +23,8 @@ use crate::stores::session_store::{self, SessionStoreError};
 
 /// The most sessions or events that are shown at once.
 pub const MAX_SHOWN: usize = 1_000;
+/// Users that an error names.
+const MAX_USERS_SHOWN: usize = 20;
 
 /// The most bytes of events that are shown at once.
 const SHOWN_BYTES: usize = 8 << 20;
@@ -41,7 +43,8 @@ pub struct Sessions {
 pub struct SessionName {
     /// The tenant; none for the agent of the config itself.
     pub tenant: Option<String>,
-    /// The user as a list shows it; none for the anonymous user of the context.
+    /// The user as a list shows it; none for the anonymous user of the context or, where that has no session, for the
+    /// one who has.
     pub user: Option<String>,
     /// The A2A context.
     pub context: String,
@@ -76,6 +79,14 @@ pub enum SessionsError {
         user: String,
         /// The context.
         context: String,
+    },
+    /// Several users have such a session.
+    #[error("several users have a session {context:?}; name one of them: {}", users.join(", "))]
+    SeveralUsers {
+        /// The context.
+        context: String,
+        /// The users, the first ones.
+        users: Vec<String>,
     },
     /// The session cannot be deleted, because a turn runs in it.
     #[error("a turn runs in session {context:?}; cancel its task, or wait")]
@@ -156,7 +167,8 @@ impl Sessions {
     /// One session with its state.
     ///
     /// # Errors
-    /// [`SessionsError::NoTenant`], [`SessionsError::NotFound`], [`SessionsError::Store`].
+    /// [`SessionsError::NoTenant`], [`SessionsError::NotFound`], [`SessionsError::SeveralUsers`],
+    /// [`SessionsError::Store`].
     pub async fn show(&self, name: &SessionName) -> Result<shown::Session, SessionsError> {
         let session = self.read(name, EventFilter::NONE).await?;
         let SessionNames { tenant, app, user, context } = &*session.key;
@@ -212,7 +224,25 @@ impl Sessions {
 
     async fn read(&self, name: &SessionName, filter: EventFilter) -> Result<Session, SessionsError> {
         let key = self.key(name)?;
-        self.service.get(&key, filter).await?.ok_or_else(|| not_found(&key))
+        if let Some(session) = self.service.get(&key, filter).await? {
+            return Ok(session);
+        }
+        if name.user.is_some() {
+            return Err(not_found(&key));
+        }
+        // Whoever knows the context need not know who talks in it.
+        let mut users = self.service.users_in(&key.tenant, &key.app, &key.context, MAX_USERS_SHOWN).await?;
+        match (users.pop(), users.is_empty()) {
+            (None, _) => Err(not_found(&key)),
+            (Some(user), true) => {
+                let key = SessionKey::new(key.tenant.clone(), key.app.clone(), user.as_str(), key.context.clone());
+                self.service.get(&key, filter).await?.ok_or_else(|| not_found(&key))
+            }
+            (Some(user), false) => {
+                users.push(user);
+                Err(SessionsError::SeveralUsers { context: name.context.clone(), users })
+            }
+        }
     }
 
     pub(crate) fn key(&self, name: &SessionName) -> Result<SessionKey, SessionsError> {

@@ -15,7 +15,7 @@ use annex_operations::looks::look_until;
 use annex_tasks::{ChangedTenant, StoreError, StoredTenant, TaskStore, TenantState};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::directory::TenantFailure;
@@ -47,8 +47,8 @@ pub(crate) trait TenantLoader<T>: Send + Sync {
     /// The principals that may call the tenant of the text; `None` for all. An error is the reason, without secrets.
     fn callers(&self, text: String) -> BoxFuture<'static, Result<Option<HashSet<String>>, String>>;
 
-    /// Checks the text as far as that can be done without loading anything. An error is the reason.
-    fn check(&self, text: String) -> BoxFuture<'static, Result<(), String>>;
+    /// Checks the text of a tenant of this name: loads it on trial, without its agent's peers. An error is the reason.
+    fn check(&self, name: &str, text: String) -> BoxFuture<'static, Result<(), String>>;
 
     /// Cancels the turns of a tenant that is no more.
     fn stop_turns(&self, name: &str);
@@ -88,7 +88,8 @@ pub(crate) struct Bounds {
 pub(crate) struct AddedTenants<T> {
     store: Arc<dyn TaskStore>,
     loader: Box<dyn TenantLoader<T>>,
-    bounds: Bounds,
+    /// A reload of the config changes them.
+    bounds: Mutex<Bounds>,
     known: Mutex<Known<T>>,
 }
 
@@ -122,7 +123,7 @@ impl<T: Loaded> AddedTenants<T> {
             seen,
             looked: Instant::now(),
         };
-        Ok(Arc::new(Self { store, loader, bounds, known: Mutex::new(known) }))
+        Ok(Arc::new(Self { store, loader, bounds: Mutex::new(bounds), known: Mutex::new(known) }))
     }
 
     /// The store that they are in.
@@ -310,6 +311,27 @@ impl<T: Loaded> AddedTenants<T> {
         entry.leave(changed.name.clone(), why);
     }
 
+    /// Keeps to other bounds from now on.
+    pub(crate) fn set_bounds(&self, bounds: Bounds) {
+        *self.bounds.lock().unwrap_or_else(PoisonError::into_inner) = bounds;
+    }
+
+    fn bounds(&self) -> Bounds {
+        *self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has each of them loaded anew when somebody asks for it, because the loader loads them otherwise now. Those that could not
+    /// be loaded are tried at once.
+    pub(crate) fn load_anew(&self) {
+        let mut known = self.known();
+        let entries = std::mem::take(&mut known.entries);
+        known.failures = Failures::default();
+        drop(known);
+        for (name, entry) in entries {
+            entry.leave(name, Leaving::Changed);
+        }
+    }
+
     /// Looks for what others change, and lets go of what nobody asks for, until it is told to stop.
     pub(crate) async fn keep_house(self: Arc<Self>, stop: CancellationToken) {
         let looking = async {
@@ -318,12 +340,11 @@ impl<T: Loaded> AddedTenants<T> {
                 look_until(stop.cancelled(), LOOK, || self.look()).await;
             }
         };
-        let mut rounds = interval((self.bounds.idle / 10).clamp(SHORTEST_ROUND, LONGEST_ROUND));
         let clearing = stop.run_until_cancelled(async {
             loop {
-                rounds.tick().await;
                 self.let_idle_go();
                 self.make_room();
+                sleep((self.bounds().idle / 10).clamp(SHORTEST_ROUND, LONGEST_ROUND)).await;
             }
         });
         tokio::join!(looking, clearing);
@@ -354,10 +375,11 @@ impl<T: Loaded> AddedTenants<T> {
 
     /// Lets go of what nobody has asked for in a while.
     fn let_idle_go(&self) {
+        let longest = self.bounds().idle;
         let mut known = self.known();
         known.unknown.retain(|_, since| since.elapsed() < UNKNOWN);
         known.failures.forget_old();
-        let idle = known.entries.iter().filter(|(_, entry)| entry.idle() >= self.bounds.idle && entry.can_go());
+        let idle = known.entries.iter().filter(|(_, entry)| entry.idle() >= longest && entry.can_go());
         let idle: Vec<String> = idle.map(|(name, _)| name.clone()).collect();
         known.let_go(idle);
     }
@@ -365,11 +387,12 @@ impl<T: Loaded> AddedTenants<T> {
     /// Unloads tenants while more than the limit are loaded. Tenants that nobody has called since they were loaded go first, so
     /// that reading cards unloads no tenant in use. Among them, and then among the others, the longest idle go first.
     fn make_room(&self) {
+        let most = self.bounds().max_loaded;
         let mut known = self.known();
         let loaded = known.entries.iter().filter(|(_, entry)| matches!(entry.loaded(), Some(Ok(_))));
         let rank = |entry: &Entry<T>| (!entry.was_called(), entry.idle());
         let mut loaded: Vec<_> = loaded.map(|(name, entry)| (rank(entry), name.clone(), Arc::clone(entry))).collect();
-        let surplus = loaded.len().saturating_sub(self.bounds.max_loaded);
+        let surplus = loaded.len().saturating_sub(most);
         if surplus == 0 {
             return;
         }

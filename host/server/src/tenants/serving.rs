@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use annex_operations::request_handler::RequestHandler;
+use annex_telemetry::OutcomeCounts;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -21,13 +22,15 @@ const STOPPING: Duration = Duration::from_secs(2);
 pub(crate) struct Serving {
     pub(crate) handler: Arc<RequestHandler>,
     pub(crate) installer: Arc<Installer>,
+    /// The requests of a tenant since it was loaded, by how they ended.
+    pub(crate) requests: Arc<OutcomeCounts>,
     /// Fires when nothing more is begun with it.
     ended: CancellationToken,
 }
 
 impl Serving {
     pub(crate) fn new(handler: Arc<RequestHandler>, installer: Arc<Installer>) -> Self {
-        Self { handler, installer, ended: CancellationToken::new() }
+        Self { handler, installer, requests: Arc::default(), ended: CancellationToken::new() }
     }
 
     /// Has its files looked at whenever they change.

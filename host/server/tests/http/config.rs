@@ -27,9 +27,13 @@ async fn check(more: &str, expected: &[&str]) {
 
 #[tokio::test]
 async fn typing_errors_are_shown_with_place_and_accepted_values() {
-    check("[server]\nlisten_on = \"x\"", &["test.toml", "line 12", "unknown field `listen_on`", "`listen`"]).await;
-    check("[server]\nlisten = \"nowhere\"", &["line 12", "listen = \"nowhere\"", "socket address"]).await;
-    check("[server]\nmax_body_bytes = \"big\"", &["line 12", "invalid type", "usize"]).await;
+    check(
+        "[server]\nlisten_on = \"x\"",
+        &["test.toml:12:1: server.listen_on: unknown key; did you mean `listen`? `server` takes `listen`,"],
+    )
+    .await;
+    check("[server]\nlisten = \"nowhere\"", &["test.toml:12:10: server.listen: is no address", "127.0.0.1"]).await;
+    check("[server]\nmax_body_bytes = \"big\"", &["test.toml:12:18:", "is the text \"big\"", "a whole number"]).await;
     check("[sessions]\nmax_sessions = 0", &["sessions.max_sessions", "at least 1"]).await;
     check("[postgres]\nmax_connections = 0", &["postgres.max_connections", "at least 1"]).await;
     for key in ["compile_seconds", "compile_memory_bytes", "compile_processes"] {
@@ -37,14 +41,16 @@ async fn typing_errors_are_shown_with_place_and_accepted_values() {
     }
     check(
         "[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\nclok = true",
-        &["unknown field `clok`", "`clock`"],
+        &["test.toml:14:1: extension.grants.clok: unknown key; did you mean `clock`?", "`random`"],
     )
     .await;
     let model = MINIMAL.replace("model.scripted", "model.scriptd");
     let Err(error) = TestServer::start(&model).await else {
         panic!("the server started");
     };
-    assert!(format!("{error:#}").contains("expected `scripted` or `generative`"), "{error:#}");
+    let text = format!("{error:#}");
+    assert!(text.contains("agent.model.scriptd: unknown key; did you mean `scripted`?"), "{text}");
+    assert!(text.contains("`scripted`, `generative`"), "{text}");
 }
 
 #[tokio::test]
@@ -93,12 +99,15 @@ async fn grants_that_cannot_be_given_are_refused_with_the_key() {
     let granted = |grant: &str| format!("[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\n{grant}");
     let cases: [(&str, &[&str]); 12] = [
         ("http = { allow = [] }", &["grants.http.allow", "leave http out"]),
-        ("http = {}", &["missing field `allow`"]),
-        ("http = { allow = [{ host = \"https://a.example\" }] }", &["line", "\"https://a.example\" is neither"]),
+        ("http = {}", &["extension.grants.http.allow: is missing"]),
+        (
+            "http = { allow = [{ host = \"https://a.example\" }] }",
+            &["test.toml:14:", "\"https://a.example\" is neither"],
+        ),
         ("http = { allow = [{ host = \"a.example\", methods = [\"get\"] }] }", &["\"get\" is no method"]),
         ("http = { allow = [{ host = \"a.example\", methods = [] }] }", &["grants.http.allow.methods"]),
         ("http = { allow = [{ host = \"a.example\", path = \"v1\" }] }", &["grants.http.allow.path", "\"v1\""]),
-        ("http = { allow = [{ host = \"a.example\", scheme = \"ftp\" }] }", &["`https` or `http`"]),
+        ("http = { allow = [{ host = \"a.example\", scheme = \"ftp\" }] }", &["did you mean", "`https`, `http`"]),
         ("http = { allow = [{ host = \"a.example\" }], allow_private = [\"*\"] }", &["\"*\" is neither"]),
         ("keyvalue = { max_keys = 0 }", &["grants.keyvalue", "at least 1"]),
         (
@@ -131,7 +140,8 @@ async fn unusable_components_are_refused_with_the_step_and_the_reason() {
         let extension = crate::test_extension(&format!("[extension.parameters.behaviour]\n{behaviour}"));
         check(&extension, &["test-extension", expected]).await;
     }
-    check(&format!("{0}\n{0}", crate::test_extension("")), &["two installed extensions have the URI"]).await;
+    let both = format!("{0}\n{0}", crate::test_extension(""));
+    check(&both, &["two installed extensions have the URI", "test.toml:", " and test.toml:"]).await;
     let dependent = crate::test_extension("[extension.parameters]\ndepends_on = [\"https://example.com/base\"]");
     check(&dependent, &["depends on https://example.com/base"]).await;
 }
@@ -150,15 +160,18 @@ async fn parameters_and_schemas_are_checked_when_the_component_loads() {
 #[tokio::test]
 async fn keys_of_another_kind_of_agent_are_refused() {
     let cases = [
-        ("kind = \"template\"\ninstruction = \"i\"", "missing field `model`, which an agent of kind `template` needs"),
-        ("kind = \"script\"", "missing field `rule`, which an agent of kind `script` needs"),
+        (
+            "kind = \"template\"\ninstruction = \"i\"",
+            "test.toml:4:1: agent.model: is missing; an agent of kind `template` needs it",
+        ),
+        ("kind = \"script\"", "agent.rule: is missing; an agent of kind `script` needs it"),
         (
             "kind = \"script\"\ninstruction = \"i\"\nrule = []",
-            "unknown field `instruction` of an agent of kind `script`",
+            "test.toml:7:1: agent.instruction: unknown key of an agent of kind `script`",
         ),
         (
             "kind = \"template\"\ninstruction = \"i\"\nmodel.scripted.fallback = \"f\"\nrule = []",
-            "unknown field `rule` of an agent of kind `template`",
+            "test.toml:9:1: agent.rule: unknown key of an agent of kind `template`",
         ),
         (
             "kind = \"script\"\nrule = []\non_lost_turn = \"follow\"",
@@ -168,14 +181,14 @@ async fn keys_of_another_kind_of_agent_are_refused() {
             "kind = \"upstream\"\ncard = \"http://127.0.0.1:1\"\non_lost_turn = \"rerun\"",
             "on_lost_turn = \"rerun\" would send a message to the upstream twice; take \"follow\" or \"fail\"",
         ),
-        ("kind = \"script\"\nrule = []\non_lost_turn = \"retry\"", "expected one of `fail`, `rerun`, `follow`"),
-        ("kind = \"none\"", "expected one of `template`, `script`, `upstream`"),
+        ("kind = \"script\"\nrule = []\non_lost_turn = \"retry\"", "it takes `fail`, `rerun`, `follow`"),
+        ("kind = \"none\"", "it takes `template`, `script`, `upstream`"),
     ];
     for (agent, expected) in cases {
         let config = format!("[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nname = \"a\"\n{agent}");
         let Err(error) = TestServer::start(&config).await else { panic!("the server started with {agent}") };
         let text = format!("{error:#}");
-        assert!(text.contains(expected) && text.contains("test.toml") && text.contains("line "), "{text}");
+        assert!(text.contains(expected) && text.contains("test.toml:"), "{text}");
     }
 }
 
@@ -193,8 +206,7 @@ async fn a_config_without_an_agent_is_for_programs_that_bring_one() {
     let config = TestConfig::without_agent();
     let Err(error) = config.start().await else { panic!("the server started") };
     let text = format!("{error:#}");
-    assert!(text.starts_with("test.toml: TOML parse error at line 1, column 1"), "{text}");
-    assert!(text.contains("missing field `agent`"), "{text}");
+    assert!(text.starts_with("test.toml: agent: is missing; add [agent]"), "{text}");
     let server = config.start_with(crate::durable::counting()).await.expect("a server");
     assert_eq!(server.say("answer").send().await.expect("a reply").code(), 0);
 }
@@ -235,7 +247,7 @@ async fn limits_beyond_the_ceiling_or_the_engine_are_refused_with_key_value_and_
         ("", "table_elements = 20001", &["limits.table_elements", "at most 20000"]),
         ("", "turn_wall_ms = 0", &["limits.turn_wall_ms", "at least 1"]),
         ("memory_mib = 65", "", &["runtime.ceiling.memory_mib", "between 1 and 64"]),
-        ("memory = 1", "", &["unknown field `memory`", "`memory_mib`"]),
+        ("memory = 1", "", &["runtime.ceiling.memory: unknown key", "`memory_mib`"]),
     ];
     for (ceiling, limits, expected) in cases {
         let extension = crate::test_extension(&format!("[extension.limits]\n{limits}"));
@@ -245,7 +257,11 @@ async fn limits_beyond_the_ceiling_or_the_engine_are_refused_with_key_value_and_
 
 #[tokio::test]
 async fn turns_of_instances_are_for_instances_that_are_kept() {
-    check(&crate::test_extension("instances = \"keep\""), &["`keep`", "`fresh` or `kept`"]).await;
+    check(
+        &crate::test_extension("instances = \"keep\""),
+        &["\"keep\" is not accepted; did you mean `kept`?", "`fresh`"],
+    )
+    .await;
     check(&crate::test_extension("instance_turns = 5"), &["instance_turns", "instances = \"kept\""]).await;
     check(&crate::test_extension("instances = \"kept\"\ninstance_turns = 0"), &["instance_turns", "at least 1"]).await;
 }
@@ -253,7 +269,7 @@ async fn turns_of_instances_are_for_instances_that_are_kept() {
 #[tokio::test]
 async fn a_required_extension_cannot_be_one_that_is_skipped() {
     check(&crate::test_extension("required = true\non_failure = \"skip\""), &["on_failure", "required"]).await;
-    check(&crate::test_extension("on_failure = \"ignore\""), &["`ignore`", "`reject` or `skip`"]).await;
+    check(&crate::test_extension("on_failure = \"ignore\""), &["\"ignore\"", "`reject`, `skip`"]).await;
 }
 
 #[tokio::test]

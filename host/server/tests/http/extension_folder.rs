@@ -217,7 +217,7 @@ async fn a_component_that_does_not_fit_costs_its_neighbours_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_starts_without_a_broken_drop_in_unless_it_is_required() {
+async fn a_server_starts_without_a_broken_drop_in_unless_it_is_required_or_always_active() {
     let installation = Installation::new();
     fs::create_dir(installation.path("extensions")).expect("a folder");
     installation.config(FOLDER);
@@ -240,7 +240,14 @@ async fn a_server_starts_without_a_broken_drop_in_unless_it_is_required() {
         assert_eq!(ready(&server).await["failed"][0], "broken.wasm in runtime.extensions_dir", "{settings}");
     }
 
-    for settings in ["required = true", "reqired = true", "required = \n", "required = true\n[grants]\nclok = true"] {
+    for settings in [
+        "required = true",
+        "reqired = true",
+        "required = \n",
+        "required = true\n[grants]\nclok = true",
+        "activate = \"always\"",
+        "activate = \"alwais\"",
+    ] {
         fs::write(installation.path("extensions/broken.toml"), settings).expect("a file");
         let error = installation.try_serve().await.err().expect("a refusal");
         assert!(format!("{error:#}").contains("broken"), "{error:#}");

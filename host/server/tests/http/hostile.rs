@@ -20,7 +20,7 @@ use crate::agent;
 
 mod attack;
 mod loading;
-mod log;
+pub(crate) mod log;
 mod memory;
 mod requests;
 

@@ -1,6 +1,8 @@
 //! The server over HTTP with the real components: each row of what clients see.
 #![cfg(test)]
 
+mod access;
+mod activate;
 mod activation;
 mod admin;
 mod agents;
@@ -40,6 +42,7 @@ mod readable;
 mod receivers;
 mod recordings;
 mod references;
+mod reloading;
 mod repeats;
 mod rest;
 mod scoped_keys;
@@ -57,6 +60,7 @@ mod three_ways;
 mod tools;
 mod transitions;
 mod turn_services;
+mod typos;
 mod upstream;
 mod v0_3;
 mod waiting;

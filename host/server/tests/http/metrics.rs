@@ -1,7 +1,11 @@
 //! `/metrics` and the numbers of the admin API, after real requests.
 
-use annex_test_support::{TEST_EXTENSION, TestServer};
+use std::collections::BTreeSet;
+use std::fs;
+
+use annex_test_support::{TEST_EXTENSION, TestConfig, TestServer};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::installation::{Installation, TOKEN, addition, admin, extension, marked, segment};
 use crate::prometheus::{Scrape, parse};
@@ -141,5 +145,104 @@ async fn failures_and_timings_are_in_the_list_and_the_details() {
         let mean = timing["mean_ms"].as_f64();
         let max = timing["max_ms"].as_f64();
         assert!(mean.is_some_and(|mean| mean > 0.0) && mean <= max, "{timing}");
+    }
+}
+
+/// A server with a template agent, `[admin]` and these keys of it.
+async fn with_admin(keys: &str) -> (TempDir, TestServer) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
+    write("token", TOKEN);
+    write("metrics-token", METRICS_TOKEN);
+    let config = TestConfig::template("Say something.").with(&format!("{ADMIN}{keys}"));
+    write("annex.toml", &config.toml());
+    let server = TestServer::from_file(&folder.path().join("annex.toml"), None).await.expect("a server");
+    (folder, server)
+}
+
+const METRICS_TOKEN: &str = "a-token-of-the-scraper";
+
+#[tokio::test]
+async fn requests_turns_and_calls_of_the_model_are_counted_with_their_times_and_refusals_by_reason() {
+    let (_folder, server) = with_admin("").await;
+    for _ in 0..3 {
+        assert_eq!(server.say("prompt").send().await.expect("a reply").code(), 0);
+    }
+    server.call("GetTask", r#"{"id":"nobody"}"#).send().await.expect("a reply");
+    server.say("prompt").version(None).send().await.expect("a reply");
+    server.get("/nowhere").await.expect("a reply");
+    let scrape = scrape(&server).await;
+    let requests = |operation, outcome| {
+        let labels = [("operation", operation), ("outcome", outcome)];
+        scrape.value("annex_request_duration_seconds_count", &labels)
+    };
+    assert_eq!((requests("SendMessage", "ok"), requests("GetTask", "refused")), (3.0, 1.0));
+    assert_eq!((requests("SendMessage", "refused"), requests("Unknown", "refused")), (1.0, 1.0));
+    for (reason, count) in [("not_found", 1.0), ("version", 1.0), ("unknown_path", 1.0), ("quota", 0.0)] {
+        assert_eq!(scrape.value("annex_refusals_total", &[("reason", reason)]), count, "{reason}");
+    }
+    assert_eq!(scrape.value("annex_turn_duration_seconds_count", &[("outcome", "completed")]), 3.0);
+    assert_eq!(scrape.value("annex_model_call_duration_seconds_count", &[("outcome", "ok")]), 3.0);
+    assert!(!scrape.has("annex_upstream_answers", &[]), "its agent is no upstream");
+}
+
+#[tokio::test]
+async fn a_token_for_metrics_opens_nothing_else() {
+    let (_folder, server) = with_admin("metrics_token_file = \"metrics-token\"").await;
+    let get = async |path: &str, token: &str| {
+        let request = server.client().get(format!("{}{path}", server.admin_url())).bearer_auth(token);
+        request.send().await.expect("a reply").status().as_u16()
+    };
+    assert_eq!((get("/metrics", METRICS_TOKEN).await, get("/metrics", TOKEN).await), (200, 200));
+    assert_eq!((get("/v1/extensions", METRICS_TOKEN).await, get("/metrics", "another-token-000").await), (401, 401));
+}
+
+#[tokio::test]
+async fn a_listener_of_its_own_has_metrics_alone_and_asks_for_the_token_if_there_is_one() {
+    let listen = "metrics_listen = \"127.0.0.1:0\"";
+    for (keys, without, with) in
+        [(listen.to_owned(), 200, 200), (format!("{listen}\nmetrics_token_file = \"metrics-token\""), 401, 200)]
+    {
+        let (_folder, server) = with_admin(&keys).await;
+        let get = async |path: &str, token: &str| {
+            let request = server.client().get(format!("{}{path}", server.metrics_url())).bearer_auth(token);
+            request.send().await.expect("a reply").status().as_u16()
+        };
+        assert_eq!((get("/metrics", "no-token-at-all-0").await, get("/metrics", METRICS_TOKEN).await), (without, with));
+        assert_eq!(get("/v1/extensions", TOKEN).await, 404);
+        let foreign = server.client().get(format!("{}/metrics", server.metrics_url())).header("host", "evil.example");
+        let foreign = foreign.bearer_auth(TOKEN).send().await.expect("a reply");
+        assert_eq!(foreign.status().as_u16(), 403);
+    }
+}
+
+#[tokio::test]
+async fn the_page_about_metrics_names_each_of_them_and_no_other() {
+    let (_folder, server) = with_admin("").await;
+    let response = server.client().get(format!("{}/metrics", server.admin_url())).bearer_auth(TOKEN).send().await;
+    let text = response.expect("a reply").text().await.expect("a body");
+    let shown = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let shown: BTreeSet<&str> = shown.collect();
+    let rows = include_str!("../../../docs/metrics.md").lines().filter_map(|line| line.strip_prefix("| `annex_"));
+    let names = rows.flat_map(|row| row.split('|').next().unwrap_or_default().split(','));
+    let names: BTreeSet<String> =
+        names.map(|name| format!("annex_{}", name.trim().trim_matches('`').trim_start_matches("annex_"))).collect();
+    assert_eq!(names.iter().map(String::as_str).collect::<BTreeSet<_>>(), shown);
+}
+
+#[tokio::test]
+async fn a_token_or_a_listener_for_metrics_that_is_unsafe_is_refused_at_the_start() {
+    let installation = Installation::new();
+    fs::write(installation.path("other"), TOKEN).expect("a file");
+    for (keys, expected) in [
+        ("metrics_token_file = \"other\"", "are the same"),
+        ("metrics_token_file = \"other\"\nmetrics_token_env = \"X\"", "metrics_token_file and metrics_token_env"),
+        ("metrics_token_env = \"ANNEX_NO_SUCH_VARIABLE\"", "ANNEX_NO_SUCH_VARIABLE"),
+        ("metrics_listen = \"0.0.0.0:0\"", "allow_remote"),
+    ] {
+        installation.config(&format!("{ADMIN}{keys}"));
+        let error = installation.try_serve().await.err().expect("a refusal");
+        let error = format!("{error:#}");
+        assert!(error.contains(expected), "{keys}: {error}");
     }
 }

@@ -7,7 +7,7 @@ use annex_test_support::{TestConfig, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::auth::{ADA, api_keys};
+use crate::auth::{ADA, BOB, api_keys};
 use crate::installation::{TOKEN, admin};
 
 const URI: &str = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
@@ -96,11 +96,23 @@ async fn sessions_are_listed_shown_and_deleted_and_secrets_are_hidden() {
 }
 
 #[tokio::test]
-async fn a_session_of_a_principal_is_found_by_its_user_alone() {
+async fn a_session_is_found_without_its_user_while_one_user_has_it() {
     let folder = files(&api_keys());
     let server = serve(&folder).await;
     say(&server, ADA, "c", "hi").await;
-    assert_eq!(admin(&server, "GET", "sessions/c", Value::Null).await.0, 404, "nobody anonymous has it");
+    let (status, only) = admin(&server, "GET", "sessions/c", Value::Null).await;
+    assert_eq!((status, &only["user"]), (200, &json!("principal:ada")), "{only}");
+    assert_eq!(admin(&server, "GET", "sessions/c/events", Value::Null).await.0, 200);
+    assert_eq!(admin(&server, "DELETE", "sessions/c", Value::Null).await.0, 404, "nobody anonymous has it");
+    say(&server, BOB, "c", "hi").await;
+    let (status, several) = admin(&server, "GET", "sessions/c", Value::Null).await;
+    assert_eq!((status, &several["error"]["code"]), (409, &json!("several_users")));
+    let named = several["error"]["message"].as_str().unwrap_or_default().to_owned();
+    assert!(
+        named.contains("principal:ada, principal:bob") || named.contains("principal:bob, principal:ada"),
+        "{named}"
+    );
+    assert_eq!(admin(&server, "GET", "sessions/none", Value::Null).await.0, 404);
     let (_, list) = admin(&server, "GET", "sessions", Value::Null).await;
     let user = list["sessions"][0]["user"].as_str().expect("a user");
     let (status, shown) = admin(&server, "GET", &format!("sessions/c?user={user}"), Value::Null).await;

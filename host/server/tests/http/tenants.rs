@@ -17,7 +17,7 @@ use crate::catalogue::FOLDER;
 use crate::installation::{TOKEN, addition, admin, marked, segment};
 use crate::scoped_keys::capable;
 
-mod added;
+pub(crate) mod added;
 mod costs;
 mod failing;
 mod fair;
@@ -404,10 +404,10 @@ fn a_tenant_is_refused_with_the_reason() {
         ("[[tenant]]\nname = \"\"\nconfig = \"a.toml\"\n", "tenant.name: \"\" is not a name"),
         ("[[tenant]]\nname = \"tasks\"\nconfig = \"a.toml\"\n", "is the first segment of a path of the server"),
         ("[[tenant]]\nname = \"livez\"\nconfig = \"a.toml\"\n", "is the first segment of a path of the server"),
-        (&format!("{two}{two}"), "stands there twice"),
-        (&format!("{two}[tenant.quota]\nturns = 0\n"), "tenant.quota: turns must be at least 1"),
-        (&format!("{two}[tenant.quota]\nrequest_per_second = 9\n"), "expected one of `requests_per_second`"),
-        ("[[tenant]]\nname = \"a\"\nconfig = \"a.toml\"\nagent = 1\n", "unknown field `agent`"),
+        (&format!("{two}{two}"), "is the name of an earlier [[tenant]] too"),
+        (&format!("{two}[tenant.quota]\nturns = 0\n"), "tenant.quota.turns: must be at least 1"),
+        (&format!("{two}[tenant.quota]\nrequest_per_second = 9\n"), "did you mean `requests_per_second`?"),
+        ("[[tenant]]\nname = \"a\"\nconfig = \"a.toml\"\nagent = 1\n", "tenant.agent: unknown key"),
         (
             "[tasks]\nlist_all_anonymous = true\n[[tenant]]\nname = \"a\"\nconfig = \"a.toml\"\n",
             "shows tasks of all tenants",

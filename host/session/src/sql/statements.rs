@@ -151,6 +151,10 @@ pub(super) const SELECT_SESSIONS_OF_USER: &str = "
     WHERE tenant = $1 AND app = $2 AND (updated_at, user_id, context_id) > ($3, $4, $5) AND user_id = $7 AND revision > 0
     ORDER BY updated_at, user_id, context_id LIMIT CAST($6 AS BIGINT)";
 
+pub(super) const SELECT_USERS_IN: &str = "
+    SELECT user_id FROM session WHERE tenant = $1 AND app = $2 AND context_id = $3 AND revision > 0
+    ORDER BY user_id LIMIT CAST($4 AS BIGINT)";
+
 pub(super) const DELETE_SESSION: &str = "
     DELETE FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND revision > 0";
 

@@ -24,6 +24,7 @@ on_every_store!(
     what_an_anonymous_user_keeps_goes_with_the_conversation,
     deleting_what_is_missing_or_foreign_does_nothing,
     what_a_tenant_holds_is_counted,
+    the_users_of_a_context_are_named_in_order,
 );
 
 async fn what_a_tenant_holds_is_counted(backend: Backend) {
@@ -39,6 +40,17 @@ async fn what_a_tenant_holds_is_counted(backend: Backend) {
     assert!(service.delete(&of("t", "one")).await.unwrap());
     assert_eq!(service.holdings("t").await.unwrap(), Holdings { sessions: 1, state_bytes: 8 + 7 });
     assert_eq!(service.holdings("none").await.unwrap(), Holdings::default());
+}
+
+async fn the_users_of_a_context_are_named_in_order(backend: Backend) {
+    let service = backend.service().await;
+    for path in ["t/a/mia/c", "t/a/ada/c", "t/a/bob/other", "t/b/eve/c", "u/a/zoe/c"] {
+        create(&service, path, "{}").await;
+    }
+    let users = async |context: &str, limit| service.users_in("t", "a", &context.into(), limit).await.unwrap();
+    assert_eq!(users("c", 9).await, ["ada", "mia"]);
+    assert_eq!(users("c", 1).await, ["ada"]);
+    assert_eq!(users("none", 9).await, Vec::<String>::new());
 }
 
 async fn initial_state_is_kept_by_scope_and_temp_is_dropped(backend: Backend) {

@@ -7,6 +7,7 @@ use crate::fixture::{OneByOne, Store, owner, working};
 
 on_every_store! {
     a_config_comes_back_with_its_credentials,
+    the_receiver_of_a_client_of_0_3_is_told_from_one_of_1_0,
     a_config_of_the_same_id_is_replaced,
     configs_come_in_pages_in_the_order_of_their_ids,
     deleting_twice_is_no_error,
@@ -31,6 +32,16 @@ async fn a_config_comes_back_with_its_credentials(store: Store) {
     store.put_config(&"t-1".into(), &full).await.unwrap();
     assert_eq!(store.config(&"t-1".into(), "p-1").await.unwrap(), Some(full));
     assert_eq!(store.config(&"t-1".into(), "p-2").await.unwrap(), None);
+}
+
+async fn the_receiver_of_a_client_of_0_3_is_told_from_one_of_1_0(store: Store) {
+    store.begin(&owner("ada"), &working("t-1")).await.unwrap();
+    let of_1_0 = config("p-1", "https://example.com");
+    let of_0_3 = TaskPushNotificationConfig { receiver_is_v0_3: true, ..config("p-2", "https://example.com") };
+    store.put_config(&"t-1".into(), &of_1_0).await.unwrap();
+    store.put_config(&"t-1".into(), &of_0_3).await.unwrap();
+    assert_eq!(store.config(&"t-1".into(), "p-2").await.unwrap().as_ref(), Some(&of_0_3));
+    assert_eq!(store.configs(&"t-1".into(), "", 10).await.unwrap().configs, [of_1_0, of_0_3]);
 }
 
 async fn a_config_of_the_same_id_is_replaced(store: Store) {

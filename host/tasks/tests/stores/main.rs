@@ -51,6 +51,7 @@ macro_rules! across_a_restart {
 }
 
 mod cluster;
+mod components;
 mod configs;
 mod crash;
 mod cursors;
@@ -73,4 +74,5 @@ mod replicas;
 mod retention;
 mod sqlite;
 mod tenants;
+mod usage;
 mod waiting;

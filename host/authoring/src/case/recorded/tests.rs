@@ -13,7 +13,7 @@ fn turn(steps: Json, more: Json) -> RecordedTurn {
         "at": "2026-02-03T04:05:06Z",
         "operation": "SendMessage",
         "requested": [URI],
-        "contextId": CONTEXT_ID,
+        "context_id": CONTEXT_ID,
         "steps": steps,
     });
     let fields = turn.as_object_mut().unwrap();
@@ -57,7 +57,7 @@ fn reason(turn: &RecordedTurn) -> String {
 fn a_message_and_the_answer_of_the_agent_become_those_of_the_case() {
     let steps = json!([
         hello(),
-        { "input": { "begin": { "taskId": TASK_ID, "contextId": CONTEXT_ID, "waitsIn": "TASK_STATE_INPUT_REQUIRED" } },
+        { "input": { "begin": { "task_id": TASK_ID, "context_id": CONTEXT_ID, "waits_in": "TASK_STATE_INPUT_REQUIRED" } },
           "result": { "agrees": {} } },
         { "input": { "event": { "artifactUpdate": { "taskId": TASK_ID, "contextId": CONTEXT_ID,
             "artifact": { "artifactId": "a", "parts": [{ "data": { "of": TASK_ID } }] } } } },
@@ -89,7 +89,7 @@ fn a_message_and_the_answer_of_the_agent_become_those_of_the_case() {
 fn no_answer_follows_a_beginning_that_stops_the_turn() {
     let steps = json!([
         hello(),
-        { "input": { "begin": { "taskId": TASK_ID, "contextId": CONTEXT_ID } },
+        { "input": { "begin": { "task_id": TASK_ID, "context_id": CONTEXT_ID } },
           "result": { "interrupts": { "state": "TASK_STATE_INPUT_REQUIRED", "text": "Go on?" } } },
         { "input": { "event": { "statusUpdate": { "taskId": TASK_ID, "contextId": CONTEXT_ID,
             "status": { "state": "TASK_STATE_INPUT_REQUIRED" } } } },
@@ -101,7 +101,7 @@ fn no_answer_follows_a_beginning_that_stops_the_turn() {
 #[test]
 fn ids_are_found_within_texts_where_they_cannot_be_a_part_of_a_word() {
     let text = |text: String| request(json!({ "parts": [{ "text": text }], "contextId": "a" }));
-    let keys = json!({ "contextId": "a", "taskId": TASK_ID,
+    let keys = json!({ "context_id": "a", "task_id": TASK_ID,
         "keys": [{ "bucket": "task", "key": "of", "value": { "text": format!("[{TASK_ID}]") } },
                  { "bucket": "", "key": "a", "value": { "text": "a banana" } }] });
     check(
@@ -129,7 +129,7 @@ fn the_answers_of_the_host_become_those_of_the_case() {
         { "tasks": { "request": "{}", "answer": { "tasks": [{ "id": "t", "status": { "state": "TASK_STATE_WORKING" } }],
             "nextPageToken": "", "pageSize": 50, "totalSize": 1 } } },
         { "keys": { "bucket": "", "skip": 0, "keys": ["listed"] } },
-        { "resume": { "taskId": "t" } },
+        { "resume": { "task_id": "t" } },
     ]);
     let converted = given(&calling(calls.clone()), &ExtensionUri::from(URI)).unwrap();
     assert_eq!(converted.remarks, ["Keys that the extension listed and did not read are empty in the case."]);
@@ -194,7 +194,7 @@ fn a_turn_that_no_case_can_hold_is_left_out_with_its_reason() {
         (calling(json!([http("GET /", Some(json!({ "hex": "ff" })))])), "is no text"),
         (calling(tasks(page)), "further pages"),
         (calling(json!([{ "tasks": { "request": "{", "error": "no" } }])), "was refused"),
-        (calling(json!([{ "resume": { "taskId": "t", "error": "no" } }])), "could not go on"),
+        (calling(json!([{ "resume": { "task_id": "t", "error": "no" } }])), "could not go on"),
     ] {
         let found = reason(&turn);
         assert!(found.contains(expected), "{expected}: {found}");

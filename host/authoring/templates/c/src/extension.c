@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A hook owns its arguments and frees them. The host frees what it returns, so that each string in there is a copy.
+// A hook owns its arguments and frees them. What it returns is freed in the same way once the host has read it, by
+// functions of the bindings, so that each string in there is a copy.
 typedef extension_string_t string;
 
 static const char URI[] = "{{ uri }}";
@@ -21,9 +22,13 @@ static const char PARAMETER_SCHEMA[] =
 {% else %}
 static const char PARAMETER_SCHEMA[] = "{\"type\":\"object\",\"additionalProperties\":false}";
 {% endif %}
-{% if w.random or w.http or w.json_schema or w.session_state or w.task or w.tasks or w.task_resumption or w.agent_steps %}
+{% if w.random or w.http or w.json_schema or w.session_state or w.task or w.tasks or w.task_resumption or w.agent_steps or (w.logging and not h.response) %}
 
 // extension.h declares what the host offers. Not used here yet:
+{% endif %}
+{% if w.logging and not h.response %}
+//   wasi_logging_logging_log(WASI_LOGGING_LOGGING_LEVEL_INFO, &context, &message), a line of the host's log, which
+//   `annex test` shows when a case fails
 {% endif %}
 {% if w.random %}
 //   wasi_random_random_get_random_u64()
@@ -247,6 +252,7 @@ static uint64_t seconds_since_1970(void) {
 {% endif %}
 {% if w.logging %}
 
+// Writes a line into the host's log. `annex test` shows the lines of a case that fails.
 static void log_info(const char *text) {
   string context, message;
   extension_string_set(&context, KEY);

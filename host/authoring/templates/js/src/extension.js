@@ -13,7 +13,7 @@
 {{ "" if h.response else "// " }}import atomics from "wasi:keyvalue/atomics@0.2.0-draft";
 {% endif %}
 {% if w.logging %}
-{{ "" if h.response else "// " }}import logging from "wasi:logging/logging@0.1.0-draft";
+import logging from "wasi:logging/logging@0.1.0-draft";
 {% endif %}
 {% if w.random %}
 // import random from "wasi:random/random@0.2.12";
@@ -57,6 +57,29 @@ const greeting = () => config.get("greeting") ?? "hello";
 {% else %}
 const GREETING = "hello";
 {% endif %}
+{% endif %}
+{% if w.logging %}
+
+// `console` writes to the host's log, line by line. `annex test` shows the lines
+// of a case that fails.
+function shown(value) {
+  if (value instanceof Error) return `${value.message}\n${value.stack}`;
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+const write =
+  (level) =>
+  (...values) => {
+    for (const line of values.map(shown).join(" ").split("\n")) {
+      if (line !== "") logging.log(level, KEY, line);
+    }
+  };
+globalThis.console = {
+  debug: write("debug"),
+  log: write("info"),
+  info: write("info"),
+  warn: write("warn"),
+  error: write("error"),
+};
 {% endif %}
 
 // Called once per load, before every other hook: what the extension is.
@@ -136,7 +159,7 @@ export const transition = {
 export const response = {
   respond(event) {
 {% if w.logging %}
-    logging.log("info", KEY, "said hello");
+    console.log("said hello");
 {% endif %}
 {% if counts %}
     const value = {
@@ -186,16 +209,35 @@ export const client = {
 };
 {% endif %}
 
-// An error that a hook throws goes to the log with its stack: the host takes the
-// message alone.
-{% set traced = ["descriptor"] + (["card"] if h.card else []) + (["transition"] if h.transition else []) + (["response"] if h.response else []) + (["method"] if h.method else []) + (["client"] if h.client else []) %}
+// An error that a hook throws, and that is none of the contract, goes to the log
+// with its stack. While the extension is loaded the host shows the message alone,
+// so the stack becomes a part of it then.
+{% set traced = ["descriptor"] + (["card"] if h.card else []) + (["activation"] if h.activation else []) + (["message"] if h.message else []) + (["state"] if h.state else []) + (["transition"] if h.transition else []) + (["response"] if h.response else []) + (["method"] if h.method else []) + (["client"] if h.client else []) %}
+{% if w.logging %}
+const loading = [descriptor{{ ", card" if h.card }}];
+{% endif %}
+{% if traced | join(", ") | length <= 56 %}
 for (const hooks of [{{ traced | join(", ") }}]) {
+{% else %}
+for (const hooks of [
+{% for name in traced %}
+  {{ name }},
+{% endfor %}
+]) {
+{% endif %}
   for (const [name, hook] of Object.entries(hooks)) {
     hooks[name] = (...values) => {
       try {
         return hook(...values);
       } catch (error) {
+{% if w.logging %}
+        if (error instanceof Error) {
+          if (loading.includes(hooks)) error.message += `\n${error.stack}`;
+          else console.error(error);
+        }
+{% else %}
         if (error instanceof Error) error.message += `\n${error.stack}`;
+{% endif %}
         throw error;
       }
     };

@@ -194,6 +194,7 @@ class Response:
     # under KEY.
     def respond(self, event: response.Event) -> response.Patch | None:
 {% if w.logging %}
+        # A line of the host's log. `annex test` shows the lines of a case that fails.
         logging.log(logging.Level.INFO, KEY, "said hello")
 {% endif %}
 {% if counts %}

@@ -180,6 +180,7 @@ impl Transition for {{ camel }}Extension {
 impl Response for {{ camel }}Extension {
     fn respond({{ "parameters" if w.parameters else "_" }}: &{{ parameters }}, _: Event) -> Result<Option<Patch>, String> {
 {% if w.logging %}
+        // A line of the host's log. `annex test` shows the lines of a case that fails.
         log::info("said hello");
 {% endif %}
 {% if counts %}

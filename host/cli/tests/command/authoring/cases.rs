@@ -45,7 +45,7 @@ fn a_difference_is_shown_line_by_line_and_fails_the_command() -> Result<()> {
     let project = project(&EXPECT.replace("artifact = \"Hello, world!\"", "artifact = \"Bye\""))?;
     project.write("cases/b.toml", EXPECT)?;
     let run = project.run(&["test"])?;
-    check_refused(&run, 1, &["error: a case failed"]);
+    check_refused(&run, 5, &["error: a case failed"]);
     for expected in ["FAILED  ", "--- expected", "-artifact = \"Bye\"\n", "+artifact = \"Hello, world!\"\n", "ok      "]
     {
         assert!(run.out.contains(expected), "{expected}: {}", run.out);
@@ -98,7 +98,7 @@ fn update_never_leaves_a_file_that_cannot_be_read() -> Result<()> {
 fn a_case_that_expects_nothing_fails_until_it_is_updated() -> Result<()> {
     let project = project("")?;
     let run = project.run(&["test"])?;
-    assert_eq!((run.code, run.out.lines().last()), (Some(1), Some("0 passed, 1 failed")));
+    assert_eq!((run.code, run.out.lines().last()), (Some(5), Some("0 passed, 1 failed")));
     assert!(run.out.contains("nothing is expected; `annex test --update`"), "{}", run.out);
     assert_eq!(project.run(&["test", "--update"])?.code, Some(0));
     assert_eq!(project.read("cases/a.toml")?, EXPECT);
@@ -111,7 +111,7 @@ fn a_case_that_says_what_cannot_be_fails_with_the_key_and_what_there_is() -> Res
         let project = project(case)?;
         // An update must not hide the mistake.
         let run = project.run(&["test", "--update"])?;
-        assert_eq!((run.code, run.out.lines().last()), (Some(1), Some("0 passed, 1 failed")), "{case}: {}", run.err);
+        assert_eq!((run.code, run.out.lines().last()), (Some(5), Some("0 passed, 1 failed")), "{case}: {}", run.err);
         for expected in expected {
             assert!(run.out.contains(expected), "{expected:?} is not in: {}", run.out);
         }
@@ -144,7 +144,7 @@ fn results_are_one_object_of_json() -> Result<()> {
     let project = project(EXPECT)?;
     project.write("cases/b.toml", "[expect]\nactive = true\n")?;
     let run = project.run(&["test", "--json"])?;
-    check_refused(&run, 1, &["a case failed"]);
+    check_refused(&run, 5, &["a case failed"]);
     let results: Value = serde_json::from_str(&run.out)?;
     assert_eq!((&results["passed"], &results["failed"]), (&1.into(), &1.into()));
     let verdicts: Vec<&Value> =
@@ -157,11 +157,30 @@ fn results_are_one_object_of_json() -> Result<()> {
 }
 
 #[test]
+fn a_case_that_fails_shows_what_the_extension_said_and_where_it_trapped() -> Result<()> {
+    let project = Project::built(annex_components::TEST_EXTENSION, "")?;
+    project.write(
+        "cases/a.toml",
+        "[given]\nparameters = { behaviour = { validate = \"panic\" } }\n\n[expect]\nactive = true\n",
+    )?;
+    for run in [project.run(&["test"])?, project.run(&["test", "--update"])?] {
+        assert_eq!(run.code, Some(5), "{}", run.err);
+        for expected in [
+            "    fault: extension https://annex.example/test/v1 trapped in state",
+            "\n    log:   error: panic: validate was told",
+        ] {
+            assert!(run.out.contains(expected), "{expected:?}: {}", run.out);
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_report_for_ci_systems_is_xml() -> Result<()> {
     let project =
         project("[given]\nanswer = [{ artifact = \"<b> & \\\"c\\\" \\u0007\" }]\n\n[expect]\nactive = true\n")?;
     project.write("cases/b.toml", EXPECT)?;
-    assert_eq!(project.run(&["test", "--junit", "report.xml"])?.code, Some(1));
+    assert_eq!(project.run(&["test", "--junit", "report.xml"])?.code, Some(5));
     let report = project.read("report.xml")?;
     check_xml(&report).with_context(|| report.clone())?;
     for expected in [
@@ -206,7 +225,7 @@ fn a_component_that_does_not_load_fails_each_case_with_the_reason() -> Result<()
     let project = project(EXPECT)?;
     project.write("tried.wasm", "text")?;
     let run = project.run(&["test"])?;
-    assert_eq!((run.code, run.out.lines().last()), (Some(1), Some("0 passed, 1 failed")));
+    assert_eq!((run.code, run.out.lines().last()), (Some(5), Some("0 passed, 1 failed")));
     assert!(run.out.contains("the component does not load: not a WebAssembly component"), "{}", run.out);
     fs::copy(annex_components::TIMESTAMP, project.path("tried.wasm"))?;
     let run = project.run(&["test"])?;
@@ -219,7 +238,7 @@ fn settings_that_cannot_be_are_named() -> Result<()> {
     let project = Project::built(HELLO_EXTENSION, "[settings]\nparametrs = {}\n")?;
     project.write("cases/a.toml", EXPECT)?;
     let run = project.run(&["test"])?;
-    assert_eq!(run.code, Some(1));
+    assert_eq!(run.code, Some(5));
     assert!(run.out.contains("the settings: ") && run.out.contains("`parametrs`"), "{}", run.out);
     Ok(())
 }
@@ -233,7 +252,24 @@ fn what_is_missing_is_named_before_anything_runs() -> Result<()> {
     fs::create_dir(project.path("cases"))?;
     check_refused(&project.run(&["test"])?, 1, &["has no case", "NAME.toml"]);
     let missing = project.run(&["test", "cases/missing.toml"])?;
-    assert_eq!((missing.code, missing.out.lines().last()), (Some(1), Some("0 passed, 1 failed")));
+    assert_eq!((missing.code, missing.out.lines().last()), (Some(5), Some("0 passed, 1 failed")));
     assert!(missing.out.contains("cases/missing.toml: No such file"), "{}", missing.out);
+    Ok(())
+}
+
+/// `examples/payment-cards` has one extension in two languages. Its own project, in Python, is built and tried by `.ci/run`.
+#[test]
+fn the_cases_of_a_project_in_python_hold_for_the_same_extension_in_rust() -> Result<()> {
+    let project = Project::built(annex_components::PAYMENT_CARDS, "[settings]\nactivate = \"always\"\n")?;
+    fs::create_dir(project.path("cases"))?;
+    let mut cases = 0;
+    for case in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/payment-cards/cases"))? {
+        let case = case?;
+        fs::copy(case.path(), project.path("cases").join(case.file_name()))?;
+        cases += 1;
+    }
+    let run = project.run(&["test"])?;
+    assert!(run.out.ends_with(&format!("{cases} passed, 0 failed\n")), "{}{}", run.out, run.err);
+    assert!(cases > 0);
     Ok(())
 }

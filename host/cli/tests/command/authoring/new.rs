@@ -102,13 +102,32 @@ fn a_wrong_word_is_answered_with_the_right_ones_and_nothing_is_made() -> Result<
     check(2, &["word", "--lang", "c", "--with", "files"], &["\"files\"", "parameters, keyvalue", "http, json-schema"])?;
     for script in ["js", "ts"] {
         check(
-            1,
+            2,
             &["word", "--lang", script, "--with", "clock,http"],
             &["wasi:http", "another language", "leave out http"],
         )?;
     }
-    check(1, &["word"], &["--lang is missing", "annex new word-count --lang rust"])?;
-    check(1, &[], &["NAME is missing", "annex new word-count --lang rust"])
+    check(2, &["word"], &["--lang is missing", "annex new word-count --lang rust"])?;
+    check(2, &[], &["NAME is missing", "annex new word-count --lang rust"])
+}
+
+#[test]
+fn the_uri_is_ones_own_or_told_to_be_an_example() -> Result<()> {
+    let parent = tempfile::tempdir()?;
+    for (language, source) in LANGUAGES {
+        let uri = "https://acme.example/quota/v1";
+        let name = format!("in-{language}");
+        let own = run_in(parent.path(), &["new", &name, "--lang", language, "--uri", uri])?;
+        assert!(own.code == Some(0) && !own.err.contains("example: give"), "{}", own.err);
+        let text = fs::read_to_string(parent.path().join(&name).join(source))?;
+        assert!(text.contains(uri) && !text.contains("https://example.com"), "{language}: {text}");
+        assert!(text.contains("said hello"), "{language} logs no line: {text}");
+    }
+    let example = run_in(parent.path(), &["new", "word", "--lang", "c"])?;
+    assert!(example.err.contains("https://example.com/extensions/word/v1 is an example: give"), "{}", example.err);
+    let wrong = run_in(parent.path(), &["new", "other", "--lang", "c", "--uri", "a \"b\""])?;
+    check_refused(&wrong, 2, &["not an absolute URI", "https://acme.example"]);
+    Ok(())
 }
 
 #[test]

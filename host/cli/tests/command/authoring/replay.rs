@@ -16,16 +16,16 @@ const TASK: &str = "0197f9c2-7c1e-7d8a-b0a5-2f2b3f6c9a11";
 const CONTEXT: &str = "0197f9c2-7c1e-7d8a-b0a5-000000000000";
 
 fn head(uri: &str, settings: &Value) -> Value {
-    json!({ "recording": { "version": 1, "uri": uri, "name": "tried", "componentVersion": "0.1.0",
+    json!({ "recording": { "version": 1, "uri": uri, "name": "tried", "component_version": "0.1.0",
         "digest": "sha256:00", "at": "2026-01-01T00:00:00Z", "settings": settings } })
 }
 
 fn end(turns: u64) -> Value {
-    json!({ "end": { "turns": turns, "leftOut": 0, "reason": "turns" } })
+    json!({ "end": { "turns": turns, "left_out": 0, "reason": "turns" } })
 }
 
 fn turn(uri: &str, steps: &Value) -> Value {
-    json!({ "turn": { "at": "2026-01-01T00:00:01Z", "operation": "SendMessage", "contextId": CONTEXT,
+    json!({ "turn": { "at": "2026-01-01T00:00:01Z", "operation": "SendMessage", "context_id": CONTEXT,
         "requested": [uri], "steps": steps } })
 }
 
@@ -113,7 +113,7 @@ fn a_version_that_misbehaves_differs_and_the_place_is_shown() -> Result<()> {
     ] {
         project.write("settings.toml", &format!("parameters = {{ behaviour = {behaviour} }}\n"))?;
         let run = replay(&project, TEST_EXTENSION, &["--settings", "settings.toml"])?;
-        check_refused(&run, 1, &["error: 1 of 1 turns differ"]);
+        check_refused(&run, 5, &["error: 1 of 1 turns differ"]);
         for expected in [
             format!("agreed 0, failed {failed},"),
             format!("turns that differ, by kind: {kind} 1\n"),
@@ -123,7 +123,7 @@ fn a_version_that_misbehaves_differs_and_the_place_is_shown() -> Result<()> {
             assert!(run.out.contains(&expected), "{expected}: {}", run.out);
         }
         let json = replay(&project, TEST_EXTENSION, &["--settings", "settings.toml", "--json"])?;
-        assert_eq!(json.code, Some(1));
+        assert_eq!(json.code, Some(5));
         assert_eq!(serde_json::from_str::<Value>(&json.out)?["differ"][kind], 1);
     }
     Ok(())
@@ -137,7 +137,7 @@ fn what_the_recording_hides_is_told_from_a_change() -> Result<()> {
     lines[2]["turn"]["steps"][0]["input"]["request"]["metadata"] = json!({ "password": "[hidden]" });
     lines[2]["turn"]["steps"][1]["result"] = json!({ "adds": { STAMP: "another" } });
     let run = replay(&project(TIMESTAMP, "", &lines)?, TIMESTAMP, &[])?;
-    check_refused(&run, 1, &["1 of 2 turns differ"]);
+    check_refused(&run, 5, &["1 of 2 turns differ"]);
     for expected in [
         "agreed 1,",
         "1 of them may differ because the recording hides something that the extension was given\n",
@@ -156,7 +156,7 @@ fn a_question_that_the_recording_cannot_answer_is_shown() -> Result<()> {
         step["calls"] = json!([]);
     }
     let run = replay(&project(TIMESTAMP, "", &lines)?, TIMESTAMP, &[])?;
-    check_refused(&run, 1, &["1 of 2 turns differ"]);
+    check_refused(&run, 5, &["1 of 2 turns differ"]);
     assert!(run.out.contains("asked, and not in the recording\n  in 1 of 2 turns: the time\n"), "{}", run.out);
     Ok(())
 }
@@ -286,8 +286,8 @@ fn each_mistake_is_named_with_its_place_and_the_way_out() -> Result<()> {
 #[test]
 fn what_steers_a_terminal_is_shown_escaped() -> Result<()> {
     let mut lines = stamps();
-    lines[0]["recording"]["componentVersion"] = "\u{1b}[31m".into();
-    lines[1]["turn"]["contextId"] = "\u{202e}x".into();
+    lines[0]["recording"]["component_version"] = "\u{1b}[31m".into();
+    lines[1]["turn"]["context_id"] = "\u{202e}x".into();
     lines[1]["turn"]["steps"][1]["result"] = json!({ "adds": { STAMP: "\u{202e}" } });
     let project = project(TIMESTAMP, "", &lines)?;
     let run = replay(&project, TIMESTAMP, &["--to-cases", "cases"])?;

@@ -296,7 +296,7 @@ fn a_trap_is_shown_with_its_hook_and_its_cause() -> Result<()> {
     ] {
         project.write("cases/a.toml", &format!("[given]\nparameters = {{ behaviour = {behaviour} }}\n\n[expect]\n"))?;
         let run = project.run(&["test"])?;
-        assert_eq!((run.code, run.out.lines().last()), (Some(1), Some("0 passed, 1 failed")), "{}", run.err);
+        assert_eq!((run.code, run.out.lines().last()), (Some(5), Some("0 passed, 1 failed")), "{}", run.err);
         let expected = format!("+fault = \"extension https://annex.example/test/v1 trapped in {hook}: {cause}");
         assert!(run.out.contains(&expected), "{expected}: {}", run.out);
     }

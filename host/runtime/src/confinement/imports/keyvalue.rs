@@ -106,7 +106,9 @@ impl HostState {
 fn told<T>(profile: &Profile, outcome: Result<T, KeyValueError>) -> Result<T, BucketError> {
     outcome.map_err(|error| {
         if let KeyValueError::Unavailable(cause) = &error {
-            tracing::warn!(extension = %profile.uri, %cause, "the key-value store failed");
+            let ids = annex_telemetry::ids();
+            let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+            tracing::warn!(extension = %profile.uri, tenant, context, task, %cause, "the key-value store failed");
         }
         BucketError::Other(error.to_string())
     })

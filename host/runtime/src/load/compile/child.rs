@@ -3,20 +3,23 @@
 //! It gives up all that it does not need before it reads the first byte of the component. Nothing outside of this file and
 //! its modules reads a component.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{self, AssertUnwindSafe};
 
 use rustix::fs::FileType;
+use wasmparser::BinaryReaderError;
 use wasmtime::Engine;
 
 use super::confine::{self, Bounds};
 use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, Task, VERSION};
-use crate::confinement::engine;
+use crate::confinement::engine::{self, EngineOptions};
 use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::load::inspect::MAX_COMPONENT_BYTES;
 
+mod debug_info;
 mod keeping;
 mod outline;
 mod structure;
@@ -65,7 +68,7 @@ fn serve(pipe: &mut Pipe<'_>) -> io::Result<()> {
     let request: Request = wire::read_header(pipe)?;
     let ready = ready(&request);
     let filtered = ready.as_ref().is_ok_and(|(_, filtered)| *filtered);
-    let Request { component, engine, task, length, .. } = request;
+    let Request { component, engine, task, length, options, .. } = request;
     let answer = |outcome| Answer { version: VERSION, component: component.clone(), engine, filtered, outcome };
     let engine = match ready {
         Ok((engine, _)) => engine,
@@ -85,7 +88,7 @@ fn serve(pipe: &mut Pipe<'_>) -> io::Result<()> {
         return Ok(());
     }
     let mut code = Vec::new();
-    let compiled = outcome(|| compile(&engine, &bytes, keep, &mut code));
+    let compiled = outcome(|| compile((&engine, options), &bytes, keep, &mut code));
     wire::write_header(pipe, &answer(compiled))?;
     pipe.write_all(&code)
 }
@@ -130,13 +133,20 @@ fn inspect(bytes: &[u8], task: Task) -> Result<Outcome, Outcome> {
     Ok(Outcome::Inspected { outline, unkeepable: unkeepable.map(|reason| annex_text::line_within(&reason, MAX_TEXT)) })
 }
 
-fn compile(engine: &Engine, bytes: &[u8], keep: bool, code: &mut Vec<u8>) -> Result<Outcome, Outcome> {
+fn compile(
+    (engine, options): (&Engine, EngineOptions),
+    bytes: &[u8],
+    keep: bool,
+    code: &mut Vec<u8>,
+) -> Result<Outcome, Outcome> {
     // It proves nothing. It saves the time until a limit ends what is sure to cost too much.
     structure::check(bytes).map_err(refusal)?;
     let unkeepable = |reason: String| Outcome::Unkeepable { reason: annex_text::line_within(&reason, MAX_TEXT) };
     let kept = keep.then(|| keeping::keepable(bytes)).transpose().map_err(unkeepable)?;
     let bytes = kept.as_ref().map_or(bytes, |kept| kept.bytes.as_slice());
-    *code = engine.precompile_component(bytes).map_err(|error| {
+    let bytes =
+        if options.debug_info { Cow::Borrowed(bytes) } else { debug_info::without(bytes).map_err(malformed)? };
+    *code = engine.precompile_component(&bytes).map_err(|error| {
         if is_out_of_memory(&error) {
             return Outcome::OutOfMemory;
         }
@@ -145,6 +155,10 @@ fn compile(engine: &Engine, bytes: &[u8], keep: bool, code: &mut Vec<u8>) -> Res
     let length = u64::try_from(code.len()).unwrap_or(u64::MAX);
     let functions = kept.map(|kept| kept.functions);
     Ok(Outcome::Compiled { length, code: Digest::of(code).hex(), functions })
+}
+
+fn malformed(error: BinaryReaderError) -> Outcome {
+    Outcome::Refused { reason: annex_text::line_within(&error.to_string(), MAX_TEXT) }
 }
 
 fn refusal(error: LoadError) -> Outcome {

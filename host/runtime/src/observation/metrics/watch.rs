@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use annex_telemetry::{Entered, Stage, enter_at, with};
 use tracing::Span;
 use tracing::field::Empty;
 
@@ -45,6 +46,8 @@ pub(crate) struct Watch {
     /// From the first poll to the end of the last one; `None` before the first.
     polled: Option<(Instant, Instant)>,
     busy: Duration,
+    /// From the first poll until the call has returned or was given up.
+    stage: Option<Entered>,
 }
 
 impl Watch {
@@ -58,13 +61,16 @@ impl Watch {
             micros = Empty
         );
         let profile = Arc::clone(&extension.profile);
-        Self { profile, hook, span, outcome: CallOutcome::Abandoned, polled: None, busy: Duration::ZERO }
+        Self { profile, hook, span, outcome: CallOutcome::Abandoned, polled: None, busy: Duration::ZERO, stage: None }
     }
 
     /// Runs the call in its span. The clock is read twice per poll, and most calls are polled once.
     pub(crate) async fn run<T>(&mut self, mut call: Pin<&mut impl Future<Output = T>>) -> T {
         poll_fn(|context| {
             let began = Instant::now();
+            if self.polled.is_none() {
+                self.stage = Some(enter_at(Stage::Hooks, began));
+            }
             // Entered for each poll: a span held across a wait would also cover what other tasks do on the thread.
             let _entered = self.span.enter();
             let polled = call.as_mut().poll(context);
@@ -72,6 +78,11 @@ impl Watch {
             self.busy += ended - began;
             let first = self.polled.map_or(began, |(first, _)| first);
             self.polled = Some((first, ended));
+            if polled.is_ready()
+                && let Some(stage) = self.stage.take()
+            {
+                stage.leave_at(ended);
+            }
             polled
         })
         .await
@@ -80,7 +91,10 @@ impl Watch {
     pub(crate) fn end(mut self, verdict: &CallVerdict<'_>) {
         self.outcome = match verdict {
             CallVerdict::Passed => CallOutcome::Ok,
-            CallVerdict::Refused => CallOutcome::Refused,
+            CallVerdict::Refused => {
+                with(|request| request.blame(self.profile.uri.as_str()));
+                CallOutcome::Refused
+            }
             CallVerdict::Failed(fault) => {
                 let at = SystemTime::now();
                 let hook = self.hook;

@@ -14,6 +14,7 @@ use axum::http::{Method as HttpMethod, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use super::{echo, json, read_call, sent_event};
+use crate::access_log;
 use crate::app::App;
 use crate::bindings::answer_body;
 use crate::bindings::rest::{self, HttpRequest};
@@ -30,7 +31,7 @@ fn body(caller: &Caller, text: String) -> Result<Response, A2aError> {
 
 /// Answers a request whose path is below [`PREFIX`].
 pub(crate) async fn answer(app: &App, path: &str, request: &HttpRequest<'_>) -> Response {
-    dispatch(app, path, request).await.unwrap_or_else(|error| {
+    access_log::noted(dispatch(app, path, request)).await.unwrap_or_else(|error| {
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         (status, json(annex_protocol::http_json::failure(&error).into())).into_response()
     })
@@ -44,11 +45,13 @@ async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Re
         let path = format!("{PREFIX}{path}");
         return Err(A2aError::PathOfOtherVersion { path, of: v0_3::VERSION, requested: version.into_owned() });
     }
-    let call = read_call(caller.owner.clone(), (request.headers, request.uri))?;
+    let call = read_call(caller.identity.clone(), (request.headers, request.uri))?;
     let (handler, call) = app.tenants().asked_with(request.headers).serving(call, None).await?;
     let handler = &*handler;
     let segments = rest::segments(path);
     let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
+    access_log::speaks(v0_3::VERSION);
+    access_log::asks_for_named(operation_name(request.method, &segments));
     let verb = |id: &'_ str| id.rsplit_once(':').map(|(id, verb)| (TaskId::from(id), verb.to_owned()));
     match (request.method, segments.as_slice()) {
         (&HttpMethod::POST, ["message:send"]) => {
@@ -94,6 +97,23 @@ async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Re
             push_configs(handler, &call, request, &TaskId::from(*task), rest).await
         }
         _ => Err(no_route(request, path)),
+    }
+}
+
+/// The name of the operation in 1.0; empty for a path that is none of A2A's.
+fn operation_name(method: &HttpMethod, segments: &[&str]) -> &'static str {
+    match (method, segments) {
+        (_, ["message:send"]) => "SendMessage",
+        (_, ["message:stream"]) => "SendStreamingMessage",
+        (_, ["card"]) => "GetExtendedAgentCard",
+        (_, ["tasks", id]) if id.ends_with(":subscribe") => "SubscribeToTask",
+        (_, ["tasks", id]) if id.ends_with(":cancel") => "CancelTask",
+        (_, ["tasks", _]) => "GetTask",
+        (&HttpMethod::POST, ["tasks", _, "pushNotificationConfigs"]) => "CreateTaskPushNotificationConfig",
+        (_, ["tasks", _, "pushNotificationConfigs"]) => "ListTaskPushNotificationConfigs",
+        (&HttpMethod::DELETE, ["tasks", _, "pushNotificationConfigs", _]) => "DeleteTaskPushNotificationConfig",
+        (_, ["tasks", _, "pushNotificationConfigs", _]) => "GetTaskPushNotificationConfig",
+        _ => "",
     }
 }
 

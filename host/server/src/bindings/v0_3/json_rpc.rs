@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 
 use super::{echo, json, read_call, sent_event};
+use crate::access_log;
 use crate::bindings::answer_body;
 use crate::bindings::jsonrpc as json_rpc_binding;
 use crate::bindings::sse;
@@ -33,7 +34,7 @@ pub(crate) async fn answer(
     // A request that names no version is one of 0.3 (A2A 1.0 section 3.6.2).
     let is_known = jsonrpc::METHODS.contains(&&*request.method);
     // A request that names another version is left to the binding of 1.0, which serves it or says what it serves.
-    let call = if is_known { None } else { read_call(caller.owner.clone(), (headers, uri)).ok() };
+    let call = if is_known { None } else { read_call(caller.identity.clone(), (headers, uri)).ok() };
     Some(extension_method(tenants, caller, call?, request).await)
 }
 
@@ -45,7 +46,10 @@ async fn operation(
     method: Method,
     request: &Request<'_>,
 ) -> Response {
+    access_log::speaks(v0_3::VERSION);
+    access_log::asks_for(operation_name(method));
     dispatch(tenants, caller, (headers, uri), method, request).await.unwrap_or_else(|error| {
+        access_log::note_error(&error);
         let failure = v0_3::failure(&request.id, &error);
         // A stream's client reads events only; anything else costs it the reason.
         if method.streams() { sse::respond_once(&failure) } else { json(failure.into()) }
@@ -59,6 +63,7 @@ async fn extension_method(
     call: ServiceParameters,
     request: &Request<'_>,
 ) -> Response {
+    access_log::speaks(v0_3::VERSION);
     let answer = async {
         let params = request.params_json()?;
         let (handler, call) = tenants.serving(call, None).await?;
@@ -66,7 +71,7 @@ async fn extension_method(
         let answer = json_rpc_binding::method_result(caller, &request.id, answered.value, v0_3::failure)?;
         Ok(echo(answer, &answered.active))
     };
-    answer.await.unwrap_or_else(|error| json(v0_3::failure(&request.id, &error).into()))
+    access_log::noted(answer).await.unwrap_or_else(|error| json(v0_3::failure(&request.id, &error).into()))
 }
 
 async fn dispatch(
@@ -76,7 +81,7 @@ async fn dispatch(
     method: Method,
     request: &Request<'_>,
 ) -> Result<Response, A2aError> {
-    let call = read_call(caller.owner.clone(), (headers, uri))?;
+    let call = read_call(caller.identity.clone(), (headers, uri))?;
     let (handler, call) = tenants.serving(call, None).await?;
     let id = request.id.clone();
     let sent = &request.params_json()?;
@@ -133,6 +138,22 @@ async fn dispatch(
             let card = v0_3::AgentCard::of(&card).ok_or(A2aError::ExtendedAgentCardNotConfigured)?;
             success(&encode(&card)?)
         }
+    }
+}
+
+/// The name of the same operation in 1.0.
+fn operation_name(method: Method) -> &'static str {
+    match method {
+        Method::SendMessage => "SendMessage",
+        Method::SendStreamingMessage => "SendStreamingMessage",
+        Method::GetTask => "GetTask",
+        Method::CancelTask => "CancelTask",
+        Method::SubscribeToTask => "SubscribeToTask",
+        Method::CreateTaskPushNotificationConfig => "CreateTaskPushNotificationConfig",
+        Method::GetTaskPushNotificationConfig => "GetTaskPushNotificationConfig",
+        Method::ListTaskPushNotificationConfigs => "ListTaskPushNotificationConfigs",
+        Method::DeleteTaskPushNotificationConfig => "DeleteTaskPushNotificationConfig",
+        Method::GetExtendedAgentCard => "GetExtendedAgentCard",
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::super::{
-    ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig, InstancesConfig, KeyValueGrantConfig, LimitsConfig,
-    OnFailureConfig, SessionStateGrantConfig,
+    ActivateConfig, ExtensionConfig, ExtensionPlace, GrantsConfig, HttpGrantConfig, HttpRuleConfig, InstancesConfig,
+    KeyValueGrantConfig, LimitsConfig, OnFailureConfig, SessionStateGrantConfig,
 };
 use super::lent::{Lent, Wrong};
 
@@ -21,6 +21,9 @@ pub(super) struct TextExtension {
     component: String,
     #[serde(default)]
     required: bool,
+    #[serde(default)]
+    activate: ActivateConfig,
+    allow: Option<Vec<String>>,
     #[serde(default)]
     grants: TextGrants,
     #[serde(default)]
@@ -71,15 +74,18 @@ impl TextExtension {
         let is_digest = is_digest(&component);
         if !is_digest && !is_bare_name(&component) {
             let reason = format!(
-                "{component:?} is neither a digest nor a component that ships; name a component of tenants.components by its \
-                 digest (`sha256:` and 64 hexadecimal digits, as `annex inspect` shows it)"
+                "{component:?} is neither a digest nor a component that ships; name a component that was uploaded, or one \
+                 of tenants.components, by its digest (`sha256:` and 64 hexadecimal digits, as `annex inspect` shows it)"
             );
             return Err(("extension.component", reason));
         }
         Ok(ExtensionConfig {
             digest: is_digest.then(|| component.clone()),
             component,
+            place: ExtensionPlace::default(),
             required: self.required,
+            activate: self.activate,
+            allow: self.allow,
             grants: self.grants.admit(lent)?,
             limits: self.limits,
             on_failure: self.on_failure,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use annex_upstream::UpstreamConfig;
 
 use super::super::served::ServedConfig;
-use super::super::{AgentConfig, Config, ModelConfig, SecretConfig, StoredTenantsConfig};
+use super::super::{ActivateConfig, AgentConfig, Config, ModelConfig, SecretConfig, StoredTenantsConfig};
 use super::{AdmittedTenant, MAX_TEXT_BYTES, TenantText};
 
 const DIGEST: &str = "sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
@@ -124,7 +124,8 @@ fn only_what_is_lent_can_be_named() {
 fn what_is_lent_takes_the_place_of_its_name() {
     let extension = format!(
         "[card.signing]\nkid = \"k\"\nsecret = \"pem\"\n[[extension]]\ncomponent = \"{DIGEST}\"\n[extension.grants]\n\
-         clock = true\nsecrets = {{ S = \"key\" }}\n[[extension]]\ncomponent = \"timestamp\""
+         clock = true\nsecrets = {{ S = \"key\" }}\n[[extension]]\ncomponent = \"timestamp\"\nactivate = \"always\"\n\
+         allow = [\"principal:ada\"]"
     );
     let admitted = admit(&format!("{}\n[quota]\nturns = 3", text(&extension))).expect("a tenant");
     assert_eq!(admitted.quota.turns, Some(3));
@@ -134,6 +135,7 @@ fn what_is_lent_takes_the_place_of_its_name() {
     assert_eq!((first.digest.as_deref(), second.digest.as_deref()), (Some(DIGEST), None));
     assert_eq!(first.grants.secrets.get("S"), Some(&SecretConfig::Env("KEY".to_owned())));
     assert!(first.grants.clock && second.component == "timestamp");
+    assert_eq!((second.activate, second.allow), (ActivateConfig::Always, Some(vec!["principal:ada".to_owned()])));
 
     let upstream = upstream("card = \"https://a.example.com\"\n[agent.credentials]\nsecret = \"key\"\n");
     let AgentConfig::Upstream { upstream: agent, .. } = admit(&upstream).expect("a tenant").agent else {

@@ -39,7 +39,8 @@ pub(super) fn arrange(
     mut folder: Vec<Candidate>,
     added: &[Version],
 ) -> Result<Arranged, InstallError> {
-    let first = Installed::new(config.iter().map(|version| version.extension.clone())).map_err(InstallError::Set)?;
+    let first = Installed::new(config.iter().map(|version| version.extension.clone()));
+    let first = first.map_err(|source| InstallError::Set { places: places(config, &source), source })?;
     // By name, so that the order does not depend on the file system.
     folder.sort_by(|a, b| a.version.origin.name().cmp(b.version.origin.name()));
     let mut refused = Vec::new();
@@ -53,13 +54,33 @@ pub(super) fn arrange(
         let at_fault = folder.iter().position(|candidate| candidate.is_new && candidate.version.origin == origin);
         // A component that was fine may be in the way of a new one.
         let at_fault = at_fault.or_else(|| folder.iter().position(|candidate| candidate.is_new));
-        let Some(at_fault) = at_fault else { return Err(InstallError::Set(error)) };
+        let Some(at_fault) = at_fault else {
+            return Err(InstallError::Set { places: places(config, &error), source: error });
+        };
         let candidate = folder.remove(at_fault);
         refused.push((candidate.version, error));
         if let Some(fallback) = candidate.fallback {
             folder.insert(at_fault, Candidate::unchanged(fallback));
         }
     }
+}
+
+/// Where those extensions of the config stand that do not fit, with a colon behind.
+fn places(config: &[Version], refusal: &LoadError) -> String {
+    let uris: Vec<&ExtensionUri> = match refusal {
+        LoadError::SharedKey { uri, other, .. }
+        | LoadError::SharedMethod { uri, other, .. }
+        | LoadError::SharedPath { uri, other, .. } => vec![uri, other],
+        LoadError::Duplicate { uri }
+        | LoadError::CardEntries { uri, .. }
+        | LoadError::Dependency { uri, .. }
+        | LoadError::SkippedDependency { uri, .. } => vec![uri],
+        LoadError::Cycle { uris } => uris.iter().collect(),
+        _ => Vec::new(),
+    };
+    let of_refusal = config.iter().filter(|version| uris.contains(&version.uri()));
+    let places: Vec<String> = of_refusal.filter_map(|version| version.origin.place(&["component"])).collect();
+    if places.is_empty() { String::new() } else { format!("{}: ", places.join(" and ")) }
 }
 
 type Refusal = (Origin, LoadError);

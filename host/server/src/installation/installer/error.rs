@@ -23,6 +23,15 @@ pub enum InstallError {
     /// The config cannot be used.
     #[error("the config cannot be read again")]
     Config(#[source] ConfigError),
+    /// A table of the config that was read again cannot be used.
+    #[error("[{table}] cannot be used")]
+    Table {
+        /// Its name.
+        table: &'static str,
+        /// The reason.
+        #[source]
+        source: Source,
+    },
     /// The managed folder cannot be used.
     #[error("runtime.extensions_dir: cannot use {}", path.display())]
     Folder {
@@ -33,7 +42,7 @@ pub enum InstallError {
         source: std::io::Error,
     },
     /// A component file cannot be read.
-    #[error("{origin}: cannot read {}", path.display())]
+    #[error("{}: cannot read {}", origin.at(&["component"]), path.display())]
     Read {
         /// Which extension.
         origin: Origin,
@@ -44,7 +53,7 @@ pub enum InstallError {
         source: std::io::Error,
     },
     /// A setting of an extension is unusable.
-    #[error("{origin}: {key}: {reason}")]
+    #[error("{}: {key}: {reason}", origin.at(&[key]))]
     Setting {
         /// Which extension.
         origin: Origin,
@@ -54,7 +63,7 @@ pub enum InstallError {
         reason: String,
     },
     /// A component is refused.
-    #[error("{origin} is refused")]
+    #[error("{} is refused", origin.at(&keys(source)))]
     Load {
         /// Which extension.
         origin: Origin,
@@ -63,8 +72,14 @@ pub enum InstallError {
         source: LoadError,
     },
     /// The extensions do not fit together.
-    #[error("the installed extensions do not fit together")]
-    Set(#[source] LoadError),
+    #[error("{places}the installed extensions do not fit together")]
+    Set {
+        /// Where those stand that do not fit, with a colon behind; empty for those that stand in no config.
+        places: String,
+        /// The reason.
+        #[source]
+        source: LoadError,
+    },
     /// The cards cannot be made.
     #[error("the cards cannot be made")]
     Cards(#[source] Source),
@@ -174,11 +189,29 @@ pub enum InstallError {
     },
 }
 
+/// The keys of an extension that may be why it is refused, the likeliest first: parameters that the reason names.
+fn keys(refusal: &LoadError) -> Vec<String> {
+    let mut keys = Vec::new();
+    if let LoadError::Parameters { pointer, .. } = refusal
+        && !pointer.is_empty()
+    {
+        keys.push(format!("parameters{}", pointer.replace('/', ".")));
+    }
+    let text = fault::text(refusal);
+    let names = text.split(['`', '\'', '"']).skip(1).step_by(2);
+    keys.extend(names.map(|name| format!("parameters.{name}")));
+    if matches!(refusal, LoadError::NotGranted { .. }) {
+        keys.push("grants".to_owned());
+    }
+    keys.push("component".to_owned());
+    keys
+}
+
 impl InstallError {
     /// The error and its causes without the lines of files that errors of TOML show.
     pub(crate) fn public_text(&self) -> String {
         match self {
-            Self::Config(error) => format!("{self}: {}", error.public_text()),
+            Self::Config(error) => format!("{self}: {}", error.lines().join("; ")),
             _ => fault::text(self),
         }
     }
@@ -189,8 +222,8 @@ impl InstallError {
             Self::Read { origin, .. } | Self::Setting { origin, .. } | Self::Load { origin, .. } => origin.to_string(),
             Self::Folder { .. } => "runtime.extensions_dir".to_owned(),
             Self::Name { name } => name.clone(),
-            Self::NoFile | Self::Config(_) => OF_CONFIG.to_owned(),
-            Self::Set(_)
+            Self::NoFile | Self::Config(_) | Self::Table { .. } => OF_CONFIG.to_owned(),
+            Self::Set { .. }
             | Self::Cards(_)
             | Self::Editions(_)
             | Self::Unreadable { .. }

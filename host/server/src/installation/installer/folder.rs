@@ -31,8 +31,8 @@ pub(super) struct Found {
     pub(super) component: PathBuf,
     /// The settings, or what is wrong with them.
     pub(super) settings: Result<ExtensionConfig, String>,
-    /// True if the settings say that the extension is not required, also where something else in them is wrong. Settings that
-    /// do not say so may require it, and a required extension must not be missing without anybody noticing.
+    /// True if the settings say that a server may start without the extension, also where something else in them is wrong.
+    /// Settings that do not say so may require it, and a required extension must not be missing without anybody noticing.
     pub(super) is_optional: bool,
 }
 
@@ -61,12 +61,17 @@ impl Folder {
                 let text = self.settings_text(name);
                 let broken_is_optional = text.as_deref().is_ok_and(ExtensionConfig::broken_settings_are_optional);
                 let settings = text.and_then(|text| read_settings(name, &text));
-                let is_optional = settings.as_ref().map_or(broken_is_optional, |settings| !settings.required);
+                let is_optional = settings.as_ref().map_or(broken_is_optional, |settings| !settings.must_load());
                 found.push(Found { name: name.to_owned(), component, settings, is_optional });
             }
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
+    }
+
+    /// What is wrong with the settings in the folder, and so with that extension.
+    pub(crate) fn broken_settings(&self) -> io::Result<Vec<String>> {
+        Ok(self.list()?.into_iter().filter_map(|found| found.settings.err()).collect())
     }
 
     pub(super) fn component(&self, name: &str) -> PathBuf {

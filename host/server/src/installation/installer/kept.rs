@@ -5,7 +5,7 @@ use annex_runtime::Digest;
 use serde::{Deserialize, Serialize};
 
 use super::version::{Origin, Version};
-use crate::config::ExtensionConfig;
+use crate::config::{ExtensionConfig, ExtensionPlace};
 
 /// A component with its settings, which becomes a version when it is loaded.
 pub(super) struct KeptVersion {
@@ -87,7 +87,7 @@ fn kept(written: Written) -> Result<KeptVersion, String> {
     let mut settings: ExtensionConfig = table.try_into().map_err(wrong)?;
     settings.digest = is_named.then(|| digest.clone());
     let origin = match origin {
-        WrittenOrigin::Config => Origin::Config { component: name },
+        WrittenOrigin::Config => Origin::Config { component: name, place: ExtensionPlace::default() },
         WrittenOrigin::Added => Origin::Added { name },
     };
     Ok(KeptVersion { origin, settings, digest })

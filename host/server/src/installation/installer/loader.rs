@@ -2,26 +2,28 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use annex_cluster::editions::Editions;
 use annex_files::Purpose;
+use annex_operations::fault;
 use annex_protocol::Timestamp;
 use annex_runtime::{Digest, Extension, Installation, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
+use annex_tasks::TaskStore;
 
 use super::arrange::{self, Arranged, Candidate};
 use super::error::InstallError;
 use super::folder::{Folder, Found};
 use super::kept::KeptVersion;
 use super::version::{Origin, Version};
-use crate::config::{ExtensionConfig, LimitsConfig};
+use crate::config::{Config, ExtensionConfig};
 use crate::locations::Locations;
 
 /// The occasion on which the sources are read. It decides what a broken one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {
-    /// Every extension that the config names must load, and every one in the folder that is required.
+    /// Every extension that the config names must load, and every one in the folder that is required or always active.
     Start,
     /// Every extension that the config names must load, or nothing changes.
     Reload,
@@ -82,12 +84,14 @@ pub(super) struct Loader {
     pub(super) runtime: Runtime,
     pub(super) locations: Locations,
     pub(super) folder: Option<Folder>,
-    /// `[runtime.ceiling]`.
-    pub(super) ceiling: LimitsConfig,
+    /// Its ceiling bounds the limits, and its `[auth]` tells callers apart. A reload of the config changes it.
+    pub(super) process: Mutex<Arc<Config>>,
     pub(super) loaded: AtomicU64,
     pub(super) refused: AtomicU64,
     /// Where components are kept for other processes that install the same; `None` where there are none.
     pub(super) editions: Option<Arc<Editions>>,
+    /// Has the components that were uploaded for tenants; `None` where none can be.
+    pub(super) uploads: Option<Arc<dyn TaskStore>>,
 }
 
 impl Loader {
@@ -111,7 +115,7 @@ impl Loader {
         }
         let mut candidates = Vec::new();
         for wanted in self.in_folder().await? {
-            // In the folder each file stands for itself, but no server starts without an extension that is required.
+            // In the folder each file stands for itself, but no server starts without an extension that must load.
             let is_tolerated = occasion != Occasion::Start || wanted.is_optional;
             let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
             candidates.extend(tolerate(loaded, &wanted, present, is_tolerated, &mut failures)?);
@@ -124,11 +128,11 @@ impl Loader {
         let added: Vec<Version> = added.cloned().collect();
         let Arranged { versions, installed, refused } = arrange::arrange(&versions, candidates, &added)?;
         for (version, source) in refused {
-            let is_required = version.settings.required;
+            let must_load = version.settings.must_load();
             let origin = version.origin;
             let error = InstallError::Load { origin, source };
             // Whatever took its place was not asked for either.
-            if is_required && occasion == Occasion::Start {
+            if must_load && occasion == Occasion::Start {
                 return Err(error);
             }
             failures.push(failed(&error));
@@ -136,17 +140,17 @@ impl Loader {
         Ok(Plan { versions, installed, failures, overruled })
     }
 
-    /// Required components whose file is gone from the folder. They stay, because it may be a folder that is not
+    /// Components that must load and whose file is gone from the folder. They stay, because it may be a folder that is not
     /// mounted: removing them takes the command, or reading the config again.
     fn vanished(&self, present: &Present<'_>, found: &[Candidate], failures: &mut Vec<Failure>) -> Vec<Candidate> {
         let is_found = |version: &Version| found.iter().any(|candidate| candidate.version.origin == version.origin);
         let mut vanished = Vec::new();
-        for version in present.versions.iter().filter(|version| version.settings.required && !is_found(version)) {
+        for version in present.versions.iter().filter(|version| version.settings.must_load() && !is_found(version)) {
             let Some((folder, Origin::Folder { name })) = self.folder.as_ref().map(|folder| (folder, &version.origin))
             else {
                 continue;
             };
-            let source = io::Error::new(io::ErrorKind::NotFound, "it is required, and its file is gone");
+            let source = io::Error::new(io::ErrorKind::NotFound, "no server starts without it, and its file is gone");
             failures.push(failed(&InstallError::Read {
                 origin: version.origin.clone(),
                 path: folder.component(name),
@@ -159,10 +163,10 @@ impl Loader {
 
     fn named(&self, extension: &ExtensionConfig) -> Wanted {
         Wanted {
-            origin: Origin::Config { component: extension.component.clone() },
+            origin: Origin::Config { component: extension.component.clone(), place: extension.place.clone() },
             component: self.locations.component(&extension.component),
             settings: Ok(extension.clone()),
-            is_optional: !extension.required,
+            is_optional: !extension.must_load(),
         }
     }
 
@@ -252,9 +256,16 @@ impl Loader {
         self.compile((origin, settings), component, installation).await
     }
 
+    /// The config of the process that counts now.
+    pub(super) fn process(&self) -> Arc<Config> {
+        Arc::clone(&self.process.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn installation(&self, origin: &Origin, settings: &ExtensionConfig) -> Result<Installation, InstallError> {
         let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
-        settings.installation(&self.locations.config, &self.ceiling).map_err(wrong)
+        let process = self.process();
+        settings.check_callers(process.auth.as_ref()).map_err(wrong)?;
+        settings.installation(&self.locations.config, &process.runtime.ceiling).map_err(wrong)
     }
 
     async fn compile(
@@ -267,7 +278,8 @@ impl Loader {
             self.refused.fetch_add(1, Ordering::Relaxed);
             InstallError::Load { origin: origin.clone(), source }
         };
-        let extension = Arc::new(self.runtime.load(component, installation).await.map_err(refuse)?);
+        let extension =
+            Arc::new(self.runtime.load_named(origin.name(), component, installation).await.map_err(refuse)?);
         let number = self.loaded.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         Ok(Version { number, extension, origin, settings, loaded_at: Timestamp::now() })
     }
@@ -285,19 +297,41 @@ impl Loader {
     /// The digest is taken from the bytes that are loaded, because the file may change meanwhile. Reading and digesting up to
     /// 32 MiB is done off the threads that serve requests.
     async fn read(&self, wanted: &Wanted) -> Result<(Digest, Vec<u8>), InstallError> {
-        let Wanted { origin, component, .. } = wanted;
+        let Wanted { origin, component, settings, .. } = wanted;
+        if let Ok(Some(digest)) = settings.as_ref().map(ExtensionConfig::uploaded) {
+            return self.read_uploaded(origin, digest).await;
+        }
         let file = component.clone();
         let purpose = purpose(origin);
         let read = move || {
             let bytes = annex_files::read(&file, purpose, MAX_COMPONENT_BYTES)?;
             Ok((Digest::of(&bytes), bytes))
         };
+        // From the root, so that nobody has to guess where it was looked for.
+        let whole_path = || std::path::absolute(component).unwrap_or_else(|_| component.clone());
         let unreadable = |source| InstallError::Read {
             origin: origin.clone(),
-            path: component.clone(),
-            source: hint(origin, source),
+            path: whole_path(),
+            source: hint(origin, source, &self.locations),
         };
         blocking(read).await.map_err(unreadable)
+    }
+
+    /// Reads a component that was uploaded.
+    async fn read_uploaded(&self, origin: &Origin, digest: &str) -> Result<(Digest, Vec<u8>), InstallError> {
+        let wrong = |reason: &str| {
+            let (origin, reason) = (origin.clone(), reason.to_owned());
+            InstallError::Setting { origin, key: "component", reason }
+        };
+        let gone = || wrong("is not among the components that were uploaded; upload it again");
+        let found = self.uploads.as_ref().ok_or_else(gone)?.components().find(digest).await.map_err(|error| {
+            drop(fault::logged(&error));
+            wrong("the components that were uploaded cannot be read now")
+        })?;
+        let bytes = found.ok_or_else(gone)?;
+        // Digesting up to 32 MiB is done off the threads that serve requests.
+        let read = move || Ok((Digest::of(&bytes), bytes));
+        blocking(read).await.map_err(|_| wrong("reading it broke off"))
     }
 }
 
@@ -324,9 +358,8 @@ impl Loader {
         settings: &ExtensionConfig,
         component: Vec<u8>,
     ) -> Result<Arc<Extension>, InstallError> {
-        let wrong = |(key, reason)| InstallError::Setting { origin: origin.clone(), key, reason };
-        let installation = settings.installation(&self.locations.config, &self.ceiling).map_err(wrong)?;
-        let loaded = self.runtime.aside().load(component, installation).await;
+        let installation = self.installation(origin, settings)?;
+        let loaded = self.runtime.aside().load_named(origin.name(), component, installation).await;
         Ok(Arc::new(loaded.map_err(|source| InstallError::Load { origin: origin.clone(), source })?))
     }
 }
@@ -382,13 +415,11 @@ fn installed_from(wanted: &Wanted, present: &Present<'_>) -> Option<Version> {
     }
 }
 
-/// Adds to an error where a bare name was looked for. One that is not there is a typo, or the executable was moved
-/// without what ships with it.
-fn hint(origin: &Origin, error: io::Error) -> io::Error {
+/// Adds to an error what ships. A bare name that is not there is a typo, or the executable was moved without its components.
+fn hint(origin: &Origin, error: io::Error, locations: &Locations) -> io::Error {
     match origin {
-        Origin::Config { component } if error.kind() == io::ErrorKind::NotFound && Locations::ships(component) => {
-            let reason = "a name without `/` and `.` is a component that ships, in `components` beside the executable";
-            io::Error::new(error.kind(), format!("{error}; {reason}"))
+        Origin::Config { component, .. } if error.kind() == io::ErrorKind::NotFound => {
+            io::Error::new(error.kind(), format!("{error}{}", locations.instead(component)))
         }
         _ => error,
     }
@@ -400,7 +431,14 @@ pub(super) fn failed(error: &InstallError) -> Failure {
     // The reason leaves out the lines of files that errors of TOML quote. They may have secrets, and the admin API
     // shows the reason.
     let reason = error.public_text();
-    tracing::error!(source, "not installed, what was there stays: {reason}");
+    match error {
+        InstallError::Config(config) => {
+            for line in config.lines() {
+                tracing::error!(source, "the config is not applied: {line}");
+            }
+        }
+        _ => tracing::error!(source, "not installed, what was there stays: {reason}"),
+    }
     Failure { source, reason, at: Timestamp::now() }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use annex_protocol::{ExtensionUri, Timestamp};
 use annex_runtime::{Digest, Extension};
 
-use crate::config::ExtensionConfig;
+use crate::config::{ExtensionConfig, ExtensionPlace};
 
 /// The source that names an extension to be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum Origin {
     Config {
         /// As in the config.
         component: String,
+        /// Where it stands.
+        place: ExtensionPlace,
     },
     /// A file of `runtime.extensions_dir`.
     Folder {
@@ -29,10 +31,22 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// The same with its file, line and column before it: those of the first of these keys that is there.
+    pub(crate) fn at<S: AsRef<str>>(&self, keys: &[S]) -> String {
+        self.place(keys).map_or_else(|| self.to_string(), |place| format!("{place}: {self}"))
+    }
+
+    /// The file, line and column of the first of these keys that is there, or else of the whole entry; `None` for what
+    /// stands in no config.
+    pub(crate) fn place<S: AsRef<str>>(&self, keys: &[S]) -> Option<String> {
+        let Self::Config { place, .. } = self else { return None };
+        place.locate(&keys.iter().map(|key| key.as_ref().to_owned()).collect::<Vec<_>>())
+    }
+
     /// The name that the source gives it.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Config { component: name } | Self::Folder { name } | Self::Added { name } => name,
+            Self::Config { component: name, .. } | Self::Folder { name } | Self::Added { name } => name,
         }
     }
 }
@@ -40,7 +54,7 @@ impl Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Config { component } => write!(formatter, "extension.component = {component:?}"),
+            Self::Config { component, .. } => write!(formatter, "extension.component = {component:?}"),
             Self::Folder { name } => write!(formatter, "{name}.wasm in runtime.extensions_dir"),
             Self::Added { name } => write!(formatter, "added extension {name:?}"),
         }

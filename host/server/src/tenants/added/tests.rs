@@ -50,7 +50,7 @@ impl TenantLoader<Text> for Loader {
         Box::pin(async { Ok(callers) })
     }
 
-    fn check(&self, _: String) -> BoxFuture<'static, Result<(), String>> {
+    fn check(&self, _: &str, _: String) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(async { Ok(()) })
     }
 

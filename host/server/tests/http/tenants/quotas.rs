@@ -123,7 +123,7 @@ async fn too_many_requests_of_a_tenant_are_refused_on_each_binding_and_taken_whe
     assert!(answer(&say(&server, "globex", "x").await).contains("remembers"), "others do not notice");
     sleep(Duration::from_secs(1)).await;
     assert_eq!(read().await.body["error"]["code"], -32_001, "it is asked again");
-    until("the refusals are counted", async || usage(&server).await["refused"]["used"].as_u64() >= Some(3)).await;
+    until("the refusals are counted", async || usage(&server).await["last_day"]["refused"].as_u64() >= Some(3)).await;
 }
 
 #[tokio::test]
@@ -275,9 +275,33 @@ async fn the_usage_of_a_tenant_names_each_figure_with_its_limit_and_where_it_was
     assert_eq!((&usage["tenant"], &usage["processes"]), (&json!("acme"), &json!(1)));
     assert_eq!(usage["turns"], json!({"used": 0, "limit": 7, "counted_in": "all"}));
     assert_eq!(usage["keys"], json!({"used": 0, "limit": 100, "counted_in": "all"}));
-    assert_eq!(usage["tasks"], json!({"used": 1, "limit": 100_000, "counted_in": "all"}));
+    assert_eq!(usage["tasks"], json!({"used": 1, "counted_in": "all"}), "no quota was set");
     assert_eq!(usage["sessions"], json!({"used": 1, "counted_in": "all"}));
     assert_eq!(usage["requests_per_second"]["counted_in"], "process");
+    assert_eq!((&usage["last_day"]["requests"], &usage["last_day"]["refused"]), (&json!(1), &json!(0)), "{usage}");
     let (status, body) = admin(&server, "GET", "tenants/none/usage", Value::Null).await;
     assert_eq!((status, &body["error"]["code"]), (404, &json!("no_tenant")));
+}
+
+#[tokio::test]
+async fn the_costliest_tenants_come_first() {
+    let (_folder, server) = limited("requests_per_second = 1000", "").await;
+    for number in 0..3 {
+        say_in(&server, &format!("c{number}"), "x").await;
+    }
+    answer(&say(&server, "globex", "x").await);
+    let (status, used) = admin(&server, "GET", "usage?hours=1", Value::Null).await;
+    assert_eq!((status, &used["hours"]), (200, &json!(1)), "{used}");
+    let tenants = used["tenants"].as_array().expect("tenants");
+    let requests_of =
+        |name: &str| tenants.iter().find(|tenant| tenant["tenant"] == name).map(|tenant| tenant["requests"].clone());
+    assert_eq!((requests_of("acme"), requests_of("globex")), (Some(json!(3)), Some(json!(1))), "{used}");
+    let cost = |tenant: &Value| tenant["cpu_ms"].as_u64().expect("a number");
+    assert!(tenants.is_sorted_by_key(|tenant| std::cmp::Reverse(cost(tenant))), "{used}");
+    let (_, first) = admin(&server, "GET", "usage?limit=1", Value::Null).await;
+    assert_eq!(first["tenants"].as_array().map(Vec::len), Some(1), "{first}");
+    for query in ["hours=0", "hours=169"] {
+        let (status, refused) = admin(&server, "GET", &format!("usage?{query}"), Value::Null).await;
+        assert_eq!(status, 400, "{refused}");
+    }
 }

@@ -110,9 +110,9 @@ async fn an_upstream_that_cannot_be_used_is_named_with_the_reason() {
     check(&config(&elsewhere, one), &["http://elsewhere.example", "elsewhere.example:80 in allow_hosts"]).await;
     check(&config("ftp://x", one), &["ftp://x", "is not the URL"]).await;
     let without_card = TestConfig::without_agent().set("agent.kind", "upstream").set("agent.name", "n");
-    check(&without_card, &["missing field `card`"]).await;
-    check(&config(url, "instruction = \"x\""), &["unknown field `instruction`"]).await;
-    check(&config(url, "idle_seconds = 0"), &["idle_seconds must be at least 1"]).await;
+    check(&without_card, &["agent.card: is missing; an agent of kind `upstream` needs it"]).await;
+    check(&config(url, "instruction = \"x\""), &["agent.instruction: unknown key"]).await;
+    check(&config(url, "idle_seconds = 0"), &["agent.idle_seconds: must be at least 1"]).await;
     check(&config(url, "headers_forward = [\"A2A-Version\"]"), &["A2A-Version", "set by the protocol"]).await;
     check(&config(url, "credentials = { env = \"NOT_SET_ANYWHERE\" }"), &["NOT_SET_ANYWHERE", "is not set"]).await;
     check(&config(url, "[agent.state]\nsend = \"data-part\""), &["state.key"]).await;

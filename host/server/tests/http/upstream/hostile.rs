@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 
 use super::foreign::{agent, error, message, result, stream, task};
 use super::{config, front, state};
+use crate::installation::TOKEN;
+use crate::metrics::scrape;
+use crate::prometheus::Scrape;
 use crate::test_extension;
 
 /// Failures take a second at most.
@@ -50,6 +53,41 @@ fn alive(comments: usize, result: &Value) -> Response {
         Ok::<_, std::io::Error>(piece)
     });
     ([("content-type", "text/event-stream")], axum::body::Body::from_stream(beats)).into_response()
+}
+
+#[tokio::test]
+async fn an_upstream_that_does_not_answer_makes_the_server_degraded_and_not_down() {
+    let fails = Arc::new(AtomicUsize::new(0));
+    let failing = Arc::clone(&fails);
+    let url = agent(false, move |_| {
+        let fails = failing.load(Ordering::Relaxed) > 0;
+        async move {
+            if fails {
+                return StatusCode::BAD_GATEWAY.into_response();
+            }
+            result(&json!({"task": task("c", "TASK_STATE_COMPLETED")}))
+        }
+    })
+    .await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("token");
+    std::fs::write(&token, TOKEN).expect("a file");
+    let admin = format!("[admin]\ntoken_file = {token:?}");
+    let front = config(&url, HASTY).with(&admin).start().await.expect("a server");
+    for (does_fail, degraded, answers) in [(0, Value::Null, 1.0), (1, json!(["upstream"]), 0.0), (0, Value::Null, 1.0)]
+    {
+        fails.store(does_fail, Ordering::Relaxed);
+        front.say("hi").send().await.expect("a reply");
+        let ready = front.get("/readyz").await.expect("a reply");
+        assert_eq!(ready.status().as_u16(), 200);
+        let ready: Value = ready.json().await.expect("JSON");
+        assert_eq!(ready["degraded"], degraded, "{ready}");
+        assert_eq!(scrape(&front).await.value("annex_upstream_answers", &[]), answers);
+    }
+    let calls =
+        |scrape: &Scrape, outcome| scrape.value("annex_upstream_duration_seconds_count", &[("outcome", outcome)]);
+    let scrape = scrape(&front).await;
+    assert_eq!((calls(&scrape, "ok"), calls(&scrape, "failed")), (2.0, 1.0));
 }
 
 #[tokio::test]

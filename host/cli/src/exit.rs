@@ -1,0 +1,108 @@
+//! Exit codes: what kind of failure ended a command, for scripts.
+
+use std::error::Error;
+use std::fmt;
+use std::process::ExitCode;
+
+use annex_client::ClientError;
+
+/// Shown below the list of commands.
+pub(crate) const HELP: &str = "Exit codes:
+  0  done
+  1  another failure, a task that failed or was canceled among them
+  2  wrong usage
+  3  refused: by the agent, by the server, or a component by this program
+  4  not reachable: nobody listens there, or there was no answer in time
+  5  different: a case of `annex test`, or a turn of `annex replay`";
+
+/// The kinds of failure that have a code of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Usage,
+    Refused,
+    Unreachable,
+    Different,
+}
+
+impl Failure {
+    /// The error, marked with this kind. Its text stays.
+    pub(crate) fn of(self, error: impl Into<anyhow::Error>) -> anyhow::Error {
+        Marked { failure: self, error: error.into() }.into()
+    }
+
+    /// An error of this kind.
+    pub(crate) fn error(self, text: impl Into<String>) -> anyhow::Error {
+        self.of(anyhow::Error::msg(text.into()))
+    }
+
+    fn code(self) -> u8 {
+        match self {
+            // As clap ends a command.
+            Self::Usage => 2,
+            Self::Refused => 3,
+            Self::Unreachable => 4,
+            Self::Different => 5,
+        }
+    }
+}
+
+/// The exit code of a command that ended with this error.
+pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
+    failure(error).map_or(ExitCode::FAILURE, |failure| failure.code().into())
+}
+
+fn failure(error: &anyhow::Error) -> Option<Failure> {
+    let marked = error.downcast_ref::<Marked>().map(|marked| marked.failure);
+    marked.or_else(|| error.downcast_ref::<ClientError>().and_then(of_client))
+}
+
+/// The kind of a client's error: whether the agent answered at all.
+fn of_client(error: &ClientError) -> Option<Failure> {
+    match error {
+        ClientError::Address { .. } | ClientError::Parameter(_) => Some(Failure::Usage),
+        ClientError::Unreachable { .. } | ClientError::TimedOut { .. } | ClientError::Broken { .. } => {
+            Some(Failure::Unreachable)
+        }
+        ClientError::Agent(_)
+        | ClientError::Status { .. }
+        | ClientError::NotServed { .. }
+        | ClientError::Refused(_)
+        | ClientError::AnswerRefused(_) => Some(Failure::Refused),
+        _ => None,
+    }
+}
+
+/// An error and its kind.
+#[derive(Debug)]
+struct Marked {
+    failure: Failure,
+    error: anyhow::Error,
+}
+
+impl fmt::Display for Marked {
+    /// With all causes, which are no sources of this one: they would be printed twice.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:#}", self.error)
+    }
+}
+
+impl Error for Marked {}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::{ClientError, Failure, failure};
+
+    #[test]
+    fn an_error_keeps_its_kind_under_further_context_and_its_text() {
+        let causes = anyhow::anyhow!("the port is taken").context("cannot listen");
+        let marked = Failure::Refused.of(causes);
+        assert_eq!(format!("{marked:#}"), "cannot listen: the port is taken");
+        let told = Err::<(), _>(marked).context("the server").unwrap_err();
+        assert_eq!(failure(&told), Some(Failure::Refused));
+        let late = ClientError::TimedOut { url: "http://127.0.0.1:1".to_owned() };
+        assert_eq!(failure(&anyhow::Error::from(late).context("sent")), Some(Failure::Unreachable));
+        assert_eq!(failure(&anyhow::anyhow!("a full disk")), None);
+    }
+}

@@ -1,0 +1,58 @@
+//! `annex completions` and `annex man`: what is made of the commands' own help.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, Command};
+use clap_complete::Shell;
+
+use crate::output;
+
+/// Print the completions of a shell
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  annex completions bash > ~/.local/share/bash-completion/completions/annex\n  annex \
+                        completions zsh > ~/.zfunc/_annex\n  annex completions fish > ~/.config/fish/completions/annex.fish"
+)]
+pub(crate) struct Completions {
+    /// The shell
+    shell: Shell,
+}
+
+impl Completions {
+    /// `command` is that of the whole program.
+    pub(crate) fn run(&self, mut command: Command) -> anyhow::Result<()> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut command, "annex", &mut script);
+        output::write(&String::from_utf8(script).context("the completions are not UTF-8")?)
+    }
+}
+
+/// Print the manual page, or write one for each command
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  annex man | man -l -\n  annex man ~/.local/share/man/man1\n\nWith a folder each command \
+                        has a page of its own there: annex-serve.1, annex-tenant-add.1 and so on."
+)]
+pub(crate) struct Man {
+    /// The folder for the pages of all commands; it is made if it is not there
+    #[arg(value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+impl Man {
+    /// `command` is that of the whole program.
+    pub(crate) fn run(&self, command: Command) -> anyhow::Result<()> {
+        let Some(folder) = &self.folder else {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(command).render(&mut page)?;
+            return output::write(&String::from_utf8(page).context("the manual page is not UTF-8")?);
+        };
+        let write = || {
+            fs::create_dir_all(folder)?;
+            clap_mangen::generate_to(command, folder)
+        };
+        write().with_context(|| format!("cannot write the manual pages into {}", folder.display()))
+    }
+}

@@ -1,0 +1,40 @@
+//! `annex init`
+
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+
+use crate::output;
+
+/// A config with every key, all but the few that a start needs as comments.
+const CONFIG: &str = include_str!("init/annex.toml");
+
+/// Readable by all, as a config has no secrets.
+const MODE: u32 = 0o644;
+
+/// Write a config with every key in it, as comments with their defaults.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  annex init\n  annex init agents/specialist.toml\n\nThe config loads as it is: an agent \
+                        that answers by a rule. A file that is there stays as it is."
+)]
+pub(crate) struct Init {
+    /// The file to write
+    #[arg(default_value = "annex.toml")]
+    file: PathBuf,
+}
+
+impl Init {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let file = self.file.display();
+        let mut created = annex_files::create(&self.file, MODE, false).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => anyhow!("{file} is there already and stays as it is; name another file"),
+            _ => anyhow!(error).context(format!("cannot write {file}")),
+        })?;
+        created.write_all(CONFIG.as_bytes()).with_context(|| format!("cannot write {file}"))?;
+        let shown = annex_text::line(&file.to_string()).into_owned();
+        output::write(&format!("Wrote {shown}. Next:\n  annex check {shown}\n  annex serve {shown}\n"))
+    }
+}

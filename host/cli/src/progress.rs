@@ -1,0 +1,89 @@
+//! A line on a terminal that says what takes long, and for how long. Where standard error is no terminal nothing is written:
+//! what is said at the beginning and at the end stands there by itself.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use annex_runtime::compilations;
+
+/// The time between two looks.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// What is over before is not worth a line.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Bytes of what is shown of a name, so that the line stays one.
+const MAX_NAME: usize = 40;
+
+/// Goes to the first column and takes away what stands in the line.
+const CLEAR: &[u8] = b"\r\x1b[2K";
+
+/// True while a line is on the terminal.
+static SHOWN: Mutex<bool> = Mutex::new(false);
+
+/// Shows a line until it is dropped.
+pub(crate) struct Progress(Option<(Arc<AtomicBool>, JoinHandle<()>)>);
+
+/// Says that `what` goes on.
+pub(crate) fn of(what: &str) -> Progress {
+    let what = what.to_owned();
+    let since = Instant::now();
+    Progress::start(move || Some((what.clone(), since.elapsed())))
+}
+
+/// Says which component is being compiled, whenever one is.
+pub(crate) fn of_compiling() -> Progress {
+    Progress::start(|| {
+        let first = compilations().into_iter().next()?;
+        let name = if first.name.is_empty() { "the component" } else { &*first.name };
+        Some((format!("compiling {}", annex_text::line_within(name, MAX_NAME)), first.since.elapsed()))
+    })
+}
+
+/// Takes the line away and keeps it away, while something else is written.
+pub(crate) fn pause() -> MutexGuard<'static, bool> {
+    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if std::mem::take(&mut *shown) {
+        let _ = io::stderr().write_all(CLEAR);
+    }
+    shown
+}
+
+impl Progress {
+    /// `what` gives what is shown, and how long that takes already.
+    fn start(what: impl Fn() -> Option<(String, Duration)> + Send + 'static) -> Self {
+        if !io::stderr().is_terminal() {
+            return Self(None);
+        }
+        let ended = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&ended);
+        // A thread of its own, because the workers may be busy with what it tells of.
+        let thread = thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                show(what());
+                thread::park_timeout(INTERVAL);
+            }
+        });
+        Self(Some((ended, thread)))
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        let Some((ended, thread)) = self.0.take() else { return };
+        ended.store(true, Ordering::Relaxed);
+        thread.thread().unpark();
+        // It only writes a line, so that this does not take long.
+        let _ = thread.join();
+        drop(pause());
+    }
+}
+
+fn show(what: Option<(String, Duration)>) {
+    let mut shown = pause();
+    let Some((what, took)) = what.filter(|(_, took)| *took >= PATIENCE) else { return };
+    // The last sign goes back to the first column, so that a tool which writes meanwhile writes over this line.
+    let line = format!("{what}, {} s\r", took.as_secs());
+    *shown = io::stderr().write_all(line.as_bytes()).is_ok();
+}

@@ -1,0 +1,94 @@
+//! `annex component`
+
+use std::path::PathBuf;
+
+use annex_files::Purpose;
+use annex_runtime::MAX_COMPONENT_BYTES;
+use annex_server::admin_api::components;
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use reqwest::Method;
+
+use crate::admin::Admin;
+use crate::exit::Failure;
+use crate::line::Line;
+
+type List = components::List<Line>;
+type Shown = components::Component<Line>;
+type Removed = components::Removed<Line>;
+
+/// Upload components to a running server, for tenants that are added to it.
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  annex component push ./my-extension.wasm\n\nThe text of a tenant then names it by the digest \
+                        that is printed: component = \"sha256:...\". The server's config needs [admin] and [tenants]. The token \
+                        is read from --token-file, or from the environment variable ANNEX_ADMIN_TOKEN."
+)]
+pub(crate) struct Uploads {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    admin: Admin,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Upload a component
+    Push {
+        /// Its file
+        file: PathBuf,
+    },
+    /// List the components that were uploaded
+    List,
+    /// Remove a component; tenants that name it are not loaded again
+    Remove {
+        /// Its digest
+        digest: String,
+    },
+}
+
+impl Uploads {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        if self.admin.target.tenant.is_some() {
+            let reason = "--tenant is for other commands; the text of any tenant may name what is uploaded";
+            return Err(Failure::Usage.error(reason));
+        }
+        let client = self.admin.client()?;
+        match &self.command {
+            Command::Push { file } => {
+                let bytes = annex_files::read(file, Purpose::Named, MAX_COMPONENT_BYTES)
+                    .with_context(|| format!("cannot read {}", file.display()))?;
+                self.admin.print(&client.upload(&["components"], bytes).await?, pushed)
+            }
+            Command::List => {
+                let answer = client.call(Method::GET, &["components"], None::<&()>).await?;
+                self.admin.print(&answer, list)
+            }
+            Command::Remove { digest } => {
+                let answer = client.call(Method::DELETE, &["components", digest], None::<&()>).await?;
+                self.admin.print(&answer, |removed: &Removed| format!("{} is removed\n", removed.removed))
+            }
+        }
+    }
+}
+
+fn pushed(component: &Shown) -> String {
+    format!("component = \"{}\"\n", component.digest)
+}
+
+fn list(list: &List) -> String {
+    let List { components, max_uploads, max_upload_bytes } = list;
+    let bytes: u64 = components.iter().map(|component| component.size).sum();
+    let lines = components.iter().map(|Shown { digest, size, uploaded_at }| {
+        let since = uploaded_at.as_ref().map(|at| format!(", since {at}")).unwrap_or_default();
+        format!("{digest}\n  {} KiB{since}\n", size.div_ceil(1024))
+    });
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let lines: String = lines.collect();
+    format!(
+        "{lines}{} of {max_uploads} components, {} of {} MiB\n",
+        components.len(),
+        mib(bytes),
+        mib(*max_upload_bytes)
+    )
+}

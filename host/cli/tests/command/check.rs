@@ -1,0 +1,312 @@
+//! `annex init`, `annex check` and `annex doctor`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::support::{ConfigFile, Run, Server, annex, run, specialist};
+
+fn run_on(command: &str, config: &ConfigFile) -> Result<Run> {
+    run([command.as_ref(), config.path.as_os_str()])
+}
+
+#[test]
+fn a_config_that_init_has_written_is_sound_and_serves() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("annex.toml");
+    let written = run(["init".as_ref(), file.as_os_str()])?;
+    assert_eq!(written.code, Some(0), "{}", written.err);
+    assert!(written.out.contains("annex check ") && written.out.contains("annex serve "), "{}", written.out);
+    let checked = run(["check".as_ref(), file.as_os_str()])?;
+    assert_eq!(checked.code, Some(0), "{}", checked.err);
+    assert!(checked.out.contains("no errors (0 extensions)"), "{}", checked.out);
+    let text = fs::read_to_string(&file)?;
+    let again = run(["init".as_ref(), file.as_os_str()])?;
+    assert_eq!(again.code, Some(1));
+    assert!(again.err.contains("is there already and stays as it is"), "{}", again.err);
+    assert_eq!(fs::read_to_string(&file)?, text);
+    let server = text.replace("# listen = \"127.0.0.1:9999\"", "listen = \"127.0.0.1:0\"");
+    assert_ne!(server, text);
+    let server = Server::start(&server)?;
+    let sent = run(["send", &server.url, "hello"])?;
+    assert!(sent.out.contains("I have no model yet"), "{}{}", sent.out, sent.err);
+    Ok(())
+}
+
+/// A table of each kind with a key that nobody knows, for which the errors list the keys that are known.
+const TABLES: &str = r#"
+unknown = 1
+[server]
+unknown = 1
+[auth]
+unknown = 1
+[auth.api_key_header]
+unknown = 1
+[[auth.api_key]]
+unknown = 1
+[auth.jwt]
+unknown = 1
+[card]
+unknown = 1
+[card.provider]
+unknown = 1
+[[card.skill]]
+unknown = 1
+[card.extended]
+unknown = 1
+[card.signing]
+unknown = 1
+[push]
+unknown = 1
+[agent]
+unknown = 1
+[agent.model.scripted]
+unknown = 1
+[[agent.model.scripted.rules]]
+unknown = 1
+[[agent.mcp]]
+unknown = 1
+[agent.state]
+unknown = 1
+[agent.credentials]
+unknown = 1
+[[agent.rule]]
+unknown = 1
+[sessions]
+unknown = 1
+[tasks]
+unknown = 1
+[postgres]
+unknown = 1
+[replica]
+unknown = 1
+[wake]
+unknown = 1
+[keyvalue]
+unknown = 1
+[runtime]
+unknown = 1
+[runtime.ceiling]
+unknown = 1
+[admin]
+unknown = 1
+[[tenant]]
+unknown = 1
+[tenant.quota]
+unknown = 1
+[tenants]
+unknown = 1
+[[extension]]
+unknown = 1
+[extension.grants]
+unknown = 1
+[extension.grants.http]
+unknown = 1
+[extension.grants.keyvalue]
+unknown = 1
+[extension.grants.session-state]
+unknown = 1
+[extension.limits]
+unknown = 1
+"#;
+
+#[test]
+fn init_writes_every_key_that_a_config_takes() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("annex.toml");
+    run(["init".as_ref(), file.as_os_str()])?;
+    let text = fs::read_to_string(&file)?;
+    // `recover` is known only to be refused with the reason.
+    let left_out = ["recover"];
+    let words: Vec<&str> = text.split(|letter: char| !(letter.is_alphanumeric() || "_-".contains(letter))).collect();
+    let listed = run_on("check", &ConfigFile::new(TABLES)?)?;
+    let lines: Vec<&str> = listed.err.lines().filter(|line| line.contains("unknown: unknown key")).collect();
+    assert_eq!(lines.len(), TABLES.matches("unknown = 1").count(), "{}", listed.err);
+    for line in lines {
+        let (_, keys) = line.split_once(" takes ").with_context(|| line.to_owned())?;
+        for key in keys.split('`').skip(1).step_by(2).filter(|key| !left_out.contains(key)) {
+            assert!(words.contains(&key), "{key} of {line}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_check_shows_all_errors_and_serve_and_a_reload_say_the_same() -> Result<()> {
+    let sound = specialist();
+    let wrong = sound.replace("[server]\n", "[server]\nmax_streams = 0\nbody_secnds = 1\n");
+    let config = ConfigFile::new(&wrong)?;
+    let checked = run_on("check", &config)?;
+    assert_eq!(checked.code, Some(1), "{}", checked.out);
+    let expected = [
+        "annex.toml:6:1: server.max_streams: must be",
+        "annex.toml:7:1: server.body_secnds: unknown key; did you mean",
+    ];
+    for part in expected {
+        assert!(checked.err.contains(part), "{}", checked.err);
+    }
+    assert!(checked.err.starts_with("error: 2 errors in the config\n"), "{}", checked.err);
+    let served = run_on("serve", &config)?;
+    assert_eq!((served.code, served.err), (Some(1), checked.err));
+
+    let mut server = Server::start(&sound)?;
+    fs::write(&server.config.path, &wrong)?;
+    server.signal(rustix::process::Signal::HUP)?;
+    let begin = Instant::now();
+    // The config is the source of a failure from then on.
+    while !reqwest::get(format!("{}/readyz", server.url)).await?.text().await?.contains("\"config\"") {
+        ensure!(begin.elapsed() < Duration::from_secs(30), "the config is not read again");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let log = server.kill_for_log()?;
+    for part in expected {
+        assert!(log.contains(part), "{log}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_check_that_loads_names_the_parameter_that_is_wrong_and_those_that_there_are() -> Result<()> {
+    let sound = specialist();
+    let loaded = run(["check".as_ref(), ConfigFile::new(&sound)?.path.as_os_str(), "--load".as_ref()])?;
+    assert_eq!(loaded.code, Some(0), "{}", loaded.err);
+    assert!(loaded.out.contains("All extensions were loaded."), "{}", loaded.out);
+    let extension = "[[extension]]\ncomponent = \"state-injection\"\ngrants = { session-state = { read = true } }\n";
+    let config = |parameter: &str| {
+        format!(
+            "{}{extension}[extension.parameters]\n{parameter}\n",
+            crate::support::template_agent("i", "").replace("        ", "")
+        )
+    };
+    for (parameter, expected) in [
+        ("state_shema = \"{}\"", ["state_shema", "did you mean `state_schema`? it takes `uri`"]),
+        ("state_schema = \"{\"", ["`state_schema` cannot be used", ""]),
+    ] {
+        let text = config(parameter);
+        let line = text.lines().position(|line| line == parameter).context("the parameter")? + 1;
+        let config = ConfigFile::new(&text)?;
+        let refused = run(["check".as_ref(), config.path.as_os_str(), "--load".as_ref()])?;
+        assert_eq!(refused.code, Some(1), "{}", refused.out);
+        assert!(refused.err.contains(&format!("annex.toml:{line}:1: ")), "{}", refused.err);
+        for part in expected {
+            assert!(refused.err.contains(part), "{}", refused.err);
+        }
+        assert_eq!(run_on("check", &config)?.code, Some(0), "without loading nobody can tell");
+        let served = run_on("serve", &config)?;
+        assert!(served.err.ends_with(&refused.err), "{}\n{}", served.err, refused.err);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_doctor_looks_at_everything_and_says_what_to_do() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let token = folder.path().join("token");
+    fs::write(&token, "0123456789abcdef")?;
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o644))?;
+    let more = format!("[tasks]\ndata_dir = \"data\"\n[admin]\ntoken_file = {token:?}\n\n[agent]");
+    let config = ConfigFile::new(&specialist().replacen("[agent]", &more, 1))?;
+    let seen = run_on("doctor", &config)?;
+    assert_eq!(seen.code, Some(0), "{}{}", seen.out, seen.err);
+    for part in [
+        "ok       config       no errors",
+        "ok       folder       tasks.data_dir: ",
+        "ok       cache        ",
+        "warning  keys         ",
+        "chmod o-r",
+        "ok       clock        ",
+        "limits       ",
+        "confinement  ",
+        "ok       engine       ",
+    ] {
+        assert!(seen.out.contains(part), "{part}: {}", seen.out);
+    }
+    assert!(!seen.out.contains("may be reached by extensions"), "{}", seen.out);
+    assert!(!config.path.with_file_name("data").exists(), "nothing is made");
+    Ok(())
+}
+
+#[test]
+fn a_doctor_names_what_would_keep_a_server_from_serving() -> Result<()> {
+    let upstream = "[agent]\nkind = \"upstream\"\nname = \"a\"\ncard = \"http://127.0.0.1:1\"\nstart_seconds = 1\n";
+    let config = ConfigFile::new(&format!("{upstream}[tasks]\ndata_dir = \"data\"\npostgres_env = 5\n"))?;
+    let data = config.path.with_file_name("data");
+    fs::write(&data, "a file")?;
+    let seen = run_on("doctor", &config)?;
+    assert_eq!(seen.code, Some(1));
+    assert!(
+        seen.out.contains("error    config       ") && seen.out.contains("annex.toml:8:16: tasks.postgres_env"),
+        "{}",
+        seen.out
+    );
+    assert!(seen.err.contains("1 error"), "{}", seen.err);
+
+    fs::write(&config.path, format!("{upstream}[tasks]\ndata_dir = \"data\"\n"))?;
+    let seen = run_on("doctor", &config)?;
+    assert_eq!(seen.code, Some(1));
+    assert!(
+        seen.out.contains("error    folder       tasks.data_dir: ") && seen.out.contains("is not a folder"),
+        "{}",
+        seen.out
+    );
+    assert!(seen.out.contains("error    agent        [agent]: ") && seen.out.contains("127.0.0.1:1"), "{}", seen.out);
+
+    fs::remove_file(&data)?;
+    fs::create_dir(&data)?;
+    fs::write(data.join("tasks.sqlite"), "no database at all")?;
+    let seen = run_on("doctor", &config)?;
+    assert!(seen.out.contains("tasks.sqlite is no SQLite database"), "{}", seen.out);
+    Ok(())
+}
+
+#[test]
+fn a_database_that_does_not_answer_is_an_error_of_the_doctor_and_none_of_the_check() -> Result<()> {
+    let config = ConfigFile::new(&format!("{}\n[tasks]\npostgres_env = \"ANNEX_TEST_TASKS\"\n", specialist()))?;
+    let with_url = |command: &str| {
+        let mut command = annex([command.as_ref(), config.path.as_os_str()]);
+        command.env("ANNEX_TEST_TASKS", "postgres://annex:hidden@127.0.0.1:1/annex").output()
+    };
+    assert_eq!(with_url("check")?.status.code(), Some(0));
+    let seen = with_url("doctor")?;
+    let text = String::from_utf8(seen.stdout)?;
+    assert_eq!(seen.status.code(), Some(1));
+    assert!(text.contains("error    database     tasks.postgres_env: "), "{text}");
+    assert!(!text.contains("hidden"), "{text}");
+    let unset = run_on("check", &config)?;
+    assert!(
+        unset.err.contains("tasks.postgres_env: the environment variable ANNEX_TEST_TASKS is not set"),
+        "{}",
+        unset.err
+    );
+    Ok(())
+}
+
+#[test]
+fn a_check_of_two_hundred_tenants_finds_the_one_that_is_wrong() -> Result<()> {
+    let agent = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"script\"\nname = \"a\"\nrule = []\n\
+                 [[extension]]\ncomponent = \"timestamp\"\ngrants = { clock = true }\n";
+    let tenants: String =
+        (0..200).map(|number| format!("[[tenant]]\nname = \"t{number}\"\nconfig = \"t{number}.toml\"\n")).collect();
+    let config = ConfigFile::new(&format!("{agent}{tenants}"))?;
+    let folder = config.path.parent().unwrap_or(Path::new(""));
+    for number in 0..200 {
+        fs::write(folder.join(format!("t{number}.toml")), agent)?;
+    }
+    let checked = run_on("check", &config)?;
+    assert!(
+        checked.out.contains("no errors (201 extensions, 200 tenants). No extension was loaded"),
+        "{}",
+        checked.err
+    );
+    fs::write(folder.join("t77.toml"), agent.replace("clock", "clok"))?;
+    let refused = run_on("check", &config)?;
+    assert!(
+        refused.err.contains("t77.toml:10:12: extension.grants.clok: unknown key; did you mean `clock`?"),
+        "{}",
+        refused.err
+    );
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! What tenants have used by the hour, added up over all processes in the store of the tasks.
+
+use std::time::{Instant, SystemTime};
+
+use annex_tasks::{Consumption, StoreError};
+
+use super::Quotas;
+use super::written::{MOST_HOURS, Written};
+use crate::fault;
+
+/// Tenants whose use is written in one transaction.
+const AT_ONCE: usize = 200;
+
+impl Quotas {
+    pub(super) async fn is_to_write_used(&self) -> bool {
+        self.writing.lock().await.is_due()
+    }
+
+    /// Adds what tenants have used in this process since the last write to what the store has. What cannot be written is written
+    /// the next time.
+    pub(super) async fn write_used(&self) {
+        let mut written = self.writing.lock().await;
+        written.at = Some(Instant::now());
+        let outcome = self.try_to_write(&mut written).await;
+        if let Err(error) = &outcome
+            && !written.is_failing
+        {
+            drop(fault::logged(error));
+        }
+        written.is_failing = outcome.is_err();
+    }
+
+    async fn try_to_write(&self, written: &mut Written) -> Result<(), StoreError> {
+        let hour = hour();
+        let store = self.stores.tasks.usage();
+        let ledgers: Vec<_> = self.ledgers().values().cloned().collect();
+        let unwritten: Vec<_> = ledgers
+            .into_iter()
+            .map(|ledger| (ledger.unwritten(), ledger))
+            .filter(|(used, _)| *used != Consumption::default())
+            .collect();
+        for part in unwritten.chunks(AT_ONCE) {
+            let rows: Vec<_> = part.iter().map(|(used, ledger)| (ledger.tenant.as_ref().to_owned(), *used)).collect();
+            store.add(hour, &rows).await?;
+            part.iter().for_each(|(used, ledger)| ledger.note_written(used));
+        }
+        if written.cleared != hour {
+            store.forget_before(hour.saturating_sub(MOST_HOURS)).await?;
+            written.cleared = hour;
+        }
+        Ok(())
+    }
+
+    /// What a tenant has used in this hour and the hours before it, so many in all, over all processes.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn used_lately(&self, tenant: &str, hours: u64) -> Result<Consumption, StoreError> {
+        self.write_used().await;
+        self.stores.tasks.usage().of_tenant(tenant, since(hours)).await
+    }
+
+    /// At most `limit` tenants with what they have used in this hour and the hours before it, the costliest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn costliest(&self, hours: u64, limit: usize) -> Result<Vec<(String, Consumption)>, StoreError> {
+        self.write_used().await;
+        self.stores.tasks.usage().costliest(since(hours), limit).await
+    }
+}
+
+/// The first of so many hours, of which this one is the last.
+fn since(hours: u64) -> u64 {
+    hour().saturating_sub(hours.clamp(1, MOST_HOURS) - 1)
+}
+
+/// Hours since 1970-01-01T00:00:00Z.
+fn hour() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs() / 3_600
+}

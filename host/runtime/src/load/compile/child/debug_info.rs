@@ -1,0 +1,58 @@
+//! Takes the debug information out of a component, for hosts that do not read it.
+//!
+//! All hosts have one engine, so that the code of a component without debug information is the same for those that would
+//! read it and those that do not: what an author's tools have compiled, a server finds in the cache.
+
+use std::borrow::Cow;
+
+use wasmparser::{BinaryReaderError, Parser, Payload};
+
+/// The names of all sections of debug information begin with this (DWARF for WebAssembly).
+const PREFIX: &str = ".debug_";
+/// In place of the first byte of such a name: the engine passes over sections that it does not know.
+const HIDDEN: u8 = b'-';
+
+/// The component with its debug information under names that the engine does not know. Nothing else moves, so that all
+/// offsets in it stay what they are.
+pub(super) fn without(bytes: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
+    let mut names = Vec::new();
+    for payload in Parser::new(0).parse_all(bytes) {
+        if let Payload::CustomSection(section) = payload?
+            && section.name().starts_with(PREFIX)
+        {
+            // The name stands right before the data.
+            names.push(section.data_offset() - section.name().len());
+        }
+    }
+    if names.is_empty() {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    let mut bytes = bytes.to_vec();
+    for place in names {
+        if let Some(first) = bytes.get_mut(place) {
+            *first = HIDDEN;
+        }
+    }
+    Ok(Cow::Owned(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::without;
+
+    #[test]
+    fn only_the_names_of_debug_sections_change_however_deep_they_lie() {
+        let text = |name: &str| {
+            format!(
+                "(component (component (core module (@custom \"{name}\" \"abc\") (@custom \"name-like.debug_\" \"x\"))))"
+            )
+        };
+        let bytes = |name: &str| wat::parse_str(text(name)).expect("a component");
+        let debug = bytes(".debug_info");
+        assert_eq!(without(&debug).expect("it is read").into_owned(), bytes("-debug_info"));
+        let plain = bytes("producers");
+        assert!(matches!(without(&plain).expect("it is read"), Cow::Borrowed(_)));
+    }
+}

@@ -1,0 +1,58 @@
+//! The components that are being compiled: an interpreter takes a minute, and people who wait want to know what for.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// A component that is being compiled.
+#[derive(Clone, Debug)]
+pub struct Compilation {
+    /// The name that people know it by; empty when nobody gave it one.
+    pub name: Arc<str>,
+    /// The tenant that loads it; empty where there are no tenants.
+    pub tenant: Arc<str>,
+    /// The moment when its process was started.
+    pub since: Instant,
+}
+
+/// All of this process. There are no more than compile at once.
+static UNDER_WAY: Mutex<Vec<Arc<Compilation>>> = Mutex::new(Vec::new());
+
+/// The components that this process compiles now, the one that began first before the others.
+#[must_use]
+pub fn compilations() -> Vec<Arc<Compilation>> {
+    UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Lists a component until it is dropped, and logs how long it took.
+pub(super) struct UnderWay(Arc<Compilation>);
+
+impl UnderWay {
+    pub(super) fn begin(name: Arc<str>, tenant: Arc<str>) -> Self {
+        tracing::info!(tenant = tenant_of(&tenant), "compiling {}", shown(&name));
+        let compilation = Arc::new(Compilation { name, tenant, since: Instant::now() });
+        UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&compilation));
+        Self(compilation)
+    }
+
+    /// Whoever loads the component logs why it was not compiled.
+    pub(super) fn end(self, compiled: bool) {
+        let Compilation { name, tenant, since } = &*self.0;
+        let what = if compiled { "compiled" } else { "could not compile" };
+        let seconds = since.elapsed().as_secs_f64();
+        tracing::info!(tenant = tenant_of(tenant), "{what} {} in {seconds:.1} s", shown(name));
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, &self.0));
+    }
+}
+
+fn tenant_of(tenant: &str) -> Option<&str> {
+    Some(tenant).filter(|tenant| !tenant.is_empty())
+}
+
+fn shown(name: &str) -> &str {
+    if name.is_empty() { "the component" } else { name }
+}

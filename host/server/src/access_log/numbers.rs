@@ -1,0 +1,126 @@
+//! The numbers of all requests: how long they took by operation and outcome, and why they were refused.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use annex_telemetry::{Distribution, Histogram, Outcome};
+
+use super::{AGENT_CARD, CONTENT_TYPE, EXTENSION_METHOD, FOREIGN_HOST, HEALTH, UNKNOWN, UNKNOWN_PATH, UNKNOWN_TENANT};
+
+/// What requests ask for. The last one stands for all that is not listed.
+const OPERATIONS: [&str; 15] = [
+    "SendMessage",
+    "SendStreamingMessage",
+    "GetTask",
+    "ListTasks",
+    "CancelTask",
+    "SubscribeToTask",
+    "CreateTaskPushNotificationConfig",
+    "GetTaskPushNotificationConfig",
+    "ListTaskPushNotificationConfigs",
+    "DeleteTaskPushNotificationConfig",
+    "GetExtendedAgentCard",
+    AGENT_CARD,
+    EXTENSION_METHOD,
+    HEALTH,
+    UNKNOWN,
+];
+
+/// The reasons for which requests are refused. The last one stands for all that is not listed.
+const REASONS: [&str; 24] = [
+    "quota",
+    "credentials",
+    "required_extension",
+    "violation",
+    "extension_error",
+    "veto",
+    "invalid_params",
+    "invalid_request",
+    "too_large",
+    "late",
+    "broken_body",
+    CONTENT_TYPE,
+    "version",
+    "unknown_method",
+    UNKNOWN_PATH,
+    UNKNOWN_TENANT,
+    "tenant_unavailable",
+    "not_found",
+    "unsupported",
+    "overloaded",
+    "starting",
+    "draining",
+    FOREIGN_HOST,
+    "other",
+];
+
+/// The numbers of the requests of a server.
+#[derive(Default)]
+pub(crate) struct RequestNumbers {
+    times: [[Histogram; Outcome::ALL.len()]; OPERATIONS.len()],
+    refusals: [AtomicU64; REASONS.len()],
+}
+
+impl RequestNumbers {
+    /// Counts a request.
+    pub(super) fn add(&self, operation: &str, (outcome, reason): (Outcome, Option<&'static str>), took: Duration) {
+        let times = self.times.get(place(&OPERATIONS, operation));
+        if let Some(histogram) = times.and_then(|times| times.get(outcome as usize)) {
+            histogram.add(took);
+        }
+        if outcome == Outcome::Refused
+            && let Some(count) = self.refusals.get(place(&REASONS, reason.unwrap_or_default()))
+        {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The durations of requests so far, by operation and outcome; those of which there was none are left out.
+    pub(crate) fn times(&self) -> impl Iterator<Item = (&'static str, Outcome, Distribution)> {
+        OPERATIONS.into_iter().zip(&self.times).flat_map(|(operation, times)| {
+            let read =
+                Outcome::ALL.into_iter().zip(times).map(move |(outcome, time)| (operation, outcome, time.read()));
+            read.filter(|(.., read)| read.count > 0)
+        })
+    }
+
+    /// The requests that were refused so far, by reason.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        REASONS.into_iter().zip(self.refusals.iter().map(|count| count.load(Ordering::Relaxed)))
+    }
+}
+
+/// The place of a name, or the last one.
+fn place(names: &[&str], name: &str) -> usize {
+    names.iter().position(|other| *other == name).unwrap_or(names.len().saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use annex_protocol::jsonrpc::METHODS;
+    use annex_telemetry::Outcome;
+
+    use super::{OPERATIONS, REASONS, RequestNumbers, UNKNOWN, place};
+
+    #[test]
+    fn every_operation_of_a2a_has_numbers_of_its_own() {
+        for method in METHODS {
+            assert!(OPERATIONS.contains(&method), "{method}");
+        }
+        assert_eq!(OPERATIONS[place(&OPERATIONS, "Another")], UNKNOWN);
+        assert_eq!(REASONS[place(&REASONS, "another")], "other");
+    }
+
+    #[test]
+    fn only_what_was_refused_counts_among_the_refusals() {
+        let numbers = RequestNumbers::default();
+        let took = std::time::Duration::from_millis(3);
+        numbers.add("GetTask", (Outcome::Refused, Some("quota")), took);
+        numbers.add("GetTask", (Outcome::Failed, Some("fault")), took);
+        let refused: Vec<_> = numbers.refusals().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(refused, [("quota", 1)]);
+        let times: Vec<_> =
+            numbers.times().map(|(operation, outcome, read)| (operation, outcome, read.count)).collect();
+        assert_eq!(times, [("GetTask", Outcome::Refused, 1), ("GetTask", Outcome::Failed, 1)]);
+    }
+}

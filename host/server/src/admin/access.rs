@@ -1,0 +1,72 @@
+//! Who may use the admin API, and what they may do. A reload of the config changes it.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::http::HeaderMap;
+
+use super::token::{TokenError, Tokens};
+use crate::config::AdminConfig;
+use crate::process::hosts::Hosts;
+
+/// The rules that are in effect. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Access(Arc<RwLock<Arc<AccessRules>>>);
+
+/// The rules of one reading of the config.
+pub(crate) struct AccessRules {
+    pub(super) tokens: Tokens,
+    /// Opens `/metrics` alone.
+    metrics: Option<Tokens>,
+    /// False where other machines reach the listener of `/metrics`, by whatever name.
+    pub(super) checks_metrics_hosts: bool,
+    /// The names under which the listener may be called.
+    pub(super) hosts: Hosts,
+    /// `admin.allow_recording`
+    pub(super) allow_recording: bool,
+}
+
+impl AccessRules {
+    /// Reads the tokens. `folder` is where relative paths start.
+    ///
+    /// # Errors
+    /// When a token cannot be read or used.
+    pub(crate) fn read(config: &AdminConfig, folder: &Path) -> Result<Self, TokenError> {
+        let tokens = Tokens::read(config, folder)?;
+        Ok(Self {
+            metrics: Tokens::read_metrics(config, folder, &tokens)?,
+            tokens,
+            checks_metrics_hosts: config.metrics_listen.is_none_or(|listen| listen.ip().is_loopback()),
+            hosts: Hosts::of_admin(config),
+            allow_recording: config.allow_recording,
+        })
+    }
+}
+
+impl AccessRules {
+    /// True if the request has the token that opens `/metrics` alone.
+    pub(super) fn reads_metrics(&self, headers: &HeaderMap) -> bool {
+        self.metrics.as_ref().is_some_and(|metrics| metrics.name_of(headers).is_some())
+    }
+
+    /// True if the request may read `/metrics` at the listener that has nothing else.
+    pub(super) fn reads_metrics_alone(&self, headers: &HeaderMap) -> bool {
+        self.metrics.is_none() || self.reads_metrics(headers) || self.tokens.name_of(headers).is_some()
+    }
+}
+
+impl Access {
+    pub(crate) fn new(rules: AccessRules) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(rules))))
+    }
+
+    /// The rules for a request that comes now.
+    pub(super) fn rules(&self) -> Arc<AccessRules> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other rules into effect.
+    pub(crate) fn set(&self, rules: AccessRules) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+    }
+}

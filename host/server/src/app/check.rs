@@ -1,0 +1,271 @@
+//! Checks a config with all that it names, and starts nothing: no port is opened, no database and nobody else is asked, no
+//! component is compiled.
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use annex_auth::{AuthConfig, Authenticator};
+use annex_files::Purpose;
+use annex_operations::fault;
+use annex_runtime::{Installed, KeyValueStore, MemoryKeyValueStore, Runtime};
+use annex_upstream::ConnectError;
+
+use super::error::AppError;
+use super::{agents, runtime};
+use crate::admin;
+use crate::config::served::ServedConfig;
+use crate::config::{AgentConfig, Config, ConfigError, Document, SecretConfig, TenantConfig, tenant};
+use crate::installation::installer::{Folder, InstallError, Installer, Parts};
+use crate::installation::issuer::Issuer;
+use crate::installation::named;
+use crate::locations::Locations;
+use crate::settings::located;
+use crate::stores::postgres::PostgresDatabases;
+
+/// What was checked, where nothing is wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// The extensions of the config and of its tenants.
+    pub extensions: usize,
+    /// The tenants of the config.
+    pub tenants: usize,
+}
+
+/// Checks the file of a config, those of its tenants, and the files and environment variables that they name.
+///
+/// # Errors
+/// With all that is wrong, in the order of the files and of the lines in them.
+pub async fn check(path: &Path, locations: &Locations) -> Result<Checked, ConfigError> {
+    let text = fs::read_to_string(path).map(annex_files::without_mark);
+    let text = text.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    let mut document = Document::parse(path, &text);
+    let Some(config) = Config::decode(&mut document) else { return document.into_checked(None) };
+    let config = Arc::new(config);
+    check_own(&config, locations, true, &mut document).await;
+    check_later(&config, locations, &mut document);
+    let mut checked = Checked { extensions: config.extensions.len(), tenants: config.tenants.len() };
+    let mut of_tenants = Vec::new();
+    for (number, tenant) in config.tenants.iter().enumerate() {
+        match check_tenant(tenant, &config, locations).await {
+            Ok(extensions) => checked.extensions += extensions,
+            Err(ConfigError::Problems(problems)) => of_tenants.extend(problems),
+            Err(error @ ConfigError::Read { .. }) => {
+                document.wrong(&format!("tenant[{number}].config"), fault::text(&error));
+            }
+        }
+    }
+    let mut problems = document.into_problems();
+    problems.extend(of_tenants);
+    if problems.is_empty() { Ok(checked) } else { Err(ConfigError::Problems(problems)) }
+}
+
+/// Loads the extensions of a config and of its tenants, each set by itself, as a start does. Nothing else is started.
+///
+/// # Errors
+/// When the config or the file of a tenant cannot be used. The failures of the sets are the value.
+pub async fn check_extensions(path: &Path, locations: &Locations) -> Result<Vec<AppError>, ConfigError> {
+    let config = Arc::new(Config::read(path)?);
+    let keys: Arc<dyn KeyValueStore> = Arc::new(MemoryKeyValueStore::default());
+    let runtime = match runtime(&config, locations, &keys) {
+        Ok(runtime) => runtime,
+        Err(error) => return Ok(vec![error.into()]),
+    };
+    let mut failures = Vec::new();
+    failures.extend(load(ServedConfig::own(&config), locations.clone(), &runtime).await.err());
+    for tenant in &config.tenants {
+        let served = ServedConfig::of_tenant(tenant, &config, &locations.config)?;
+        failures.extend(load(served, of_tenant(tenant, locations), &runtime).await.err());
+    }
+    Ok(failures)
+}
+
+/// Paths in a tenant's file start at its folder.
+fn of_tenant(tenant: &TenantConfig, locations: &Locations) -> Locations {
+    let path = locations.config.join(&tenant.config);
+    Locations { config: path.parent().unwrap_or(&locations.config).to_owned(), ..locations.clone() }
+}
+
+async fn load(served: ServedConfig, locations: Locations, runtime: &Runtime) -> Result<(), AppError> {
+    let issuer = Issuer::new(&served, "", BASE_URL, None, &locations)?;
+    // A folder that is not there would be made, and has nothing that could be loaded.
+    let folder = served.extensions_dir().map(|folder| locations.config.join(folder)).filter(|folder| folder.is_dir());
+    let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
+    let folder = folder.map(open).transpose()?;
+    let (runtime, pins) = (runtime.of_tenant(""), Arc::default());
+    let tenant = String::new();
+    let parts = Parts { tenant, runtime, issuer, locations, folder, pins, watcher: None, peers: None, uploads: None };
+    // On the heap, because the future of a load is large.
+    Box::pin(Installer::start(&served, parts)).await?;
+    Ok(())
+}
+
+/// The URL that cards are made with to see whether they can be made.
+const BASE_URL: &str = "http://localhost";
+
+/// Checks what a config names before the server starts with it. `has_agent` is false for a program that brings an agent.
+///
+/// # Errors
+/// With all that is wrong.
+pub(super) async fn check_start(config: &Config, locations: &Locations, has_agent: bool) -> Result<(), ConfigError> {
+    let Some(text) = &config.text else { return Ok(()) };
+    let mut document = text.document();
+    check_own(&Arc::new(config.clone()), locations, has_agent, &mut document).await;
+    document.into_checked(Some(()))
+}
+
+/// The file of a tenant, and what it names. Returns the number of its extensions.
+async fn check_tenant(
+    tenant: &TenantConfig,
+    config: &Arc<Config>,
+    locations: &Locations,
+) -> Result<usize, ConfigError> {
+    let path = locations.config.join(&tenant.config);
+    let text = tenant::text(&path)?;
+    let mut document = Document::parse(&path, &text);
+    let Some(served) = ServedConfig::decode_tenant(tenant, config, &mut document) else {
+        return document.into_checked(None);
+    };
+    check_served(&served, &of_tenant(tenant, locations), true, &mut document).await;
+    document.into_checked(Some(served.extensions.len()))
+}
+
+/// What the config of the process names itself.
+async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool, document: &mut Document<'_>) {
+    if has_agent && config.agent.is_none() {
+        document.wrong("agent", crate::config::NO_AGENT);
+    }
+    if let Some(auth) = &config.auth {
+        check_auth(&located(auth, &locations.config), document);
+    }
+    if let Some(Err(error)) = config.admin.as_ref().map(|admin| admin::check_tokens(admin, &locations.config)) {
+        document.wrong("admin", fault::text(&error));
+    }
+    if let Err((key, reason)) = config.replica.name() {
+        document.wrong(key, reason);
+    }
+    check_databases(config, document);
+    check_served(&ServedConfig::own(config), locations, has_agent, document).await;
+}
+
+/// What a server starts without, and what then fails later.
+fn check_later(config: &Config, locations: &Locations, document: &mut Document<'_>) {
+    if let Some(added) = &config.stored_tenants {
+        for (number, component) in added.components.iter().enumerate() {
+            named::check_component(component, locations, &format!("tenants.components[{number}]"), document);
+        }
+        for (name, secret) in &added.secrets {
+            check_secret(secret, locations, &format!("tenants.secrets.{name}"), document);
+        }
+    }
+    // A folder that is not there would be made.
+    let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));
+    if let Some(folder) = folder.filter(|folder| folder.is_dir()) {
+        match Folder::open(folder).and_then(|folder| folder.broken_settings()) {
+            Ok(broken) => broken.into_iter().for_each(|reason| document.wrong("runtime.extensions_dir", reason)),
+            Err(error) => document.wrong("runtime.extensions_dir", fault::text(&error)),
+        }
+    }
+}
+
+/// One agent: its extensions, what its kind needs, its card.
+async fn check_served(served: &ServedConfig, locations: &Locations, has_agent: bool, document: &mut Document<'_>) {
+    named::check(&served.extensions, locations, &served.process, document);
+    if let Ok(agent) = served.agent()
+        && has_agent
+    {
+        check_agent(agent, document).await;
+    }
+    match Issuer::new(served, "", BASE_URL, None, locations) {
+        Err(error) => document.wrong("card.signing", fault::text(&error)),
+        Ok(issuer) => {
+            if let Err(error) = issuer.cards(&Installed::default()) {
+                document.wrong("card", fault::text(&error));
+            }
+        }
+    }
+}
+
+async fn check_agent(agent: &AgentConfig, document: &mut Document<'_>) {
+    match agents::check(agent).await {
+        Ok(()) => {}
+        Err(AppError::Upstream(ConnectError::Config(annex_upstream::ConfigError::Value { key, reason }))) => {
+            document.wrong(&format!("agent.{key}"), reason);
+        }
+        Err(error @ AppError::Mcp(_)) => document.wrong("agent.mcp", cause(&error)),
+        Err(error @ AppError::Model(_)) => document.wrong("agent.model", cause(&error)),
+        Err(error) => document.wrong("agent", cause(&error)),
+    }
+}
+
+/// The cause without the sentence around it, which names the key.
+fn cause(error: &(dyn Error + 'static)) -> String {
+    error.source().map_or_else(|| fault::text(error), fault::text)
+}
+
+/// Each key by itself first, so that all that are wrong are named.
+fn check_auth(auth: &AuthConfig, document: &mut Document<'_>) {
+    let alone = |api_key, jwt| AuthConfig { api_key, jwt, ..auth.clone() };
+    let mut is_sound = true;
+    for (number, key) in auth.api_key.iter().enumerate() {
+        if let Err(error) = Authenticator::new(&alone(vec![key.clone()], None)) {
+            is_sound = false;
+            document.wrong(&format!("auth.api_key[{number}]"), fault::text(&error));
+        }
+    }
+    if auth.jwt.is_some()
+        && let Err(error) = Authenticator::new(&alone(Vec::new(), auth.jwt.clone()))
+    {
+        is_sound = false;
+        document.wrong("auth.jwt", fault::text(&error));
+    }
+    if is_sound && let Err(error) = Authenticator::new(auth) {
+        document.wrong("auth", fault::text(&error));
+    }
+}
+
+/// The environment variables with URLs of databases, and whether these are URLs.
+fn check_databases(config: &Config, document: &mut Document<'_>) {
+    let databases = PostgresDatabases::new(&config.postgres);
+    let variables = [
+        ("tasks.postgres_env", &config.tasks.postgres_env),
+        ("sessions.postgres_env", &config.sessions.postgres_env),
+        ("keyvalue.postgres_env", &config.keyvalue.postgres_env),
+        ("postgres.listen_env", &config.postgres.listen_env),
+    ];
+    for (key, variable) in variables {
+        let Some(name) = variable else { continue };
+        match env::var(name).map(|url| databases.at(&url)) {
+            Ok(Ok(_)) => {}
+            // The URL may have a password.
+            Ok(Err(_)) => {
+                document.wrong(key, format!("the environment variable {name} is no URL of a PostgreSQL database"))
+            }
+            Err(_) => document.wrong(key, format!("the environment variable {name} is not set")),
+        }
+    }
+    if let Some(name) = &config.wake.nats_env
+        && env::var(name).is_err()
+    {
+        document.wrong("wake.nats_env", format!("the environment variable {name} is not set"));
+    }
+}
+
+fn check_secret(secret: &SecretConfig, locations: &Locations, key: &str, document: &mut Document<'_>) {
+    let failed = match secret {
+        SecretConfig::Env(name) if env::var(name).is_err() => {
+            Some(format!("the environment variable {name} is not set to text"))
+        }
+        SecretConfig::Env(_) => None,
+        SecretConfig::File(path) => {
+            let path = locations.config.join(path);
+            let opened = annex_files::open(&path, Purpose::Secret);
+            opened.err().map(|error| format!("cannot read {}: {error}", path.display()))
+        }
+    };
+    if let Some(reason) = failed {
+        document.wrong(key, reason);
+    }
+}

@@ -1,0 +1,46 @@
+//! The config in force after it was read again.
+
+use super::{Config, ServerConfig, TasksConfig};
+
+impl Config {
+    /// This config with what counts of `read` without a restart.
+    pub(crate) fn with_live(&self, read: &Self) -> Self {
+        let mut live = self.clone();
+        live.server = ServerConfig {
+            listen: self.server.listen,
+            public_url: self.server.public_url.clone(),
+            a2a_0_3: self.server.a2a_0_3,
+            ..read.server.clone()
+        };
+        live.tasks = TasksConfig {
+            data_dir: self.tasks.data_dir.clone(),
+            postgres_env: self.tasks.postgres_env.clone(),
+            max_tasks: self.tasks.max_tasks,
+            max_bytes: self.tasks.max_bytes,
+            list_all_anonymous: self.tasks.list_all_anonymous,
+            ..read.tasks.clone()
+        };
+        (live.sessions.keep_days, live.sessions.keep_count) = (read.sessions.keep_days, read.sessions.keep_count);
+        live.log = read.log;
+        live.runtime.ceiling = read.runtime.ceiling.clone();
+        if self.auth.is_some() && read.auth.is_some() {
+            live.auth.clone_from(&read.auth);
+        }
+        if self.push.is_some() && read.push.is_some() {
+            live.push.clone_from(&read.push);
+        }
+        if self.stored_tenants.is_some() && read.stored_tenants.is_some() {
+            live.stored_tenants.clone_from(&read.stored_tenants);
+        }
+        if let (Some(running), Some(admin)) = (&self.admin, &read.admin) {
+            let mut admin = admin.clone();
+            (admin.listen, admin.allow_remote) = (running.listen, running.allow_remote);
+            admin.metrics_listen = running.metrics_listen;
+            live.admin = Some(admin);
+        }
+        live.extensions.clone_from(&read.extensions);
+        live.tenants.clone_from(&read.tenants);
+        live.file.clone_from(&read.file);
+        live
+    }
+}

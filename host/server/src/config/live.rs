@@ -1,0 +1,124 @@
+//! The keys of a config that count when it is read again, and those that need a restart.
+
+use std::collections::BTreeSet;
+
+use toml::{Table, Value};
+
+/// Tables whose presence is decided at the start: what serves them is made then. Their keys may change.
+const MADE_AT_START: [(&str, &str); 4] = [
+    ("admin", "its listener is opened at the start"),
+    ("auth", "whether callers are authenticated is decided at the start"),
+    ("push", "whether there are push notifications is decided at the start"),
+    ("tenants", "whether tenants can be added is decided at the start"),
+];
+
+/// Why a change of this key of a table needs a restart; `None` where it counts when the config is read again.
+fn needs_restart(table: &str, key: &str) -> Option<&'static str> {
+    match (table, key) {
+        ("server" | "admin", "listen" | "metrics_listen" | "allow_remote") => Some("the address is taken at the start"),
+        ("server", "public_url") => Some("cards and links begin with it"),
+        ("server", "a2a_0_3") => Some("the paths that are served are laid out at the start"),
+        ("server" | "admin" | "auth" | "push" | "tenants" | "log", _) => None,
+        (
+            "tasks",
+            "keep_days"
+            | "keep_count"
+            | "max_task_bytes"
+            | "max_task_messages"
+            | "max_task_artifacts"
+            | "keep_waiting_days"
+            | "max_waiting_per_caller",
+        )
+        | ("sessions", "keep_days" | "keep_count")
+        | ("runtime", "ceiling") => None,
+        ("tasks", "list_all_anonymous") => Some("who sees which tasks is decided at the start"),
+        ("tasks" | "sessions" | "keyvalue", _) => Some("the stores are opened at the start"),
+        ("postgres" | "replica" | "wake", _) => Some("the database is connected to at the start"),
+        ("runtime", _) => Some("the engine is made at the start"),
+        ("agent" | "card", _) => Some("the agent of the config itself is loaded at the start"),
+        _ => Some("it is read at the start"),
+    }
+}
+
+/// The keys that say something else in `now` and need a restart, each with the reason. `[[extension]]` and `[[tenant]]` are not
+/// looked at.
+pub(super) fn that_need_restart(before: &Table, now: &Table) -> Vec<String> {
+    let needing = changes(before, now).into_iter().filter_map(|(key, reason)| Some(format!("{key} ({})", reason?)));
+    needing.collect()
+}
+
+/// True if a key says something else in `now` that counts without a restart, besides those of `[[extension]]` and `[[tenant]]`.
+pub(super) fn something_counts(before: &Table, now: &Table) -> bool {
+    changes(before, now).iter().any(|(_, reason)| reason.is_none())
+}
+
+/// The keys that say something else in `now`, each with the reason for which it needs a restart.
+fn changes(before: &Table, now: &Table) -> Vec<(String, Option<&'static str>)> {
+    let mut changes = Vec::new();
+    for name in names(before, now).into_iter().filter(|name| !matches!(*name, "extension" | "tenant")) {
+        let made = MADE_AT_START.iter().find(|(table, _)| *table == name);
+        if let Some((_, reason)) = made
+            && before.contains_key(name) != now.contains_key(name)
+        {
+            changes.push((name.to_owned(), Some(*reason)));
+            continue;
+        }
+        let empty = Table::new();
+        let [before, now] = [before, now].map(|tables| tables.get(name).and_then(Value::as_table).unwrap_or(&empty));
+        let changed = names(before, now).into_iter().filter(|key| before.get(*key) != now.get(*key));
+        changes.extend(changed.map(|key| (format!("{name}.{key}"), needs_restart(name, key))));
+    }
+    changes
+}
+
+/// The names of both tables, in order.
+fn names<'a>(one: &'a Table, other: &'a Table) -> BTreeSet<&'a str> {
+    one.keys().chain(other.keys()).map(String::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use toml::Table;
+
+    use super::that_need_restart;
+
+    fn changed(before: &str, now: &str) -> Vec<String> {
+        let table = |text: &str| text.parse::<Table>().expect("TOML");
+        that_need_restart(&table(before), &table(now))
+    }
+
+    #[test]
+    fn a_change_that_needs_a_restart_is_named_with_its_key_and_the_reason() {
+        for (before, now, expected) in [
+            ("", "server.listen = '[::1]:1'", "server.listen (the address is taken at the start)"),
+            ("admin.listen = '[::1]:1'", "[admin]", "admin.listen (the address is taken at the start)"),
+            ("[admin]", "admin.metrics_listen = '[::1]:1'", "admin.metrics_listen (the address is taken at the start)"),
+            ("tasks.data_dir = 'a'", "tasks.data_dir = 'b'", "tasks.data_dir (the stores are opened at the start)"),
+            ("", "runtime.max_instances = 7", "runtime.max_instances (the engine is made at the start)"),
+            ("", "card.name = 'n'", "card.name (the agent of the config itself is loaded at the start)"),
+            ("", "[auth.jwt]", "auth (whether callers are authenticated is decided at the start)"),
+            ("[tenants]", "", "tenants (whether tenants can be added is decided at the start)"),
+            ("", "unheard_of.key = 1", "unheard_of.key (it is read at the start)"),
+        ] {
+            assert_eq!(changed(before, now), [expected], "{before:?} -> {now:?}");
+        }
+    }
+
+    #[test]
+    fn limits_callers_and_what_tenants_may_name_need_none() {
+        for (before, now) in [
+            ("", "server.max_body_bytes = 7\nserver.drain_seconds = 1\nserver.max_running_turns = 2"),
+            ("", "server.cors_origins = ['https://app.example']"),
+            ("", "tasks.keep_days = 1\ntasks.max_task_bytes = 2\nsessions.keep_count = 3"),
+            ("", "runtime.ceiling.memory_mib = 1"),
+            ("[[auth.api_key]]\nprincipal = 'ada'", "[[auth.api_key]]\nprincipal = 'bob'"),
+            ("[tenants]", "tenants.components = ['x.wasm']"),
+            ("[push]", "push.https_only = true"),
+            ("admin.token_env = 'A'", "admin.token_env = 'B'\nadmin.metrics_token_env = 'C'"),
+            ("", "log.access = 'off'"),
+            ("[[extension]]\n[[tenant]]", ""),
+        ] {
+            assert_eq!(changed(before, now), Vec::<String>::new(), "{before:?} -> {now:?}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `[log]`: which requests have a line in the log.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// `[log]`
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// The requests that have a line: `"all"`, `"off"`, or the share of them that has one, such as 0.1. Default: all.
+    pub access: AccessShare,
+}
+
+/// The share of requests that have a line, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AccessShare(f64);
+
+impl Default for AccessShare {
+    fn default() -> Self {
+        Self(1.0)
+    }
+}
+
+impl AccessShare {
+    /// Decides on one request.
+    pub(crate) fn takes_one(self) -> bool {
+        self.0 >= 1.0 || (self.0 > 0.0 && fastrand::f64() < self.0)
+    }
+}
+
+/// A share that may change while requests come.
+#[derive(Debug)]
+pub(crate) struct AtomicShare(AtomicU64);
+
+impl From<AccessShare> for AtomicShare {
+    fn from(share: AccessShare) -> Self {
+        Self(share.0.to_bits().into())
+    }
+}
+
+impl AtomicShare {
+    pub(crate) fn set(&self, share: AccessShare) {
+        self.0.store(share.0.to_bits(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> AccessShare {
+        AccessShare(f64::from_bits(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+impl<'de> Deserialize<'de> for AccessShare {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ShareVisitor)
+    }
+}
+
+struct ShareVisitor;
+
+impl Visitor<'_> for ShareVisitor {
+    type Value = AccessShare;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("\"all\", \"off\" or a number from 0 to 1")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<AccessShare, E> {
+        match text {
+            "all" => Ok(AccessShare(1.0)),
+            "off" => Ok(AccessShare(0.0)),
+            _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+        }
+    }
+
+    fn visit_f64<E: Error>(self, share: f64) -> Result<AccessShare, E> {
+        if (0.0..=1.0).contains(&share) {
+            Ok(AccessShare(share))
+        } else {
+            Err(E::invalid_value(Unexpected::Float(share), &self))
+        }
+    }
+
+    fn visit_i64<E: Error>(self, share: i64) -> Result<AccessShare, E> {
+        match share {
+            0 => Ok(AccessShare(0.0)),
+            1 => Ok(AccessShare(1.0)),
+            _ => Err(E::invalid_value(Unexpected::Signed(share), &self)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AccessShare, LogConfig};
+
+    #[test]
+    fn a_share_of_requests_is_a_word_or_a_number_from_0_to_1() {
+        let share = |text: &str| toml::from_str::<LogConfig>(&format!("access = {text}")).map(|log| log.access);
+        for (text, expected) in [("\"all\"", 1.0), ("\"off\"", 0.0), ("0.1", 0.1), ("1", 1.0), ("0", 0.0)] {
+            assert_eq!(share(text), Ok(AccessShare(expected)), "{text}");
+        }
+        for text in ["\"none\"", "1.5", "-0.1", "2", "true", "nan"] {
+            let error = share(text).expect_err(text).to_string();
+            assert!(error.contains("\"all\", \"off\" or a number from 0 to 1"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn none_of_the_requests_is_taken_where_the_lines_are_off_and_each_where_all_are_wanted() {
+        assert!((0..100).all(|_| !AccessShare(0.0).takes_one() && AccessShare(1.0).takes_one()));
+        assert!((0..10_000).any(|_| AccessShare(0.1).takes_one()));
+    }
+}

@@ -1,0 +1,161 @@
+//! The words for what is wrong in a config: those of the decoder, made into words about TOML.
+
+/// A mistake that the decoder has found, by its message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Mistake {
+    /// A key that is not known there.
+    UnknownKey {
+        key: String,
+        accepted: Vec<String>,
+        /// The reason that is more than that: the kind of agent whose key it is not.
+        of: String,
+    },
+    /// A text that is none of those that are accepted.
+    UnknownValue { value: String, accepted: Vec<String> },
+    /// A key that must be there.
+    MissingKey { key: String, needed: String },
+    /// Anything else, in its final words.
+    Other(String),
+}
+
+impl Mistake {
+    /// Reads the message of an error of the decoder.
+    pub(super) fn read(message: &str) -> Self {
+        let message = message.trim();
+        if let Some((key, rest)) = named(message, "unknown field `") {
+            // An agent's table says for which kind the key is not.
+            let of = if rest.starts_with(' ') { rest.to_owned() } else { String::new() };
+            return Self::UnknownKey { key, accepted: if of.is_empty() { quoted(&rest) } else { Vec::new() }, of };
+        }
+        if let Some((value, rest)) = named(message, "unknown variant `") {
+            return Self::UnknownValue { value, accepted: quoted(&rest) };
+        }
+        if let Some((key, rest)) = named(message, "missing field `") {
+            let needed = rest.trim_start_matches(", which ").to_owned();
+            return Self::MissingKey { key, needed };
+        }
+        Self::Other(plain(message))
+    }
+}
+
+/// The name in backticks behind `start`, and what comes after it.
+fn named(message: &str, start: &str) -> Option<(String, String)> {
+    let rest = message.strip_prefix(start)?;
+    // The name is a stranger's and may have backticks itself; what serde says after it begins in one of these ways.
+    let ends = ["`, expected ", "`, there are no ", "`, which ", "` of an agent "];
+    let end = ends.iter().filter_map(|end| rest.rfind(end)).min().or_else(|| rest.rfind('`'))?;
+    let (name, rest) = rest.split_at(end);
+    Some((name.to_owned(), rest.strip_prefix('`').unwrap_or(rest).to_owned()))
+}
+
+/// The names in backticks.
+fn quoted(text: &str) -> Vec<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Names of types as the decoder has them, and as the writer of a config knows them.
+const TYPES: [(&str, &str); 16] = [
+    ("usize", "a whole number, 0 or more"),
+    ("u64", "a whole number, 0 or more"),
+    ("u32", "a whole number, 0 or more"),
+    ("u16", "a whole number from 0 to 65535"),
+    ("u8", "a whole number from 0 to 255"),
+    ("i64", "a whole number"),
+    ("f64", "a number"),
+    ("a boolean", "true or false"),
+    ("a string", "a text in quotes"),
+    ("path string", "a path in quotes"),
+    ("socket address", "an address and a port in quotes, as in \"127.0.0.1:9999\""),
+    ("a sequence", "a list in brackets"),
+    ("a map", "a table"),
+    ("string or table", "a text in quotes or a table"),
+    ("a nonzero usize", "a whole number, 1 or more"),
+    ("a nonzero u64", "a whole number, 1 or more"),
+];
+
+/// The value that was found, as the decoder names it, and in the words of TOML.
+const FOUND: [(&str, &str); 7] = [
+    ("string ", "the text "),
+    ("integer ", "the number "),
+    ("floating point ", "the number "),
+    ("boolean ", ""),
+    ("sequence", "a list"),
+    ("map", "a table"),
+    ("unit value", "nothing"),
+];
+
+/// A message of the decoder without names of Rust's types.
+fn plain(message: &str) -> String {
+    let message = message.replace('\n', " ");
+    if message == "invalid socket address syntax" {
+        return "is no address with a port; write it as in \"127.0.0.1:9999\"".to_owned();
+    }
+    if message == "wanted string or table" {
+        return "must be a text in quotes or a table".to_owned();
+    }
+    if message.starts_with("wanted exactly 1 element") {
+        return "takes exactly one of the keys that it may have".to_owned();
+    }
+    let invalid = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    let Some((found, expected)) = invalid.and_then(|invalid| invalid.rsplit_once(", expected ")) else {
+        return message;
+    };
+    let found = FOUND
+        .iter()
+        .find_map(|(theirs, ours)| found.strip_prefix(theirs).map(|rest| format!("{ours}{}", rest.replace('`', ""))))
+        .unwrap_or_else(|| found.to_owned());
+    let expected = TYPES.iter().find(|(theirs, _)| *theirs == expected).map(|(_, ours)| *ours);
+    let expected = expected.or_else(|| message.contains("expected struct ").then_some("a table"));
+    let fallback = message.rsplit_once(", expected ").map(|(_, expected)| expected).unwrap_or_default();
+    format!("is {found}; it must be {}", expected.unwrap_or(fallback))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mistake;
+
+    fn other(message: &str) -> String {
+        match Mistake::read(message) {
+            Mistake::Other(text) => text,
+            mistake => unreachable!("{mistake:?}"),
+        }
+    }
+
+    #[test]
+    fn names_of_rust_types_become_words_about_toml() {
+        let cases = [
+            (
+                "invalid type: string \"big\", expected usize",
+                "is the text \"big\"; it must be a whole number, 0 or more",
+            ),
+            ("invalid type: integer `5`, expected a boolean", "is the number 5; it must be true or false"),
+            ("invalid value: integer `-1`, expected u64", "is the number -1; it must be a whole number, 0 or more"),
+            ("invalid type: boolean `true`, expected a string", "is true; it must be a text in quotes"),
+            ("invalid type: sequence, expected struct ServerConfig", "is a list; it must be a table"),
+            ("invalid type: map, expected a sequence", "is a table; it must be a list in brackets"),
+            ("invalid socket address syntax", "is no address with a port; write it as in \"127.0.0.1:9999\""),
+            ("\"*\" is neither", "\"*\" is neither"),
+        ];
+        for (message, expected) in cases {
+            assert_eq!(other(message), expected);
+        }
+    }
+
+    #[test]
+    fn the_messages_of_the_decoder_are_told_apart() {
+        let texts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let unknown = Mistake::read("unknown field `a`b`, expected one of `c`, `d`");
+        let (key, accepted) = ("a`b".to_owned(), texts(&["c", "d"]));
+        assert_eq!(unknown, Mistake::UnknownKey { key, accepted, of: String::new() });
+        let of_kind = Mistake::read("unknown field `rule` of an agent of kind `template`");
+        let of = " of an agent of kind `template`".to_owned();
+        assert_eq!(of_kind, Mistake::UnknownKey { key: "rule".to_owned(), accepted: Vec::new(), of });
+        let variant = Mistake::read("unknown variant `x`, expected `y` or `z`");
+        assert_eq!(variant, Mistake::UnknownValue { value: "x".to_owned(), accepted: texts(&["y", "z"]) });
+        let missing = Mistake::read("missing field `model`, which an agent of kind `template` needs");
+        let needed = "an agent of kind `template` needs".to_owned();
+        assert_eq!(missing, Mistake::MissingKey { key: "model".to_owned(), needed });
+        let plainly = Mistake::read("missing field `name`");
+        assert_eq!(plainly, Mistake::MissingKey { key: "name".to_owned(), needed: String::new() });
+    }
+}

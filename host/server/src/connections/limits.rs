@@ -1,0 +1,77 @@
+//! The limits of `[server]` on what clients send and get. A reload of the config changes them for what comes from then on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::config::ServerConfig;
+use crate::connections::caller::Shares;
+use crate::connections::listener::ConnectionLimits;
+
+/// Those of the admin listener: few clients talk to the API, and a body may be large.
+pub(crate) const OF_ADMIN: ConnectionLimits = ConnectionLimits {
+    connections: 256,
+    per_address: 256,
+    head: Duration::from_secs(5),
+    write: Duration::from_secs(30),
+    streams: 8,
+};
+
+/// Those of a listener for `/metrics` alone, which few ask for a page.
+pub(crate) const OF_METRICS: ConnectionLimits = ConnectionLimits { connections: 64, per_address: 64, ..OF_ADMIN };
+
+/// The limits in effect.
+pub(crate) struct ServerLimits {
+    max_body_bytes: AtomicUsize,
+    body_seconds: AtomicU64,
+    drain_seconds: AtomicU64,
+    /// The bodies, answers and streams that callers make the process hold.
+    pub(crate) shares: Arc<Shares>,
+    connections: watch::Sender<ConnectionLimits>,
+}
+
+impl ServerLimits {
+    pub(crate) fn new(config: &ServerConfig) -> Arc<Self> {
+        Arc::new(Self {
+            max_body_bytes: AtomicUsize::new(config.max_body_bytes),
+            body_seconds: AtomicU64::new(config.body_seconds),
+            drain_seconds: AtomicU64::new(config.drain_seconds),
+            shares: Shares::new(config),
+            connections: watch::Sender::new(config.connections()),
+        })
+    }
+
+    /// Puts the limits of this config into effect.
+    pub(crate) fn set(&self, config: &ServerConfig) {
+        self.max_body_bytes.store(config.max_body_bytes, Ordering::Relaxed);
+        self.body_seconds.store(config.body_seconds, Ordering::Relaxed);
+        self.drain_seconds.store(config.drain_seconds, Ordering::Relaxed);
+        self.shares.set(config);
+        self.connections.send_if_modified(|limits| {
+            let before = std::mem::replace(limits, config.connections());
+            before != *limits
+        });
+    }
+
+    /// The largest body of a request.
+    pub(crate) fn max_body_bytes(&self) -> usize {
+        self.max_body_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The longest that a client may take to send a body.
+    pub(crate) fn body_timeout(&self) -> Duration {
+        Duration::from_secs(self.body_seconds.load(Ordering::Relaxed))
+    }
+
+    /// The time that running turns get when the server ends.
+    pub(crate) fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain_seconds.load(Ordering::Relaxed))
+    }
+
+    /// The limits on connections, as they change.
+    pub(crate) fn connections(&self) -> watch::Receiver<ConnectionLimits> {
+        self.connections.subscribe()
+    }
+}

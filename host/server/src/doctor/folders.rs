@@ -1,0 +1,168 @@
+//! Folders and files: whether they are there, who can write them, and who else can read them.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use annex_files::Purpose;
+use rustix::fs::Access;
+
+use super::finding::Finding;
+use crate::config::{Config, SecretConfig};
+use crate::locations::Locations;
+
+/// Others may enter a folder.
+const OTHERS_ENTER: u32 = 0o001;
+/// Others may read a file.
+const OTHERS_READ: u32 = 0o004;
+/// Files of a folder that are looked at.
+const MAX_FILES: usize = 10_000;
+/// SQLite's own mark at the beginning of each file.
+const SQLITE: &[u8] = b"SQLite format 3\0";
+
+pub(super) fn examine(config: &Config, locations: &Locations) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let data = [
+        ("tasks.data_dir", &config.tasks.data_dir),
+        ("sessions.data_dir", &config.sessions.data_dir),
+        ("keyvalue.data_dir", &config.keyvalue.data_dir),
+    ];
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for (key, folder) in data {
+        let Some(folder) = folder.as_ref().map(|folder| locations.config.join(folder)) else { continue };
+        if !seen.contains(&folder) {
+            findings.extend(data_folder(key, &folder));
+            seen.push(folder);
+        }
+    }
+    if config.tasks.data_dir.is_none() && config.tasks.postgres_env.is_none() {
+        let text =
+            "tasks are kept in memory and are gone after a stop; set tasks.data_dir or tasks.postgres_env to keep them";
+        findings.push(Finding::warning("tasks", text));
+    }
+    findings.push(cache(config, locations));
+    if let Some(folder) = &config.runtime.extensions_dir {
+        findings.push(extensions_folder(&locations.config.join(folder)));
+    }
+    findings.extend(secrets(config, locations));
+    findings
+}
+
+/// A folder with a database file, or one that will be made.
+fn data_folder(key: &'static str, folder: &Path) -> Vec<Finding> {
+    if let Err(finding) = writable("folder", key, folder) {
+        return vec![finding];
+    }
+    let Ok(metadata) = fs::metadata(folder) else {
+        return vec![Finding::fine("folder", format!("{key}: {} will be made", folder.display()))];
+    };
+    let can_be_entered = metadata.permissions().mode() & OTHERS_ENTER != 0;
+    let mut findings = vec![Finding::fine("folder", format!("{key}: {} can be written", folder.display()))];
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_FILES).map(|file| file.path());
+    for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "sqlite")) {
+        findings.push(database_file(&file, can_be_entered));
+    }
+    findings
+}
+
+fn database_file(file: &Path, folder_can_be_entered: bool) -> Finding {
+    let shown = file.display();
+    let read = fs::File::open(file).and_then(|mut opened| {
+        let mut start = [0; SQLITE.len()];
+        let length = std::io::Read::read(&mut opened, &mut start)?;
+        Ok((opened.metadata()?, length == 0 || start == *SQLITE))
+    });
+    match read {
+        Err(error) => Finding::error("database", format!("cannot read {shown}: {error}")),
+        Ok((_, false)) => Finding::error("database", format!("{shown} is no SQLite database; move it away")),
+        Ok((metadata, true)) if folder_can_be_entered && metadata.permissions().mode() & OTHERS_READ != 0 => {
+            let text = format!("others can read {shown}, with what users wrote; run `chmod o-rwx {shown}`");
+            Finding::warning("database", text)
+        }
+        Ok((metadata, true)) => Finding::fine("database", format!("{shown} has {} KiB", metadata.len().div_ceil(1024))),
+    }
+}
+
+/// # Errors
+/// The finding, where nothing can be written into the folder.
+fn writable(about: &'static str, key: &str, folder: &Path) -> Result<(), Finding> {
+    // Where it is missing it is made in the nearest one that is there.
+    let there = folder.ancestors().find(|folder| folder.as_os_str().is_empty() || folder.exists());
+    let there = there.filter(|there| !there.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let wrong = |reason: String| Finding::error(about, format!("{key}: {reason}"));
+    if !there.is_dir() {
+        return Err(wrong(format!("{} is not a folder; name another place", there.display())));
+    }
+    let access = rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK);
+    access.map_err(|error| {
+        wrong(format!(
+            "nothing can be written in {} ({error}); give the user who runs the server the right",
+            there.display()
+        ))
+    })
+}
+
+/// The folder of compiled components. Without it each start compiles.
+fn cache(config: &Config, locations: &Locations) -> Finding {
+    let own = config.runtime.cache_dir.as_ref().map(|folder| locations.config.join(folder));
+    let Some(folder) = own.or_else(|| locations.cache.clone()) else {
+        let text = "there is no folder for compiled components, so each start compiles; set runtime.cache_dir, or HOME";
+        return Finding::warning("cache", text);
+    };
+    if let Err(Finding { text, .. }) = writable("cache", "runtime.cache_dir", &folder) {
+        return Finding::warning("cache", format!("{text}; each start compiles until then"));
+    }
+    let shown = folder.display();
+    match annex_files::remark(&folder, Purpose::Private) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Finding::fine("cache", format!("{shown} will be made")),
+        Err(error) => Finding::warning("cache", format!("{shown}: {error}; each start compiles until then")),
+        Ok(Some(remark)) => Finding::warning("cache", format!("{shown}: {remark}")),
+        Ok(None) => {
+            let files = fs::read_dir(&folder).into_iter().flatten().flatten().take(MAX_FILES);
+            let bytes: u64 = files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
+            let room = config.runtime.cache_bytes >> 20;
+            Finding::fine("cache", format!("{shown} has {} MiB of {room} (runtime.cache_bytes)", bytes >> 20))
+        }
+    }
+}
+
+fn extensions_folder(folder: &Path) -> Finding {
+    let shown = folder.display();
+    match annex_files::remark(folder, Purpose::Managed) {
+        Err(error) if error.kind() == ErrorKind::NotFound => match writable("folder", "runtime.extensions_dir", folder)
+        {
+            Ok(()) => Finding::fine("folder", format!("runtime.extensions_dir: {shown} will be made")),
+            Err(finding) => finding,
+        },
+        Err(error) => Finding::error("folder", format!("runtime.extensions_dir: {shown}: {error}")),
+        Ok(remark) => {
+            let remark = remark.map(|remark| format!("; {remark}")).unwrap_or_default();
+            Finding::fine("folder", format!("runtime.extensions_dir: {shown} can be read{remark}"))
+        }
+    }
+}
+
+/// The files with keys and other secrets. Those that cannot be read are errors of the config.
+fn secrets(config: &Config, locations: &Locations) -> Vec<Finding> {
+    let in_grants = config.extensions.iter().flat_map(|extension| extension.grants.secrets.values());
+    let lent = config.stored_tenants.iter().flat_map(|tenants| tenants.secrets.values());
+    let of_secrets = in_grants.chain(lent).filter_map(|secret| match secret {
+        SecretConfig::File(path) => Some(path),
+        SecretConfig::Env(_) => None,
+    });
+    let of_callers = config.auth.iter().flat_map(|auth| auth.api_key.iter().filter_map(|key| key.key_file.as_ref()));
+    let of_admin = config.admin.iter().filter_map(|admin| admin.token_file.as_ref());
+    let of_card = config.card.signing.iter().filter_map(|signing| signing.key_file.as_ref());
+    let files: Vec<PathBuf> =
+        of_secrets.chain(of_callers).chain(of_admin).chain(of_card).map(|file| locations.config.join(file)).collect();
+    let remarks = files.iter().filter_map(|file| {
+        let remark = annex_files::remark(file, Purpose::Secret).ok()??;
+        Some(Finding::warning("keys", format!("{}: {remark}", file.display())))
+    });
+    let mut findings: Vec<Finding> = remarks.collect();
+    if findings.is_empty() && !files.is_empty() {
+        findings.push(Finding::fine("keys", format!("files with keys that only the server can read: {}", files.len())));
+    }
+    findings
+}

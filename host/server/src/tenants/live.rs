@@ -1,0 +1,58 @@
+//! Putting a config in force that was read again, for all agents that are served.
+
+use std::iter;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Bounds, Installers};
+use crate::config::{Config, StoredTenantsConfig};
+use crate::installation::installer::{InstallError, ReloadOutcome};
+use crate::settings::SettingsChange;
+
+impl Installers {
+    /// Reads the config again and puts it in force: its extensions, and the settings that need no restart. All of it or nothing.
+    /// Returns the config with the tenants that it names now.
+    pub(super) async fn reload_own(&self) -> Result<(ReloadOutcome, Arc<Config>), InstallError> {
+        let prepared = self.own.config_now().and_then(|read| self.settings.prepare(&read));
+        let prepared = prepared.inspect_err(|error| self.own.note(error))?;
+        let config = Arc::clone(&prepared.config);
+        // The extensions are judged by the ceiling and the callers that stand beside them.
+        let before = self.own.set_process(Arc::clone(&config));
+        let reloaded = self.own.reload().await;
+        let mut reloaded = reloaded.inspect_err(|_| drop(self.own.set_process(before)))?;
+        let change = self.settings.put(prepared);
+        reloaded.changed |= change.is_any;
+        self.put_in_force(change, &config).await;
+        Ok((reloaded, config))
+    }
+
+    async fn put_in_force(&self, change: SettingsChange, config: &Arc<Config>) {
+        let SettingsChange { turns, security, concerns_added, .. } = change;
+        if let (Some(added), Some(stored)) = (&self.others.added, &config.stored_tenants) {
+            added.set_bounds(Bounds::of(stored));
+            if concerns_added {
+                added.load_anew();
+            }
+        }
+        let serving = self.others.serving();
+        for limiter in
+            iter::once(&self.own_turns).chain(serving.iter().map(|(_, serving)| &serving.handler.turn_limiter))
+        {
+            limiter.set_bounds(turns);
+        }
+        for (_, serving) in &serving {
+            drop(serving.installer.set_process(Arc::clone(config)));
+        }
+        if let Some(security) = security {
+            for installer in self.serving() {
+                installer.set_security(&security).await;
+            }
+        }
+    }
+}
+
+impl Bounds {
+    pub(crate) fn of(config: &StoredTenantsConfig) -> Self {
+        Self { max_loaded: config.max_loaded, idle: Duration::from_secs(config.idle_seconds) }
+    }
+}

@@ -1,0 +1,173 @@
+//! Extensions that are for some callers.
+
+use std::fs;
+
+use annex_test_support::{Reply, TEST_EXTENSION, TIMESTAMP, TestServer};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{OBJECTS, Said, WAYS, chain, say, script};
+use crate::auth::{ADA, BOB, api_keys};
+use crate::catalogue::FOLDER;
+use crate::catalogue::permits::URI as PERMITS;
+use crate::test_extension;
+
+/// The public half of the key that the tokens below are signed with.
+const JWKS: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","alg":"EdDSA","use":"sig","x":"AqTbpYUsquZL1V1rt3k4Q_iuliwXj03QBSnRJkZ6PzA"}]}"#;
+/// A token of eve, whose claim `org` is `acme`.
+const EVE: &str = "eyJhbGciOiJFZERTQSIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwiYXVkIjoiYW5uZXgiLCJleHAiOjk5OTk5OTk5OTk5LCJzdWIiOiJldmUiLCJvcmciOiJhY21lIn0.AjjPXENatXRwo_BW-QoE2AXPyrtJXMGeNe2M8b4k_s24x9sxK0OfJVtqU3-skp7G22sBGh2ZBoH0pxVrnnLwAA";
+/// A token of sam, whose claim `org` is `globex`.
+const SAM: &str = "eyJhbGciOiJFZERTQSIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwiYXVkIjoiYW5uZXgiLCJleHAiOjk5OTk5OTk5OTk5LCJzdWIiOiJzYW0iLCJvcmciOiJnbG9iZXgifQ.-rKnAuDJPMKdrQXGqeMwWI3Qfb-2-PXBiIRgYpratZItF3lnZPgLRRogvS2T7BKm1t0DRgGy2lAtduWnX47pBA";
+
+/// A server that lets in the callers with the two API keys and the two tokens.
+async fn server(extensions: &str) -> (TestServer, TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let jwks = folder.path().join("jwks.json");
+    fs::write(&jwks, JWKS).expect("a file");
+    let jwt =
+        format!("[auth.jwt]\nissuer = \"https://issuer.example\"\naudience = [\"annex\"]\njwks_file = {jwks:?}\n");
+    let config = script().with(&api_keys()).with(&jwt).with(extensions);
+    (config.start().await.expect("the server starts"), folder)
+}
+
+fn by(key: &str) -> Said<'_> {
+    Said { key, ..Said::default() }
+}
+
+fn with(token: &str) -> Said<'_> {
+    Said { token, ..Said::default() }
+}
+
+#[tokio::test]
+async fn an_extension_that_is_always_active_for_some_callers_checks_theirs_and_nobody_elses() {
+    let allow = r#"allow = ["principal:ada", "claim:org=acme"]"#;
+    let (server, _folder) = server(&test_extension(&format!("activate = \"always\"\n{allow}\n{OBJECTS}"))).await;
+    for way in WAYS {
+        for said in [by(ADA), with(EVE)] {
+            let error = say(&server, way, said).await.error.expect("an error");
+            assert!(error.contains("was told to object"), "{way:?}: {error}");
+        }
+        for said in [by(BOB), with(SAM)] {
+            let heard = say(&server, way, said).await;
+            assert_eq!((heard.active, heard.error), (None, None), "{way:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn for_a_caller_that_it_is_not_for_an_extension_is_as_if_it_was_not_installed() {
+    let keys = "required = true\nallow = [\"claim:org=acme\"]\nparameters = { methods = [\"test/echo\"] }";
+    let (server, _folder) = server(&test_extension(keys)).await;
+    for way in WAYS {
+        let error = say(&server, way, with(EVE)).await.error.expect("it is missing");
+        assert!(error.contains(TEST_EXTENSION), "{way:?}: {error}");
+        let asking = say(&server, way, Said { asks_for: TEST_EXTENSION, ..with(EVE) }).await;
+        assert_eq!((asking.active.as_deref(), asking.error), (Some(TEST_EXTENSION), None), "{way:?}");
+        // It is neither required of the other one nor to be had.
+        for asks_for in ["", TEST_EXTENSION] {
+            let other = say(&server, way, Said { asks_for, ..with(SAM) }).await;
+            assert_eq!((other.active, other.error), (None, None), "{way:?}");
+        }
+    }
+    let method = async |token: &str| {
+        let request = server.call("test/echo", "{}").extensions(TEST_EXTENSION);
+        request.header("authorization", &format!("Bearer {token}")).send().await.expect("a reply").code()
+    };
+    assert_eq!((method(EVE).await, method(SAM).await), (0, -32_601));
+}
+
+#[tokio::test]
+async fn metadata_activates_an_extension_only_for_the_callers_that_it_is_for() {
+    let keys = "activate = \"metadata\"\nallow = [\"principal:https://issuer.example#eve\"]";
+    let (server, _folder) = server(&test_extension(keys)).await;
+    for way in WAYS {
+        let eve = say(&server, way, Said { command: "ok", ..with(EVE) }).await;
+        assert_eq!((eve.active.as_deref(), eve.error), (Some(TEST_EXTENSION), None), "{way:?}");
+        // Nobody reads the command, which would refuse the message.
+        let sam = say(&server, way, Said { command: "violation", ..with(SAM) }).await;
+        assert_eq!((sam.active, sam.error), (None, None), "{way:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_card_names_no_caller() {
+    let (server, _folder) = server(&test_extension("allow = [\"principal:ada\"]")).await;
+    let card = server.get("/.well-known/agent-card.json").await.expect("a card");
+    let card: Value = card.json().await.expect("JSON");
+    assert_eq!(card["capabilities"]["extensions"][0]["description"], "Misbehaves on command. For some callers only.");
+}
+
+#[tokio::test]
+async fn callers_that_cannot_be_told_apart_and_lists_that_do_not_fit_keep_the_server_from_starting() {
+    let refused = async |more: &str, extensions: &str| {
+        let started = script().with(more).with(extensions).start().await;
+        format!("{:#}", started.err().expect("a refusal"))
+    };
+    let keys = api_keys();
+    let keys = keys.as_str();
+    let cases = [
+        ("", "allow = [\"principal:ada\"]", "[auth]"),
+        (keys, "allow = [\"claim:org=acme\"]", "[auth.jwt]"),
+        (keys, "allow = [\"ada\"]", "principal:ID"),
+        (keys, "allow = [\"claim:org\"]", "claim:NAME=VALUE"),
+        (keys, "allow = []", "for nobody"),
+    ];
+    for (more, allow, expected) in cases {
+        let error = refused(more, &test_extension(allow)).await;
+        assert!(error.contains("allow") && error.contains(expected), "{allow}: {error}");
+    }
+    // The rule would be off for the callers that what it depends on is not for.
+    let narrow = chain(&[
+        ("urn:a", "allow = [\"principal:ada\"]", &[]),
+        ("urn:b", "activate = \"always\"\nallow = [\"principal:ada\", \"principal:bob\"]", &["urn:a"]),
+    ]);
+    let error = refused(keys, &narrow).await;
+    assert!(error.contains("urn:b") && error.contains("urn:a") && error.contains("the same `allow`"), "{error}");
+}
+
+/// A turn that goes on out of band has no request, and so no header and no claims.
+#[tokio::test]
+async fn a_task_that_is_taken_up_again_has_the_extensions_that_came_unasked() {
+    let acme = "activate = \"always\"\nallow = [\"claim:org=acme\"]";
+    let extensions = format!(
+        r#"
+        [[extension]]
+        component = "in-task-authorization"
+        {acme}
+        [extension.grants]
+        keyvalue = {{}}
+        task-resumption = true
+        secrets = {{ VERIFIER_SECRET = {{ file = "{FOLDER}/verifier.key" }} }}
+        [extension.parameters]
+        client_id = "redirect_uri:https://verifier.example.com/authorize"
+        request_uri = "openid4vp://?state={{state}}"
+        [[extension]]
+        component = "timestamp"
+        {acme}
+        [extension.grants]
+        clock = true
+        "#
+    );
+    let (server, _folder) = server(&extensions).await;
+    let bearer = format!("Bearer {EVE}");
+    let waits = server.say("hi").header("authorization", &bearer).send().await.expect("a reply");
+    assert_eq!(waits.extensions.as_deref(), Some(format!("{PERMITS},{TIMESTAMP}").as_str()), "{}", waits.text);
+    let task = waits.task();
+    assert_eq!(task["status"]["state"], "TASK_STATE_AUTH_REQUIRED");
+    let uri = &task["status"]["message"]["metadata"][PERMITS]["authorizationRequest"]["request_uri"];
+    let state = uri.as_str().expect("a URI").rsplit_once("state=").expect("a state").1;
+    let id = json!({"id": task["id"]}).to_string();
+    let events =
+        server.call("SubscribeToTask", id.clone()).header("authorization", &bearer).open().await.expect("events");
+
+    let approval = json!({"state": state, "token": "another-demonstration-secret"}).to_string();
+    let approve = server.call("in-task-authorization/approve", approval).header("authorization", &bearer);
+    let approved: Reply = approve.send().await.expect("a reply");
+    assert_eq!((approved.code(), approved.extensions.as_deref()), (0, Some(PERMITS)), "{}", approved.text);
+
+    events.rest().await.expect("the end of the task");
+    let task = server.call("GetTask", id).header("authorization", &bearer).send().await.expect("a task");
+    let task = &task.body["result"];
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+    assert_eq!(task["artifacts"][0]["extensions"], json!([TIMESTAMP]), "{task}");
+}

@@ -1,0 +1,201 @@
+//! Typing errors in a config, and the messages that an operator gets: all at once, each with its place.
+
+use std::fs;
+use std::path::Path;
+
+use annex_server::{Config, ConfigError, Locations, Problem, check};
+
+/// Seven lines; what a case adds begins in line 8.
+const SOUND: &str = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"script\"\nname = \"a\"\nrule = []\n";
+
+fn problems(text: &str) -> Vec<Problem> {
+    match Config::parse(Path::new("annex.toml"), text) {
+        Ok(_) => Vec::new(),
+        Err(ConfigError::Problems(problems)) => problems,
+        Err(error) => unreachable!("{error}"),
+    }
+}
+
+/// The config with `more` has exactly these errors: the beginning of each, and a part of it.
+#[track_caller]
+fn refused(text: &str, expected: &[(&str, &str)]) {
+    let found: Vec<String> = problems(text).iter().map(Problem::to_string).collect();
+    let is_as_expected =
+        |(found, (begins, has)): (&String, &(&str, &str))| found.starts_with(begins) && found.contains(has);
+    let all = found.iter().zip(expected).all(is_as_expected);
+    assert!(all && found.len() == expected.len(), "{text}\n{found:#?}\n{expected:#?}");
+}
+
+#[test]
+fn a_typing_error_is_named_with_its_place_what_was_meant_and_what_is_accepted() {
+    let cases: [(&str, &str, &str); 27] = [
+        ("[sevrer]\nlisten = \"127.0.0.1:1\"", "annex.toml:8:1: sevrer: unknown key", "did you mean `server`?"),
+        ("[server]\nlistn = \"127.0.0.1:1\"", "annex.toml:9:1: server.listn: unknown key", "did you mean `listen`?"),
+        ("[server]\nlistn = \"127.0.0.1:1\"", "annex.toml:9:1:", "`server` takes `listen`, `public_url`"),
+        (
+            "[server]\n\n  port = 1",
+            "annex.toml:10:3: server.port: unknown key; `server` takes `listen`",
+            "`max_streams`",
+        ),
+        ("[server]\nlisten = \"9999\"", "annex.toml:9:10: server.listen: is no address", "\"127.0.0.1:9999\""),
+        ("[server]\nlisten = 9999", "annex.toml:9:10: server.listen: is the number 9999", "it must be"),
+        (
+            "[server]\nmax_body_bytes = \"1 MiB\"",
+            "annex.toml:9:18:",
+            "is the text \"1 MiB\"; it must be a whole number",
+        ),
+        ("[server]\nmax_streams = -1", "annex.toml:9:15:", "is the number -1; it must be a whole number, 0 or more"),
+        ("[server]\na2a_0_3 = \"yes\"", "annex.toml:9:11: server.a2a_0_3:", "it must be true or false"),
+        ("[server]\nmax_streams = 0", "annex.toml:9:1: server.max_streams:", "must be at least 1"),
+        ("[server]\nlisten = \"0.0.0.0:80\"", "annex.toml:9:1: server.listen:", "add [auth]"),
+        ("[server]\npublic_url = \"a.example\"", "annex.toml:9:1: server.public_url:", "write it as in"),
+        ("extension = 1", "annex.toml:8:1: agent.extension: unknown key", "`agent` takes"),
+        ("[extension]\ncomponent = \"timestamp\"", "annex.toml:8:1: extension:", "write it as [[extension]]"),
+        ("[[extension]]\nrequired = true", "annex.toml:8:1: extension.component:", "is missing"),
+        ("[[extension]]\ncomponent = \"x\"\nrequire = true", "annex.toml:10:1: extension.require:", "`required`?"),
+        ("[[extension]]\ncomponent = \"x\"\n[extension.grnts]\nclock = true", "annex.toml:10:1:", "`grants`?"),
+        ("[[extension]]\ncomponent = \"x\"\ngrants = { clok = true }", "annex.toml:10:12:", "did you mean `clock`?"),
+        ("[[extension]]\ncomponent = \"x\"\non_failure = \"skipp\"", "annex.toml:10:14:", "did you mean `skip`?"),
+        ("[tasks]\ndata_dir = \"d\"\npostgres_env = \"P\"", "annex.toml:8:1: tasks:", "leave one out"),
+        ("[replica]\nname = \"r\"", "annex.toml:9:1: replica.name:", "there is no tasks.postgres_env"),
+        ("[admin]\ntoken_flie = \"t\"", "annex.toml:9:1: admin.token_flie:", "did you mean `token_file`?"),
+        ("[admin]\nlisten = \"127.0.0.1:1\"", "annex.toml:8:1: admin:", "exactly one of token_file and token_env"),
+        ("[auth.jwt]\nissuer = \"i\"", "annex.toml:8:1: auth.jwt.audience:", "is missing"),
+        ("[[tenant]]\nname = \"Acme\"\nconfig = \"a.toml\"", "annex.toml:9:1: tenant.name:", "lower-case letters"),
+        ("[push]\nallow = [\"10.0.0.0/99\"]", "annex.toml:9:9: push.allow:", "10.0.0.0/99"),
+        ("[server\nlisten = \"127.0.0.1:1\"", "annex.toml:8:", "expected"),
+    ];
+    for (more, begins, has) in cases {
+        refused(&format!("{SOUND}{more}"), &[(begins, has)]);
+    }
+    assert_eq!(problems(SOUND), Vec::new());
+}
+
+#[test]
+fn all_typing_errors_of_a_config_are_named_at_once() {
+    let text = "[card]\nnme = \"n\"\n[agent]\nkind = \"scrpt\"\nname = \"a\"\nrule = []\n[server]\nlistn = \"nowhere\"\n\
+                max_streams = \"many\"\nbody_seconds = 0\n[[extension]]\nrequird = true\n[[tenant]]\nname = \"a\"\n\
+                [tenant.quota]\nturns = 0\n[[tenant]]\nname = \"a\"\nconfig = \"a.toml\"\n";
+    refused(
+        text,
+        &[
+            ("annex.toml:1:1: card.description:", "is missing"),
+            ("annex.toml:2:1: card.nme:", "`name`?"),
+            ("annex.toml:4:8: agent.kind:", "`script`?"),
+            // The address is wrong too, and is looked at once its key is right.
+            ("annex.toml:8:1: server.listn:", "`listen`?"),
+            ("annex.toml:9:15: server.max_streams:", "whole number"),
+            ("annex.toml:10:1: server.body_seconds:", "at least 1"),
+            ("annex.toml:11:1: extension.component:", "is missing"),
+            ("annex.toml:12:1: extension.requird:", "`required`?"),
+            ("annex.toml:13:1: tenant.config:", "is missing"),
+            ("annex.toml:16:1: tenant.quota.turns:", "at least 1"),
+            ("annex.toml:18:1: tenant.name:", "is the name of an earlier [[tenant]]"),
+        ],
+    );
+}
+
+#[test]
+fn what_comes_of_another_mistake_is_no_mistake_of_its_own() {
+    // Without its table the address would be open to everybody, and the card would lack an agent.
+    let open = "[server]\nlisten = \"0.0.0.0:80\"\n";
+    refused(&format!("{SOUND}{open}[auth]\napi_key = 5\n"), &[("annex.toml:11:11: auth.api_key:", "list")]);
+    let text = SOUND.replace("\"script\"", "5");
+    refused(&text, &[("annex.toml:5:8: agent.kind:", "")]);
+    refused(&SOUND.replace("name = \"n\"", "name = 5"), &[("annex.toml:2:8: card.name:", "text in quotes")]);
+    let postgres = "[tasks]\npostgres_env = 5\n[replica]\nname = \"a\"\n";
+    refused(&format!("{SOUND}{postgres}"), &[("annex.toml:9:16: tasks.postgres_env:", "text in quotes")]);
+    // A line that is no TOML hides what it would have said.
+    refused(&SOUND.replace("name = \"n\"", "name = "), &[("annex.toml:2:", "")]);
+}
+
+#[test]
+fn a_config_that_was_mended_in_thought_is_refused_all_the_same() {
+    let text = format!("{SOUND}[server]\nlistn = \"127.0.0.1:0\"\n");
+    assert!(Config::parse(Path::new("annex.toml"), &text).is_err());
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, text).expect("a file");
+        }
+        Self(folder)
+    }
+
+    async fn check(&self) -> Result<annex_server::Checked, Vec<String>> {
+        let built = Path::new(annex_components::STATE_INJECTION);
+        let components = built.parent().expect("a folder").to_owned();
+        let locations = Locations { config: self.0.path().to_owned(), components, cache: None };
+        let checked = check(&self.0.path().join("annex.toml"), &locations).await;
+        checked.map_err(|error| match error {
+            ConfigError::Problems(problems) => problems.iter().map(|problem| self.shown(problem)).collect(),
+            ConfigError::Read { .. } => vec![error.to_string()],
+        })
+    }
+
+    /// Without the path of the folder.
+    fn shown(&self, problem: &Problem) -> String {
+        problem.to_string().replace(&format!("{}/", self.0.path().display()), "")
+    }
+}
+
+#[tokio::test]
+async fn a_check_looks_at_the_files_and_variables_that_the_config_and_its_tenants_name() {
+    let config = format!(
+        "{SOUND}[[extension]]\ncomponent = \"timestmp\"\n[[extension]]\ncomponent = \"./mine.wasm\"\n\
+         grants = {{ secrets = {{ KEY = {{ env = \"ANNEX_TEST_NOT_SET\" }} }} }}\n\
+         [[extension]]\ncomponent = \"timestamp\"\n[extension.limits]\ncpu_ms = 0\n\
+         [[auth.api_key]]\nprincipal = \"ada\"\nkey_file = \"no.key\"\n\
+         [[auth.api_key]]\nprincipal = \"bob\"\nkey_env = \"ANNEX_TEST_NOT_SET\"\n\
+         [tasks]\npostgres_env = \"ANNEX_TEST_NOT_SET\"\n\
+         [[tenant]]\nname = \"acme\"\nconfig = \"acme/agent.toml\"\n[[tenant]]\nname = \"gone\"\nconfig = \"gone.toml\"\n"
+    );
+    let acme = format!(
+        "{SOUND}[card.signing]\nkid = \"k\"\nkey_file = \"no.pem\"\n[[extension]]\ncomponent = \"gone.wasm\"\n"
+    );
+    let folder = Folder::new(&[("annex.toml", &config), ("acme/agent.toml", &acme)]);
+    let found = folder.check().await.expect_err("errors");
+    let expected = [
+        (
+            "annex.toml:9:1: extension.component: cannot read \"timestmp\", which is /",
+            "did you mean `timestamp`? these ship:",
+        ),
+        ("annex.toml:11:1: extension.component: cannot read \"./mine.wasm\", which is mine.wasm", "No such file"),
+        ("annex.toml:12:12: extension.grants.secrets: KEY:", "ANNEX_TEST_NOT_SET is not set"),
+        ("annex.toml:16:1: extension.limits.cpu_ms:", "at least 1"),
+        ("annex.toml:17:1: auth.api_key:", "no.key"),
+        ("annex.toml:20:1: auth.api_key: api key of bob", "not set"),
+        ("annex.toml:24:1: tasks.postgres_env:", "ANNEX_TEST_NOT_SET is not set"),
+        ("annex.toml:30:1: tenant.config: cannot read gone.toml", "No such file"),
+        ("acme/agent.toml:8:1: card.signing:", "no.pem"),
+        ("acme/agent.toml:12:1: extension.component:", "which is acme/gone.wasm"),
+    ];
+    let all =
+        found.iter().zip(&expected).all(|(found, (begins, has))| found.starts_with(begins) && found.contains(has));
+    assert!(all && found.len() == expected.len(), "{found:#?}");
+}
+
+#[tokio::test]
+async fn a_check_finds_nothing_in_a_config_that_can_be_served() {
+    let config = format!(
+        "{SOUND}[[extension]]\ncomponent = \"timestamp\"\ngrants = {{ clock = true }}\n\
+         [[tenant]]\nname = \"acme\"\nconfig = \"acme.toml\"\n"
+    );
+    let folder = Folder::new(&[("annex.toml", &config), ("acme.toml", SOUND)]);
+    let checked = folder.check().await.expect("no errors");
+    assert_eq!((checked.extensions, checked.tenants), (1, 1));
+    assert_eq!(fs::read_dir(folder.0.path()).expect("a folder").count(), 2, "nothing is made");
+}
+
+#[tokio::test]
+async fn a_missing_config_is_named() {
+    let folder = Folder::new(&[]);
+    let found = folder.check().await.expect_err("no file");
+    assert!(found.iter().all(|text| text.contains("cannot read") && text.contains("annex.toml")), "{found:?}");
+}

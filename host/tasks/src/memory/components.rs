@@ -1,0 +1,67 @@
+//! Uploaded components in memory: gone with the process.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use annex_protocol::Timestamp;
+use async_trait::async_trait;
+
+use crate::{ComponentStore, ListedComponent, StoreError, Upload, UploadBounds, key};
+
+/// The components by their digests.
+#[derive(Debug, Default)]
+pub(super) struct MemoryComponents(Mutex<BTreeMap<String, Uploaded>>);
+
+#[derive(Debug)]
+struct Uploaded {
+    bytes: Arc<[u8]>,
+    at: Timestamp,
+}
+
+impl MemoryComponents {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Uploaded>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl ComponentStore for MemoryComponents {
+    async fn put(&self, digest: &str, bytes: &[u8], bounds: UploadBounds) -> Result<Upload, StoreError> {
+        key::check_name("digest", digest)?;
+        let mut components = self.lock();
+        if components.contains_key(digest) {
+            return Ok(Upload::Known);
+        }
+        let held = components.values().map(|component| component.bytes.len() as u64).sum();
+        let held = UploadBounds { count: components.len() as u64, bytes: held };
+        if held.count >= bounds.count || held.bytes.saturating_add(bytes.len() as u64) > bounds.bytes {
+            return Ok(Upload::Full(held));
+        }
+        components.insert(digest.to_owned(), Uploaded { bytes: bytes.into(), at: Timestamp::now() });
+        Ok(Upload::Stored)
+    }
+
+    async fn find(&self, digest: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let bytes = self.lock().get(digest).map(|component| Arc::clone(&component.bytes));
+        // Copied when the others may go on.
+        Ok(bytes.map(|bytes| bytes.to_vec()))
+    }
+
+    async fn has(&self, digest: &str) -> Result<bool, StoreError> {
+        Ok(self.lock().contains_key(digest))
+    }
+
+    async fn list(&self) -> Result<Vec<ListedComponent>, StoreError> {
+        let components = self.lock();
+        let listed = components.iter().map(|(digest, Uploaded { bytes, at })| ListedComponent {
+            digest: digest.clone(),
+            size: bytes.len() as u64,
+            uploaded_at: *at,
+        });
+        Ok(listed.collect())
+    }
+
+    async fn remove(&self, digest: &str) -> Result<bool, StoreError> {
+        Ok(self.lock().remove(digest).is_some())
+    }
+}

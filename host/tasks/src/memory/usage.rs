@@ -1,0 +1,56 @@
+//! The use of tenants in memory: gone with the process.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use crate::{Consumption, StoreError, UsageStore};
+
+/// What tenants have used, by hour and name.
+#[derive(Debug, Default)]
+pub(super) struct MemoryUsage(Mutex<BTreeMap<u64, HashMap<String, Consumption>>>);
+
+impl MemoryUsage {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, HashMap<String, Consumption>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl UsageStore for MemoryUsage {
+    async fn add(&self, hour: u64, used: &[(String, Consumption)]) -> Result<(), StoreError> {
+        let mut hours = self.lock();
+        let of_hour = hours.entry(hour).or_default();
+        for (tenant, used) in used {
+            of_hour.entry(tenant.clone()).or_default().add(used);
+        }
+        Ok(())
+    }
+
+    async fn of_tenant(&self, tenant: &str, since: u64) -> Result<Consumption, StoreError> {
+        let mut sum = Consumption::default();
+        self.lock().range(since..).filter_map(|(_, of_hour)| of_hour.get(tenant)).for_each(|used| sum.add(used));
+        Ok(sum)
+    }
+
+    async fn costliest(&self, since: u64, limit: usize) -> Result<Vec<(String, Consumption)>, StoreError> {
+        let mut sums: HashMap<String, Consumption> = HashMap::new();
+        for (tenant, used) in self.lock().range(since..).flat_map(|(_, of_hour)| of_hour) {
+            sums.entry(tenant.clone()).or_default().add(used);
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        let rank = |used: &Consumption| (used.cpu_micros, used.requests);
+        sums.sort_unstable_by(|(one, of_one), (other, of_other)| {
+            rank(of_other).cmp(&rank(of_one)).then_with(|| one.cmp(other))
+        });
+        sums.truncate(limit);
+        Ok(sums)
+    }
+
+    async fn forget_before(&self, hour: u64) -> Result<(), StoreError> {
+        let mut hours = self.lock();
+        *hours = hours.split_off(&hour);
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! The use of tenants in a database.
+
+use annex_database::{Database, Row, Value, from_sql};
+use async_trait::async_trait;
+
+use super::{SqlTaskStore, count_changed};
+use crate::key::is_key;
+use crate::{Consumption, StoreError, UsageStore};
+
+const ADD: &str = "
+    INSERT INTO tenant_usage (hour, tenant, requests, refused, cpu_micros, tokens) VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (hour, tenant) DO UPDATE SET
+        requests = tenant_usage.requests + excluded.requests,
+        refused = tenant_usage.refused + excluded.refused,
+        cpu_micros = tenant_usage.cpu_micros + excluded.cpu_micros,
+        tokens = tenant_usage.tokens + excluded.tokens";
+
+const OF_TENANT: &str = "
+    SELECT CAST(coalesce(sum(requests), 0) AS BIGINT), CAST(coalesce(sum(refused), 0) AS BIGINT),
+        CAST(coalesce(sum(cpu_micros), 0) AS BIGINT), CAST(coalesce(sum(tokens), 0) AS BIGINT)
+    FROM tenant_usage WHERE tenant = $1 AND hour >= $2";
+
+const COSTLIEST: &str = "
+    SELECT CAST(sum(requests) AS BIGINT), CAST(sum(refused) AS BIGINT), CAST(sum(cpu_micros) AS BIGINT),
+        CAST(sum(tokens) AS BIGINT), tenant
+    FROM tenant_usage WHERE hour >= $1 GROUP BY tenant
+    ORDER BY sum(cpu_micros) DESC, sum(requests) DESC, tenant LIMIT CAST($2 AS BIGINT)";
+
+const FORGET: &str = "DELETE FROM tenant_usage WHERE hour < $1";
+
+#[async_trait]
+impl<D: Database> UsageStore for SqlTaskStore<D> {
+    async fn add(&self, hour: u64, used: &[(String, Consumption)]) -> Result<(), StoreError> {
+        let mut used: Vec<_> = used.iter().filter(|(tenant, _)| is_key(tenant)).collect();
+        // Processes that add at the same time change the rows in one order, so that none waits for another in a ring.
+        used.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let mut transaction = self.database.begin().await?;
+        for (tenant, Consumption { requests, refused, cpu_micros, tokens }) in used {
+            let numbers = [*requests, *refused, *cpu_micros, *tokens].map(Value::count);
+            let values = [Value::count(hour), Value::Text(tenant)].into_iter().chain(numbers);
+            D::execute(&mut transaction, ADD, &values.collect::<Vec<_>>()).await?;
+        }
+        D::commit(transaction).await?;
+        Ok(())
+    }
+
+    async fn of_tenant(&self, tenant: &str, since: u64) -> Result<Consumption, StoreError> {
+        if !is_key(tenant) {
+            return Ok(Consumption::default());
+        }
+        let rows = self.database.read(OF_TENANT, &[Value::Text(tenant), Value::count(since)]).await?;
+        Ok(rows.first().map(consumption).transpose()?.unwrap_or_default())
+    }
+
+    async fn costliest(&self, since: u64, limit: usize) -> Result<Vec<(String, Consumption)>, StoreError> {
+        let rows = self.database.read(COSTLIEST, &[Value::count(since), Value::count(limit)]).await?;
+        let used = rows.iter().map(|row| Ok((row.text(4)?, consumption(row)?)));
+        used.collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+    }
+
+    async fn forget_before(&self, hour: u64) -> Result<(), StoreError> {
+        count_changed(&*self.database, FORGET, &[Value::count(hour)]).await?;
+        Ok(())
+    }
+}
+
+fn consumption(row: &impl Row) -> Result<Consumption, sqlx::Error> {
+    Ok(Consumption {
+        requests: from_sql(row.int(0)?),
+        refused: from_sql(row.int(1)?),
+        cpu_micros: from_sql(row.int(2)?),
+        tokens: from_sql(row.int(3)?),
+    })
+}

@@ -1,0 +1,68 @@
+//! What tenants have used, by the hour: of all processes that share the store.
+
+use async_trait::async_trait;
+
+use crate::StoreError;
+
+/// What a tenant has used in some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Consumption {
+    /// Requests, those that were refused included.
+    pub requests: u64,
+    /// Requests that were refused because of a quota.
+    pub refused: u64,
+    /// Microseconds of CPU time in its extensions and its agent.
+    pub cpu_micros: u64,
+    /// Tokens of models.
+    pub tokens: u64,
+}
+
+impl Consumption {
+    /// What was used besides `before`, which is part of this.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            requests: self.requests.saturating_sub(before.requests),
+            refused: self.refused.saturating_sub(before.refused),
+            cpu_micros: self.cpu_micros.saturating_sub(before.cpu_micros),
+            tokens: self.tokens.saturating_sub(before.tokens),
+        }
+    }
+
+    /// Adds what was used besides.
+    pub fn add(&mut self, other: &Self) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.refused = self.refused.saturating_add(other.refused);
+        self.cpu_micros = self.cpu_micros.saturating_add(other.cpu_micros);
+        self.tokens = self.tokens.saturating_add(other.tokens);
+    }
+}
+
+/// Keeps what tenants have used. Hours are counted since 1970-01-01T00:00:00Z.
+#[async_trait]
+pub trait UsageStore: Send + Sync {
+    /// Adds what tenants have used in an hour. All of it or nothing; each tenant stands there once.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn add(&self, hour: u64, used: &[(String, Consumption)]) -> Result<(), StoreError>;
+
+    /// What a tenant has used since the beginning of an hour.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn of_tenant(&self, tenant: &str, since: u64) -> Result<Consumption, StoreError>;
+
+    /// At most `limit` tenants with what they have used since the beginning of an hour: those with most CPU time first, and among
+    /// equals those with most requests.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn costliest(&self, since: u64, limit: usize) -> Result<Vec<(String, Consumption)>, StoreError>;
+
+    /// Forgets the hours before this one.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    async fn forget_before(&self, hour: u64) -> Result<(), StoreError>;
+}

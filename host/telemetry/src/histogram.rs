@@ -1,0 +1,75 @@
+//! Durations by how long they were.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Upper bounds of the durations that are told apart, in milliseconds: from one that waits for nothing to a turn of a minute.
+const BOUNDS: [u64; 14] = [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000];
+
+/// Counts durations. Adding one takes no lock and no memory.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    /// Durations up to each bound and beyond the one before it; the last is beyond all bounds.
+    counts: [AtomicU64; BOUNDS.len() + 1],
+    nanos: AtomicU64,
+}
+
+/// The numbers of a histogram at one moment.
+#[derive(Clone, Debug)]
+pub struct Distribution {
+    /// The number of durations of at most so long, in ascending order; each number has those before it in it.
+    pub within: Vec<(Duration, u64)>,
+    /// All of them.
+    pub count: u64,
+    /// Their sum.
+    pub sum: Duration,
+}
+
+impl Histogram {
+    /// Counts one duration.
+    pub fn add(&self, took: Duration) {
+        let place = BOUNDS.partition_point(|bound| Duration::from_millis(*bound) < took);
+        if let Some(count) = self.counts.get(place) {
+            // Relaxed is enough: nothing is ordered by the numbers.
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        self.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// The numbers so far.
+    #[must_use]
+    pub fn read(&self) -> Distribution {
+        let mut count = 0;
+        let mut counts = self.counts.iter().map(|counted| {
+            count += counted.load(Ordering::Relaxed);
+            count
+        });
+        let within = BOUNDS.into_iter().map(Duration::from_millis).zip(&mut counts).collect();
+        // The last count is that of durations beyond all bounds.
+        let count = counts.last().unwrap_or_default();
+        Distribution { within, count, sum: Duration::from_nanos(self.nanos.load(Ordering::Relaxed)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{BOUNDS, Histogram};
+
+    #[test]
+    fn a_duration_counts_in_its_bucket_and_in_all_larger_ones() {
+        let histogram = Histogram::default();
+        for millis in [1, 2, 700, 90_000] {
+            histogram.add(Duration::from_millis(millis));
+        }
+        let read = histogram.read();
+        let up_to = |millis| {
+            let bound = Duration::from_millis(millis);
+            read.within.iter().find(|(other, _)| *other == bound).map(|(_, count)| *count)
+        };
+        assert_eq!((up_to(1), up_to(5), up_to(500), up_to(1_000)), (Some(1), Some(2), Some(2), Some(3)));
+        assert_eq!((read.within.len(), read.within.last().map(|(_, count)| *count)), (BOUNDS.len(), Some(3)));
+        assert_eq!((read.count, read.sum), (4, Duration::from_millis(90_703)));
+    }
+}

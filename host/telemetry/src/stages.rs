@@ -1,0 +1,161 @@
+//! Where the time of a request goes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::request::Request;
+
+/// A part of the work on a request whose time is told apart. A later one that runs within an earlier one takes the time:
+/// what an extension waits for its keys counts as [`Stage::Store`] alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The agent, here or elsewhere.
+    Agent,
+    /// Hooks and methods of extensions, and the wait for an instance.
+    Hooks,
+    /// The database.
+    Store,
+}
+
+const STAGES: usize = 3;
+
+/// The time that a request has spent in each stage. No time is in two of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// [`Stage::Agent`]
+    pub agent: Duration,
+    /// [`Stage::Hooks`]
+    pub hooks: Duration,
+    /// [`Stage::Store`]
+    pub store: Duration,
+}
+
+/// The clock of a request. Several tasks may work on one, so a stage can be entered more than once.
+pub(crate) struct Stages {
+    began: Instant,
+    /// Nanoseconds after the beginning up to which all time is spent.
+    settled: AtomicU64,
+    /// How often each stage is entered now.
+    open: [AtomicU32; STAGES],
+    nanos: [AtomicU64; STAGES],
+}
+
+impl Stages {
+    pub(crate) fn new(began: Instant) -> Self {
+        Self { began, settled: AtomicU64::new(0), open: Default::default(), nanos: Default::default() }
+    }
+
+    pub(crate) fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Spends the time up to `at` in the stage that is open. Each moment is spent once, whichever tasks do so at the same time.
+    fn settle(&self, at: Instant) {
+        let at = u64::try_from(at.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX);
+        let passed = at.saturating_sub(self.settled.fetch_max(at, Ordering::Relaxed));
+        let stage = self.open.iter().rposition(|open| open.load(Ordering::Relaxed) > 0);
+        if let Some(nanos) = stage.and_then(|stage| self.nanos.get(stage)) {
+            nanos.fetch_add(passed, Ordering::Relaxed);
+        }
+    }
+
+    fn enter(&self, stage: Stage, at: Instant) {
+        self.settle(at);
+        if let Some(open) = self.open.get(stage as usize) {
+            open.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn leave(&self, stage: Stage, at: Instant) {
+        self.settle(at);
+        if let Some(open) = self.open.get(stage as usize) {
+            open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn spent(&self, at: Instant) -> Spent {
+        self.settle(at);
+        let of = |stage: Stage| {
+            let nanos = self.nanos.get(stage as usize).map_or(0, |nanos| nanos.load(Ordering::Relaxed));
+            Duration::from_nanos(nanos)
+        };
+        Spent { agent: of(Stage::Agent), hooks: of(Stage::Hooks), store: of(Stage::Store) }
+    }
+}
+
+/// A stage that a request is in until this is dropped.
+#[must_use = "the stage ends when this is dropped"]
+pub struct Entered {
+    stage: Stage,
+    /// `None` where nobody wants to know, and once it is left.
+    request: Option<Arc<Request>>,
+}
+
+impl Entered {
+    pub(crate) fn new(request: Option<Arc<Request>>, stage: Stage, at: Instant) -> Self {
+        if let Some(request) = &request {
+            request.stages().enter(stage, at);
+        }
+        Self { stage, request }
+    }
+
+    pub(crate) fn nowhere(stage: Stage) -> Self {
+        Self { stage, request: None }
+    }
+
+    /// Leaves it, for whoever has looked at the clock already.
+    pub fn leave_at(mut self, at: Instant) {
+        self.leave(|| at);
+    }
+
+    fn leave(&mut self, at: impl FnOnce() -> Instant) {
+        if let Some(request) = self.request.take() {
+            request.stages().leave(self.stage, at());
+        }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.leave(Instant::now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{Spent, Stage, Stages};
+
+    #[test]
+    fn the_time_of_a_stage_within_another_is_the_inner_ones_alone() {
+        let began = Instant::now();
+        let after = |millis| began + Duration::from_millis(millis);
+        let stages = Stages::new(began);
+        stages.enter(Stage::Agent, after(10));
+        stages.enter(Stage::Hooks, after(20));
+        stages.enter(Stage::Store, after(25));
+        stages.leave(Stage::Store, after(27));
+        stages.leave(Stage::Hooks, after(30));
+        let millis = Duration::from_millis;
+        let spent = stages.spent(after(40));
+        assert_eq!(spent, Spent { agent: millis(20), hooks: millis(8), store: millis(2) });
+    }
+
+    #[test]
+    fn stages_of_two_tasks_at_once_spend_each_moment_once() {
+        let began = Instant::now();
+        let after = |millis| began + Duration::from_millis(millis);
+        let stages = Stages::new(began);
+        stages.enter(Stage::Store, after(0));
+        stages.enter(Stage::Store, after(1));
+        stages.leave(Stage::Store, after(3));
+        stages.leave(Stage::Store, after(5));
+        // A clock that another core has read earlier.
+        stages.enter(Stage::Hooks, after(4));
+        stages.leave(Stage::Hooks, after(8));
+        let spent = stages.spent(after(9));
+        assert_eq!((spent.store, spent.hooks), (Duration::from_millis(5), Duration::from_millis(3)));
+    }
+}

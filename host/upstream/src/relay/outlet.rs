@@ -1,0 +1,89 @@
+//! What leaves the relay: changes of the session, and events for the client.
+
+use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext};
+use annex_protocol::{ExtensionUri, Message, MessageId, Part, Role, StreamResponse};
+use annex_session::{Event, StateDelta};
+
+use super::measure::metadata_of;
+
+pub(super) struct Outlet<'a> {
+    turn: &'a TurnContext,
+    remote: &'a UpstreamContext,
+    /// The agent's name, under which the session keeps its events.
+    agent: &'a str,
+    events: EventSender,
+    /// The number of events that were sent on.
+    sent: usize,
+}
+
+impl<'a> Outlet<'a> {
+    pub(super) fn new(turn: &'a TurnContext, remote: &'a UpstreamContext, agent: &'a str, events: EventSender) -> Self {
+        Self { turn, remote, agent, events, sent: 0 }
+    }
+
+    /// The number of events that were sent on.
+    pub(super) fn sent(&self) -> usize {
+        self.sent
+    }
+
+    /// The upstream has taken the message, and says nothing else yet.
+    pub(super) async fn begin(&self) -> Result<(), AgentError> {
+        self.events.send(AgentEvent::Begun).await
+    }
+
+    /// Sends it on without metadata under the keys of extensions that run here, because nobody else writes there.
+    pub(super) async fn send(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
+        self.sent += 1;
+        let own = &self.remote.own_keys;
+        for metadata in metadata_of(&mut event) {
+            metadata.retain_keys(|key| !own.iter().any(|own| own == key));
+        }
+        self.events.send(AgentEvent::Relayed(Box::new(event))).await
+    }
+
+    /// Changes the session's state.
+    pub(super) async fn change(&self, delta: StateDelta) -> Result<(), AgentError> {
+        if delta.is_empty() {
+            return Ok(());
+        }
+        self.turn.session.append(self.event(Vec::new(), delta)).await.map_err(AgentError::unstored)
+    }
+
+    /// Takes the answer into the session's history, with a last change of its state.
+    pub(super) async fn remember(&self, answer: String, delta: StateDelta) -> Result<(), AgentError> {
+        let parts = if answer.is_empty() { Vec::new() } else { vec![Part::text(answer)] };
+        self.turn.session.append_last(self.event(parts, delta)).await.map_err(AgentError::unstored)
+    }
+
+    fn event(&self, parts: Vec<Part>, delta: StateDelta) -> Event {
+        Event::new(self.agent, self.turn.task_id.clone(), parts, delta)
+    }
+
+    /// A message about the task as the agent's; `None` for one that repeats what the user said, and for one without parts.
+    pub(super) fn adopted(&self, message: Message) -> Option<Message> {
+        if message.role == Role::User || message.parts.is_empty() {
+            tracing::debug!(
+                "a status of the upstream agent has a message of the user, or without parts; it is left out"
+            );
+            return None;
+        }
+        Some(self.as_agents(message))
+    }
+
+    /// The message as the agent's, without ids and extensions that mean something at the upstream only. It gets an id if it
+    /// has none.
+    pub(super) fn as_agents(&self, mut message: Message) -> Message {
+        message.role = Role::Agent;
+        if message.message_id.is_empty() {
+            message.message_id = MessageId::generate();
+        }
+        message.reference_task_ids.clear();
+        self.retain_asked(&mut message.extensions);
+        message
+    }
+
+    /// Only extensions that were asked of the upstream are passed on: it does not speak for those that run here.
+    pub(super) fn retain_asked(&self, extensions: &mut Vec<ExtensionUri>) {
+        extensions.retain(|uri| self.remote.extensions.contains(uri));
+    }
+}
