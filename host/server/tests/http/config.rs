@@ -59,11 +59,11 @@ async fn an_origin_that_no_browser_sends_is_refused_with_its_line_and_what_brows
         ("[\"https://app.example/\"]", "write \"https://app.example\""),
         ("[\"app.example\"]", "is not an origin"),
         ("[\"*\", \"https://app.example\"]", "leave the others out"),
-        ("\"https://app.example\"", "a sequence"),
+        ("\"https://app.example\"", "a list in brackets"),
     ];
     for (origins, expected) in cases {
         let section = format!("[server]\ncors_origins = {origins}");
-        check(&section, &["test.toml", "line 12", "cors_origins = ", expected]).await;
+        check(&section, &["test.toml:12:16: server.cors_origins: ", expected]).await;
     }
 }
 
