@@ -117,8 +117,8 @@ impl Exchange {
 
     /// How the request ended, and why, unless that is well.
     fn verdict(&self) -> (Outcome, Option<&'static str>) {
-        if let Some((outcome, reason)) = self.request.verdict.get() {
-            return (*outcome, Some(reason));
+        if let Some(&(outcome, reason)) = self.request.verdict.get() {
+            return (outcome, Some(reason));
         }
         if self.request.error_id.get().is_some() {
             // The client has an answer, such as a task that failed.
