@@ -44,7 +44,8 @@ pub use card::{BindingConfig, CardConfig, ProviderConfig, SkillConfig};
 pub(crate) use card::{ExtendedCardConfig, SigningConfig};
 pub use cors::CorsOrigins;
 pub(crate) use document::{ConfigText, Document};
-pub use extension::{ActivateConfig, ExtensionConfig, ExtensionPlace, InstancesConfig, OnFailureConfig};
+pub(crate) use extension::ExtensionPlace;
+pub use extension::{ActivateConfig, ExtensionConfig, InstancesConfig, OnFailureConfig};
 pub use file::ConfigFile;
 pub use grants::{
     GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, KeyValueGrantConfig, SecretConfig,
