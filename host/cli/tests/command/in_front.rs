@@ -18,7 +18,7 @@ const TIMESTAMP_URI: &str = "https://github.com/a2aproject/a2a-samples/extension
 /// The agent that is there: it says what it is sent.
 fn agent() -> Result<Server> {
     let echo =
-        "[[agent.model.scripted.rules]]\nwhen = \".\"\nanswer = \"heard: {all}\"\nextract = { all = \"(?s)^(.*)$\" }\n";
+        "[[agent.model.scripted.rules]]\nwhen = \".\"\nanswer = \"heard: {all}\"\nextract = { all = '([Hh]ello)' }\n";
     Server::start(&template_agent("Be short.", echo))
 }
 

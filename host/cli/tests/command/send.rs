@@ -102,7 +102,7 @@ fn in_a_conversation_the_agent_is_asked_whether_the_state_will_do() -> Result<()
     let state = r#"{"user_info":{"name":"Ada","role":"Engineer","email":7}}"#;
     for mode in ["--json", "--stream"] {
         let run = run(["send", &server.url, QUESTION, mode, "--context", "c", "--state", state])?;
-        assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+        assert_eq!((run.code, run.out.as_str()), (Some(3), ""));
         assert!(run.err.contains("-32602") && run.err.contains("user_info/email"), "{}", run.err);
     }
     Ok(())
@@ -185,15 +185,15 @@ fn what_is_no_agent_is_said_with_address_and_status() -> Result<()> {
     let elsewhere = format!("{}/elsewhere", server.url);
     let live = format!("{}/livez?.json", server.url);
     let cases = [
-        ("http://127.0.0.1:1", "cannot connect to http://127.0.0.1:1/.well-known/agent-card.json"),
-        (elsewhere.as_str(), "/elsewhere/.well-known/agent-card.json answered 404"),
-        (live.as_str(), "answered 404"),
-        ("localhost:9999", "http://127.0.0.1:9999"),
+        ("http://127.0.0.1:1", 4, "cannot connect to http://127.0.0.1:1/.well-known/agent-card.json"),
+        (elsewhere.as_str(), 1, "/elsewhere/.well-known/agent-card.json answered 404"),
+        (live.as_str(), 1, "answered 404"),
+        ("localhost:9999", 1, "http://127.0.0.1:9999"),
     ];
-    for (url, expected) in cases {
+    for (url, code, expected) in cases {
         for command in [vec!["card", url], vec!["send", url, QUESTION]] {
             let run = run(command)?;
-            assert_eq!((run.code, run.out.as_str()), (Some(1), ""));
+            assert_eq!((run.code, run.out.as_str()), (Some(code), ""), "{url}: {}", run.err);
             assert!(run.err.contains(expected), "{url}: {}", run.err);
         }
     }

@@ -229,7 +229,7 @@ fn a_turn_in_which_the_component_fails_becomes_a_case_that_expects_nothing_yet()
     let run = replay(&project, TEST_EXTENSION, &["--settings", "settings.toml", "--to-cases", "cases"])?;
     check_refused(
         &run,
-        1,
+        5,
         &["turn-001.toml expects nothing yet, because the component fails in it: ", "trapped in state"],
     );
     assert!(!project.read("cases/turn-001.toml")?.contains("[expect"));
