@@ -55,10 +55,11 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        log::start()?;
         let file = self.write.as_deref().unwrap_or(Path::new(UNNAMED));
         let text = self.config(file.parent().unwrap_or(Path::new(""))).await?;
         let mut config = Config::parse(file, &text)?;
+        // Not before: components were loaded on trial, and the log is to begin with those that are served.
+        log::start()?;
         if self.write.is_some() {
             keep(file, &text)?;
             // Read as `annex serve` reads it, so that SIGHUP finds the file.

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, ensure};
 use toml::{Table, Value};
 
 use crate::inspect::trial;
-use crate::{serve, shell};
+use crate::{progress, serve, shell};
 
 /// The most bytes of a file with settings.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
@@ -25,6 +25,7 @@ pub(super) async fn tables(arguments: &[String], folder: &Path) -> anyhow::Resul
     }
     let config = RuntimeConfig { instances: 1, cache: serve::cache(), ..RuntimeConfig::default() };
     let runtime = Runtime::new(&config).context("the runtime of components does not start")?;
+    let _progress = progress::of_compiling();
     let mut tables = Vec::new();
     for argument in arguments {
         let table = table(&runtime, argument, folder).await;
