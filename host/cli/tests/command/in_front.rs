@@ -188,7 +188,10 @@ fn what_cannot_be_served_is_refused_with_what_to_do() -> Result<()> {
     let url = "http://127.0.0.1:9";
     let cases: [(&[&str], &[&str]); 8] = [
         (&["127.0.0.1:8000"], &["is not the URL of an agent", "http://127.0.0.1:9999"]),
-        (&[url, "--with", "timestmp"], &["--with timestmp", "ships with Annex", "timestamp", "state-injection"]),
+        (
+            &[url, "--with", "timestmp"],
+            &["--with timestmp", "ships with Annex; did you mean `timestamp`?", "`state-injection`"],
+        ),
         (&[url, "--with", "./nowhere.wasm"], &["./nowhere.wasm", "No such file"]),
         (&[url, "--with", "timestamp=required"], &["must be a JSON object", "@FILE"]),
         (
