@@ -29,7 +29,7 @@ const UNNAMED: &str = "annex proxy";
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  annex proxy http://127.0.0.1:8000 --with timestamp\n  annex proxy http://127.0.0.1:8000 --with \
-                  ./mine.wasm=@mine.toml --write annex.toml\n\nSettings are the \
+                  ./mine.wasm=@mine.toml\n\nSettings are the \
                   keys of an extension in a config but for `component`: required, grants, limits, parameters and others. A \
                   component that ships with Annex gets the grants that it needs; to any other one only its settings give \
                   some.\nANNEX_LOG sets the log filter, e.g. ANNEX_LOG=debug."
@@ -55,10 +55,11 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        log::start()?;
         let file = self.write.as_deref().unwrap_or(Path::new(UNNAMED));
         let text = self.config(file.parent().unwrap_or(Path::new(""))).await?;
         let mut config = Config::parse(file, &text)?;
+        // Not before: components were loaded on trial, and the log is to begin with those that are served.
+        log::start()?;
         if self.write.is_some() {
             keep(file, &text)?;
             // Read as `annex serve` reads it, so that SIGHUP finds the file.

@@ -1,15 +1,17 @@
 //! `--with` of `annex proxy`: components and their settings as `[[extension]]` tables of a config.
 
+use std::io::ErrorKind;
 use std::path::{self, Path, PathBuf};
 
 use annex_files::Purpose;
 use annex_runtime::{MAX_COMPONENT_BYTES, Runtime, RuntimeConfig};
 use annex_server::{ExtensionConfig, Locations};
+use annex_text::instead;
 use anyhow::{Context, anyhow, ensure};
 use toml::{Table, Value};
 
 use crate::inspect::trial;
-use crate::{serve, shell};
+use crate::{progress, serve, shell};
 
 /// The most bytes of a file with settings.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
@@ -25,6 +27,7 @@ pub(super) async fn tables(arguments: &[String], folder: &Path) -> anyhow::Resul
     }
     let config = RuntimeConfig { instances: 1, cache: serve::cache(), ..RuntimeConfig::default() };
     let runtime = Runtime::new(&config).context("the runtime of components does not start")?;
+    let _progress = progress::of_compiling();
     let mut tables = Vec::new();
     for argument in arguments {
         let table = table(&runtime, argument, folder).await;
@@ -39,8 +42,7 @@ async fn table(runtime: &Runtime, argument: &str, folder: &Path) -> anyhow::Resu
     let locations = Locations { config: PathBuf::new(), components: serve::components(), cache: None };
     let file = locations.component(component);
     let ships = file.starts_with(&locations.components);
-    let bytes = annex_files::read(&file, Purpose::Named, MAX_COMPONENT_BYTES);
-    let bytes = bytes.with_context(|| unreadable(&file, &locations))?;
+    let bytes = read(component, &file, &locations)?;
     let Settings { mut table, folder: from } = settings.map_or_else(|| Ok(Settings::default()), Settings::read)?;
     let installation = ExtensionConfig::read_installation(&table.to_string(), &from);
     let installation = installation.map_err(|reason| anyhow!("settings: {reason}"))?;
@@ -70,16 +72,25 @@ fn add_grants(settings: &mut Table, needed: Table) -> bool {
     is_new
 }
 
-fn unreadable(file: &Path, locations: &Locations) -> String {
-    let found = locations.components.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+/// The component's bytes. A bare name that is no component's is told those that ship.
+fn read(component: &str, file: &Path, locations: &Locations) -> anyhow::Result<Vec<u8>> {
+    let bytes = annex_files::read(file, Purpose::Named, MAX_COMPONENT_BYTES);
+    bytes.map_err(|error| {
+        if error.kind() == ErrorKind::NotFound && file.starts_with(&locations.components) {
+            let names = shipped(&locations.components);
+            return anyhow!("no component of that name ships with Annex{}", instead(component, &names, "these do:"));
+        }
+        anyhow::Error::new(error).context(format!("cannot read the component {}", file.display()))
+    })
+}
+
+/// The names of the components that ship.
+fn shipped(folder: &Path) -> Vec<String> {
+    let found = folder.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
     let found = found.filter(|path| path.extension().is_some_and(|ending| ending == "wasm"));
     let mut names: Vec<_> = found.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
     names.sort();
-    let names = names.join(", ");
-    format!(
-        "cannot read the component {} (a name without `/` and `.` is one that ships with Annex: {names})",
-        file.display()
-    )
+    names
 }
 
 /// The option with which the component gets what it needs.

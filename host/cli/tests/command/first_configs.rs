@@ -10,10 +10,11 @@ use toml::{Table, Value};
 use crate::in_front::tried;
 use crate::support::{Server, specialist, template_agent};
 
-/// Pages whose first config needs what is not in this repository.
-const ELSEWHERE: [&str; 2] = [
-    "replicas.md", // PostgreSQL
-    "tenants.md",  // the files of tenants
+/// Pages whose first config cannot be tried so, and why.
+const UNTRIED: [&str; 3] = [
+    "replicas.md",          // needs PostgreSQL
+    "tenants.md",           // needs the files of tenants
+    "strict-parts/spec.md", // refuses text, and says so
 ];
 
 /// The pages for operators, and those of the extensions that ship.
@@ -27,7 +28,7 @@ fn pages() -> Result<Vec<PathBuf>> {
         pages.push(entry?.path().join("spec.md"));
     }
     pages.retain(|page| page.is_file() && page.extension().is_some_and(|ending| ending == "md"));
-    pages.retain(|page| !ELSEWHERE.iter().any(|other| page.ends_with(other)));
+    pages.retain(|page| !UNTRIED.iter().any(|other| page.ends_with(other)));
     pages.sort();
     Ok(pages)
 }
