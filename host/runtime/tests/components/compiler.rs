@@ -272,7 +272,7 @@ fn only_the_process_that_compiles_reads_a_component() {
         "detect_precompiled",
     ];
     let readers = [
-        "runtime/src/load/compile/child/",
+        "runtime/src/load/compile/child",
         // A loop of the host's own, and modules of tests.
         "runtime/src/confinement/self_check.rs",
         "runtime/src/confinement/store/tests.rs",

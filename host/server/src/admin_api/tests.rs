@@ -87,7 +87,7 @@ fn requests_and_refusals_are_read_as_they_are_written() {
 
 #[test]
 fn answers_are_read_without_the_fields_that_the_command_does_not_show() {
-    let extension = r#"{"uri":"u","version":1,"digest":"d","size":1,"required":true,"source":{"kind":"config","name":"n"},"loaded_at":"t","kept":0,"pinned_tasks":0,"calls":0,"failures":0,"last_failure":null,"timings":[],"quarantine":{"failures_in_a_row":0}}"#;
+    let extension = r#"{"uri":"u","version":1,"digest":"d","size":1,"required":true,"source":{"kind":"config","name":"n"},"loaded_at":"t","kept":0,"pinned_tasks":0,"calls":0,"refused":0,"failures":0,"last_failure":null,"timings":[],"quarantine":{"failures_in_a_row":0}}"#;
     let list = format!(r#"{{"edition":1,"extensions":[{extension}],"failures":[]}}"#);
     serde_json::from_str::<List>(&list).expect("a list");
     serde_json::from_str::<Log>(r#"{"lines":[]}"#).expect("a log");
