@@ -25,7 +25,7 @@ pub fn nearest<'a>(name: &str, accepted: impl IntoIterator<Item = &'a str>) -> O
     let by_distance = by_distance.map(|other| (osa_distance(&lower, &other.to_lowercase()), other));
     let (distance, nearest) = by_distance.min()?;
     let length = name.chars().count().max(nearest.chars().count());
-    let is_near = distance <= (length / 3).max(1) && distance < length;
+    let is_near = distance <= (length / 2).max(1) && distance < length;
     is_near.then_some(Nearest { name: nearest, is_sure: distance <= 2 && distance * 3 <= length })
 }
 

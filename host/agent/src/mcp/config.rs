@@ -80,7 +80,7 @@ struct McpTable {
 enum McpTableError {
     #[error("MCP server `{name}` needs either `command` or `url`")]
     Place { name: String },
-    #[error("`{key}` of MCP server `{name}` does not belong to its `{place}`")]
+    #[error("MCP server `{name}`: `{key}` does not belong to its `{place}`")]
     Foreign { name: String, key: &'static str, place: &'static str },
     #[error("`long_running` of MCP server `{name}` names `{tool}`, which its `tools` leave out")]
     LeftOut { name: String, tool: String },

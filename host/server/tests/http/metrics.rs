@@ -127,7 +127,7 @@ async fn failures_and_timings_are_in_the_list_and_the_details() {
     let (_files, server) = serve().await;
     let path = format!("extensions/{}", segment(TEST_EXTENSION));
     let (_, fresh) = admin(&server, "GET", &path, Value::Null).await;
-    let none = json!({"hook": "state", "calls": 0, "failures": 0});
+    let none = json!({"hook": "state", "calls": 0, "refused": 0, "failures": 0});
     assert_eq!((&fresh["calls"], &fresh["last_failure"]), (&json!(0), &Value::Null));
     assert_eq!(fresh["timings"][2], none, "{fresh}");
     command(&server, "ok").await;

@@ -117,7 +117,7 @@ async fn a_session_is_found_without_its_user_while_one_user_has_it() {
     let user = list["sessions"][0]["user"].as_str().expect("a user");
     let (status, shown) = admin(&server, "GET", &format!("sessions/c?user={user}"), Value::Null).await;
     assert_eq!((status, &shown["user"]), (200, &json!(user)));
-    let (_, others) = admin(&server, "GET", "sessions?user=principal:bob", Value::Null).await;
+    let (_, others) = admin(&server, "GET", "sessions?user=principal:eve", Value::Null).await;
     assert_eq!(others["sessions"], json!([]));
     let (status, unknown) = admin(&server, "GET", "sessions?tenant=none", Value::Null).await;
     assert_eq!((status, &unknown["error"]["code"]), (404, &json!("no_tenant")));
