@@ -17,6 +17,7 @@ mod stores;
 mod tenants;
 
 pub use admin::TokenError;
+pub use annex_agent::{end_programs, kill_programs};
 pub use app::{App, AppError};
 pub use config::{
     AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig,
