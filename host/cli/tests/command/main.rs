@@ -20,6 +20,7 @@ mod links;
 mod lost;
 mod outage;
 mod permits;
+mod programs;
 mod proxy;
 mod push;
 mod quotas;
