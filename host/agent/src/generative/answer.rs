@@ -218,6 +218,9 @@ impl Calls {
 impl From<OpenCall> for ToolCall {
     fn from(call: OpenCall) -> Self {
         let text = call.arguments.trim();
+        // They are kept as a part of an object, and are cut here so that they are not cut there again.
+        let repaired = portable::repaired_within(text, Json::MAX_DEPTH - 1);
+        let text = repaired.as_deref().unwrap_or(text);
         let arguments = match text {
             // A model that has nothing to say to a tool leaves the arguments out.
             "" | "null" => JsonObject::new().to_json(),

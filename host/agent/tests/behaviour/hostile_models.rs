@@ -1,10 +1,12 @@
 //! Models that answer without end, in each of the interfaces. What they could send before they were cut off is counted.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annex_agent::{Adapter, GenerativeConfig, GenerativeModel, Model, ModelError, ModelEvent, Prompt, Turn};
+use annex_protocol::Json;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{StatusCode, header};
@@ -170,6 +172,20 @@ async fn arguments_that_not_every_reader_takes_are_replaced() {
     let events = model.ask(Adapter::OpenAi).await.unwrap();
     let [ModelEvent::Call(call)] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(call.arguments.get(), r#"{"a":["\ufffd","1e999"]}"#);
+}
+
+#[tokio::test]
+async fn arguments_that_nest_too_deep_are_cut_once() {
+    let deep = format!(r#"{{\"a\":{}1{}}}"#, "[".repeat(60), "]".repeat(60));
+    let call = format!(r#"{{"index":0,"function":{{"name":"f","arguments":"{deep}"}}}}"#);
+    let answer = format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}\n\ndata: [DONE]\n\n");
+    let router = Router::new().fallback(move || async move { answer });
+    let model = Endless { sent: Arc::default(), url: serve(router).await };
+    let events = model.ask(Adapter::OpenAi).await.unwrap();
+    let [ModelEvent::Call(call)] = events.as_slice() else { panic!("{events:?}") };
+    // As it is kept, in an object.
+    let kept = Json::from_peer(&BTreeMap::from([("args", &call.arguments)])).unwrap();
+    assert!(kept.get().contains("[\"[[") && !kept.get().contains('\\'), "{kept:?}");
 }
 
 #[tokio::test]
