@@ -13,13 +13,16 @@ mod bounded;
 mod config;
 mod connection;
 mod content;
+mod http;
 mod offered;
+mod program;
 mod words;
 
 pub use config::{McpConfig, McpScope};
 use connection::Connection;
 pub use connection::McpError;
 use offered::OfferedTool;
+pub use program::{end_programs, kill_programs};
 
 /// MCP servers that run. Clones are the same servers.
 #[derive(Clone, Default)]

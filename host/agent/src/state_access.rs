@@ -1,7 +1,7 @@
 //! The state of a session as a tool or a callback reads and writes it.
 
 use annex_protocol::Json;
-use annex_session::{State, StateDelta, TurnSession};
+use annex_session::{SessionError, State, StateDelta, TurnSession};
 
 /// The state of the session, under its holder's own changes. The changes are stored with the event that the holder
 /// works for, or not at all.
@@ -25,6 +25,13 @@ impl StateAccess {
     /// Sets one full key. `temp:` keys are there for the rest of the turn.
     pub fn set(&mut self, key: impl Into<String>, value: Json) {
         self.changes.insert(key, value);
+    }
+
+    /// Sets all of the changes, or none: one that no session takes would fail the task.
+    pub(crate) fn set_all(&mut self, changes: StateDelta) -> Result<(), SessionError> {
+        self.session.check(&changes)?;
+        self.changes.merge(changes);
+        Ok(())
     }
 
     /// All keys that can be read, with their values.

@@ -119,7 +119,7 @@ fn arguments() -> Arguments {
 fn run(command: Command) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("the asynchronous runtime does not start")?;
     let result = runtime.block_on(async {
-        match command {
+        let result = match command {
             // Boxed, as the session command below: both futures are large, and the largest would set the size of all.
             Command::Serve(serve) => Box::pin(serve.run()).await,
             Command::Proxy(proxy) => Box::pin(proxy.run()).await,
@@ -145,7 +145,10 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Completions(completions) => completions.run(Arguments::command()),
             Command::Man(man) => man.run(Arguments::command()),
             Command::Dev(dev) => Box::pin(dev.run()).await,
-        }
+        };
+        // Also those of agents that were being loaded, or were let go, when the server ended.
+        annex_server::end_programs().await;
+        result
     });
     // A name that resolves slowly, of a receiver for instance, must not keep the process. All else is over by now.
     runtime.shutdown_background();

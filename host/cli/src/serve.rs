@@ -171,6 +171,7 @@ pub(crate) fn shutdown() -> impl Future<Output = ()> {
         signals.next().await;
         tokio::spawn(async move {
             signals.next().await;
+            annex_server::kill_programs();
             // This is what shells report for a process that SIGINT ended: 128 and the number of the signal.
             std::process::exit(130);
         });

@@ -86,9 +86,20 @@ pub fn check(json: &str) -> Result<(), Unportable> {
 /// assert_eq!(portable::repaired("[1.0]"), None);
 /// ```
 pub fn repaired(json: &str) -> Option<String> {
+    repaired_within(json, Json::MAX_DEPTH)
+}
+
+/// Like [`repaired`], for a value that will be a part of another one: it nests at most `levels` deep.
+///
+/// ```
+/// use annex_protocol::portable;
+///
+/// assert_eq!(portable::repaired_within("[[[1]]]", 2).as_deref(), Some(r#"[["[1]"]]"#));
+/// ```
+pub fn repaired_within(json: &str, levels: usize) -> Option<String> {
     let mut repaired = String::new();
     let mut copied = 0;
-    for (flaw, range) in Flaws::new(json, Json::MAX_DEPTH) {
+    for (flaw, range) in Flaws::new(json, levels) {
         repaired.push_str(json.get(copied..range.start).unwrap_or_default());
         let text = json.get(range.clone()).unwrap_or_default();
         match flaw {

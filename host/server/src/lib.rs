@@ -21,6 +21,7 @@ mod stores;
 mod tenants;
 
 pub use admin::TokenError;
+pub use annex_agent::{end_programs, kill_programs};
 pub use app::{App, AppError, Checked, check, check_extensions};
 pub use config::{
     AccessShare, ActivateConfig, AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config,

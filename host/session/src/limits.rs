@@ -99,6 +99,18 @@ impl Limits {
         Ok(())
     }
 
+    /// Checks a delta and its size without knowing the state.
+    pub(crate) fn check_delta_alone(&self, delta: &StateDelta) -> Result<(), SessionError> {
+        self.check_delta(delta)?;
+        for scope in STORED {
+            let set = delta.within(scope).filter(|(_, value)| !self.removes(value));
+            let (keys, bytes) =
+                set.fold((0, 0), |(keys, bytes), (key, value)| (keys + 1, bytes + key.len() + value.get().len()));
+            self.check_scope(scope, ScopeSize { bytes, keys })?;
+        }
+        Ok(())
+    }
+
     /// True if this value in a delta removes its key.
     pub(crate) fn removes(&self, value: &Json) -> bool {
         self.null_removes && value.is_null()

@@ -163,6 +163,14 @@ impl TurnSession {
         }
     }
 
+    /// Checks a change that is not appended yet, as far as that can be done without the rest of the state.
+    ///
+    /// # Errors
+    /// The reason for which an append would be refused.
+    pub fn check(&self, delta: &StateDelta) -> Result<(), SessionError> {
+        self.inner.hold.service.limits().check_delta_alone(delta)
+    }
+
     /// Session-scope keys only: what may be shown to a client.
     pub fn snapshot(&self) -> State {
         self.inner.view().state.own().clone()

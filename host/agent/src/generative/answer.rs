@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use annex_egress::{Events, ReadError, StreamLimits};
-use annex_protocol::{Json, JsonObject};
+use annex_protocol::{Json, JsonObject, portable};
 use futures::{StreamExt, stream};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use serde_json::Value;
@@ -108,7 +108,11 @@ impl Answer {
             let next = timeout(SILENCE, self.events.next()).await.map_err(|_| AnswerError::Silent)?;
             let next = next.map_err(|error| AnswerError::Read(error.map_broken(reqwest::Error::without_url)))?;
             self.is_over = match &next {
-                Some(event) => (self.reader.read)(event, &mut self.queue)?,
+                Some(event) => {
+                    // What not every reader takes would fail the answer, also in a field that nobody asks for.
+                    let repaired = portable::repaired(event);
+                    (self.reader.read)(repaired.as_deref().unwrap_or(event), &mut self.queue)?
+                }
                 None if !self.has_begun => return Err(AnswerError::Empty),
                 None => true,
             };
@@ -214,6 +218,9 @@ impl Calls {
 impl From<OpenCall> for ToolCall {
     fn from(call: OpenCall) -> Self {
         let text = call.arguments.trim();
+        // They are kept as a part of an object, and are cut here so that they are not cut there again.
+        let repaired = portable::repaired_within(text, Json::MAX_DEPTH - 1);
+        let text = repaired.as_deref().unwrap_or(text);
         let arguments = match text {
             // A model that has nothing to say to a tool leaves the arguments out.
             "" | "null" => JsonObject::new().to_json(),

@@ -1,30 +1,28 @@
 //! Bounds unrequested messages of MCP servers. This client drops them, and closes the connection when there are too
 //! many.
 //!
-//! The library bounds a message (16 MiB) and the body of an error (64 KiB); the number of messages is bounded here.
+//! What reads bytes bounds a message; the number of messages is bounded here.
 
-use std::collections::HashMap;
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use annex_protocol::portable;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
-use http::{HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use rmcp::transport::streamable_http_client::{
-    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
-};
+use rmcp::transport::streamable_http_client::SseError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use sse_stream::Sse;
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
 /// Bytes of one message over HTTP.
-const MAX_MESSAGE: usize = 16 << 20;
+pub(super) const MAX_MESSAGE: usize = 16 << 20;
 /// Bytes of all messages that come with one answer, and of those that come behind it.
 const MAX_BESIDE: usize = MAX_MESSAGE + (4 << 20);
 const MAX_BEHIND: usize = 64 << 10;
@@ -32,106 +30,18 @@ const MAX_BEHIND: usize = 64 << 10;
 const MIN_MESSAGE: usize = 1 << 10;
 /// The most requests of the server, per answer, that reach the library. It refuses each of them by a request of its own.
 const MAX_REQUESTS: usize = 4;
-/// The time before an answer is taken up again where the server has broken it off.
-const RESUMPTION_PAUSE: Duration = Duration::from_millis(500);
 
-/// The HTTP client of one server.
-#[derive(Clone)]
-pub(super) struct BoundedHttp {
-    pub(super) server: Arc<str>,
-    pub(super) client: reqwest::Client,
-    /// The token of the transport, which its drop cancels. Requests and streams end with it: the library does not look at
-    /// it before the server is initialized. The library ends the session afterwards, with a limit of its own.
-    pub(super) stop: CancellationToken,
-}
+/// An event is longer than [`MAX_MESSAGE`].
+#[derive(Debug, thiserror::Error)]
+#[error("an event of the answer is longer than {MAX_MESSAGE} bytes")]
+pub(super) struct LongEvent;
 
-type HttpError = StreamableHttpError<reqwest::Error>;
-type SseStream = BoxStream<'static, Result<Sse, SseError>>;
-type Fields = HashMap<HeaderName, HeaderValue>;
-
-impl BoundedHttp {
-    /// The end of the request, or an error when the transport is given up.
-    async fn unless_stopped<T>(&self, request: impl Future<Output = Result<T, HttpError>>) -> Result<T, HttpError> {
-        self.stop.run_until_cancelled(request).await.unwrap_or(Err(StreamableHttpError::TransportChannelClosed))
-    }
-
-    /// What is taken of a stream, until the transport is given up.
-    fn until_stopped(&self, events: SseStream, id: Option<RequestId>) -> SseStream {
-        answer(Arc::clone(&self.server), events, id).take_until(self.stop.clone().cancelled_owned()).boxed()
-    }
-}
-
-impl StreamableHttpClient for BoundedHttp {
-    type Error = reqwest::Error;
-
-    async fn post_message(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session_id: Option<Arc<str>>,
-        auth_header: Option<String>,
-        custom_headers: Fields,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let id = match &message {
-            JsonRpcMessage::Request(request) => Some(request.id.clone()),
-            JsonRpcMessage::Notification(_) | JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
-        };
-        let sent = self.client.post_message_with_max_sse_event_size(
-            uri,
-            message,
-            session_id,
-            auth_header,
-            custom_headers,
-            MAX_MESSAGE,
-        );
-        Ok(match self.unless_stopped(sent).await? {
-            StreamableHttpPostResponse::Sse(events, session) => {
-                StreamableHttpPostResponse::Sse(self.until_stopped(events, id), session)
-            }
-            other => other,
-        })
-    }
-
-    async fn delete_session(
-        &self,
-        uri: Arc<str>,
-        session_id: Arc<str>,
-        auth_header: Option<String>,
-        custom_headers: Fields,
-    ) -> Result<(), HttpError> {
-        self.client.delete_session(uri, session_id, auth_header, custom_headers).await
-    }
-
-    async fn get_stream(
-        &self,
-        uri: Arc<str>,
-        session_id: Option<Arc<str>>,
-        last_event_id: Option<String>,
-        auth_header: Option<String>,
-        custom_headers: Fields,
-    ) -> Result<SseStream, HttpError> {
-        // The stream for what belongs to no request: nothing that could come there is of use here.
-        if last_event_id.is_none() {
-            return Err(StreamableHttpError::ServerDoesNotSupportSse);
-        }
-        // A server that breaks off each answer at once is not asked in a loop.
-        sleep(RESUMPTION_PAUSE).await;
-        let opened = self.client.get_stream_with_max_sse_event_size(
-            uri,
-            session_id,
-            last_event_id,
-            auth_header,
-            custom_headers,
-            MAX_MESSAGE,
-        );
-        Ok(self.until_stopped(self.unless_stopped(opened).await?, None))
-    }
-}
+type EventStream = BoxStream<'static, Result<Sse, SseError>>;
 
 /// The part of an answer that this client takes.
 struct Answer {
     server: Arc<str>,
-    events: SseStream,
+    events: EventStream,
     /// The request, while its answer has not come; `None` where it is not known.
     id: Option<RequestId>,
     bytes_left: usize,
@@ -146,9 +56,10 @@ struct Head {
     method: Option<IgnoredAny>,
 }
 
-fn answer(
+/// What this client takes of the events of an answer.
+pub(super) fn answer(
     server: Arc<str>,
-    events: SseStream,
+    events: EventStream,
     id: Option<RequestId>,
 ) -> impl Stream<Item = Result<Sse, SseError>> + Send + 'static {
     let answer = Answer { server, events, id, bytes_left: MAX_BESIDE, requests_left: MAX_REQUESTS, is_over: false };
@@ -160,20 +71,24 @@ impl Answer {
         while !self.is_over {
             let event = match self.events.next().await? {
                 Ok(event) => event,
+                Err(SseError::Body(error)) if is_long_event(error.as_ref()) => return self.cut_off(),
                 Err(error) => return Some(Err(error)),
             };
             let bytes = event.data.as_ref().map_or(0, String::len).max(MIN_MESSAGE);
-            let Some(left) = self.bytes_left.checked_sub(bytes) else {
-                self.is_over = true;
-                tracing::warn!(server = %self.server, "an MCP server sends too much with an answer; it is cut off");
-                return self.id.take().map(|id| Ok(cut_off(&id)));
-            };
+            let Some(left) = self.bytes_left.checked_sub(bytes) else { return self.cut_off() };
             self.bytes_left = left;
-            if let Some(event) = self.taken(event) {
+            if let Some(event) = self.taken(repaired(event)) {
                 return Some(Ok(event));
             }
         }
         None
+    }
+
+    /// Ends the answer. A call that is not answered yet gets an error in the server's place.
+    fn cut_off(&mut self) -> Option<Result<Sse, SseError>> {
+        self.is_over = true;
+        tracing::warn!(server = %self.server, "an MCP server sends too much with an answer; it is cut off");
+        self.id.take().map(|id| Ok(cut_off(&id)))
     }
 
     /// The event, as far as this client takes it.
@@ -200,6 +115,17 @@ impl Answer {
         let mark = |event: Sse| Sse { data: None, event: None, ..event };
         if is_taken { Some(event) } else { is_mark.then(|| mark(event)) }
     }
+}
+
+/// The event with a message whose values every reader takes.
+fn repaired(event: Sse) -> Sse {
+    let repaired = event.data.as_deref().and_then(portable::repaired);
+    Sse { data: repaired.or(event.data), ..event }
+}
+
+fn is_long_event(error: &(dyn Error + 'static)) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.and_then(io::Error::get_ref).is_some_and(|error| error.is::<LongEvent>())
 }
 
 /// The answer in the server's place.

@@ -3,25 +3,25 @@
 use std::env;
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
-use process_wrap::tokio::{CommandWrap, ProcessGroup};
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, Tool};
 use rmcp::service::{ClientInitializeError, Peer, RoleClient, RunningService, serve_client};
+use rmcp::transport::WorkerTransport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpClientWorker};
-use rmcp::transport::{TokioChildProcess, WorkerTransport};
 use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::bounded::{BoundedHttp, BoundedProgram};
+use super::bounded::BoundedProgram;
 use super::config::{McpConfig, Place};
+use super::http::BoundedHttp;
+use super::program::{self, Program};
 use super::words::log_lines;
 
 /// The longest time that a server may take to start. Package runners may have to fetch it first.
@@ -142,7 +142,7 @@ impl Connection {
         let starter = Starter { config: config.clone(), folder: folder.to_owned() };
         let (service, tools) = starter.start().await?;
         let (peers, peer) = watch::channel(Some(service.peer().clone()));
-        let stop = CancellationToken::new();
+        let stop = program::stop_token();
         let keeper = tokio::spawn(keep(starter, service, peers, stop.clone()));
         Ok((Self { peer, stop, keeper: Mutex::new(Some(keeper)) }, tools))
     }
@@ -235,8 +235,7 @@ impl Starter {
         let service = match &self.config.place {
             Place::Program { command, args, env } => {
                 let command = self.command(command, args, env)?;
-                let process = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn();
-                let (process, stderr) = process.map_err(|error| failed(error.into()))?;
+                let (process, stderr) = Program::spawn(command).map_err(|error| failed(error.into()))?;
                 // Read all the time: a program whose pipe is full stands still.
                 let words = stderr.map(|stderr| tokio::spawn(log_lines(self.config.name.clone(), stderr)));
                 match serve_client(client(), BoundedProgram::new(&self.config.name, process)).await {
@@ -273,9 +272,7 @@ impl Starter {
         Ok(BoundedHttp { server: self.config.name.as_str().into(), client: builder.build()?, stop })
     }
 
-    /// In a process group of its own, so that a key which stops this program does not stop the servers too: it stops
-    /// them itself, in order.
-    fn command(&self, program: &str, args: &[String], env: &[String]) -> Result<CommandWrap, McpError> {
+    fn command(&self, program: &str, args: &[String], env: &[String]) -> Result<Command, McpError> {
         // A bare name is looked up in `PATH`; a path starts at the folder of the config.
         let program = if program.contains('/') { self.folder.join(program) } else { PathBuf::from(program) };
         let mut command = Command::new(program);
@@ -288,9 +285,6 @@ impl Starter {
         for name in env {
             command.env(name, self.config.variable(name)?);
         }
-        let mut command = CommandWrap::from(command);
-        // The group is killed as a whole. A package runner that is killed alone leaves its server behind.
-        command.wrap(ProcessGroup::leader());
         Ok(command)
     }
 }

@@ -1,7 +1,7 @@
 //! The answer of a tool of an MCP server: text for the model, files for the session, changes of state.
 
-use annex_protocol::{Json, JsonObject, Part, PartContent};
-use annex_session::Scope;
+use annex_protocol::{Json, Part, PartContent};
+use annex_session::{Scope, StateDelta};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Map, Value};
 
@@ -65,13 +65,13 @@ impl Content {
     ///
     /// # Errors
     /// Says which key is in another scope, or that it is no object. No value is in the text.
-    pub(super) fn state(&self, scopes: &[Scope]) -> Result<Vec<(String, Json)>, String> {
+    pub(super) fn state(&self, scopes: &[Scope]) -> Result<StateDelta, String> {
         let changes = match &self.changes {
-            None => return Ok(Vec::new()),
+            None => return Ok(StateDelta::new()),
             Some(Value::Object(changes)) => changes,
             Some(_) => return Err(format!("`{STATE_DELTA}` is not an object")),
         };
-        let mut allowed = JsonObject::new();
+        let mut allowed = StateDelta::new();
         for (key, value) in changes {
             let scope = Scope::of(key).0;
             // One key that is not granted refuses all: half of a delta would be a state that the server never meant.
@@ -81,7 +81,7 @@ impl Content {
             let value = Json::from_peer(value).map_err(|error| format!("the value of `{key}`: {error}"))?;
             allowed.insert(key.clone(), value);
         }
-        Ok(allowed.into_iter().collect())
+        Ok(allowed)
     }
 
     fn take(&mut self, tool: &str, block: ContentBlock) {

@@ -130,13 +130,12 @@ impl Tool for OfferedTool {
         if is_error {
             return Err(refused(content.text));
         }
-        match content.state(&self.scopes) {
-            Ok(changes) => changes.into_iter().for_each(|(key, value)| context.state.set(key, value)),
-            Err(reason) => {
-                let tool = &self.declaration.name;
-                // The result itself is good and is kept. The operator sees which scope the server asked for.
-                tracing::warn!(tool, origin = self.origin, reason, "the state in a tool's result is not written");
-            }
+        let changes = content.state(&self.scopes);
+        let set = changes.and_then(|changes| context.state.set_all(changes).map_err(|error| error.to_string()));
+        if let Err(reason) = set {
+            let tool = &self.declaration.name;
+            // The result itself is good and is kept. The operator sees which scope or key the server asked for.
+            tracing::warn!(tool, origin = self.origin, reason, "the state in a tool's result is not written");
         }
         let response = content.response().map_err(refused)?;
         context.artifacts.extend(content.artifacts);

@@ -1,10 +1,12 @@
 //! Models that answer without end, in each of the interfaces. What they could send before they were cut off is counted.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use annex_agent::{Adapter, GenerativeConfig, GenerativeModel, Model, ModelError, ModelEvent, Prompt, Turn};
+use annex_protocol::Json;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{StatusCode, header};
@@ -130,6 +132,60 @@ async fn arguments_without_end_fail_the_answer() {
     let model = Endless::start(StatusCode::OK, "\n", arguments).await;
     let reason = model.reason(Adapter::Anthropic, 2 << 20).await;
     assert_eq!(reason, "the calls of tools in its answer are longer than 1048576 bytes");
+}
+
+#[tokio::test]
+async fn values_of_an_event_that_not_every_reader_takes_are_replaced() {
+    let end = |adapter| match adapter {
+        Adapter::OpenAi => "data: [DONE]\n\n",
+        Adapter::Anthropic => "data: {\"type\":\"message_stop\"}\n\n",
+        Adapter::Gemini => "data: {\"candidates\":[{\"finishReason\":\"STOP\"}]}\n\n",
+        Adapter::Ollama => "{\"done\":true}\n",
+    };
+    let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
+    for (adapter, value) in ADAPTERS.into_iter().flat_map(|adapter| [(adapter, "1e999"), (adapter, deep.as_str())]) {
+        let event = match adapter {
+            Adapter::OpenAi => r#""choices":[{"delta":{"content":"a\ud800b"}}]"#,
+            Adapter::Anthropic => r#""type":"content_block_delta","index":0,"delta":{"text":"a\ud800b"}"#,
+            Adapter::Gemini => r#""candidates":[{"content":{"parts":[{"text":"a\ud800b"}]}}]"#,
+            Adapter::Ollama => r#""message":{"content":"a\ud800b"}"#,
+        };
+        let event = format!("{{\"unknown\":{value},{event}}}");
+        let event = if adapter == Adapter::Ollama { format!("{event}\n") } else { format!("data: {event}\n\n") };
+        let answer = format!("{event}{}", end(adapter));
+        let router = Router::new().fallback(move || async move { answer });
+        let model = Endless { sent: Arc::default(), url: serve(router).await };
+        let events = model.ask(adapter).await.unwrap();
+        assert!(
+            matches!(events.as_slice(), [ModelEvent::Text(text)] if text == "a\u{fffd}b"),
+            "{adapter:?}: {events:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_not_every_reader_takes_are_replaced() {
+    let call = r#"{"index":0,"function":{"name":"f","arguments":"{\"a\":[\"\\ud800\",1e999]}"}}"#;
+    let answer = format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}\n\ndata: [DONE]\n\n");
+    let router = Router::new().fallback(move || async move { answer });
+    let model = Endless { sent: Arc::default(), url: serve(router).await };
+    let events = model.ask(Adapter::OpenAi).await.unwrap();
+    let [ModelEvent::Call(call)] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(call.arguments.get(), r#"{"a":["\ufffd","1e999"]}"#);
+}
+
+#[tokio::test]
+async fn arguments_that_nest_too_deep_are_cut_once() {
+    let deep = format!(r#"{{\"a\":{}1{}}}"#, "[".repeat(60), "]".repeat(60));
+    let call = format!(r#"{{"index":0,"function":{{"name":"f","arguments":"{deep}"}}}}"#);
+    let answer = format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}\n\ndata: [DONE]\n\n");
+    let router = Router::new().fallback(move || async move { answer });
+    let model = Endless { sent: Arc::default(), url: serve(router).await };
+    let events = model.ask(Adapter::OpenAi).await.unwrap();
+    let [ModelEvent::Call(call)] = events.as_slice() else { panic!("{events:?}") };
+    // As it is kept, in an object.
+    let kept = Json::from_peer(&BTreeMap::from([("args", &call.arguments)])).unwrap();
+    assert!(kept.get().contains("[\"[[") && !kept.get().contains('\\'), "{kept:?}");
 }
 
 #[tokio::test]

@@ -346,7 +346,8 @@ for line in sys.stdin:
         .unwrap()
 }
 
-async fn told_by_program(more: &str) -> String {
+/// What the model is told of a call of the program.
+pub(crate) async fn told_by_program(more: &str) -> String {
     let (servers, tools) = McpServers::start(&[program(more)], Path::new("")).await.unwrap();
     let mut bench = Bench::answering("i", None, &[&[">sum {}"], &["done"]]);
     bench.agent.tools = Tools::new(tools).unwrap();

@@ -11,6 +11,7 @@ mod cases;
 mod generative;
 mod hostile_models;
 mod hostile_tools;
+mod odd_tools;
 mod script_agent;
 mod script_costs;
 mod scripted;

@@ -24,6 +24,7 @@ mod lost;
 mod outage;
 mod permits;
 mod program;
+mod programs;
 mod proxy;
 mod push;
 mod quotas;

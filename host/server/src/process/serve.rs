@@ -101,7 +101,8 @@ impl Server {
 
     /// Calls `load` with the config and the base URL while `/livez` and `/readyz` already answer, then `ready`, serves
     /// until `shutdown` resolves, and drains: running turns get the configured time, then another process goes on with them
-    /// or they end as failed. A load is given up when `shutdown` resolves.
+    /// or they end as failed. A load is given up when `shutdown` resolves. MCP programs of tenants that are loaded at that
+    /// moment end with the runtime, or before it by [`end_programs`](crate::end_programs).
     ///
     /// # Errors
     /// When the app cannot be loaded or the listener fails.
@@ -120,7 +121,7 @@ impl Server {
         let mut shutdown = pin!(shutdown);
         let loaded = tokio::select! {
             loaded = load(&self.config, &base_url) => loaded?,
-            // Nothing runs yet that would have to end.
+            // No turn runs yet that would have to end.
             () = &mut shutdown => return Ok(()),
         };
         let app = gate.open(loaded);

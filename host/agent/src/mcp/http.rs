@@ -1,0 +1,293 @@
+//! The HTTP client for one MCP server. It reads more liberally than the client of the library: media types in any letters,
+//! and JSON that not every reader takes ([`annex_protocol::portable`]).
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use annex_egress::{Body, ReadError, beginning, whole};
+use annex_protocol::portable;
+use futures::stream::BoxStream;
+use futures::{StreamExt, stream};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::transport::common::http_header::{
+    EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
+};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::{Sse, SseStream};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::bounded::{LongEvent, MAX_MESSAGE, answer};
+
+/// The most bytes that are read of an answer that is no success.
+const MAX_REFUSAL: usize = 64 << 10;
+/// The time before an answer is taken up again where the server has broken it off.
+const RESUMPTION_PAUSE: Duration = Duration::from_millis(500);
+
+/// The HTTP client of one server.
+#[derive(Clone)]
+pub(super) struct BoundedHttp {
+    pub(super) server: Arc<str>,
+    pub(super) client: reqwest::Client,
+    /// The token of the transport, which its drop cancels. Requests and streams end with it: the library does not look at
+    /// it before the server is initialized. The library ends the session afterwards, with a limit of its own.
+    pub(super) stop: CancellationToken,
+}
+
+type HttpError = StreamableHttpError<reqwest::Error>;
+type EventStream = BoxStream<'static, Result<Sse, SseError>>;
+type Fields = HashMap<HeaderName, HeaderValue>;
+
+impl BoundedHttp {
+    fn request(
+        &self,
+        method: Method,
+        uri: &str,
+        session: Option<&str>,
+        token: Option<String>,
+        fields: Fields,
+    ) -> RequestBuilder {
+        let accepted = format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}");
+        let request = self.client.request(method, uri).headers(HeaderMap::from_iter(fields)).header(ACCEPT, accepted);
+        let request = match session {
+            Some(session) => request.header(HEADER_SESSION_ID, session),
+            None => request,
+        };
+        match token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+
+    /// The end of the request, or an error when the transport is given up.
+    async fn unless_stopped<T>(&self, request: impl Future<Output = Result<T, HttpError>>) -> Result<T, HttpError> {
+        self.stop.run_until_cancelled(request).await.unwrap_or(Err(StreamableHttpError::TransportChannelClosed))
+    }
+
+    /// What is taken of a stream, until the transport is given up.
+    fn until_stopped(&self, events: EventStream, id: Option<RequestId>) -> EventStream {
+        answer(Arc::clone(&self.server), events, id).take_until(self.stop.clone().cancelled_owned()).boxed()
+    }
+
+    /// Sends a message and reads the answer, or its head where it is a stream. `asked` is the id of a request.
+    async fn post(
+        &self,
+        message: RequestBuilder,
+        asked: Option<RequestId>,
+        has_session: bool,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let mut response = admitted(message.send().await.map_err(StreamableHttpError::Client)?)?;
+        let status = response.status();
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if status == StatusCode::NOT_FOUND && has_session {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        let session = response.headers().get(HEADER_SESSION_ID);
+        let session = session.and_then(|value| value.to_str().ok()).map(str::to_owned);
+        if !status.is_success() {
+            return refusal(&mut response, session).await;
+        }
+        // A server has nothing to say to a notification or an answer, and some say it with 200.
+        let Some(asked) = asked else { return Ok(StreamableHttpPostResponse::Accepted) };
+        match media_type(&response).as_str() {
+            EVENT_STREAM_MIME_TYPE => {
+                let events = self.until_stopped(events(response), Some(asked));
+                Ok(StreamableHttpPostResponse::Sse(events, session))
+            }
+            JSON_MIME_TYPE => {
+                let body = whole(&mut response, MAX_MESSAGE).await.map_err(unread)?;
+                let message = parse(&body).map_err(|error| unexpected(format!("the answer is no message: {error}")))?;
+                Ok(StreamableHttpPostResponse::Json(message, session))
+            }
+            _ => Err(other_type(&response)),
+        }
+    }
+}
+
+impl StreamableHttpClient for BoundedHttp {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        custom_headers: Fields,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let asked = match &message {
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            JsonRpcMessage::Notification(_) | JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
+        };
+        let request = self.request(Method::POST, &uri, session_id.as_deref(), auth_header, custom_headers);
+        self.unless_stopped(self.post(request.json(&message), asked, session_id.is_some())).await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        auth_header: Option<String>,
+        custom_headers: Fields,
+    ) -> Result<(), HttpError> {
+        self.client.delete_session(uri, session_id, auth_header, custom_headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        custom_headers: Fields,
+    ) -> Result<EventStream, HttpError> {
+        // The stream for what belongs to no request: nothing that could come there is of use here.
+        let Some(last) = last_event_id else { return Err(StreamableHttpError::ServerDoesNotSupportSse) };
+        // A server that breaks off each answer at once is not asked in a loop.
+        sleep(RESUMPTION_PAUSE).await;
+        let request = self.request(Method::GET, &uri, session_id.as_deref(), auth_header, custom_headers);
+        let opened = self.unless_stopped(opened(request.header(HEADER_LAST_EVENT_ID, last))).await?;
+        Ok(self.until_stopped(events(opened), None))
+    }
+}
+
+/// The head of a stream.
+async fn opened(request: RequestBuilder) -> Result<Response, HttpError> {
+    let response = admitted(request.send().await.map_err(StreamableHttpError::Client)?)?;
+    match response.status() {
+        StatusCode::METHOD_NOT_ALLOWED => Err(StreamableHttpError::ServerDoesNotSupportSse),
+        status if !status.is_success() => Err(HttpStatusError::new(status.as_u16(), None).into()),
+        _ if media_type(&response) != EVENT_STREAM_MIME_TYPE => Err(other_type(&response)),
+        _ => Ok(response),
+    }
+}
+
+/// The answer, unless it asks for credentials.
+fn admitted(response: Response) -> Result<Response, HttpError> {
+    match response.headers().get(WWW_AUTHENTICATE) {
+        Some(challenge) if response.status() == StatusCode::UNAUTHORIZED => {
+            let challenge = String::from_utf8_lossy(challenge.as_bytes()).into_owned();
+            Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)))
+        }
+        _ => Ok(response),
+    }
+}
+
+/// An answer that is no success. Its body may be a message that says why. One about credentials is not for the model.
+async fn refusal(response: &mut Response, session: Option<String>) -> Result<StreamableHttpPostResponse, HttpError> {
+    let body = beginning(response, MAX_REFUSAL).await;
+    let is_about_credentials = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    if !is_about_credentials
+        && media_type(response) == JSON_MIME_TYPE
+        && let Ok(message @ JsonRpcMessage::Error(_)) = parse(&body)
+    {
+        return Ok(StreamableHttpPostResponse::Json(message, session));
+    }
+    Err(unexpected(format!("HTTP {}: {}", response.status(), String::from_utf8_lossy(&body))))
+}
+
+/// The message, whose values every reader takes.
+fn parse(json: &[u8]) -> Result<ServerJsonRpcMessage, serde_json::Error> {
+    let json = String::from_utf8_lossy(json);
+    serde_json::from_str(portable::repaired(&json).as_deref().unwrap_or(&json))
+}
+
+/// The media type in small letters, without its parameters.
+fn media_type(response: &Response) -> String {
+    let field = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let essence = field.split(|byte| *byte == b';').next().unwrap_or_default();
+    String::from_utf8_lossy(essence.trim_ascii()).to_ascii_lowercase()
+}
+
+fn other_type(response: &Response) -> HttpError {
+    let field = response.headers().get(CONTENT_TYPE);
+    StreamableHttpError::UnexpectedContentType(
+        field.map(|field| String::from_utf8_lossy(field.as_bytes()).into_owned()),
+    )
+}
+
+fn unexpected(text: String) -> HttpError {
+    StreamableHttpError::UnexpectedServerResponse(text.into())
+}
+
+fn unread(error: ReadError<reqwest::Error>) -> HttpError {
+    match error {
+        ReadError::TooLong { limit, .. } => StreamableHttpError::ResponseBodyTooLarge { max_size: limit },
+        ReadError::Broken(error) => StreamableHttpError::Client(error),
+    }
+}
+
+/// The events of a stream, none of which is longer than [`MAX_MESSAGE`].
+fn events(response: Response) -> EventStream {
+    let pieces = stream::try_unfold((response, EventLength::default()), |(mut response, mut length)| async move {
+        let Some(piece) = Body::next(&mut response).await.map_err(std::io::Error::other)? else { return Ok(None) };
+        if length.after(&piece) > MAX_MESSAGE {
+            return Err(std::io::Error::other(LongEvent));
+        }
+        Ok(Some((piece, (response, length))))
+    });
+    SseStream::from_bytes_stream(pieces).boxed()
+}
+
+/// The length so far of the event that is being read, with its comments.
+#[derive(Default)]
+struct EventLength {
+    event: usize,
+    line: usize,
+    after_cr: bool,
+}
+
+impl EventLength {
+    /// The length after more bytes have come.
+    fn after(&mut self, piece: &[u8]) -> usize {
+        for byte in piece {
+            let after_cr = mem::replace(&mut self.after_cr, *byte == b'\r');
+            match byte {
+                b'\n' if after_cr => {}
+                b'\r' | b'\n' => {
+                    // An empty line ends an event.
+                    self.event = if self.line == 0 { 0 } else { self.event + 1 };
+                    self.line = 0;
+                }
+                _ => {
+                    self.line += 1;
+                    self.event += 1;
+                }
+            }
+        }
+        self.event
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EventLength;
+
+    #[test]
+    fn the_length_of_an_event_begins_anew_with_each_event_wherever_the_stream_is_cut() {
+        for (stream, expected) in [
+            ("data: abc", 9),
+            ("data: abc\n", 10),
+            ("data: abc\n\n", 0),
+            ("data: abc\r\n", 10),
+            ("data: abc\r\ndata: d\r\n", 18),
+            ("data: abc\r\n\r\n", 0),
+            ("data: abc\r\rdata", 4),
+            (": ping\n\ndata: d\n", 8),
+        ] {
+            let mut whole = EventLength::default();
+            let mut cut = EventLength::default();
+            let of_pieces = stream.as_bytes().iter().map(|byte| cut.after(&[*byte])).last();
+            assert_eq!((whole.after(stream.as_bytes()), of_pieces), (expected, Some(expected)), "{stream:?}");
+        }
+    }
+}

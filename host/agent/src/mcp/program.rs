@@ -1,0 +1,197 @@
+//! A program that speaks MCP on its standard input and output, with all processes that it starts.
+//!
+//! Programs end before the process does ([`end_programs`]), also those that are just being started.
+
+use std::io::{self, Cursor};
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use annex_protocol::portable;
+use futures::stream;
+use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::io::StreamReader;
+use tokio_util::sync::CancellationToken;
+
+/// The time that a program has to end after the end of its input, and again after SIGTERM.
+const END_PATIENCE: Duration = Duration::from_secs(3);
+/// The time that all programs have to end when the process does: both of the above, and a second.
+const ALL_END_PATIENCE: Duration = Duration::from_secs(7);
+/// The bytes of a line that are read at once. The library takes lines of 16 MiB, and passes over longer ones.
+const MAX_LINE: u64 = (16 << 20) + 1;
+
+/// The process groups of all programs that run.
+static GROUPS: LazyLock<watch::Sender<Vec<Pid>>> = LazyLock::new(|| watch::Sender::new(Vec::new()));
+/// Fires when the process is about to end.
+static ENDING: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::new);
+
+/// Ends all programs of this process that speak MCP, and waits until they have ended. Each is told by the end of its input,
+/// and is killed when it has not ended after a few seconds. No program starts any more: this is for the end of the process.
+pub async fn end_programs() {
+    ENDING.cancel();
+    let mut groups = GROUPS.subscribe();
+    let ended = timeout(ALL_END_PATIENCE, async { groups.wait_for(Vec::is_empty).await.is_ok() });
+    if ended.await.is_err() {
+        tracing::warn!("programs that speak MCP have not ended in time, and are killed");
+        kill_programs();
+    }
+}
+
+/// Kills all programs of this process that speak MCP, with all that they have started.
+pub fn kill_programs() {
+    ENDING.cancel();
+    for group in GROUPS.borrow().iter() {
+        kill(*group, Signal::KILL);
+    }
+}
+
+/// A token that fires when the process is about to end, or when it is cancelled.
+pub(super) fn stop_token() -> CancellationToken {
+    ENDING.child_token()
+}
+
+/// A program that runs. Its drop kills it.
+pub(super) struct Program {
+    transport: AsyncRwTransport<RoleClient, Output, ChildStdin>,
+    child: Child,
+    group: Group,
+}
+
+type Output = Pin<Box<dyn AsyncRead + Send>>;
+
+impl Program {
+    /// Starts the program, in a process group of its own: a key that stops this process does not stop its programs, which
+    /// it stops itself, in order.
+    pub(super) fn spawn(mut command: Command) -> io::Result<(Self, Option<ChildStderr>)> {
+        if ENDING.is_cancelled() {
+            return Err(io::Error::other("the server is about to end"));
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut child = command.spawn()?;
+        let group = Group::of(&child);
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("the program has no standard input or output"));
+        };
+        let stderr = child.stderr.take();
+        let transport = AsyncRwTransport::new(repaired_lines(output), input);
+        Ok((Self { transport, child, group }, stderr))
+    }
+}
+
+impl Transport<RoleClient> for Program {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.transport.send(item)
+    }
+
+    /// The next message; `None` also when the process is about to end, so that a start ends too.
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        ENDING.run_until_cancelled(self.transport.receive()).await.flatten()
+    }
+
+    /// Ends the program as MCP says (2025-06-18, "Lifecycle"): by the end of its input, then SIGTERM, then SIGKILL.
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        let by_itself = async {
+            // Waits for a message that is being sent, and a program that does not read takes none.
+            self.transport.close().await?;
+            self.child.wait().await
+        };
+        if timeout(END_PATIENCE, by_itself).await.is_err() {
+            self.group.signal(Signal::TERM);
+            // What does not end by itself is killed below.
+            let _ = timeout(END_PATIENCE, self.child.wait()).await;
+        }
+        // Processes that the program has started may go on without it.
+        self.group.signal(Signal::KILL);
+        self.child.wait().await?;
+        self.group.leave();
+        Ok(())
+    }
+}
+
+/// The process group of a program. Its drop kills the processes in it.
+struct Group {
+    id: Option<Pid>,
+}
+
+impl Group {
+    fn of(leader: &Child) -> Self {
+        let id = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        GROUPS.send_modify(|groups| groups.extend(id));
+        Self { id }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(id) = self.id {
+            kill(id, signal);
+        }
+    }
+
+    /// Nothing is left of the group.
+    fn leave(&mut self) {
+        if let Some(id) = self.id.take() {
+            GROUPS.send_modify(|groups| groups.retain(|group| *group != id));
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        self.leave();
+    }
+}
+
+fn kill(group: Pid, signal: Signal) {
+    // Fails where the group has ended, which is as good.
+    let _ = kill_process_group(group, signal);
+}
+
+/// The lines of a program, with values that every reader takes.
+fn repaired_lines(output: ChildStdout) -> Output {
+    let lines = stream::try_unfold(BufReader::new(output), |mut output| async move {
+        let mut line = Vec::new();
+        (&mut output).take(MAX_LINE).read_until(b'\n', &mut line).await?;
+        let next = (!line.is_empty()).then(|| (Cursor::new(repaired_line(line)), output));
+        Ok::<_, io::Error>(next)
+    });
+    Box::pin(StreamReader::new(lines))
+}
+
+fn repaired_line(line: Vec<u8>) -> Vec<u8> {
+    // Without its end, which must not become a part of a string.
+    let text = line.strip_suffix(b"\n").and_then(|text| std::str::from_utf8(text).ok());
+    match text.and_then(portable::repaired) {
+        Some(repaired) => [repaired.as_bytes(), b"\n"].concat(),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::repaired_line;
+
+    #[test]
+    fn a_line_stays_one_line_whatever_is_replaced_in_it() {
+        let deep = format!("{}{}\n", "[".repeat(100), "]".repeat(100));
+        let unclosed = format!("{}\r\n", "[".repeat(100));
+        for line in [deep.as_str(), &unclosed, "{\"a\":\"\\ud800\"}\n", "no JSON\n", "\n", "no end", ""] {
+            let repaired = String::from_utf8(repaired_line(line.as_bytes().to_vec())).unwrap();
+            assert_eq!(repaired.matches('\n').count(), line.matches('\n').count(), "{line:?}");
+            assert_eq!(repaired.ends_with('\n'), line.ends_with('\n'), "{line:?}");
+        }
+        assert_eq!(repaired_line(b"{\"a\":\"\\ud800\"}\n".to_vec()), b"{\"a\":\"\\ufffd\"}\n");
+    }
+}

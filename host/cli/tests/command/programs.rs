@@ -1,0 +1,145 @@
+//! MCP programs of an `annex serve` that is told to stop while some of them are being started.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{ConfigFile, annex};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What a program does: it tells the test its letter, then `l` when it has listed its tools, and `e` at the end of its input.
+/// It goes on for a minute after that, and with it its connection to the test.
+const PROGRAM: &str = r#"
+import json, socket, sys, time
+port, letter = sys.argv[1:]
+test = socket.create_connection(("127.0.0.1", int(port)))
+test.send(letter.encode())
+while letter == "h" and (line := sys.stdin.readline()):
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    result = {"tools": []}
+    if asked["method"] == "initialize":
+        version = asked["params"]["protocolVersion"]
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "p", "version": "1"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+    if asked["method"] == "tools/list":
+        test.send(b"l")
+if letter == "h":
+    test.send(b"e")
+time.sleep(60)
+"#;
+
+/// A server that loads the config's own agent, which answers, and two tenants. One has a program that answers, the other
+/// one a program that hangs in its start.
+struct Loading {
+    process: Child,
+    answers: TcpStream,
+    hangs: TcpStream,
+    _config: ConfigFile,
+}
+
+impl Loading {
+    /// Starts it, and waits until the one program has listed its tools and the other one hangs.
+    fn start() -> Result<Self> {
+        let agent = "[agent]\nkind = \"script\"\nname = \"a\"\n[[agent.rule]]\nsteps = [{ status = { state = \"completed\" } }]\n";
+        let tenants =
+            ["answers", "hangs"].map(|name| format!("[[tenant]]\nname = {name:?}\nconfig = \"{name}.toml\"\n"));
+        let card = "[card]\nname = \"n\"\ndescription = \"d\"\n";
+        let config = format!("[server]\nlisten = \"127.0.0.1:0\"\n{card}{agent}{}", tenants.concat());
+        let config = ConfigFile::new(&config)?;
+        let folder = config.path.parent().context("no folder")?;
+        fs::write(folder.join("program.py"), PROGRAM)?;
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port();
+        for (name, letter) in [("answers", "h"), ("hangs", "x")] {
+            let agent = "[agent]\nkind = \"template\"\nname = \"t\"\ninstruction = \"i\"\n[agent.model.scripted]\nfallback = \"f\"\n";
+            let program = format!(
+                "[[agent.mcp]]\nname = \"m\"\ncommand = \"python3\"\nargs = [\"program.py\", \"{port}\", {letter:?}]\n"
+            );
+            fs::write(folder.join(format!("{name}.toml")), format!("{card}{agent}{program}"))?;
+        }
+        let mut command = annex([OsStr::new("serve"), config.path.as_os_str()]);
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let mut programs = [accepted(&listener)?, accepted(&listener)?];
+        programs.sort_by_key(|(letter, _)| *letter);
+        let [(b'h', mut answers), (b'x', hangs)] = programs else { anyhow::bail!("other programs") };
+        ensure!(byte(&mut answers)? == Some(b'l'), "its tools are not listed");
+        Ok(Self { process, answers, hangs, _config: config })
+    }
+
+    fn terminate(&self) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.process), Signal::TERM)?)
+    }
+
+    /// The exit code, after which both programs have to end.
+    fn ended(mut self) -> Result<Option<i32>> {
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = self.process.try_wait()? {
+                break status;
+            }
+            ensure!(begin.elapsed() < LIMIT, "the server does not end");
+            thread::sleep(Duration::from_millis(20));
+        };
+        for (program, name) in [(&mut self.answers, "that answers"), (&mut self.hangs, "that hangs")] {
+            while byte(program).with_context(|| format!("the program {name} goes on"))?.is_some() {}
+        }
+        Ok(status.code())
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The connection of a program, and its letter.
+fn accepted(listener: &TcpListener) -> Result<(u8, TcpStream)> {
+    let (mut program, _) = listener.accept()?;
+    program.set_read_timeout(Some(LIMIT))?;
+    Ok((byte(&mut program)?.context("the program has ended")?, program))
+}
+
+/// What the program says next; `None` once it has ended.
+fn byte(program: &mut TcpStream) -> Result<Option<u8>> {
+    let mut said = [0];
+    match program.read(&mut said) {
+        Ok(0) => Ok(None),
+        Ok(_) => {
+            let [byte] = said;
+            Ok(Some(byte))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[test]
+fn programs_of_tenants_that_are_being_loaded_end_with_the_server() -> Result<()> {
+    let loading = Loading::start()?;
+    loading.terminate()?;
+    assert_eq!(loading.ended()?, Some(0));
+    Ok(())
+}
+
+#[test]
+fn a_second_signal_ends_programs_at_once() -> Result<()> {
+    let mut loading = Loading::start()?;
+    loading.terminate()?;
+    // It has been told to end, and has three seconds for that.
+    assert_eq!(byte(&mut loading.answers)?, Some(b'e'));
+    loading.terminate()?;
+    assert_eq!(loading.ended()?, Some(130));
+    Ok(())
+}
