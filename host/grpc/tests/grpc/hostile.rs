@@ -116,10 +116,15 @@ async fn data_nests_as_deep_as_protobuf_goes_and_no_deeper() {
     // Deeper than readers of JSON go.
     check_send(sending(data(nested_lists(41))), &["message.parts[0].data"]).await;
     for part in [data(nested_objects(40)), data(nested_lists(60))] {
-        let status = send(sending(part)).await.unwrap_err();
-        assert_eq!(status.code(), Code::Internal);
-        assert!(status.message().contains("recursion limit"), "{}", status.message());
+        check_unreadable(&send(sending(part)).await.unwrap_err(), "nests deeper than protobuf readers go");
     }
+}
+
+/// Checks that a request was refused because its bytes are no message, with words of this server.
+fn check_unreadable(status: &Status, reason: &str) {
+    assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    assert_eq!(status.get_details_error_info().unwrap().reason, "INVALID_REQUEST");
+    assert!(status.message().contains(reason), "{}", status.message());
 }
 
 /// A SendMessageRequest whose message is given as it is on the wire.
@@ -153,8 +158,28 @@ async fn no_depth_on_the_wire_overflows_the_stack() {
     let path = http::uri::PathAndQuery::from_static("/lf.a2a.v1.A2AService/SendMessage");
     let codec = tonic_prost::ProstCodec::<RawRequest, ()>::default();
     let status = client.unary(tonic::Request::new(request), path, codec).await.unwrap_err();
-    assert!(status.message().contains("recursion limit"), "{}", status.message());
+    check_unreadable(&status, "nests deeper than protobuf readers go");
     script.check_not_called();
+}
+
+/// What is no message is the fault of whoever sent it, on every rpc.
+#[tokio::test]
+async fn bytes_that_are_no_message_are_refused_with_the_field() {
+    let not_utf8 = wrapped(1, b"\xff");
+    let cut_off = wrapped(1, b"m-1")[..3].to_vec();
+    for (message, reason) in [(not_utf8, "Message.message_id"), (cut_off, "Message.message_id")] {
+        for rpc in ["/lf.a2a.v1.A2AService/SendMessage", "/lf.a2a.v1.A2AService/SendStreamingMessage"] {
+            let script = Arc::new(Script::answering("null"));
+            let mut client = tonic::client::Grpc::new(channel(script.clone()).await);
+            client.ready().await.unwrap();
+            let request = tonic::Request::new(RawRequest { message: message.clone() });
+            let path = http::uri::PathAndQuery::from_static(rpc);
+            let codec = tonic_prost::ProstCodec::<RawRequest, ()>::default();
+            let status = client.unary(request, path, codec).await.unwrap_err();
+            check_unreadable(&status, reason);
+            script.check_not_called();
+        }
+    }
 }
 
 #[tokio::test]
