@@ -5,13 +5,14 @@ use std::sync::Arc;
 use annex_grpc::pb::{
     GetTaskRequest, ListTasksRequest, Message, Part, SendMessageRequest, TaskPushNotificationConfig, part,
 };
+use annex_grpc::{Limits, routes};
 use prost::encoding::{WireType, encode_key, encode_varint};
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Timestamp, Value};
 use tonic::{Code, Response, Status};
 use tonic_types::StatusExt;
 
-use crate::support::{MAX_MESSAGE_BYTES, Script, channel, object, sending, start, text_part, value};
+use crate::support::{MAX_MESSAGE_BYTES, Script, channel, connected, object, sending, start, text_part, value};
 
 fn fields(status: &Status) -> Vec<String> {
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
@@ -180,6 +181,25 @@ async fn bytes_that_are_no_message_are_refused_with_the_field() {
             script.check_not_called();
         }
     }
+}
+
+async fn with_details(response: axum::response::Response) -> axum::response::Response {
+    annex_grpc::with_details(response)
+}
+
+#[tokio::test]
+async fn a_body_without_a_message_is_the_senders_fault() {
+    let script = Arc::new(Script::answering("null"));
+    let router = routes(script.clone(), Limits { max_message_bytes: MAX_MESSAGE_BYTES });
+    let layered = router.layer(axum::middleware::map_response(with_details));
+    let mut client = tonic::client::Grpc::new(connected(layered).await);
+    client.ready().await.unwrap();
+    let nothing = tonic::Request::new(futures::stream::empty::<RawRequest>());
+    let path = http::uri::PathAndQuery::from_static("/lf.a2a.v1.A2AService/SendMessage");
+    let codec = tonic_prost::ProstCodec::<RawRequest, ()>::default();
+    let status = client.client_streaming(nothing, path, codec).await.unwrap_err();
+    check_unreadable(&status, "Missing request message");
+    script.check_not_called();
 }
 
 #[tokio::test]

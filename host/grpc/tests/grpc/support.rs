@@ -177,7 +177,7 @@ pub(crate) async fn answering(message: &impl prost::Message) -> Channel {
     connected(Router::new().fallback(answer)).await
 }
 
-async fn connected(router: Router) -> Channel {
+pub(crate) async fn connected(router: Router) -> Channel {
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async { axum::serve(listener, router).await });

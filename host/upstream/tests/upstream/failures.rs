@@ -43,6 +43,32 @@ async fn an_error_about_the_request_is_the_callers() {
 }
 
 #[tokio::test]
+async fn an_error_of_any_length_is_passed_on_cut() {
+    let long = "é".repeat(150_000);
+    let field = json!({"field": long, "description": long});
+    let request = json!({"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": vec![field; 70]});
+    let info = json!({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "CONTENT_TYPE_NOT_SUPPORTED",
+        "domain": "a2a-protocol.org", "metadata": {"contentType": long}});
+    let most = 1_100;
+    for (code, data, most) in [
+        (-32_602, json!([]), most),
+        (-32_602, json!([request]), 64 * 2 * most),
+        (-32_004, json!([]), most),
+        (-32_005, json!([info]), most),
+    ] {
+        let mut failed = error(code, &long);
+        failed["data"] = data;
+        match refused(failed).await {
+            AgentError::Refused(error) => {
+                let text = error.to_string();
+                assert!(text.contains("éé…") && text.len() <= most, "{code}: {} bytes", text.len());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn other_faults_are_told_by_their_kind_and_without_a_word_of_the_upstream() {
     let large = "secret".repeat(30_000);
     let cases: [(Answering, &str); 5] = [
