@@ -211,7 +211,8 @@ mod tests {
                 let kept = without_earlier(&format!(r#"{{{entries},"\u006b{again}":1,"k{again}":2}}"#));
                 let kept: serde_json::Map<String, serde_json::Value> =
                     serde_json::from_str(&kept.expect("a key twice")).expect("an object");
-                assert_eq!((kept.len(), &kept[&format!("k{again}")]), (keys, &2.into()), "{keys} {again}");
+                let last = kept[&format!("k{again}")].as_u64();
+                assert_eq!((kept.len(), last), (keys, Some(2)), "{keys} {again}");
             }
         }
     }
