@@ -58,7 +58,9 @@ async fn an_error_of_any_length_is_passed_on_cut() {
     ] {
         let mut failed = error(code, &long);
         failed["data"] = data;
-        match refused(failed).await {
+        let upstream = Upstream::start(false, move |_, _, _| Answer::Error(failed.clone())).await;
+        let config = UpstreamConfig { max_answer_bytes: 4 << 20, ..config(&upstream.url) };
+        match Bench::with(config).await.say("t").await.result.unwrap_err() {
             AgentError::Refused(error) => {
                 let text = error.to_string();
                 assert!(text.contains("éé…") && text.len() <= most, "{code}: {} bytes", text.len());
