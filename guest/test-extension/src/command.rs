@@ -100,8 +100,8 @@ impl<'a> Command<'a> {
         "x".repeat(self.amount.unwrap_or(DEFAULT_BYTES))
     }
 
-    /// JSON that not everybody can read: for `odd-json` half of a surrogate pair, 400 digits, a large exponent or a key twice, by number;
-    /// else an array in an array, as deep as the command asks for.
+    /// JSON that not everybody can read: for `odd-json` half of a surrogate pair, 400 digits, a large exponent or a key twice, by
+    /// number; else an array in an array, as deep as the command asks for.
     pub(crate) fn unreadable(&self) -> String {
         match (self.name, self.amount) {
             ("odd-json", Some(0)) => r#""\ud800""#.to_owned(),

@@ -64,7 +64,7 @@ pub(crate) enum Unreadable {
 
 impl Unreadable {
     fn of(error: &prost::DecodeError) -> Self {
-        // prost has no other sign for the kind of an error. In front of the reason stand the fields around it: for this one a hundred.
+        // prost has no other sign for the kind of an error. In front of it stand the fields around, which are a hundred here.
         let text = error.to_string();
         if text.ends_with("recursion limit reached") {
             return Self::TooDeep;
