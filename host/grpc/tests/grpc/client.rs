@@ -208,6 +208,15 @@ async fn values_that_json_does_not_have_are_replaced_in_an_answer() {
     }
 }
 
+#[tokio::test]
+async fn parts_without_content_are_left_out_of_an_answer_whoever_said_them() {
+    let parts = vec![pb::Part::default(), support::text_part("x")];
+    let said = |role| pb::Message { message_id: "m".into(), role, parts: parts.clone(), ..pb::Message::default() };
+    let task = pb::Task { id: "t".into(), history: vec![said(1), said(2)], ..pb::Task::default() };
+    let task = asked(&task).await.unwrap();
+    assert_eq!(task.history.iter().map(|message| message.parts.len()).collect::<Vec<_>>(), [1, 1]);
+}
+
 fn nested_lists(depth: usize) -> prost_types::Value {
     (0..depth).fold(support::string("x"), |inner, _| support::value(Kind::ListValue(ListValue { values: vec![inner] })))
 }
