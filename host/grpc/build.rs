@@ -19,6 +19,7 @@ fn main() -> anyhow::Result<()> {
 
     tonic_prost_build::configure()
         .build_transport(false)
+        .codec_path("crate::codec::A2aCodec")
         .btree_map(".")
         .skip_debug(SECRETIVE)
         .compile_fds(compiler.file_descriptor_set())?;

@@ -100,13 +100,14 @@ impl<'a> Command<'a> {
         "x".repeat(self.amount.unwrap_or(DEFAULT_BYTES))
     }
 
-    /// JSON that not everybody can read: for `odd-json` half of a surrogate pair, 400 digits or a large exponent, by number;
-    /// else an array in an array, as deep as the command asks for.
+    /// JSON that not everybody can read: for `odd-json` half of a surrogate pair, 400 digits, a large exponent or a key twice, by
+    /// number; else an array in an array, as deep as the command asks for.
     pub(crate) fn unreadable(&self) -> String {
         match (self.name, self.amount) {
             ("odd-json", Some(0)) => r#""\ud800""#.to_owned(),
             ("odd-json", Some(1)) => "9".repeat(400),
-            ("odd-json", _) => "1e999999".to_owned(),
+            ("odd-json", Some(2)) => "1e999999".to_owned(),
+            ("odd-json", _) => r#"{"k":1,"k":2}"#.to_owned(),
             (_, depth) => {
                 let depth = depth.unwrap_or(DEFAULT_DEPTH);
                 "[".repeat(depth) + &"]".repeat(depth)

@@ -22,7 +22,8 @@ use tonic::codegen::{Body as HttpBody, Bytes, StdError};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use crate::convert::{FromProto, IntoProto};
+use crate::codec::Unreadable;
+use crate::convert::{self, FromProto, IntoProto};
 use crate::pb::a2a_service_client::A2aServiceClient;
 use crate::pb::extension::extension_service_client::ExtensionServiceClient;
 use crate::pb::extension::{CallRequest, CallResponse};
@@ -238,7 +239,7 @@ where
 }
 
 fn json<T: FromProto<P> + Serialize, P>(proto: P) -> Result<Json, CallError> {
-    let value = T::from_proto(proto).map_err(|error| CallError::Answer(error.to_string()))?;
+    let value: T = convert::of_answer(proto).map_err(|error| CallError::Answer(error.to_string()))?;
     Json::from_peer(&value).map_err(|error| CallError::Answer(error.to_string()))
 }
 
@@ -250,6 +251,9 @@ fn active(metadata: &MetadataMap) -> Vec<annex_protocol::ExtensionUri> {
 fn failed(status: Status) -> CallError {
     if status::is_too_large(&status) && status.details().is_empty() {
         return CallError::TooLarge;
+    }
+    if let Some(unreadable) = status.source().and_then(|source| source.downcast_ref::<Unreadable>()) {
+        return CallError::Answer(unreadable.to_string());
     }
     // A status that the agent sent has no source; one that tonic made of a broken connection has.
     if status.source().is_some() {

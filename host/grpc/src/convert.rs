@@ -13,6 +13,7 @@ mod security;
 mod task;
 mod time;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -54,6 +55,25 @@ pub(crate) trait FromProto<P>: Sized {
     /// # Errors
     /// A `oneof` without a value, an unknown enum value, or a value that JSON does not have.
     fn from_proto(proto: P) -> Result<Self, FieldError>;
+}
+
+thread_local! {
+    /// True while an answer is read.
+    static READS_ANSWER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Reads what an agent answers. Whoever sends a request is told what not everybody can read in it; an agent is not there to be
+/// told, so that in its answer this is replaced.
+pub(crate) fn of_answer<P, T: FromProto<P>>(proto: P) -> Result<T, FieldError> {
+    READS_ANSWER.set(true);
+    let read = T::from_proto(proto);
+    READS_ANSWER.set(false);
+    read
+}
+
+/// True while an answer is read.
+fn reads_answer() -> bool {
+    READS_ANSWER.get()
 }
 
 /// Writes a value of our side.

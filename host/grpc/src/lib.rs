@@ -9,11 +9,12 @@
 //! integer that no double is equal to, such as `9007199254740993`, fails the call instead of being rounded; the
 //! parameters and results of extensions' methods are text and keep theirs. A request nests messages at most 100 deep,
 //! of which one level of a JSON object takes three and one of a JSON array two. Bytes that are no such message are
-//! answered with INTERNAL, as gRPC has it, before any of this is asked.
+//! answered with INVALID_ARGUMENT, before any of this is asked.
 
 #![warn(missing_docs)]
 
 mod client;
+mod codec;
 mod convert;
 mod extension_service;
 mod health;

@@ -77,11 +77,14 @@ pub fn refuse(error: &A2aError) -> Response {
     status::of(error).into_http::<Body>().into_response()
 }
 
-/// The answer, with the details that tonic leaves out when it refuses a message for its size.
+/// The answer, with the details that tonic leaves out when it refuses a message for its size, or a body for its form.
 pub fn with_details(response: Response) -> Response {
     match Status::from_header_map(response.headers()) {
         Some(status) if status::is_too_large(&status) && status.details().is_empty() => {
             status::too_large(&status).into_http::<Body>().into_response()
+        }
+        Some(status) if status::is_without_message(&status) && status.details().is_empty() => {
+            status::without_message(&status).into_http::<Body>().into_response()
         }
         _ => response,
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tonic::{Code, Status};
 use tonic_types::pb;
 
-use crate::convert::{FromProto, IntoProto};
+use crate::convert::{self, IntoProto};
 
 /// Of the message; every byte of it may become three in the header.
 const MAX_MESSAGE_BYTES: usize = 1024;
@@ -71,6 +71,18 @@ pub(crate) fn is_too_large(status: &Status) -> bool {
 /// The same refusal with details. The code stays tonic's own, by which clients know it.
 pub(crate) fn too_large(status: &Status) -> Status {
     with_code(Code::OutOfRange as i32, &A2aError::InvalidRequest { reason: status.message().to_owned() })
+}
+
+/// Tells whether tonic has found no whole message in the body of a request. It blames this server, with the code INTERNAL.
+pub(crate) fn is_without_message(status: &Status) -> bool {
+    const MISSING: [&str; 2] = ["Missing request message.", "Unexpected EOF decoding stream."];
+    status.code() == Code::Internal && MISSING.contains(&status.message())
+}
+
+/// The same as the fault of whoever sent the request.
+pub(crate) fn without_message(status: &Status) -> Status {
+    let reason = format!("the body has no message of the length that stands in front of it: {}", status.message());
+    of(&A2aError::InvalidRequest { reason })
 }
 
 fn with_code(code: i32, error: &A2aError) -> Status {
@@ -173,8 +185,8 @@ fn unpacked(any: &Any) -> Option<Json> {
             Detail::RetryInfo { retry_delay: format!("{}s", delay.seconds) }
         }
         VALUE => {
-            let value = Json::from_proto(prost_types::Value::decode(bytes).ok()?).ok()?;
-            return Json::from_serialize(&Wrapped { type_url: format!("{TYPE_URLS}{VALUE}"), value }).ok();
+            let value: Json = convert::of_answer(prost_types::Value::decode(bytes).ok()?).ok()?;
+            return Json::from_peer(&Wrapped { type_url: format!("{TYPE_URLS}{VALUE}"), value }).ok();
         }
         _ => return None,
     };

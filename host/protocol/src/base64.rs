@@ -8,12 +8,15 @@ pub(crate) fn standard(text: &str) -> Cow<'_, str> {
     if text.len().is_multiple_of(4) && memchr::memchr2(b'-', b'_', text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
     }
+    // Padding behind anything else would make other characters of what a peer sent in place of bytes.
+    if !is_base64(text) {
+        return Cow::Borrowed(text);
+    }
     let digits = text.trim_end_matches('=');
     let padding = match digits.len() % 4 {
-        0 => "",
         2 => "==",
         3 => "=",
-        _ => return Cow::Borrowed(text),
+        _ => "",
     };
     let mut standard = String::with_capacity(digits.len() + padding.len());
     standard.extend(digits.chars().map(|digit| match digit {
@@ -50,6 +53,11 @@ mod tests {
             ("-_-_", "+/+/"),
             ("", ""),
             ("A", "A"),
+            ("é", "é"),
+            ("[]", "[]"),
+            ("=", "="),
+            ("aGk==", "aGk=="),
+            ("_-8\n", "_-8\n"),
         ] {
             assert_eq!(standard(sent), written, "{sent}");
         }

@@ -17,8 +17,8 @@ use crate::portable;
 /// value fits into one `data:` line of an event stream.
 ///
 /// Everybody can read the value ([`portable`](crate::portable)): it nests at most [`Json::MAX_DEPTH`] deep, so that readers
-/// can do so by recursion, and has no half of a surrogate pair and no number beyond the range of a double.
-/// [`Json::parse`] refuses other values. Decoding a value as a part of another text replaces what is wrong with them
+/// can do so by recursion, and has no half of a surrogate pair, no number beyond the range of a double and no object with a key
+/// twice. [`Json::parse`] refuses other values. Decoding a value as a part of another text replaces what is wrong with them
 /// ([`portable::repaired`](crate::portable::repaired)): that text was checked before, or its sender cannot be told.
 ///
 /// ```

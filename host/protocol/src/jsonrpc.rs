@@ -171,7 +171,9 @@ impl<'a> Envelope<'a> {
             Some(b'n') => Ok(RequestId::Null),
             // The digits are echoed as they came: official clients refuse an answer whose id differs, and a large
             // integer is another one as a double.
-            Some(b'-' | b'0'..=b'9') => Ok(RequestId::Number(id.to_owned())),
+            Some(b'-' | b'0'..=b'9') if portable::check(id).is_ok() => Ok(RequestId::Number(id.to_owned())),
+            // Many clients could not read an answer with it.
+            Some(b'-' | b'0'..=b'9') => Err(invalid_request("`id` is a number beyond the range of a double")),
             Some(b'"') => serde_json::from_str(id).map(RequestId::String).map_err(|_| wrong_type()),
             _ => Err(wrong_type()),
         }
@@ -193,7 +195,7 @@ impl<'a> Envelope<'a> {
         // The text is valid JSON already.
         portable::check(params).map_err(|unportable| match unportable.flaw {
             Flaw::TooDeep => invalid_request(&format!("params: {unportable}")),
-            Flaw::HalfSurrogate | Flaw::HugeNumber => unportable.into(),
+            Flaw::HalfSurrogate | Flaw::HugeNumber | Flaw::RepeatedKey => unportable.into(),
         })?;
         Ok(params)
     }

@@ -1,7 +1,10 @@
-//! JSON that every reader takes: what RFC 7493 (I-JSON) asks of strings and numbers, and a bound on nesting.
+//! JSON that every reader takes: what RFC 7493 (I-JSON) asks of strings, numbers and keys, and a bound on nesting.
 //!
 //! `"\ud800"` and `1e999999` are JSON. Python cannot write the first as UTF-8 and reads the second as an infinity, and
-//! protobuf has neither, so that one such value makes the whole answer around it unreadable.
+//! protobuf has neither, so that one such value makes the whole answer around it unreadable. Readers of protobuf refuse an
+//! object with a key twice as well.
+
+mod repeated;
 
 use std::fmt;
 use std::ops::Range;
@@ -14,6 +17,7 @@ pub(crate) enum Flaw {
     TooDeep,
     HalfSurrogate,
     HugeNumber,
+    RepeatedKey,
 }
 
 impl fmt::Display for Flaw {
@@ -22,6 +26,7 @@ impl fmt::Display for Flaw {
             Self::TooDeep => write!(formatter, "arrays and objects nest deeper than {} levels", Json::MAX_DEPTH),
             Self::HalfSurrogate => formatter.write_str("the text has half of a surrogate pair, which is no character"),
             Self::HugeNumber => formatter.write_str("the number is beyond the range of a double"),
+            Self::RepeatedKey => formatter.write_str("the key stands twice in its object"),
         }
     }
 }
@@ -51,38 +56,40 @@ impl fmt::Display for Unportable {
     }
 }
 
-/// Checks valid JSON: it nests at most [`Json::MAX_DEPTH`] deep, has no half of a surrogate pair, and no number beyond the
-/// range of a double.
+/// Checks valid JSON: it nests at most [`Json::MAX_DEPTH`] deep, has no half of a surrogate pair, no number beyond the range
+/// of a double, and no object with a key twice.
 ///
 /// ```
 /// use annex_protocol::portable;
 ///
 /// assert_eq!(portable::check(r#"{"a":[1.0,9007199254740993,"\ud83d\ude00"]}"#), Ok(()));
 /// assert_eq!(portable::check(r#"{"a":[1,{"b":1e999}]}"#).unwrap_err().place, "a[1].b");
+/// assert_eq!(portable::check(r#"{"a":[1,{"b":1,"b":2}]}"#).unwrap_err().place, "a[1].b");
 /// ```
 ///
 /// # Errors
 /// [`Unportable`]
 pub fn check(json: &str) -> Result<(), Unportable> {
-    if is_plain(json) {
-        return Ok(());
-    }
-    match Flaws::new(json, Json::MAX_DEPTH).next() {
-        None => Ok(()),
+    // Only a text that is refused pays for the search for the place.
+    let refused = |flaw, at| Err(Unportable { place: place(json, at), flaw });
+    let flaw = if is_plain(json) { None } else { Flaws::new(json, Json::MAX_DEPTH).next() };
+    match flaw {
         Some((Flaw::TooDeep, _)) => Err(Unportable { place: String::new(), flaw: Flaw::TooDeep }),
-        // Only a text that is refused pays for the search for the place.
-        Some((flaw, range)) => Err(Unportable { place: place(json, range.start), flaw }),
+        Some((flaw, range)) => refused(flaw, range.start),
+        None => repeated::first(json).map_or(Ok(()), |key| refused(Flaw::RepeatedKey, key.value)),
     }
 }
 
 /// Valid JSON without what [`check`] refuses: U+FFFD stands for half of a surrogate pair, and a string of the same digits for
 /// a number beyond the range of a double, so that no digit is lost. A string with the JSON text stands for an array or object
-/// that nests too deep. `None` for JSON that is to stay as it is.
+/// that nests too deep. Of a key that stands twice in an object the last entry stays, as most readers have it. `None` for JSON
+/// that is to stay as it is.
 ///
 /// ```
 /// use annex_protocol::portable;
 ///
 /// assert_eq!(portable::repaired(r#"{"a":"x\ud800","b":-1e999}"#).as_deref(), Some(r#"{"a":"x\ufffd","b":"-1e999"}"#));
+/// assert_eq!(portable::repaired(r#"{"\ud800":1,"\udc00":2}"#).as_deref(), Some(r#"{"\ufffd":2}"#));
 /// assert_eq!(portable::repaired("[1.0]"), None);
 /// ```
 pub fn repaired(json: &str) -> Option<String> {
@@ -97,6 +104,14 @@ pub fn repaired(json: &str) -> Option<String> {
 /// assert_eq!(portable::repaired_within("[[[1]]]", 2).as_deref(), Some(r#"[["[1]"]]"#));
 /// ```
 pub fn repaired_within(json: &str, levels: usize) -> Option<String> {
+    let is_known_plain = levels == Json::MAX_DEPTH && is_plain(json);
+    let readable = if is_known_plain { None } else { without_flaws(json, levels) };
+    // Keys are compared as they are by now: two that were different may have become one.
+    repeated::without_earlier(readable.as_deref().unwrap_or(json)).or(readable)
+}
+
+/// The JSON with what is read in place of each flaw; `None` where it has none.
+fn without_flaws(json: &str, levels: usize) -> Option<String> {
     let mut repaired = String::new();
     let mut copied = 0;
     for (flaw, range) in Flaws::new(json, levels) {
@@ -106,6 +121,8 @@ pub fn repaired_within(json: &str, levels: usize) -> Option<String> {
             Flaw::HalfSurrogate => repaired.push_str(r"\ufffd"),
             Flaw::HugeNumber => repaired.extend(["\"", text, "\""]),
             Flaw::TooDeep => repaired.push_str(Json::string(text).get()),
+            // None of those that are found here.
+            Flaw::RepeatedKey => repaired.push_str(text),
         }
         copied = range.end;
     }
@@ -121,7 +138,7 @@ pub(crate) fn nests_deeper_than(json: &str, limit: usize) -> bool {
     Flaws::new(json, limit).any(|(flaw, _)| flaw == Flaw::TooDeep)
 }
 
-/// True for most JSON that has no flaw, found by looks at many bytes at once: it has few brackets, no escape, no exponent, and
+/// True for most JSON that has no flaw but keys that stand twice, found by looks at many bytes at once: it has few brackets, no escape, no exponent, and
 /// no digit in a place that each very long number reaches.
 fn is_plain(json: &str) -> bool {
     let bytes = json.as_bytes();

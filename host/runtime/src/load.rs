@@ -312,6 +312,9 @@ fn check_descriptor(described: Description, installation: &Installation) -> Resu
     if described.metadata_keys.iter().any(String::is_empty) {
         return wrong("a metadata key is empty".to_owned());
     }
+    if let Some(key) = described.metadata_keys.iter().find(|key| key.starts_with("annex/")) {
+        return wrong(format!("its metadata key {key:?} begins with annex/, as only those of this server do"));
+    }
     // A request looks at each name in the list, so none is in it twice.
     for (names, what) in [(&described.depends_on, "dependency"), (&described.metadata_keys, "metadata key")] {
         let mut before = names.iter().enumerate();

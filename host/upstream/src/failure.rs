@@ -12,6 +12,11 @@ use crate::links::Link;
 const TASK_NOT_FOUND: i64 = -32001;
 const UNSUPPORTED_OPERATION: i64 = -32004;
 
+/// Bytes of each text that is passed on of the upstream's error: gRPC carries no more.
+const MAX_TEXT_BYTES: usize = 1024;
+/// Faults of fields that are passed on.
+const MAX_VIOLATIONS: usize = 64;
+
 /// Tells whether the upstream is at fault, rather than the request.
 pub(crate) fn is_fault(error: &ClientError) -> bool {
     match error {
@@ -58,7 +63,7 @@ pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
     }
     // It has ended there, or works. What has become of it is found out when somebody asks for the task.
     if continues && answered.code == Some(UNSUPPORTED_OPERATION) {
-        return AgentError::Refused(A2aError::UnsupportedOperation { reason: answered.message.clone() });
+        return AgentError::Refused(A2aError::UnsupportedOperation { reason: passed_on(&answered.message) });
     }
     match of_request(answered) {
         Some(refusal) => AgentError::Refused(refusal),
@@ -78,10 +83,11 @@ pub(crate) fn of_lost_task(error: ClientError) -> AgentError {
 
 /// The upstream's error as it is told to the caller, when it is about the request.
 fn of_request(error: &RemoteError) -> Option<A2aError> {
-    let reason = error.message.clone();
+    let reason = passed_on(&error.message);
     Some(match error.code? {
         -32602 => {
-            let violations: Vec<FieldViolation> = error.violations().into_iter().map(violation).collect();
+            let violations: Vec<FieldViolation> =
+                error.violations().into_iter().take(MAX_VIOLATIONS).map(violation).collect();
             if violations.is_empty() {
                 A2aError::invalid_params(reason)
             } else {
@@ -96,7 +102,7 @@ fn of_request(error: &RemoteError) -> Option<A2aError> {
 }
 
 fn violation(violation: Violation) -> FieldViolation {
-    FieldViolation { field: violation.field, description: violation.description }
+    FieldViolation { field: passed_on(&violation.field), description: passed_on(&violation.description) }
 }
 
 /// The media type that the upstream names in the details, if it does.
@@ -106,7 +112,12 @@ fn content_type(error: &RemoteError) -> String {
         let metadata: annex_protocol::JsonObject = detail.get("metadata")?.to().ok()?;
         metadata.get("contentType")?.to::<String>().ok()
     });
-    named.unwrap_or_else(|| "of a part".to_owned())
+    named.map_or_else(|| "of a part".to_owned(), |named| passed_on(&named))
+}
+
+/// A text of the upstream's error, as much of it as is passed on.
+fn passed_on(text: &str) -> String {
+    annex_text::cut(text.to_owned(), MAX_TEXT_BYTES)
 }
 
 /// The upstream did not answer, or answered something that A2A does not have.

@@ -261,9 +261,15 @@ impl<'a> Relay<'a> {
     async fn status(&mut self, mut update: TaskStatusUpdateEvent) -> Result<(), AgentError> {
         update.status.message = update.status.message.and_then(|message| self.outlet.adopted(message));
         let state = match update.status.state {
-            // The client gets its task now, and hears of it when there is something to tell.
             TaskState::Submitted | TaskState::Unspecified if update.status.message.is_none() => {
-                return self.begin().await;
+                if self.outlet.sent() > 0 || self.state.is_some() {
+                    return Ok(());
+                }
+                if !self.continues {
+                    return self.begin().await;
+                }
+                // Its client must not think that it still waits: a message to it would wait for the end of this turn.
+                TaskState::Working
             }
             // Whoever says something works.
             TaskState::Unspecified => TaskState::Working,
@@ -293,11 +299,9 @@ impl<'a> Relay<'a> {
         self.outlet.send(event).await
     }
 
-    /// The upstream has taken the message, and says nothing else yet.
+    /// The upstream has taken the message, and says nothing else yet. The client gets its task now, and hears of it when there
+    /// is something to tell.
     async fn begin(&mut self) -> Result<(), AgentError> {
-        if self.outlet.sent() > 0 || self.state.is_some() {
-            return Ok(());
-        }
         self.state = Some(TaskState::Submitted);
         self.outlet.begin().await
     }

@@ -19,8 +19,10 @@ const PATH: [&str; 11] = [
 ];
 /// The most objects and arrays around parts: a task in a list, its history, and a message in that.
 const MAX_LEVELS: usize = 6;
-/// The fields that a part can have its content in.
-const CONTENT: [&str; 5] = ["text", "raw", "url", "data", "file"];
+/// The fields that a part can have its content in, beside `file`.
+const CONTENT: [&str; 4] = ["text", "raw", "url", "data"];
+/// The fields that a file of 0.3 can have its content in.
+const FILE_CONTENT: [&str; 2] = ["bytes", "uri"];
 
 /// Writes a part of either version as one version has it; `None` for what is no part.
 pub(super) type WritePart = fn(&Json) -> Option<Json>;
@@ -93,9 +95,16 @@ fn mended_parts(json: &Json, write: WritePart) -> Option<Json> {
     Json::from_peer(&mended).ok()
 }
 
+/// True for a part without content, such as a file with nothing but a name.
 fn is_empty(part: &Json) -> bool {
-    let has_none = |part: JsonObject| CONTENT.iter().all(|name| part.get(name).is_none_or(Json::is_null));
-    part.is_null() || part.to::<JsonObject>().is_ok_and(has_none)
+    let is_empty_file =
+        |file: &Json| file.is_null() || file.to::<JsonObject>().is_ok_and(|file| has_none(&file, &FILE_CONTENT));
+    let has_no_file = |part: &JsonObject| part.get("file").is_none_or(is_empty_file);
+    part.is_null() || part.to::<JsonObject>().is_ok_and(|part| has_none(&part, &CONTENT) && has_no_file(&part))
+}
+
+fn has_none(object: &JsonObject, fields: &[&str]) -> bool {
+    fields.iter().all(|name| object.get(name).is_none_or(Json::is_null))
 }
 
 #[cfg(test)]
@@ -119,7 +128,9 @@ mod tests {
                 (r#"{"artifactUpdate":{"artifact":"#, "}}"),
                 (r#"{"tasks":[{"artifacts":["#, "]}]}"),
             ] {
-                let sent = format!(r#"{before}{{"parts":[{{}},{{"text":"a"}},null,{{"text":null}}]}}{behind}"#);
+                let empty =
+                    r#"{},{"kind":"file","file":{}},{"file":{"bytes":null,"name":"n"}},{"kind":"file","file":null}"#;
+                let sent = format!(r#"{before}{{"parts":[{empty},{{"text":"a"}},null,{{"text":null}}]}}{behind}"#);
                 let expected = format!(r#"{before}{{"parts":[{{"text":"a"}}]}}{behind}"#);
                 check(write, &sent, Some(&expected));
             }
@@ -138,7 +149,14 @@ mod tests {
 
     #[test]
     fn what_is_no_part_stays_as_it_is() {
-        for sent in [r#"{"parts":[{"text":7}]}"#, r#"{"parts":{}}"#, r#"{"metadata":{"parts":[{}]}}"#, "[]", "7"] {
+        for sent in [
+            r#"{"parts":[{"file":7}]}"#,
+            r#"{"parts":[{"text":7}]}"#,
+            r#"{"parts":{}}"#,
+            r#"{"metadata":{"parts":[{}]}}"#,
+            "[]",
+            "7",
+        ] {
             check(of_1_0, sent, None);
         }
     }

@@ -217,7 +217,7 @@ async fn a_server_that_does_not_speak_grpc_is_said_to() {
 async fn json_of_an_agent_that_not_everybody_can_read_is_replaced() {
     let deep = format!("{}{}", "[".repeat(1_000), "]".repeat(1_000));
     let message = r#"{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"a\ud800b"}],
-        "metadata":{"k":[1e999,"\udfff",1.0],"deep":DEEP}}}"#
+        "metadata":{"k":[1e999,"\udfff",1.0],"\udc00":1,"a":0,"\ud801":{"b":1,"b":2},"a":3,"deep":DEEP}}}"#
         .replace('\n', "")
         .replace("DEEP", &deep);
     let result = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{message}}}"#);
@@ -233,6 +233,9 @@ async fn json_of_an_agent_that_not_everybody_can_read_is_replaced() {
         let annex_protocol::StreamResponse::Message(message) = &events[0] else { panic!("{events:?}") };
         assert_eq!(message.text(), "a\u{fffd}b");
         assert_eq!(message.metadata.get("k").expect("a list").get(), r#"["1e999","\ufffd",1.0]"#);
+        assert_eq!(message.metadata.keys().collect::<Vec<_>>(), ["k", "\u{fffd}", "a", "deep"]);
+        assert_eq!(message.metadata.get("a").expect("a number").get(), "3");
+        assert_eq!(message.metadata.get("\u{fffd}").expect("an object").get(), r#"{"b":2}"#);
         let kept = message.metadata.get("deep").expect("a list").get();
         assert!(kept.starts_with("[[[[") && kept.contains(r#"["[[["#), "{kept}");
         assert_eq!(kept.matches(['[', ']']).count(), deep.len(), "nothing is lost");

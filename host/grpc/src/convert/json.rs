@@ -1,7 +1,8 @@
 //! Free-form JSON as `google.protobuf.Struct` and `Value`.
 //!
 //! Numbers are doubles there: an integer that no double is equal to is refused, and a double that is a whole number is read
-//! as an integer, without `.0`.
+//! as an integer, without `.0`. Of values that JSON does not have, a request is refused, and in an answer they are replaced: by
+//! the names that ProtoJSON has for such numbers, and by `null`.
 
 mod double;
 mod reader;
@@ -12,12 +13,14 @@ use prost_types::{Struct, Value};
 use serde_json::Number;
 
 use self::reader::Reader;
-use super::{FieldError, FromProto, IntoProto, read, write};
+use super::{FieldError, FromProto, IntoProto, read, reads_answer, write};
 
 impl FromProto<Value> for Json {
     fn from_proto(proto: Value) -> Result<Self, FieldError> {
-        // Also checks that it does not nest deeper than `Json::MAX_DEPTH`.
-        Self::from_serialize(&json(proto)?).map_err(|error| FieldError::new("", error.to_string()))
+        let value = json(proto)?;
+        // Also looks whether it nests deeper than `Json::MAX_DEPTH`.
+        let read = if reads_answer() { Self::from_peer(&value) } else { Self::from_serialize(&value) };
+        read.map_err(|error| FieldError::new("", error.to_string()))
     }
 }
 
@@ -35,7 +38,12 @@ impl FromProto<Struct> for JsonObject {
 fn json(value: Value) -> Result<serde_json::Value, FieldError> {
     match value.kind {
         Some(Kind::NullValue(_)) => Ok(serde_json::Value::Null),
-        Some(Kind::NumberValue(double)) => number(double).map(serde_json::Value::Number),
+        Some(Kind::NumberValue(double)) => match number(double) {
+            Some(number) => Ok(serde_json::Value::Number(number)),
+            None if reads_answer() => Ok(serde_json::Value::String(name_of(double).to_owned())),
+            // NaN and the infinities are doubles, and JSON has neither.
+            None => Err(FieldError::new("", format!("{double} is not a number in JSON"))),
+        },
         Some(Kind::StringValue(text)) => Ok(serde_json::Value::String(text)),
         Some(Kind::BoolValue(flag)) => Ok(serde_json::Value::Bool(flag)),
         Some(Kind::StructValue(object)) => {
@@ -45,22 +53,34 @@ fn json(value: Value) -> Result<serde_json::Value, FieldError> {
         Some(Kind::ListValue(list)) => {
             list.values.into_iter().map(json).collect::<Result<_, _>>().map(serde_json::Value::Array)
         }
+        None if reads_answer() => Ok(serde_json::Value::Null),
         // JSON has no value that this could be: not even `null`, which is a kind of its own.
         None => Err(FieldError::new("", "a google.protobuf.Value without a value in it")),
     }
 }
 
-fn number(double: f64) -> Result<Number, FieldError> {
+/// The number of JSON; `None` where it has none.
+fn number(double: f64) -> Option<Number> {
     // Both bounds are exact doubles; the upper one is the first that does not fit.
     const INTEGERS: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
     let is_integer = double.fract() == 0.0 && INTEGERS.contains(&double);
     let is_negative_zero = double == 0.0 && double.is_sign_negative();
     // No integer is a negative zero, so that stays a double.
     if is_integer && !is_negative_zero {
-        return Ok(Number::from(double as i64));
+        return Some(Number::from(double as i64));
     }
-    // NaN and the infinities are doubles, and JSON has neither.
-    Number::from_f64(double).ok_or_else(|| FieldError::new("", format!("{double} is not a number in JSON")))
+    Number::from_f64(double)
+}
+
+/// The name that ProtoJSON has for a double that is no number of JSON.
+fn name_of(double: f64) -> &'static str {
+    if double.is_nan() {
+        "NaN"
+    } else if double.is_sign_negative() {
+        "-Infinity"
+    } else {
+        "Infinity"
+    }
 }
 
 impl IntoProto<Value> for Json {

@@ -7,8 +7,8 @@ use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, STANDARD};
 
 use super::json::write_metadata;
 use super::{
-    FieldError, FromProto, IntoProto, enumeration, non_empty, read, read_all, read_optional, strings, text, write,
-    write_all,
+    FieldError, FromProto, IntoProto, enumeration, non_empty, read, read_all, read_optional, reads_answer, strings,
+    text, write, write_all,
 };
 use crate::pb;
 
@@ -18,8 +18,8 @@ const UNPADDED: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, NO_PAD
 impl FromProto<pb::Message> for Message {
     fn from_proto(mut proto: pb::Message) -> Result<Self, FieldError> {
         let role = enumeration("role", "Role", proto.role, Role::ALL)?;
-        // A user is told of a part without content. An agent's message is read without it.
-        if role == Role::Agent {
+        // A user is told of a part without content. What an agent sends is read without it.
+        if role == Role::Agent || reads_answer() {
             proto.parts.retain(|part| part.content.is_some());
         }
         Ok(Self {

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use annex_grpc::pb;
 use annex_grpc::{CallError, Client, Events};
-use annex_protocol::{A2aError, Json, JsonObject};
+use annex_protocol::{A2aError, Json, JsonObject, PartContent, Task, portable};
 use futures::StreamExt;
 use http::{HeaderMap, HeaderValue, Uri};
+use prost_types::value::Kind;
+use prost_types::{ListValue, Struct};
 use serde_json::Value;
 use tonic::transport::Channel;
 
 use crate::cards::CARD_JSON;
-use crate::support::{MAX_MESSAGE_BYTES, Script, channel};
+use crate::support::{self, MAX_MESSAGE_BYTES, Script, channel};
 use crate::tasks::TASK_JSON;
 
 const MESSAGE: &str = r#"{"messageId":"m","contextId":"c","taskId":"t","role":"ROLE_USER","parts":[{"text":"x","metadata":{"k":[1.5,null]},"filename":"f","mediaType":"a/b"},{"raw":"aGk="},{"url":"u"},{"data":{"n":-7}}],"metadata":{"s":{"a":true}},"extensions":["urn:x"],"referenceTaskIds":["r"]}"#;
@@ -159,4 +162,91 @@ async fn what_cannot_be_sent_or_read_is_not_the_agents_error() {
     let sent = object(&format!(r#"{{"message":{MESSAGE}}}"#));
     let error = client.call("SendMessage", &sent, HeaderMap::new()).await.unwrap_err();
     assert!(matches!(error, CallError::TooLarge), "{error:?}");
+}
+
+/// A task with the value as data, and in the metadata of the part, the artifact and the task.
+fn task_with(value: &prost_types::Value) -> pb::Task {
+    let metadata = || Some(support::object([("k", value.clone())]));
+    let content = Some(pb::part::Content::Data(value.clone()));
+    let part = pb::Part { content, metadata: metadata(), ..pb::Part::default() };
+    let artifact =
+        pb::Artifact { artifact_id: "a".into(), parts: vec![part], metadata: metadata(), ..pb::Artifact::default() };
+    pb::Task { id: "t".into(), artifacts: vec![artifact], metadata: metadata(), ..pb::Task::default() }
+}
+
+async fn asked(task: &pb::Task) -> Result<Task, CallError> {
+    let client = Client::new(support::answering(task).await, Uri::from_static("http://a.example"), MAX_MESSAGE_BYTES);
+    let reply = client.call("GetTask", &object(r#"{"id":"t"}"#), HeaderMap::new()).await?;
+    Ok(reply.value.to().unwrap())
+}
+
+/// The values of [`task_with`] as they were read.
+fn values(task: &Task) -> [&Json; 4] {
+    let artifact = &task.artifacts[0];
+    let PartContent::Data(data) = &artifact.parts[0].content else { panic!("{task:?}") };
+    let all = [&artifact.parts[0].metadata, &artifact.metadata, &task.metadata];
+    let [part, whole, around] = all.map(|metadata| metadata.get("k").unwrap());
+    [data, part, whole, around]
+}
+
+#[tokio::test]
+async fn values_that_json_does_not_have_are_replaced_in_an_answer() {
+    let number = |double: f64| support::value(Kind::NumberValue(double));
+    let nothing = prost_types::Value { kind: None };
+    let list = |values: Vec<prost_types::Value>| support::value(Kind::ListValue(ListValue { values }));
+    let inside = Struct { fields: [("k".to_owned(), number(f64::INFINITY))].into() };
+    for (sent, read) in [
+        (number(f64::NAN), r#""NaN""#),
+        (number(f64::INFINITY), r#""Infinity""#),
+        (number(f64::NEG_INFINITY), r#""-Infinity""#),
+        (nothing.clone(), "null"),
+        (list(vec![number(1.0), number(f64::NAN), nothing]), r#"[1,"NaN",null]"#),
+        (support::value(Kind::StructValue(inside)), r#"{"k":"Infinity"}"#),
+    ] {
+        let task = asked(&task_with(&sent)).await.unwrap();
+        assert!(values(&task).iter().all(|value| value.get() == read), "{read}: {task:?}");
+    }
+}
+
+#[tokio::test]
+async fn parts_without_content_are_left_out_of_an_answer_whoever_said_them() {
+    let parts = vec![pb::Part::default(), support::text_part("x")];
+    let said = |role| pb::Message { message_id: "m".into(), role, parts: parts.clone(), ..pb::Message::default() };
+    let task = pb::Task { id: "t".into(), history: vec![said(1), said(2)], ..pb::Task::default() };
+    let task = asked(&task).await.unwrap();
+    assert_eq!(task.history.iter().map(|message| message.parts.len()).collect::<Vec<_>>(), [1, 1]);
+}
+
+fn nested_lists(depth: usize) -> prost_types::Value {
+    (0..depth).fold(support::string("x"), |inner, _| support::value(Kind::ListValue(ListValue { values: vec![inner] })))
+}
+
+#[tokio::test]
+async fn what_nests_too_deep_in_an_answer_is_text() {
+    for depth in [41, 46] {
+        let task = asked(&task_with(&nested_lists(depth))).await.unwrap();
+        for value in values(&task) {
+            assert!(value.get().contains(r#"["["#), "{value:?}");
+            assert_eq!(value.get().matches('[').count(), depth, "nothing is lost: {value:?}");
+            assert_eq!(portable::check(value.get()), Ok(()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_nests_deeper_than_readers_of_protobuf_go_is_told_as_such() {
+    let task = task_with(&nested_lists(60));
+    let check = |error: CallError| {
+        let CallError::Answer(problem) = error else { panic!("{error:?}") };
+        assert!(problem.contains("nests deeper than protobuf readers go"), "{problem}");
+    };
+    check(asked(&task).await.unwrap_err());
+    let event = pb::StreamResponse { payload: Some(pb::stream_response::Payload::Task(task)) };
+    let channel = support::answering(&event).await;
+    let client = Client::new(channel, Uri::from_static("http://a.example"), MAX_MESSAGE_BYTES);
+    let sent = object(&format!(r#"{{"message":{MESSAGE}}}"#));
+    let reply = client.open("SendStreamingMessage", &sent, HeaderMap::new()).await.unwrap();
+    let (seen, error) = collected(reply.value).await;
+    assert_eq!(seen, Vec::<String>::new());
+    check(error.unwrap());
 }

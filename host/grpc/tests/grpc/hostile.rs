@@ -5,13 +5,14 @@ use std::sync::Arc;
 use annex_grpc::pb::{
     GetTaskRequest, ListTasksRequest, Message, Part, SendMessageRequest, TaskPushNotificationConfig, part,
 };
+use annex_grpc::{Limits, routes};
 use prost::encoding::{WireType, encode_key, encode_varint};
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Timestamp, Value};
 use tonic::{Code, Response, Status};
 use tonic_types::StatusExt;
 
-use crate::support::{MAX_MESSAGE_BYTES, Script, channel, object, sending, start, text_part, value};
+use crate::support::{MAX_MESSAGE_BYTES, Script, channel, connected, object, sending, start, text_part, value};
 
 fn fields(status: &Status) -> Vec<String> {
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
@@ -116,10 +117,15 @@ async fn data_nests_as_deep_as_protobuf_goes_and_no_deeper() {
     // Deeper than readers of JSON go.
     check_send(sending(data(nested_lists(41))), &["message.parts[0].data"]).await;
     for part in [data(nested_objects(40)), data(nested_lists(60))] {
-        let status = send(sending(part)).await.unwrap_err();
-        assert_eq!(status.code(), Code::Internal);
-        assert!(status.message().contains("recursion limit"), "{}", status.message());
+        check_unreadable(&send(sending(part)).await.unwrap_err(), "nests deeper than protobuf readers go");
     }
+}
+
+/// Checks that a request was refused because its bytes are no message, with words of this server.
+fn check_unreadable(status: &Status, reason: &str) {
+    assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+    assert_eq!(status.get_details_error_info().unwrap().reason, "INVALID_REQUEST");
+    assert!(status.message().contains(reason), "{}", status.message());
 }
 
 /// A SendMessageRequest whose message is given as it is on the wire.
@@ -153,7 +159,46 @@ async fn no_depth_on_the_wire_overflows_the_stack() {
     let path = http::uri::PathAndQuery::from_static("/lf.a2a.v1.A2AService/SendMessage");
     let codec = tonic_prost::ProstCodec::<RawRequest, ()>::default();
     let status = client.unary(tonic::Request::new(request), path, codec).await.unwrap_err();
-    assert!(status.message().contains("recursion limit"), "{}", status.message());
+    check_unreadable(&status, "nests deeper than protobuf readers go");
+    script.check_not_called();
+}
+
+/// What is no message is the fault of whoever sent it, on every rpc.
+#[tokio::test]
+async fn bytes_that_are_no_message_are_refused_with_the_field() {
+    let not_utf8 = wrapped(1, b"\xff");
+    let cut_off = wrapped(1, b"m-1")[..3].to_vec();
+    for (message, reason) in [(not_utf8, "Message.message_id"), (cut_off, "Message.message_id")] {
+        for rpc in ["/lf.a2a.v1.A2AService/SendMessage", "/lf.a2a.v1.A2AService/SendStreamingMessage"] {
+            let script = Arc::new(Script::answering("null"));
+            let mut client = tonic::client::Grpc::new(channel(script.clone()).await);
+            client.ready().await.unwrap();
+            let request = tonic::Request::new(RawRequest { message: message.clone() });
+            let path = http::uri::PathAndQuery::from_static(rpc);
+            let codec = tonic_prost::ProstCodec::<RawRequest, ()>::default();
+            let status = client.unary(request, path, codec).await.unwrap_err();
+            check_unreadable(&status, reason);
+            script.check_not_called();
+        }
+    }
+}
+
+async fn with_details(response: axum::response::Response) -> axum::response::Response {
+    annex_grpc::with_details(response)
+}
+
+#[tokio::test]
+async fn a_body_without_a_message_is_the_senders_fault() {
+    let script = Arc::new(Script::answering("null"));
+    let router = routes(script.clone(), Limits { max_message_bytes: MAX_MESSAGE_BYTES });
+    let layered = router.layer(axum::middleware::map_response(with_details));
+    let mut client = tonic::client::Grpc::new(connected(layered).await);
+    client.ready().await.unwrap();
+    let nothing = tonic::Request::new(futures::stream::empty::<RawRequest>());
+    let path = http::uri::PathAndQuery::from_static("/lf.a2a.v1.A2AService/SendMessage");
+    let codec = tonic_prost::ProstCodec::<RawRequest, ()>::default();
+    let status = client.client_streaming(nothing, path, codec).await.unwrap_err();
+    check_unreadable(&status, "Missing request message");
     script.check_not_called();
 }
 

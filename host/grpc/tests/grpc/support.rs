@@ -9,6 +9,7 @@ use annex_grpc::{CallParameters, EventStream, Limits, MethodReply, Operations, R
 use annex_protocol as a2a;
 use annex_protocol::{A2aError, ExtensionUri, StreamResponse};
 use async_trait::async_trait;
+use axum::Router;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 use serde::Serialize;
@@ -163,9 +164,22 @@ scripted! {
 
 /// A connection to a new server on a free port.
 pub(crate) async fn channel(script: Arc<Script>) -> Channel {
+    connected(routes(script, Limits { max_message_bytes: MAX_MESSAGE_BYTES }).fallback(unknown_service)).await
+}
+
+/// A connection to an agent that answers every call with this message.
+pub(crate) async fn answering(message: &impl prost::Message) -> Channel {
+    let mut body = vec![0];
+    body.extend(u32::try_from(message.encoded_len()).unwrap().to_be_bytes());
+    body.extend(message.encode_to_vec());
+    let answer =
+        move || std::future::ready(([("content-type", "application/grpc"), ("grpc-status", "0")], body.clone()));
+    connected(Router::new().fallback(answer)).await
+}
+
+pub(crate) async fn connected(router: Router) -> Channel {
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let router = routes(script, Limits { max_message_bytes: MAX_MESSAGE_BYTES }).fallback(unknown_service);
     tokio::spawn(async { axum::serve(listener, router).await });
     Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
 }

@@ -18,7 +18,7 @@ fn numbers_key_order_spelling_and_unknown_fields_survive() {
         "0.1000000000000000055511151231257827",
         "123456789012345678901234567890",
         r#"{"z":1,"a":2,"m":{"b":null,"a":[]}}"#,
-        r#"{"twice":1,"twice":2}"#,
+        r#"[{"once":1},{"once":{"once":2}}]"#,
         r#""\u00e9\/\ud83d\ude00 é 😀""#,
         "{ \"spaced\" :\t[ 1 , 2 ] }",
         "null",
@@ -37,6 +37,9 @@ fn what_not_everybody_can_read_is_refused_alone_and_replaced_as_a_part() {
         (r#""\ud800""#, r#""\ufffd""#),
         ("1e400", r#""1e400""#),
         ("{\n\"\\udc00\":1}", r#"{"\ufffd":1}"#),
+        (r#"{"twice":1,"once":[],"twice":2}"#, r#"{"once":[],"twice":2}"#),
+        (r#"[{"a":{"twice":1,"tw\u0069ce":{"twice":2,"twice":3}}}]"#, r#"[{"a":{"tw\u0069ce":{"twice":3}}}]"#),
+        (r#"{"\ud800":1,"\udc00":2}"#, r#"{"\ufffd":2}"#),
         (&nested(r#"{"a":1}"#), &nested(r#""{\"a\":1}""#)),
     ] {
         assert!(Json::parse(value.to_owned()).is_err() && JsonObject::parse(&format!(r#"{{"k":{value}}}"#)).is_err());

@@ -10,7 +10,7 @@ fn decode(text: &str) -> Request<'_> {
 
 #[test]
 fn the_id_is_echoed_with_its_type_and_spelling() {
-    for id in ["1", "-7", "1.0", "9007199254740993", r#""1""#, r#""""#, r#""\"ä""#, "null"] {
+    for id in ["1", "-7", "1.0", "1e308", "9007199254740993", r#""1""#, r#""""#, r#""\"ä""#, "null"] {
         let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"GetTask"}}"#);
         let request = decode(&text);
         assert_eq!(
@@ -42,7 +42,7 @@ fn missing_and_null_parameters_are_an_empty_object() {
 fn what_is_no_request_is_rejected_under_the_id_that_could_be_read() {
     let number = RequestId::Number("7".to_owned());
     let string = RequestId::String("x".to_owned());
-    let cases: [(&[u8], i32, RequestId); 20] = [
+    let cases: [(&[u8], i32, RequestId); 22] = [
         (b"", -32700, RequestId::Null),
         (b"{", -32700, RequestId::Null),
         (b"[1", -32700, RequestId::Null),
@@ -57,6 +57,8 @@ fn what_is_no_request_is_rejected_under_the_id_that_could_be_read() {
         (br#"{"jsonrpc":"2.0","id":{},"method":"GetTask"}"#, -32600, RequestId::Null),
         (br#"{"jsonrpc":"2.0","id":true,"method":"GetTask"}"#, -32600, RequestId::Null),
         (br#"{"jsonrpc":"2.0","id":7,"id":8,"method":"GetTask"}"#, -32600, RequestId::Null),
+        (br#"{"jsonrpc":"2.0","id":1e400,"method":"GetTask"}"#, -32600, RequestId::Null),
+        (br#"{"jsonrpc":"2.0","id":-1E+309,"method":"GetTask"}"#, -32600, RequestId::Null),
         (br#"{"id":7,"method":"GetTask"}"#, -32600, number.clone()),
         (br#"{"jsonrpc":"1.0","id":"x","method":"GetTask"}"#, -32600, string.clone()),
         (br#"{"jsonrpc":2.0,"id":7,"method":"GetTask"}"#, -32600, number.clone()),

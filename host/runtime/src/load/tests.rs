@@ -32,6 +32,12 @@ fn a_metadata_key_is_named_once() {
 }
 
 #[test]
+fn a_metadata_key_is_none_of_the_servers_own() {
+    let expected = r#"its metadata key "annex/not-carried" begins with annex/, as only those of this server do"#;
+    assert_eq!(refusal("urn:x", &["a", "annex/not-carried"]), expected);
+}
+
+#[test]
 fn the_reason_is_short_however_long_the_words_of_the_guest_are() {
     assert!(refusal(&"no uri ".repeat(100_000), &[]).len() <= 4 << 10);
 }

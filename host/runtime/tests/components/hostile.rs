@@ -372,10 +372,13 @@ async fn json_that_nests_deeply_breaks_the_contract() {
     }
 }
 
-/// Half of a surrogate pair and numbers beyond the range of a double are JSON, and official clients fail on them.
+/// Half of a surrogate pair, numbers beyond the range of a double and keys that stand twice are JSON, and official clients
+/// fail on them.
 #[tokio::test]
 async fn what_an_extension_returns_can_be_read_by_every_client() {
-    for (odd, expected) in [(0, "half of a surrogate pair"), (1, "beyond the range"), (2, "beyond the range")] {
+    for (odd, expected) in
+        [(0, "half of a surrogate pair"), (1, "beyond the range"), (2, "beyond the range"), (3, "stands twice")]
+    {
         let extension = test_extension(&one_place(), installation()).await;
         let fault = Turn::commanding(&format!("\"odd-json {odd}\"")).fault(std::slice::from_ref(&extension)).await;
         let Fault::BrokeContract { hook: Hook::State, reason, .. } = fault else { unreachable!("{fault:?}") };

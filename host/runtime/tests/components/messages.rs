@@ -68,6 +68,7 @@ async fn a_rewriting_that_makes_no_message_is_the_extensions_fault() {
         ("deep-json", "not a Part"),
         ("odd-json 0", "data: the text has half of a surrogate pair"),
         ("odd-json 1", "data: the number is beyond the range of a double"),
+        ("odd-json 3", "data.k: the key stands twice in its object"),
     ] {
         let extension = rewriting().await;
         let turn = Turn::commanding(&format!(r#"{{"check":"{check}"}}"#));

@@ -109,6 +109,7 @@ async fn what_a_method_may_not_answer_is_its_fault() {
         "deep-json",
         "odd-json 0",
         "odd-json 2",
+        "odd-json 3",
         "results",
     ] {
         let extension = test_extension(&runtime, with_methods(r#"["test/echo"]"#)).await;

@@ -1,5 +1,6 @@
-//! What enters the store can be read by every client on every binding: half of a surrogate pair and numbers beyond the range
-//! of a double are refused, and a task that gRPC cannot carry does not take the others of its list with it.
+//! What enters the store can be read by every client on every binding: half of a surrogate pair, numbers beyond the range
+//! of a double and keys that stand twice in an object are refused, and a task that gRPC cannot carry does not take the others of
+//! its list with it.
 
 use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
@@ -13,9 +14,10 @@ use tonic_types::StatusExt;
 
 use crate::agent;
 
-/// JSON that not everybody can read.
-fn odd() -> [String; 3] {
-    [r#""\ud800""#.to_owned(), "9".repeat(400), "-1e999999".to_owned()]
+/// JSON that not everybody can read, and the place within it.
+fn odd() -> [(String, &'static str); 4] {
+    let twice = r#"{"k":1,"\u006b":{"k":2}}"#.to_owned();
+    [(r#""\ud800""#.to_owned(), ""), ("9".repeat(400), ""), ("-1e999999".to_owned(), ""), (twice, ".k")]
 }
 
 /// Sends a body and returns the code, and the fields that the answer objects to.
@@ -39,7 +41,7 @@ fn rpc(method: &str, params: &str) -> String {
 #[tokio::test]
 async fn a_client_is_told_where_its_request_has_what_not_everybody_can_read() {
     let server = agent("Say something.", "[server]\na2a_0_3 = true").await;
-    for odd in odd() {
+    for (odd, inner) in odd() {
         let message = |role: &str, parts: &str, more: &str| {
             format!(r#"{{"message":{{"messageId":"m","role":"{role}",{parts}}}{more}}}"#)
         };
@@ -58,21 +60,22 @@ async fn a_client_is_told_where_its_request_has_what_not_everybody_can_read() {
             (r#""parts":[{"text":"x"}]"#.to_owned(), format!(r#","metadata":{{"k":{odd}}}"#), "metadata.k"),
             (r#""parts":[{"text":"x"}]"#.to_owned(), format!(r#","unknown":{odd}"#), "unknown"),
         ] {
+            let field = format!("{field}{inner}");
             let sent = message("ROLE_USER", &parts, &more);
             let streamed = fields(&server, "/a2a/jsonrpc", "1.0", rpc("SendStreamingMessage", &sent)).await;
-            assert_eq!(streamed, (-32_602, vec![field.to_owned()]), "{sent}");
+            assert_eq!(streamed, (-32_602, vec![field.clone()]), "{sent}");
             let called = fields(&server, "/a2a/jsonrpc", "1.0", rpc("SendMessage", &sent)).await;
-            assert_eq!(called, (-32_602, vec![field.to_owned()]), "{sent}");
+            assert_eq!(called, (-32_602, vec![field.clone()]), "{sent}");
             let posted = fields(&server, "/a2a/rest/message:send", "1.0", sent).await;
-            assert_eq!(posted, (400, vec![field.to_owned()]));
+            assert_eq!(posted, (400, vec![field.clone()]));
             let older = message("user", &parts, &more);
             let called = fields(&server, "/a2a/jsonrpc", "0.3", rpc("message/send", &older)).await;
-            assert_eq!(called, (-32_602, vec![field.to_owned()]), "{older}");
+            assert_eq!(called, (-32_602, vec![field.clone()]), "{older}");
             let posted = fields(&server, "/a2a/rest/v1/message:send", "0.3", older).await;
-            assert_eq!(posted, (400, vec![field.to_owned()]));
+            assert_eq!(posted, (400, vec![field.clone()]));
         }
         let method = fields(&server, "/a2a/jsonrpc", "1.0", rpc("some/method", &format!(r#"{{"p":{odd}}}"#))).await;
-        assert_eq!(method, (-32_602, vec!["p".to_owned()]));
+        assert_eq!(method, (-32_602, vec![format!("p{inner}")]));
     }
     let text = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"\udfff"}]}}"#;
     let called = fields(&server, "/a2a/jsonrpc", "1.0", rpc("SendMessage", text)).await;
@@ -93,7 +96,7 @@ fn versioned<T>(message: T) -> tonic::Request<T> {
 async fn parameters_that_travel_as_text_over_grpc_are_looked_at_too() {
     let server = agent("Say something.", "").await;
     let mut client = ExtensionServiceClient::new(channel(&server).await);
-    for odd in odd() {
+    for (odd, _) in odd() {
         let call = CallRequest { method: "some/method".to_owned(), params_json: format!(r#"{{"p":{odd}}}"#) };
         let refused = client.call(versioned(call)).await.expect_err("refused");
         assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");

@@ -166,16 +166,16 @@ async fn what_earlier_versions_have_stored_is_given_as_everybody_can_read_it() {
     let event = change(&mut task, TaskState::InputRequired, at(2_000));
     store.add(&task.id, 1, &event, &task).await.unwrap();
     for sql in [
-        r#"UPDATE task SET json = substr(json, 1, length(json) - 1) || ',"metadata":{"k":["x\ud800",1e999]}}'"#,
+        r#"UPDATE task SET json = substr(json, 1, length(json) - 1) || ',"metadata":{"k":["x\ud800",1e999,{"a":1,"a":2}]}}'"#,
         r#"UPDATE task_event SET json = replace(json, '"state":', '"x":1e999,"state":') WHERE seq = 2"#,
     ] {
         execute(&file, sql).await;
     }
     let stored = store.load(&owner("ada"), &task.id).await.unwrap().unwrap();
-    let expected = r#""metadata":{"k":["x\ufffd","1e999"]}"#;
+    let expected = r#""metadata":{"k":["x\ufffd","1e999",{"a":2}]}"#;
     assert!(stored.json().unwrap().contains(expected), "{}", stored.json().unwrap());
     let metadata = stored.decode().unwrap().metadata.clone();
-    assert_eq!(metadata.get("k").unwrap().get(), r#"["x\ufffd","1e999"]"#);
+    assert_eq!(metadata.get("k").unwrap().get(), r#"["x\ufffd","1e999",{"a":2}]"#);
     let events = store.events_after(&task.id, 1, 10).await.unwrap();
     assert!(events[0].stream_json().unwrap().unwrap().contains(r#""x":"1e999""#));
 }

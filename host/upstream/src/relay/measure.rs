@@ -11,6 +11,16 @@ pub(super) fn replace_unreadable(event: &mut StreamResponse) -> bool {
     is_replaced
 }
 
+/// Removes entries of the metadata of parts.
+pub(super) fn remove_from_parts(event: &mut StreamResponse, is_removed: fn(&str) -> bool) {
+    for parts in parts_of(event) {
+        // Parts that others share are copied only where something is to be removed.
+        if parts.iter().any(|part| part.metadata.keys().any(is_removed)) {
+            parts.iter_mut().for_each(|part| part.metadata.retain_keys(|key| !is_removed(key)));
+        }
+    }
+}
+
 /// The parts of all messages and artifacts of an event.
 fn parts_of(event: &mut StreamResponse) -> Vec<&mut Parts> {
     match event {

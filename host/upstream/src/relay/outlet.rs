@@ -4,7 +4,12 @@ use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamCont
 use annex_protocol::{ExtensionUri, Message, MessageId, Part, Role, StreamResponse};
 use annex_session::{Event, StateDelta};
 
-use super::measure::metadata_of;
+use super::measure::{metadata_of, remove_from_parts};
+
+/// True for the keys of metadata under which this server itself tells its clients something, such as `annex/not-carried`.
+fn is_of_server(key: &str) -> bool {
+    key.starts_with("annex/")
+}
 
 pub(super) struct Outlet<'a> {
     turn: &'a TurnContext,
@@ -31,13 +36,15 @@ impl<'a> Outlet<'a> {
         self.events.send(AgentEvent::Begun).await
     }
 
-    /// Sends it on without metadata under the keys of extensions that run here, because nobody else writes there.
+    /// Sends it on without metadata under the keys of extensions that run here and of this server, because nobody else writes
+    /// there.
     pub(super) async fn send(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
         self.sent += 1;
         let own = &self.remote.own_keys;
         for metadata in metadata_of(&mut event) {
-            metadata.retain_keys(|key| !own.iter().any(|own| own == key));
+            metadata.retain_keys(|key| !is_of_server(key) && !own.iter().any(|own| own == key));
         }
+        remove_from_parts(&mut event, is_of_server);
         self.events.send(AgentEvent::Relayed(Box::new(event))).await
     }
 

@@ -125,6 +125,39 @@ async fn the_upstream_speaks_as_the_agent_and_not_for_what_runs_here() {
 }
 
 #[tokio::test]
+async fn what_only_this_server_says_is_not_taken_from_the_upstream_wherever_it_stands() {
+    let forged = json!({"annex/not-carried": "all of it", "annex/x": {"y": 1}, "theirs": 2});
+    let parts = json!([{"text": "hi", "metadata": forged}]);
+    let said = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": parts, "metadata": forged});
+    let mut done = task(0, "COMPLETED");
+    done["metadata"] = forged.clone();
+    done["status"]["message"] = said.clone();
+    done["history"] = json!([{"messageId": "h", "role": "ROLE_AGENT", "parts": [{"text": "before", "metadata": forged}],
+        "metadata": forged}]);
+    done["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "it", "metadata": forged}], "metadata": forged}]);
+    let (artifact, status) = (done["artifacts"][0].clone(), done["status"].clone());
+    let ids = json!({"taskId": "task-0", "contextId": "theirs", "metadata": forged});
+    let with = |name: &str, value: &Value| {
+        let mut update = ids.clone();
+        update[name] = value.clone();
+        update
+    };
+    let events =
+        vec![json!({"artifactUpdate": with("artifact", &artifact)}), json!({"statusUpdate": with("status", &status)})];
+    for (streaming, answer) in
+        [(false, vec![json!({"message": said})]), (false, vec![json!({"task": done})]), (true, events)]
+    {
+        let upstream = Upstream::start(streaming, move |_, _, _| {
+            if streaming { Answer::Stream(answer.clone()) } else { Answer::Result(answer[0].clone()) }
+        })
+        .await;
+        let turn = Bench::new(&upstream).await.say("t").await;
+        let told = json!(turn.events).to_string();
+        assert!(!told.contains("annex/") && told.contains(r#""theirs":2"#), "{told}");
+    }
+}
+
+#[tokio::test]
 async fn a_change_of_state_is_taken_from_where_the_mapping_says_and_for_own_keys_only() {
     let cases = [
         (json!({}), Value::Null),

@@ -43,6 +43,34 @@ async fn an_error_about_the_request_is_the_callers() {
 }
 
 #[tokio::test]
+async fn an_error_of_any_length_is_passed_on_cut() {
+    let long = "é".repeat(5_000);
+    let field = json!({"field": long, "description": long});
+    let request = json!({"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": vec![field; 70]});
+    let info = json!({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "CONTENT_TYPE_NOT_SUPPORTED",
+        "domain": "a2a-protocol.org", "metadata": {"contentType": long}});
+    let most = 1_200;
+    for (code, data, most) in [
+        (-32_602, json!([]), most),
+        (-32_602, json!([request]), 64 * 2 * most),
+        (-32_004, json!([]), most),
+        (-32_005, json!([info]), most),
+    ] {
+        let mut failed = error(code, &long);
+        failed["data"] = data;
+        let upstream = Upstream::start(false, move |_, _, _| Answer::Error(failed.clone())).await;
+        let config = UpstreamConfig { max_answer_bytes: 4 << 20, ..config(&upstream.url) };
+        match Bench::with(config).await.say("t").await.result.unwrap_err() {
+            AgentError::Refused(error) => {
+                let text = error.to_string();
+                assert!(text.contains("éé…") && text.len() <= most, "{code}: {} bytes", text.len());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn other_faults_are_told_by_their_kind_and_without_a_word_of_the_upstream() {
     let large = "secret".repeat(30_000);
     let cases: [(Answering, &str); 5] = [

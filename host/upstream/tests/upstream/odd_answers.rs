@@ -2,6 +2,7 @@
 
 use annex_agent::TurnStart;
 use annex_upstream::UpstreamConfig;
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, Call, Turn, config};
@@ -21,6 +22,16 @@ async fn streamed(events: Value) -> Turn {
 /// The turn that an upstream without streams answers with this.
 async fn whole(answer: Value) -> Turn {
     let upstream = Upstream::start(false, move |_, _, _| Answer::Result(answer.clone())).await;
+    Bench::new(&upstream).await.say("t").await
+}
+
+/// The turn that an upstream of 0.3 answers with this.
+async fn whole_of_0_3(answer: Value) -> Turn {
+    let upstream = Upstream::start(false, move |_, _, _| Answer::Result(answer.clone())).await;
+    let card = json!({"name": "By hand", "description": "Made by hand", "version": "1", "protocolVersion": "0.3.0",
+        "url": format!("{}/rpc", upstream.url), "preferredTransport": "JSONRPC", "capabilities": {},
+        "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"], "skills": []});
+    upstream.show([(StatusCode::OK, card)]);
     Bench::new(&upstream).await.say("t").await
 }
 
@@ -224,6 +235,26 @@ async fn bytes_that_are_no_base64_become_text_wherever_they_stand() {
 }
 
 #[tokio::test]
+async fn bytes_that_are_no_base64_become_text_of_the_same_characters_in_either_version() {
+    for (sent, read) in [
+        ("é", json!({"text": "é"})),
+        ("[]", json!({"text": "[]"})),
+        ("=", json!({"text": "="})),
+        ("aGk==", json!({"text": "aGk=="})),
+        ("aGVs\nbG8=\n", json!({"raw": "aGVsbG8="})),
+        ("_-8", json!({"raw": "/+8="})),
+        ("", json!({"raw": ""})),
+    ] {
+        let newer = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"raw": sent}]});
+        let older = json!({"kind": "message", "messageId": "m", "role": "agent",
+            "parts": [{"kind": "file", "file": {"bytes": sent}}]});
+        for turn in [whole(json!({"message": newer})).await, whole_of_0_3(older).await] {
+            assert_eq!(turn.events[0]["message"]["parts"], json!([read]), "{sent:?}: {turn:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_time_that_cannot_be_read_fails_no_task() {
     for time in [json!(""), json!("garbage"), json!(7), json!("10000-01-01T00:00:00Z"), json!("0000-01-01T00:00:00Z")] {
         let mut done = task(0, "COMPLETED");
@@ -251,8 +282,9 @@ async fn events_that_only_keep_a_stream_alive_and_a_media_type_in_other_letters_
 #[tokio::test]
 async fn an_empty_part_is_left_out_and_one_of_0_3_is_read() {
     let file = json!({"kind": "file", "file": {"uri": "http://a.example/", "mimeType": "image/png"}});
-    let parts = json!([{}, {"text": "answer"}, null, file]);
-    let words = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{}, {"text": "done"}]});
+    let empty = json!({"kind": "file", "file": {}});
+    let parts = json!([{}, {"text": "answer"}, null, empty, {"file": {"bytes": null, "name": "n"}}, file]);
+    let words = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [empty, {"text": "done"}]});
     let mut done = task(0, "COMPLETED");
     done["artifacts"] = json!([{"artifactId": "a", "parts": parts}]);
     done["status"]["message"] = words.clone();
@@ -262,6 +294,8 @@ async fn an_empty_part_is_left_out_and_one_of_0_3_is_read() {
         let read = &turn.events[0]["artifactUpdate"]["artifact"]["parts"][1];
         assert_eq!(*read, json!({"url": "http://a.example/", "mediaType": "image/png"}));
     }
+    let older = json!({"kind": "message", "messageId": "m", "role": "agent", "parts": parts});
+    assert_eq!(told(&whole_of_0_3(older).await), ["message answer|"]);
 }
 
 #[tokio::test]

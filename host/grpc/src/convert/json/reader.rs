@@ -65,7 +65,6 @@ impl<'a> Reader<'a> {
             let key: String = self.scalar()?;
             self.step(); // over the colon
             let value = self.value().map_err(|error| error.within(&key))?;
-            // Objects inside of a value may have a key twice. The last one counts, as for most readers of JSON.
             entries.insert(key, value);
         }
         Ok(entries)

@@ -1,7 +1,7 @@
 //! Parameters that are wrong, and how the answer names them.
 
-use annex_protocol::Json;
 use annex_protocol::v0_3::request;
+use annex_protocol::{Json, http_json, jsonrpc};
 
 use super::{json, message, violations};
 
@@ -60,10 +60,20 @@ fn a_file_has_either_bytes_or_a_uri() {
 }
 
 #[test]
-fn fields_that_come_twice_are_refused() {
-    check_part(r#"{"kind":"text","kind":"file","text":"x"}"#, "message.parts[0]: duplicate field `kind`");
-    check_part(r#"{"text":"x","text":"y"}"#, "message.parts[0]: more than one of `text`, `file`, `data` is set");
-    check_part(r#"{"text":"x","metadata":{"k":1,"k":2}}"#, "message.parts[0].metadata: duplicate key `k`");
+fn fields_and_keys_that_come_twice_are_refused() {
+    for (part, field) in [
+        (r#"{"kind":"text","kind":"file","text":"x"}"#, "kind"),
+        (r#"{"text":"x","text":"y"}"#, "text"),
+        (r#"{"text":"x","metadata":{"k":1,"k":2}}"#, "metadata.k"),
+        (r#"{"data":{"a":[{"k":1,"k":2}]}}"#, "data.a[0].k"),
+    ] {
+        let params = format!(r#"{{"message":{{"messageId":"m","role":"user","parts":[{part}]}}}}"#);
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"message/send","params":{params}}}"#);
+        let refused = jsonrpc::decode(body.as_bytes()).map_err(|rejection| rejection.error);
+        let expected = [format!("message.parts[0].{field}: the key stands twice in its object")];
+        assert_eq!(violations(refused), expected, "{part}");
+        assert_eq!(violations(http_json::body(params.as_bytes())), expected, "{part}");
+    }
 }
 
 #[test]

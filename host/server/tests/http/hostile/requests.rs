@@ -37,6 +37,7 @@ fn attacks(port: u16) -> Vec<(Attack, Expected)> {
         ("odd-json 0", "deep: the text has half of a surrogate pair"),
         ("odd-json 1", "deep: the number is beyond the range of a double"),
         ("odd-json 2", "deep: the number is beyond the range of a double"),
+        ("odd-json 3", "deep.k: the key stands twice in its object"),
         ("scope-escalation", "the delta writes `app:x` without a grant for it"),
         ("forged-code", "it forged the core error code -32001"),
         ("empty-violations", "it refused the request without naming a violation"),
@@ -50,6 +51,7 @@ fn attacks(port: u16) -> Vec<(Attack, Expected)> {
         ("odd-json 0", "the text has half of a surrogate pair"),
         ("odd-json 1", "the number is beyond the range of a double"),
         ("odd-json 2", "the number is beyond the range of a double"),
+        ("odd-json 3", "the key stands twice in its object"),
         ("big-result 2000000", "reached its limit of output bytes in response"),
     ];
     let by_hand = [

@@ -171,6 +171,25 @@ async fn a_message_to_a_task_that_has_ended_without_its_client_does_not_fail_it(
 }
 
 #[tokio::test]
+async fn a_message_to_a_task_that_goes_on_without_its_client_is_refused_at_once_whichever_state_its_agent_names() {
+    for state in ["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"] {
+        let url = agent(false, move |request: Value| async move {
+            if request["method"] == "SendMessage" {
+                return result(&json!({"task": task("c", "TASK_STATE_AUTH_REQUIRED")}));
+            }
+            result(&task("c", state))
+        });
+        let front = front(&url.await, "").await;
+        let id = waiting(&front.say("hi").send().await.expect("a reply"));
+        let refused = front.say("I did").field("taskId", &id).send().await.expect("a reply");
+        assert_eq!(refused.code(), -32004, "{state}: {}", refused.text);
+        assert_eq!(read(&front, &id).await["status"]["state"], "TASK_STATE_WORKING", "{state}");
+        let canceled = front.call("CancelTask", json!({"id": id}).to_string()).send().await.expect("a reply");
+        assert_eq!(canceled.body["result"]["status"]["state"], "TASK_STATE_CANCELED", "{}", canceled.text);
+    }
+}
+
+#[tokio::test]
 async fn a_task_that_has_ended_without_its_client_cannot_be_cancelled() {
     let login = Login::default();
     let front = front(&login.start(false).await, "").await;

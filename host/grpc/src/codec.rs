@@ -1,0 +1,84 @@
+//! Messages as bytes. One that cannot be read is the fault of whoever sent it, and is told in words that say what to do.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use annex_protocol::A2aError;
+use prost::Message;
+use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder};
+use tonic_prost::ProstEncoder;
+
+use crate::status;
+
+/// The codec of all calls, on both sides.
+pub(crate) struct A2aCodec<E, D>(PhantomData<(E, D)>);
+
+impl<E, D> Default for A2aCodec<E, D> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<E, D> Codec for A2aCodec<E, D>
+where
+    E: Message + Send + 'static,
+    D: Message + Default + Send + 'static,
+{
+    type Encode = E;
+    type Decode = D;
+    type Encoder = ProstEncoder<E>;
+    type Decoder = Reader<D>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstEncoder::default()
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        Reader(PhantomData)
+    }
+}
+
+pub(crate) struct Reader<D>(PhantomData<D>);
+
+impl<D: Message + Default> Decoder for Reader<D> {
+    type Item = D;
+    type Error = Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<D>, Status> {
+        D::decode(bytes).map(Some).map_err(|error| Unreadable::of(&error).into())
+    }
+}
+
+/// Bytes that are no message of the rpc.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unreadable {
+    #[error(
+        "the message nests deeper than protobuf readers go, which is 100 messages: each object in `data` or metadata is \
+         three of them, each list two; nest less, or send what is so deep as text"
+    )]
+    TooDeep,
+    #[error("the message is not one of this rpc in lf.a2a.v1: {reason}")]
+    Misshapen { reason: String },
+}
+
+impl Unreadable {
+    fn of(error: &prost::DecodeError) -> Self {
+        // prost has no other sign for the kind of an error. In front of it stand the fields around, which are a hundred here.
+        let text = error.to_string();
+        if text.ends_with("recursion limit reached") {
+            return Self::TooDeep;
+        }
+        let reason = text.strip_prefix("failed to decode Protobuf message: ").unwrap_or(&text);
+        Self::Misshapen { reason: reason.to_owned() }
+    }
+}
+
+/// Told to the sender of a request, and kept as the source for the receiver of an answer.
+impl From<Unreadable> for Status {
+    fn from(unreadable: Unreadable) -> Self {
+        let mut status = status::of(&A2aError::InvalidRequest { reason: unreadable.to_string() });
+        status.set_source(Arc::new(unreadable));
+        status
+    }
+}
