@@ -45,7 +45,8 @@ async fn message(server: &TestServer, path: &str, version: &str, origin: &str) -
         )
     };
     let params = if path.contains("/rest/v1") {
-        json!({"message": {"messageId": id, "role": "ROLE_USER", "content": [{"text": "prompt"}]}})
+        json!({"message": {"messageId": id, "role": "ROLE_USER", "content": [{"text": "prompt"}]},
+               "configuration": {"blocking": true}})
     } else {
         json!({"message": message})
     };
