@@ -182,10 +182,10 @@ pub enum LoadError {
     /// A hook failed in the self-test.
     #[error("the self-test failed")]
     SelfTest(#[source] Fault),
-    /// The descriptor or the card entry breaks a rule.
-    #[error("the extension describes itself wrongly: {reason}")]
+    /// The extension does not take its parameters, in its own words; or its descriptor or its card entry breaks a rule.
+    #[error("{reason}")]
     Description {
-        /// The rule.
+        /// The words, or the rule.
         reason: String,
     },
     /// The operator's parameters do not fit the descriptor's schema.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use sqlx::{AssertSqlSafe, Connection};
+use sqlx::{AssertSqlSafe, Connection, Postgres};
 
 use super::PostgresConnections;
 use super::pool::in_time;
@@ -38,10 +38,10 @@ impl PostgresConnections {
         let (version, now, max_connections, connections) = state;
         let mut applied = Vec::new();
         for Migrations { table, .. } in migrations {
-            let is_there = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL").bind(*table);
-            let is_there: bool = in_time(is_there.fetch_one(&mut connection)).await?;
+            let is_there = sqlx::query_scalar::<Postgres, bool>("SELECT to_regclass($1) IS NOT NULL").bind(*table);
+            let is_there = in_time(is_there.fetch_one(&mut connection)).await?;
             let last = AssertSqlSafe(format!("SELECT max(version) FROM {table}"));
-            let last = sqlx::query_scalar(last);
+            let last = sqlx::query_scalar::<Postgres, Option<i64>>(last);
             applied.push(if is_there { in_time(last.fetch_one(&mut connection)).await? } else { None });
         }
         connection.close().await?;

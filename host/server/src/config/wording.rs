@@ -97,17 +97,16 @@ fn plain(message: &str) -> String {
         return "takes exactly one of the keys that it may have".to_owned();
     }
     let invalid = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
-    let Some((found, expected)) = invalid.and_then(|invalid| invalid.rsplit_once(", expected ")) else {
+    let Some((found, wanted)) = invalid.and_then(|invalid| invalid.rsplit_once(", expected ")) else {
         return message;
     };
     let found = FOUND
         .iter()
         .find_map(|(theirs, ours)| found.strip_prefix(theirs).map(|rest| format!("{ours}{}", rest.replace('`', ""))))
         .unwrap_or_else(|| found.to_owned());
-    let expected = TYPES.iter().find(|(theirs, _)| *theirs == expected).map(|(_, ours)| *ours);
-    let expected = expected.or_else(|| message.contains("expected struct ").then_some("a table"));
-    let fallback = message.rsplit_once(", expected ").map(|(_, expected)| expected).unwrap_or_default();
-    format!("is {found}; it must be {}", expected.unwrap_or(fallback))
+    let expected = TYPES.iter().find(|(theirs, _)| *theirs == wanted).map(|(_, ours)| *ours);
+    let expected = expected.or_else(|| wanted.starts_with("struct ").then_some("a table")).unwrap_or(wanted);
+    format!("is {found}; it must be {expected}")
 }
 
 #[cfg(test)]
