@@ -23,7 +23,7 @@ pub(crate) struct Completions {
 impl Completions {
     /// `command` is that of the whole program.
     pub(crate) fn run(&self, mut command: Command) -> anyhow::Result<()> {
-        let mut script = Vec::new();
+        let mut script = Vec::<u8>::new();
         clap_complete::generate(self.shell, &mut command, "annex", &mut script);
         output::write(&String::from_utf8(script).context("the completions are not UTF-8")?)
     }
@@ -45,7 +45,7 @@ impl Man {
     /// `command` is that of the whole program.
     pub(crate) fn run(&self, command: Command) -> anyhow::Result<()> {
         let Some(folder) = &self.folder else {
-            let mut page = Vec::new();
+            let mut page = Vec::<u8>::new();
             clap_mangen::Man::new(command).render(&mut page)?;
             return output::write(&String::from_utf8(page).context("the manual page is not UTF-8")?);
         };

@@ -45,6 +45,6 @@ pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Settings> {
 /// When they name what no extension has.
 pub(crate) fn of_project(project: &Project) -> anyhow::Result<Settings> {
     let installation = ExtensionConfig::read_installation(&project.settings(), &project.folder);
-    let named = |reason| anyhow!("{}: settings: {reason}", project.folder.join(FILE).display());
+    let named = |reason: String| anyhow!("{}: settings: {reason}", project.folder.join(FILE).display());
     Ok(Settings { table: project.manifest.settings.clone(), installation: installation.map_err(named)? })
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use annex_components::HELLO_EXTENSION;
 use anyhow::Result;
 
-use crate::support::{annex, run};
+use crate::support::{Server, annex, run};
 
 /// Nobody listens there.
 const NOWHERE: &str = "http://127.0.0.1:1";
@@ -115,11 +115,10 @@ fn a_server_finds_in_the_cache_what_a_build_has_compiled() -> Result<()> {
     let built = annex(["build"]).current_dir(folder.path()).env("XDG_CACHE_HOME", &cache).output()?;
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let config = "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"a\"\ndescription = \"a\"\n[agent]\nkind = \"script\"\nname = \"a\"\n[[agent.rule]]\nsteps = [{ status = { state = \"completed\" } }]\n[[extension]]\ncomponent = \"./tried.wasm\"\n";
-    let server = crate::support::Server::start_with(
+    let mut server = Server::start_with(
         &config.replace("./tried.wasm", &folder.path().join("tried.wasm").to_string_lossy()),
         &[("XDG_CACHE_HOME", &cache.to_string_lossy())],
     )?;
-    let mut server = server;
     let log = server.kill_for_log()?;
     assert!(!log.contains("compiling"), "{log}");
     Ok(())
