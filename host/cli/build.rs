@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-#[expect(clippy::print_stdout, reason = "cargo reads what a build script prints")]
 fn main() {
     // Without any such line cargo would look at all files of the package.
     println!("cargo::rerun-if-changed=build.rs");

@@ -188,7 +188,7 @@ fn what_is_no_agent_is_said_with_address_and_status() -> Result<()> {
         ("http://127.0.0.1:1", 4, "cannot connect to http://127.0.0.1:1/.well-known/agent-card.json"),
         (elsewhere.as_str(), 1, "/elsewhere/.well-known/agent-card.json answered 404"),
         (live.as_str(), 1, "answered 404"),
-        ("localhost:9999", 1, "http://127.0.0.1:9999"),
+        ("localhost:9999", 2, "http://127.0.0.1:9999"),
     ];
     for (url, code, expected) in cases {
         for command in [vec!["card", url], vec!["send", url, QUESTION]] {

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use std::mem;
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 /// The shortest text of an object that has a key twice.
 const SHORTEST: usize = r#"{"":0,"":0}"#.len();
 /// Keys of one object that are compared one by one. An object with more of them has an index.
@@ -19,16 +21,16 @@ pub(super) struct Repeated {
     pub(super) value: usize,
 }
 
-/// The keys of valid JSON that stand in their object already, found in one pass.
+/// The keys of valid JSON that stand in their object already, found in one pass, which asks for no memory while they are few.
 pub(super) struct RepeatedKeys<'a> {
     json: &'a str,
     at: usize,
     /// True where the next string is a key.
     is_key: bool,
     /// The arrays and objects around `at`.
-    open: Vec<Open<'a>>,
+    open: SmallVec<[Open<'a>; 8]>,
     /// The keys of all objects around `at`, those of the innermost last.
-    keys: Vec<Key<'a>>,
+    keys: SmallVec<[Key<'a>; COMPARED]>,
 }
 
 /// An array or object whose end is still to come.
@@ -37,7 +39,7 @@ struct Open<'a> {
     /// The place of its first key among all keys.
     first: usize,
     /// The place of each key among its own, once they are many.
-    index: Option<HashMap<Cow<'a, str>, usize>>,
+    index: Option<Box<HashMap<Cow<'a, str>, usize>>>,
 }
 
 struct Key<'a> {
@@ -78,7 +80,7 @@ impl<'a> RepeatedKeys<'a> {
         // Most values of one field are scalars or lists of them.
         let has_none = bytes.len() < SHORTEST || memchr::memchr(b'{', bytes).is_none();
         let at = if has_none { bytes.len() } else { 0 };
-        Self { json, at, is_key: false, open: Vec::new(), keys: Vec::new() }
+        Self { json, at, is_key: false, open: SmallVec::new(), keys: SmallVec::new() }
     }
 
     fn enter(&mut self, is_object: bool) {
@@ -122,7 +124,7 @@ impl<'a> RepeatedKeys<'a> {
         };
         if open.index.is_none() && own.len() >= COMPARED {
             let names = own.iter().map(|key| &key.name).chain([&name]).cloned();
-            open.index = Some(names.zip(0..).collect());
+            open.index = Some(Box::new(names.zip(0..).collect()));
         }
         let before = before.map(|place| open.first + place);
         self.keys.push(Key { start, name });

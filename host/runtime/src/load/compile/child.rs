@@ -157,6 +157,7 @@ fn compile(
     Ok(Outcome::Compiled { length, code: Digest::of(code).hex(), functions })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` gives errors away")]
 fn malformed(error: BinaryReaderError) -> Outcome {
     Outcome::Refused { reason: annex_text::line_within(&error.to_string(), MAX_TEXT) }
 }
