@@ -39,7 +39,7 @@ struct Open<'a> {
     /// The place of its first key among all keys.
     first: usize,
     /// The place of each key among its own, once they are many.
-    index: Option<Box<HashMap<Cow<'a, str>, usize>>>,
+    index: Option<HashMap<Cow<'a, str>, usize>>,
 }
 
 struct Key<'a> {
@@ -124,7 +124,7 @@ impl<'a> RepeatedKeys<'a> {
         };
         if open.index.is_none() && own.len() >= COMPARED {
             let names = own.iter().map(|key| &key.name).chain([&name]).cloned();
-            open.index = Some(Box::new(names.zip(0..).collect()));
+            open.index = Some(names.zip(0..).collect());
         }
         let before = before.map(|place| open.first + place);
         self.keys.push(Key { start, name });
