@@ -87,7 +87,7 @@ fn of_request(error: &RemoteError) -> Option<A2aError> {
     Some(match error.code? {
         -32602 => {
             let violations: Vec<FieldViolation> =
-                error.violations().into_iter().take(MAX_VIOLATIONS).map(violation).collect();
+                error.violations().into_iter().take(MAX_VIOLATIONS).map(|told| violation(&told)).collect();
             if violations.is_empty() {
                 A2aError::invalid_params(reason)
             } else {
@@ -101,7 +101,7 @@ fn of_request(error: &RemoteError) -> Option<A2aError> {
     })
 }
 
-fn violation(violation: Violation) -> FieldViolation {
+fn violation(violation: &Violation) -> FieldViolation {
     FieldViolation { field: passed_on(&violation.field), description: passed_on(&violation.description) }
 }
 

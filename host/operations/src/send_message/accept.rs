@@ -107,7 +107,6 @@ impl RequestHandler {
         request_check::check(&request)?;
         // Before the store is asked for anything.
         self.check_work()?;
-        // One set for the whole request, so that a set that replaces it is never seen in part.
         let extensions = self.extensions.current()?;
         let record = self.record_of(&call.owner, &request.message).await;
         let pinned = match &record {

@@ -237,7 +237,8 @@ async fn a_required_extension_that_is_active_without_being_asked_for_is_not_miss
 fn chain(extensions: &[(&str, &str, &[&str])]) -> String {
     let one = |(uri, keys, needs): &(&str, &str, &[&str])| {
         test_extension(&format!(
-            "{keys}\n[extension.parameters]\nuri = {uri:?}\nowns_keys = false\ndepends_on = {needs:?}\n"
+            "{keys}\n[extension.parameters]\nuri = {uri:?}\nowns_keys = false\n\
+             behaviour = {{ respond = \"none\" }}\ndepends_on = {needs:?}\n"
         ))
     };
     extensions.iter().map(one).collect()

@@ -109,7 +109,7 @@ async fn grants_that_cannot_be_given_are_refused_with_the_key() {
         ("http = { allow = [{ host = \"a.example\", path = \"v1\" }] }", &["grants.http.allow.path", "\"v1\""]),
         (
             "http = { allow = [{ host = \"a.example\", scheme = \"ftp\" }] }",
-            &["\"ftp\" is not accepted; it takes `https`, `http`"],
+            &["\"ftp\" is not accepted; did you mean `http`? it takes `https`, `http`"],
         ),
         ("http = { allow = [{ host = \"a.example\" }], allow_private = [\"*\"] }", &["\"*\" is neither"]),
         ("keyvalue = { max_keys = 0 }", &["grants.keyvalue", "at least 1"]),

@@ -244,7 +244,7 @@ async fn what_cannot_be_used_keeps_the_server_from_starting() {
         (r#"tools = ["sun"]"#, "MCP server `test` has no tool `sun`; it has: remember, break"),
         (r#"url = "http://127.0.0.1:1/""#, "MCP server `test` needs either `command` or `url`"),
         (r#"token_env = "X""#, "MCP server `test`: `token_env` does not belong to its `command`"),
-        (r#"state = ["all"]"#, "unknown variant `all`"),
+        (r#"state = ["all"]"#, "\"all\" is not accepted; it takes `session`"),
         (again.as_str(), "tool `sum` is offered by MCP server `test` and by MCP server `other`"),
         (&format!("{second}\ncommand = \"/no/such/program\""), "MCP server `other` cannot be started: No such file"),
         (&format!("{second}\ncommand = \"true\""), "MCP server `other` cannot be started: connection closed"),
