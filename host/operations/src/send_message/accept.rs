@@ -107,6 +107,7 @@ impl RequestHandler {
         request_check::check(&request)?;
         // Before the store is asked for anything.
         self.check_work()?;
+        // One set for the whole request, so that a set that replaces it is never seen in part.
         let extensions = self.extensions.current()?;
         let record = self.record_of(&call.owner, &request.message).await;
         let pinned = match &record {
@@ -120,7 +121,6 @@ impl RequestHandler {
         self.catch_up_with(call, &record).await;
         self.check_push(&request).await?;
         let mut target = Target::new(&call.owner, &request.message, record?, self.counted(steps_for(&active)))?;
-        target.tell_context();
         self.input_modes.check(&request.message)?;
         // A context that is named may have a session, which is known when it is read.
         if target.is_new {
@@ -315,9 +315,18 @@ pub(crate) fn installed_with<'a>(pinned: &[Arc<Extension>], extensions: &'a Exte
 }
 
 impl Target {
-    /// Finds or makes the ids of the conversation and the task (A2A 1.0 section 3.4); `record` is that of the task that the
-    /// message names.
+    /// Finds or makes the ids of the conversation and the task (A2A 1.0 section 3.4), and has the log name them; `record` is
+    /// that of the task that the message names.
     fn new(owner: &Owner, message: &Message, record: Option<Arc<TaskRecord>>, steps: Steps) -> Result<Self, A2aError> {
+        Self::placed(owner, message, record, steps).inspect(Self::tell_context)
+    }
+
+    fn placed(
+        owner: &Owner,
+        message: &Message,
+        record: Option<Arc<TaskRecord>>,
+        steps: Steps,
+    ) -> Result<Self, A2aError> {
         if let Some(record) = record {
             if message.context_id.as_ref().is_some_and(|named| named != record.context_id()) {
                 let description = format!("is not the context of task {}; leave it out", record.id());
