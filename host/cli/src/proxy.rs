@@ -67,7 +67,7 @@ impl Proxy {
         }
         // A closed standard output is no reason to stop, as in `annex serve`.
         let _ = output::write(&format!("{text}\n"));
-        let served = serve::serve(config, serve::locations(file)).await;
+        let served = Box::pin(serve::serve(config, serve::locations(file))).await;
         if let Some(hint) = served.as_ref().err().and_then(hint) {
             output::note(&hint);
         }

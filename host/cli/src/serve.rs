@@ -32,7 +32,7 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         log::start()?;
-        serve(Config::read(&self.config)?, locations(&self.config)).await
+        Box::pin(serve(Config::read(&self.config)?, locations(&self.config))).await
     }
 }
 

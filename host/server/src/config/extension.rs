@@ -55,7 +55,7 @@ pub struct ExtensionConfig {
 
 /// Where an `[[extension]]` stands in a config, if it stands in one.
 #[derive(Clone, Debug, Default)]
-pub struct ExtensionPlace(Option<(ConfigText, usize)>);
+pub struct ExtensionPlace(Option<Box<(ConfigText, usize)>>);
 
 // An extension that is moved in the config is the same one.
 impl PartialEq for ExtensionPlace {
@@ -69,13 +69,13 @@ impl Eq for ExtensionPlace {}
 impl ExtensionPlace {
     /// The text of the config that it stands in.
     pub(crate) fn text(&self) -> Option<&ConfigText> {
-        self.0.as_ref().map(|(text, _)| text)
+        self.0.as_deref().map(|(text, _)| text)
     }
 
     /// The file, the line and the column of the first of its keys that is there, or else of all of it. `None` where it
     /// stands in no config.
     pub(crate) fn locate(&self, keys: &[String]) -> Option<String> {
-        let (text, number) = self.0.as_ref()?;
+        let (text, number) = self.0.as_deref()?;
         let itself = format!("extension[{number}]");
         let keys = keys.iter().map(|key| format!("{itself}.{key}")).chain([itself.clone()]);
         text.locate(&keys.collect::<Vec<_>>())
@@ -85,7 +85,7 @@ impl ExtensionPlace {
 /// Notes in each extension where it stands.
 pub(super) fn set_places(extensions: &mut [ExtensionConfig], text: &ConfigText) {
     for (number, extension) in extensions.iter_mut().enumerate() {
-        extension.place = ExtensionPlace(Some((text.clone(), number)));
+        extension.place = ExtensionPlace(Some(Box::new((text.clone(), number))));
     }
 }
 
