@@ -365,12 +365,11 @@ async fn a_request_that_comes_while_the_server_drains_has_a_line() {
     let running = server.say("slow").streaming().open().await.expect("a stream");
     log::of_thread();
     server.begin_shutdown();
-    let mut lines = Vec::new();
     until("a refusal", async || {
         server.say("prompt").send().await.expect("a reply");
         // In real time, which the server takes to begin.
         tokio::time::sleep(Duration::from_millis(1)).await;
-        lines = requests(log::of_thread());
+        let lines = requests(log::of_thread());
         lines.iter().any(|line| line.ended() == ("Unknown", "refused", "draining"))
     })
     .await;
