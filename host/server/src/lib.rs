@@ -21,10 +21,10 @@ pub use admin::TokenError;
 pub use app::{App, AppError, Checked, check, check_extensions};
 pub use config::{
     AdminConfig, AgentConfig, BindingConfig, CardConfig, Config, ConfigError, ConfigFile, ExtensionConfig,
-    GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig, KeyValueGrantConfig,
-    LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, Problem, ProviderConfig, ReplicaConfig, RuntimeSection,
-    SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig,
-    StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,
+    ExtensionPlace, GrantsConfig, HttpGrantConfig, HttpRuleConfig, HttpSchemeConfig, InstancesConfig,
+    KeyValueGrantConfig, LimitsConfig, ModelConfig, OnFailureConfig, PostgresConfig, Problem, ProviderConfig,
+    ReplicaConfig, RuntimeSection, SecretConfig, ServerConfig, SessionStateGrantConfig, SessionsConfig, SkillConfig,
+    StateScopeConfig, StoredTenantsConfig, TasksConfig, TemplateConfig, TenantConfig, WakeConfig,
 };
 pub use doctor::{Finding, Gravity, examine};
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
