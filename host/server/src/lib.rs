@@ -3,6 +3,9 @@
 //! A message takes a straight line: `process/routes.rs` → a binding → `tenants.rs` → the operations of `annex-operations` →
 //! the binding again. `app.rs` is the only place where parts are joined.
 
+// The future of a request is one type, which is made of those of all its steps.
+#![recursion_limit = "256"]
+
 mod access_log;
 mod admin;
 pub mod admin_api;
