@@ -14,6 +14,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, Sq
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Sqlite};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::{Instant, sleep};
 
 use crate::database::{Begun, Database, Row, Step, Value, bind};
 use crate::text::{Form, text_of};
@@ -89,6 +90,8 @@ const CACHE: &str = "-16384";
 const CHECKPOINT: &str = "4000";
 /// The longest wait for the lock when another process writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause before another attempt where SQLite does not wait for the lock.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// The longest wait for a connection when others of this process use them.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -187,10 +190,22 @@ fn create(path: &Path) -> Result<SqliteConnectOptions, OpenError> {
 
 /// A connection that can write, as far as SQLite tells before the first change.
 async fn open_writer(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnection> {
-    let mut connection = options.connect().await?;
+    let mut connection = connect_first(options).await?;
     connection.execute(BEGIN).await?;
     connection.execute(ROLLBACK).await?;
     Ok(connection)
+}
+
+/// Connects to a file that may be new. Where several switch a new file to write-ahead mode at once, SQLite refuses all but one
+/// and does not wait.
+async fn connect_first(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnection> {
+    let until = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match options.connect().await {
+            Err(error) if code_of(&error) == Some(BUSY) && Instant::now() < until => sleep(BUSY_PAUSE).await,
+            connected => return connected,
+        }
+    }
 }
 
 impl Writer {

@@ -1,6 +1,10 @@
 //! Cases of SQLite alone: the file and its log.
 
+use std::time::Duration;
+
 use annex_database::{Database, OpenError, SqliteDatabase};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Executor};
 
 use crate::places::{ENTRIES, Folder, Place, committed, insert};
 
@@ -29,6 +33,21 @@ async fn a_transaction_that_was_dropped_does_not_keep_the_file_from_being_closed
     database.close().await;
     assert_eq!(folder.files(), ["entries.sqlite"]);
     assert_eq!(committed(&folder.entries().await).await, []);
+}
+
+#[tokio::test]
+async fn a_new_file_that_somebody_else_has_locked_is_opened_once_it_is_free() {
+    let folder = Folder::create();
+    // In the mode of a new file, from which SQLite switches without waiting for the lock.
+    let mut other =
+        SqliteConnectOptions::new().filename(folder.file()).create_if_missing(true).connect().await.unwrap();
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    let freed = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        other.execute("COMMIT").await.unwrap();
+    };
+    let (database, ()) = tokio::join!(folder.entries(), freed);
+    assert_eq!(committed(&database).await, []);
 }
 
 #[tokio::test]
