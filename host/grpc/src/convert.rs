@@ -65,10 +65,17 @@ thread_local! {
 /// Reads what an agent answers. Whoever sends a request is told what not everybody can read in it; an agent is not there to be
 /// told, so that in its answer this is replaced.
 pub(crate) fn of_answer<P, T: FromProto<P>>(proto: P) -> Result<T, FieldError> {
-    READS_ANSWER.set(true);
-    let read = T::from_proto(proto);
-    READS_ANSWER.set(false);
-    read
+    let _before = Before(READS_ANSWER.replace(true));
+    T::from_proto(proto)
+}
+
+/// Its drop puts back whether an answer was read before: an answer may be read within another one, and reading may panic.
+struct Before(bool);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        READS_ANSWER.set(self.0);
+    }
 }
 
 /// True while an answer is read.
@@ -164,4 +171,36 @@ fn enumeration<T: Copy + fmt::Display>(field: &str, type_name: &str, number: i32
         let names = all.iter().map(T::to_string).collect::<Vec<_>>().join("`, `");
         FieldError::new(field, format!("unknown {type_name} `{number}`, expected one of `{names}`"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{catch_unwind, resume_unwind};
+
+    use super::*;
+
+    /// Reads an answer within, and is true if its own answer is still read behind that.
+    struct Outer(bool);
+
+    impl FromProto<()> for Outer {
+        fn from_proto((): ()) -> Result<Self, FieldError> {
+            of_answer::<(), ()>(())?;
+            Ok(Self(reads_answer()))
+        }
+    }
+
+    /// Panics.
+    impl FromProto<&'static str> for Outer {
+        fn from_proto(payload: &'static str) -> Result<Self, FieldError> {
+            resume_unwind(Box::new(payload))
+        }
+    }
+
+    #[test]
+    fn an_answer_is_read_until_its_own_end_and_no_longer() {
+        assert!(of_answer::<(), Outer>(()).unwrap().0);
+        assert!(!reads_answer());
+        assert!(catch_unwind(|| of_answer::<_, Outer>("while an answer is read").is_ok()).is_err());
+        assert!(!reads_answer());
+    }
 }
