@@ -1,7 +1,7 @@
 //! Bounds unrequested messages of MCP servers. This client drops them, and closes the connection when there are too
 //! many.
 //!
-//! What reads bytes bounds a message; the number of messages is bounded here.
+//! What reads bytes bounds a message and all bytes of a stream; the number of messages is bounded here.
 
 use std::error::Error;
 use std::io;
@@ -19,22 +19,26 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use sse_stream::Sse;
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 /// Bytes of one message over HTTP.
 pub(super) const MAX_MESSAGE: usize = 16 << 20;
-/// Bytes of all messages that come with one answer, and of those that come behind it.
-const MAX_BESIDE: usize = MAX_MESSAGE + (4 << 20);
+/// Bytes of a stream with all messages that come with one answer, and of those that come behind it.
+pub(super) const MAX_BESIDE: usize = MAX_MESSAGE + (4 << 20);
 const MAX_BEHIND: usize = 64 << 10;
 /// The least that a message counts as, in bytes.
 const MIN_MESSAGE: usize = 1 << 10;
 /// The most requests of the server, per answer, that reach the library. It refuses each of them by a request of its own.
 const MAX_REQUESTS: usize = 4;
 
-/// An event is longer than [`MAX_MESSAGE`].
+/// A text of more bytes is worked on by a thread that serves nobody.
+const LONG: usize = 256 << 10;
+
+/// An event is longer than [`MAX_MESSAGE`], or a stream is longer than [`MAX_BESIDE`].
 #[derive(Debug, thiserror::Error)]
-#[error("an event of the answer is longer than {MAX_MESSAGE} bytes")]
-pub(super) struct LongEvent;
+#[error("the answer has an event of more than {MAX_MESSAGE} bytes, or more than {MAX_BESIDE} bytes in all")]
+pub(super) struct TooMuch;
 
 type EventStream = BoxStream<'static, Result<Sse, SseError>>;
 
@@ -71,14 +75,19 @@ impl Answer {
         while !self.is_over {
             let event = match self.events.next().await? {
                 Ok(event) => event,
-                Err(SseError::Body(error)) if is_long_event(error.as_ref()) => return self.cut_off(),
+                Err(SseError::Body(error)) if is_too_much(error.as_ref()) => return self.cut_off(),
                 Err(error) => return Some(Err(error)),
             };
             let bytes = event.data.as_ref().map_or(0, String::len).max(MIN_MESSAGE);
             let Some(left) = self.bytes_left.checked_sub(bytes) else { return self.cut_off() };
             self.bytes_left = left;
-            if let Some(event) = self.taken(repaired(event)) {
-                return Some(Ok(event));
+            match repaired(event).await {
+                Ok(event) => {
+                    if let Some(event) = self.taken(event) {
+                        return Some(Ok(event));
+                    }
+                }
+                Err(error) => return Some(Err(SseError::Body(Box::new(error)))),
             }
         }
         None
@@ -118,14 +127,30 @@ impl Answer {
 }
 
 /// The event with a message whose values every reader takes.
-fn repaired(event: Sse) -> Sse {
-    let repaired = event.data.as_deref().and_then(portable::repaired);
-    Sse { data: repaired.or(event.data), ..event }
+async fn repaired(mut event: Sse) -> io::Result<Sse> {
+    if let Some(data) = event.data.take() {
+        event.data = Some(aside_if_long(data, |data| portable::repaired(&data).unwrap_or(data)).await?);
+    }
+    Ok(event)
 }
 
-fn is_long_event(error: &(dyn Error + 'static)) -> bool {
+/// Does the work on a text, on a thread that serves nobody where the text is long.
+///
+/// Not by [`crate::work::aside`]: the task of a connection belongs to no tenant, and tenants would wait for the work of others.
+pub(super) async fn aside_if_long<T, R>(text: T, work: impl FnOnce(T) -> R + Send + 'static) -> io::Result<R>
+where
+    T: AsRef<[u8]> + Send + 'static,
+    R: Send + 'static,
+{
+    if text.as_ref().len() <= LONG {
+        return Ok(work(text));
+    }
+    spawn_blocking(move || work(text)).await.map_err(io::Error::other)
+}
+
+fn is_too_much(error: &(dyn Error + 'static)) -> bool {
     let error = error.downcast_ref::<io::Error>();
-    error.and_then(io::Error::get_ref).is_some_and(|error| error.is::<LongEvent>())
+    error.and_then(io::Error::get_ref).is_some_and(|error| error.is::<TooMuch>())
 }
 
 /// The answer in the server's place.
@@ -217,6 +242,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedProgram<T> {
 #[cfg(test)]
 mod tests {
     use std::iter;
+    use std::thread;
 
     use super::*;
 
@@ -232,6 +258,25 @@ mod tests {
             let events = stream::iter(events.into_iter().map(Ok)).boxed();
             let passed = answer("far".into(), events, Some(RequestId::Number(1)));
             assert_eq!(passed.count().await, 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_text_is_worked_on_by_a_thread_that_serves_nobody() {
+        let here = thread::current().id();
+        for (length, is_aside) in [(LONG, false), (LONG + 1, true)] {
+            let there = aside_if_long(vec![0_u8; length], |_| thread::current().id()).await.unwrap();
+            assert_eq!(there != here, is_aside, "{length}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_not_every_reader_takes_is_replaced_in_an_event_of_any_length() {
+        for length in [1, LONG] {
+            let padding = "x".repeat(length);
+            let event = Sse::default().data(format!("{{\"a\":\"\\ud800{padding}\"}}"));
+            let expected = format!("{{\"a\":\"\\ufffd{padding}\"}}");
+            assert!(repaired(event).await.unwrap().data.is_some_and(|data| data == expected), "{length}");
         }
     }
 }

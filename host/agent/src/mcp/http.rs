@@ -24,7 +24,7 @@ use sse_stream::{Sse, SseStream};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::bounded::{LongEvent, MAX_MESSAGE, answer};
+use super::bounded::{MAX_BESIDE, MAX_MESSAGE, TooMuch, answer, aside_if_long};
 
 /// The most bytes that are read of an answer that is no success.
 const MAX_REFUSAL: usize = 64 << 10;
@@ -105,7 +105,9 @@ impl BoundedHttp {
             }
             JSON_MIME_TYPE => {
                 let body = whole(&mut response, MAX_MESSAGE).await.map_err(unread)?;
-                let message = parse(&body).map_err(|error| unexpected(format!("the answer is no message: {error}")))?;
+                let parsed = aside_if_long(body, |body| parse(&body)).await;
+                let parsed = parsed.map_err(|error| unexpected(format!("the answer was not read: {error}")))?;
+                let message = parsed.map_err(|error| unexpected(format!("the answer is no message: {error}")))?;
                 Ok(StreamableHttpPostResponse::Json(message, session))
             }
             _ => Err(other_type(&response)),
@@ -226,14 +228,16 @@ fn unread(error: ReadError<reqwest::Error>) -> HttpError {
     }
 }
 
-/// The events of a stream, none of which is longer than [`MAX_MESSAGE`].
+/// The events of a stream, none of which is longer than [`MAX_MESSAGE`]. The stream is no longer than [`MAX_BESIDE`] with what
+/// makes no event, such as comments.
 fn events(response: Response) -> EventStream {
-    let pieces = stream::try_unfold((response, EventLength::default()), |(mut response, mut length)| async move {
+    let begun = (response, EventLength::default(), MAX_BESIDE);
+    let pieces = stream::try_unfold(begun, |(mut response, mut length, left)| async move {
         let Some(piece) = Body::next(&mut response).await.map_err(std::io::Error::other)? else { return Ok(None) };
-        if length.after(&piece) > MAX_MESSAGE {
-            return Err(std::io::Error::other(LongEvent));
+        match left.checked_sub(piece.len()) {
+            Some(left) if length.after(&piece) <= MAX_MESSAGE => Ok(Some((piece, (response, length, left)))),
+            _ => Err(std::io::Error::other(TooMuch)),
         }
-        Ok(Some((piece, (response, length))))
     });
     SseStream::from_bytes_stream(pieces).boxed()
 }

@@ -1,4 +1,5 @@
-//! A program that speaks MCP on its standard input and output, with all processes that it starts.
+//! A program that speaks MCP on its standard input and output, with the processes that it starts. One that leaves its process
+//! group, as by `setsid`, is out of reach and goes on.
 //!
 //! Programs end before the process does ([`end_programs`]), also those that are just being started.
 
@@ -13,13 +14,16 @@ use futures::stream;
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::io::StreamReader;
 use tokio_util::sync::CancellationToken;
+
+use super::bounded::aside_if_long;
 
 /// The time that a program has to end after the end of its input, and again after SIGTERM.
 const END_PATIENCE: Duration = Duration::from_secs(3);
@@ -45,7 +49,8 @@ pub async fn end_programs() {
     }
 }
 
-/// Kills all programs of this process that speak MCP, with all that they have started.
+/// Kills all programs of this process that speak MCP, with the processes that they have started and that are still in their
+/// process groups.
 pub fn kill_programs() {
     ENDING.cancel();
     for group in GROUPS.borrow().iter() {
@@ -61,8 +66,9 @@ pub(super) fn stop_token() -> CancellationToken {
 /// A program that runs. Its drop kills it.
 pub(super) struct Program {
     transport: AsyncRwTransport<RoleClient, Output, ChildStdin>,
-    child: Child,
+    /// Before `child`, whose drop may reap the leader of the group.
     group: Group,
+    child: Child,
 }
 
 type Output = Pin<Box<dyn AsyncRead + Send>>;
@@ -72,18 +78,26 @@ impl Program {
     /// it stops itself, in order.
     pub(super) fn spawn(mut command: Command) -> io::Result<(Self, Option<ChildStderr>)> {
         if ENDING.is_cancelled() {
-            return Err(io::Error::other("the server is about to end"));
+            return Err(about_to_end());
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn()?;
         let group = Group::of(&child);
+        // Whoever ends all programs meanwhile has not seen this one.
+        if ENDING.is_cancelled() {
+            return Err(about_to_end());
+        }
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::Error::other("the program has no standard input or output"));
         };
         let stderr = child.stderr.take();
         let transport = AsyncRwTransport::new(repaired_lines(output), input);
-        Ok((Self { transport, child, group }, stderr))
+        Ok((Self { transport, group, child }, stderr))
     }
+}
+
+fn about_to_end() -> io::Error {
+    io::Error::other("the server is about to end")
 }
 
 impl Transport<RoleClient> for Program {
@@ -106,22 +120,24 @@ impl Transport<RoleClient> for Program {
         let by_itself = async {
             // Waits for a message that is being sent, and a program that does not read takes none.
             self.transport.close().await?;
-            self.child.wait().await
+            self.group.leader_ended().await
         };
         if timeout(END_PATIENCE, by_itself).await.is_err() {
             self.group.signal(Signal::TERM);
             // What does not end by itself is killed below.
-            let _ = timeout(END_PATIENCE, self.child.wait()).await;
+            let _ = timeout(END_PATIENCE, self.group.leader_ended()).await;
         }
         // Processes that the program has started may go on without it.
         self.group.signal(Signal::KILL);
-        self.child.wait().await?;
+        self.group.leader_ended().await?;
+        // Before the leader is reaped: its number may then be that of another group.
         self.group.leave();
+        self.child.wait().await?;
         Ok(())
     }
 }
 
-/// The process group of a program. Its drop kills the processes in it.
+/// The process group of a program. Its drop kills the processes in it. It is left or dropped before its leader is reaped.
 struct Group {
     id: Option<Pid>,
 }
@@ -137,6 +153,17 @@ impl Group {
         if let Some(id) = self.id {
             kill(id, signal);
         }
+    }
+
+    /// Waits until the leader has ended, and does not reap it: nothing else gets its number until it is reaped.
+    async fn leader_ended(&self) -> io::Result<()> {
+        let Some(leader) = self.id else { return Ok(()) };
+        // Before the first look, so that no end is missed.
+        let mut ends = signal(SignalKind::child())?;
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        // An error says that there is no such process any more.
+        while matches!(waitid(WaitId::Pid(leader), look), Ok(None)) && ends.recv().await.is_some() {}
+        Ok(())
     }
 
     /// Nothing is left of the group.
@@ -164,7 +191,8 @@ fn repaired_lines(output: ChildStdout) -> Output {
     let lines = stream::try_unfold(BufReader::new(output), |mut output| async move {
         let mut line = Vec::new();
         (&mut output).take(MAX_LINE).read_until(b'\n', &mut line).await?;
-        let next = (!line.is_empty()).then(|| (Cursor::new(repaired_line(line)), output));
+        let line = aside_if_long(line, repaired_line).await?;
+        let next = (!line.is_empty()).then(|| (Cursor::new(line), output));
         Ok::<_, io::Error>(next)
     });
     Box::pin(StreamReader::new(lines))
@@ -181,7 +209,39 @@ fn repaired_line(line: Vec<u8>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::repaired_line;
+    use super::*;
+
+    /// A program that has ended, with a process in its group that goes on and holds its standard error.
+    async fn ended_before_its_group() -> (Program, ChildStderr) {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 &"]);
+        let (program, stderr) = Program::spawn(command).unwrap();
+        program.group.leader_ended().await.unwrap();
+        (program, stderr.unwrap())
+    }
+
+    /// Waits until no process holds it any more.
+    async fn closed(mut stderr: ChildStderr) {
+        let mut said = Vec::new();
+        timeout(Duration::from_secs(20), stderr.read_to_end(&mut said)).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_program_that_has_ended_is_not_reaped_by_the_wait_for_its_end() {
+        let (mut program, _stderr) = ended_before_its_group().await;
+        assert!(program.child.try_wait().unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn what_a_program_has_started_ends_with_it_when_it_is_closed_or_dropped() {
+        let (mut program, stderr) = ended_before_its_group().await;
+        program.close().await.unwrap();
+        assert!(program.group.id.is_none());
+        closed(stderr).await;
+        let (program, stderr) = ended_before_its_group().await;
+        drop(program);
+        closed(stderr).await;
+    }
 
     #[test]
     fn a_line_stays_one_line_whatever_is_replaced_in_it() {

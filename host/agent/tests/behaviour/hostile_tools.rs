@@ -26,7 +26,8 @@ const IN_BETWEEN: usize = 16 << 20;
 #[derive(Clone)]
 struct Server {
     list: fn(usize) -> Value,
-    /// The numbered messages of the answer to a call, which may have no end. `None` ends it.
+    /// The numbered messages of the answer to a call, which may have no end. `None` ends it. What begins with a colon is sent as
+    /// it is, which makes a comment of it.
     call: fn(usize, &Value) -> Option<String>,
     sent: Arc<AtomicUsize>,
     lists: Arc<AtomicUsize>,
@@ -90,7 +91,9 @@ impl Server {
     fn events(&self, id: Value) -> Response {
         let server = self.clone();
         let pieces = (0..).map_while(move |number| {
-            let piece = format!("data: {}\n\n", (server.call)(number, &id)?);
+            let message = (server.call)(number, &id)?;
+            let field = if message.starts_with(':') { "" } else { "data: " };
+            let piece = format!("{field}{message}\n\n");
             server.sent.fetch_add(piece.len(), Ordering::Relaxed);
             Some(Ok::<_, std::io::Error>(Bytes::from(piece)))
         });
@@ -198,6 +201,15 @@ async fn what_is_no_message_without_end_fails_the_call() {
     let server = Server::new(one_tool, |number, _| Some(["nonsense", "{}", "[1]"][number % 3].to_owned()));
     let told = server.call().await;
     assert!(told.contains("the server sent too much with its answer"), "{told}");
+}
+
+#[tokio::test]
+async fn comments_without_end_fail_the_call() {
+    let server = Server::new(one_tool, |_, _| Some(":x\n\n".repeat(1_000)));
+    let told = server.call().await;
+    assert!(told.contains("the server sent too much with its answer"), "{told}");
+    let sent = server.sent.load(Ordering::Relaxed);
+    assert!(sent < (20 << 20) + IN_BETWEEN, "{sent}");
 }
 
 #[tokio::test]
