@@ -44,7 +44,7 @@ pub(crate) struct Target {
     /// A file with the admin token
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// The tenant that it is about; default: the agent of the server's config itself
+    /// Act on this tenant; default: the agent of the server's config
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
 }

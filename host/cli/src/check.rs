@@ -19,7 +19,7 @@ use crate::{output, serve};
 pub(crate) struct Check {
     /// The config, a TOML file
     config: PathBuf,
-    /// Load the extensions too, which checks their grants and parameters. Those that are not in the cache are compiled
+    /// Load the extensions too, to check their grants and parameters. Compiles components that are not in the cache
     #[arg(long)]
     load: bool,
 }

@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::{output, serve};
 
-/// Look at all that a server needs around it: files, databases, agents, the machine.
+/// Check the surroundings of a server: files, databases, agents, the machine.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  annex doctor annex.toml\n\nA line for each thing: ok, warning or error, and what to do. \

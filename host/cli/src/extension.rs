@@ -33,14 +33,14 @@ pub(crate) struct Extension {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List what is installed, and what could not be
+    /// List the installed extensions, and the sources that failed to load
     List,
     /// Show one extension with its grants, limits, calls and kept versions
     Show {
         /// URI or digest
         extension: String,
     },
-    /// Install a component, or put it in the place of the one with its name
+    /// Install a component, or replace the installed one of the same name
     #[command(after_help = "Example:\n  annex extension add ./my-extension.wasm --settings my-extension.toml\n\nThe \
                             settings have the keys of an [[extension]] without `component`, such as [grants]. Without \
                             --settings those in force stay. With tasks in PostgreSQL all replicas install and keep it, or \
@@ -55,20 +55,20 @@ enum Command {
         /// A TOML file with grants, limits and parameters
         #[arg(long, value_name = "FILE")]
         settings: Option<PathBuf>,
-        /// The name to keep it under; default: the file's name without .wasm
+        /// The name of the installed component; default: the file's name without .wasm
         #[arg(long, conflicts_with = "shadow")]
         name: Option<String>,
-        /// Run it beside the version in force of this extension, on its turns and without an effect on anything
+        /// Try the component as a shadow of this extension: on copies of its turns, without any effect
         #[arg(long, value_name = "URI")]
         shadow: Option<String>,
-        /// How many of 100 turns it follows; default: all
+        /// How many of 100 turns the shadow gets; default: all
         #[arg(long, value_name = "N", requires = "shadow", value_parser = clap::value_parser!(u8).range(1..=100))]
         share: Option<u8>,
-        /// Install it in spite of replicas that cannot, which then serve nothing until they can
+        /// Install it even if some replicas cannot; those replicas serve nothing until they can
         #[arg(long, conflicts_with = "shadow")]
         force: bool,
     },
-    /// Put the shadow of an extension in force
+    /// Replace an extension by its shadow
     Promote {
         /// URI or digest of the version in force
         extension: String,
@@ -78,11 +78,11 @@ enum Command {
         /// URI or digest of the version in force
         extension: String,
     },
-    /// Take an extension out; what runs goes on to its end
+    /// Remove an extension; running turns continue to their ends
     Remove {
         /// URI or digest
         extension: String,
-        /// Take it out in spite of replicas that cannot go without it, which then serve nothing until they can
+        /// Remove it even if some replicas cannot work without it; those replicas serve nothing until they can
         #[arg(long)]
         force: bool,
     },

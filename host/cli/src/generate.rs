@@ -9,7 +9,7 @@ use clap_complete::Shell;
 
 use crate::output;
 
-/// Print the completions of a shell
+/// Print a completion script for a shell
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  annex completions bash > ~/.local/share/bash-completion/completions/annex\n  annex \
@@ -36,7 +36,7 @@ impl Completions {
                         has a page of its own there: annex-serve.1, annex-tenant-add.1 and so on."
 )]
 pub(crate) struct Man {
-    /// The folder for the pages of all commands; it is made if it is not there
+    /// Write the pages of all commands into this folder, and create the folder if it is missing
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 }

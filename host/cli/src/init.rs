@@ -14,7 +14,7 @@ const CONFIG: &str = include_str!("init/annex.toml");
 /// Readable by all, as a config has no secrets.
 const MODE: u32 = 0o644;
 
-/// Write a config with every key in it, as comments with their defaults.
+/// Write a config file that lists every key, as comments with their defaults.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  annex init\n  annex init agents/specialist.toml\n\nThe config loads as it is: an agent \

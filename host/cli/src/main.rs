@@ -56,7 +56,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser)]
 #[command(name = "annex", version = version::version(), arg_required_else_help = true, after_help = exit::HELP)]
 struct Arguments {
-    /// Colour what is for people
+    /// Use colours in output for people
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
     color: color::Color,
     #[command(subcommand)]

@@ -11,28 +11,28 @@ use clap::Args;
 use crate::exit::Failure;
 use crate::{notes, output};
 
-/// Begin the project of an extension
+/// Create a project for a new extension
 ///
-/// All that it needs of Annex is written into it. Whatever is not said is asked for on a terminal.
+/// The project contains everything it needs from Annex. On a terminal the command asks for missing options.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  annex new word-count --lang rust\n  annex new word-count --lang python --hooks \
                         message,response --with keyvalue,parameters\n  annex new word-count --lang js --uri https://acme.example/word-count/v1\n\nHooks: card, activation, message, state, transition, \
                         response, method, client.\nCapabilities: parameters, keyvalue, clock, random, http, json-schema, \
                         session-state, task, tasks,\ntask-resumption, agent-steps, logging.")]
 pub(crate) struct New {
-    /// Its name, which becomes that of a folder: `word-count`
+    /// The name of the extension and of its new folder: `word-count`
     #[arg(value_parser = ProjectName::parse)]
     name: Option<ProjectName>,
     /// The language: rust, js, ts, python, c or go
     #[arg(long, value_parser = Language::parse)]
     lang: Option<Language>,
-    /// The hooks that it has, with commas between them; without, response
+    /// The hooks of the extension, with commas between them; default: response
     #[arg(long, value_delimiter = ',', value_parser = parse_hook)]
     hooks: Option<Vec<Hook>>,
-    /// The capabilities of the host that it calls, with commas between them
+    /// The capabilities of the host that the extension calls, with commas between them
     #[arg(long, value_delimiter = ',', value_parser = Capability::parse)]
     with: Option<Vec<Capability>>,
-    /// Its URI, by which clients name it; without, one of example.com, which is to be changed before others use it
+    /// The URI by which clients name the extension; default: a URI of example.com, to be changed before others use it
     #[arg(long, value_name = "URI", value_parser = uri)]
     uri: Option<String>,
 }

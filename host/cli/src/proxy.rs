@@ -45,10 +45,10 @@ pub(crate) struct Proxy {
     /// itself has that one]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Use interfaces at this host (`name` or `name:port`), though the agent's card is elsewhere; may be repeated
+    /// Allow interfaces at this host (`name` or `name:port`), although the agent's card is elsewhere; may be repeated
     #[arg(long = "allow-host", value_name = "HOST")]
     allow_hosts: Vec<String>,
-    /// Keep the config in this file, which `annex serve` takes from then on
+    /// Write the config into this file, for `annex serve FILE`
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }

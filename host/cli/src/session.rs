@@ -32,7 +32,7 @@ pub(crate) struct Session {
     command: Command,
     #[command(flatten)]
     admin: Admin,
-    /// Read the sessions from where this config keeps them
+    /// Read the sessions from the folder or database that this config names, without a server
     #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["admin", "token_file"])]
     config: Option<PathBuf>,
 }
@@ -41,13 +41,13 @@ pub(crate) struct Session {
 enum Command {
     /// List sessions, the longest unchanged first
     List {
-        /// Only those of this user, as the list shows it
+        /// List only the sessions of this user, as the list spells it
         #[arg(long)]
         user: Option<String>,
-        /// Go on behind the list that ended with this `next`
+        /// Continue the list whose last page ended with this `next`
         #[arg(long, value_name = "NEXT")]
         after: Option<String>,
-        /// At most so many
+        /// List at most this many sessions
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
@@ -57,11 +57,11 @@ enum Command {
     Events {
         #[command(flatten)]
         session: Named,
-        /// At most so many
+        /// Show at most this many events
         #[arg(long, default_value_t = 100)]
         last: usize,
     },
-    /// Delete one session with its events; what it shares with others stays. A user who is not anonymous is to be named
+    /// Delete one session with its events, but not `app:` and `user:` keys. Needs --user unless the user is anonymous
     Delete(Named),
     /// Show the state that sessions share: `app:` keys, and the `user:` keys of one user
     State(Owner),
@@ -73,16 +73,16 @@ enum Command {
         #[command(flatten)]
         owner: Owner,
     },
-    /// Delete all `user:` keys of a user, who need not have a session any more
+    /// Delete all `user:` keys of a user, also of one without a session
     DeleteUser {
-        /// The user, as the list shows it
+        /// The user, as the list spells it
         user: String,
     },
 }
 
 #[derive(Args)]
 struct Owner {
-    /// The user to whom `user:` keys belong, as the list shows it; default: the anonymous user of --context
+    /// The owner of the `user:` keys, as the list spells it; default: the anonymous user of --context
     #[arg(long)]
     user: Option<String>,
     /// The context id of the session to which keys without a prefix belong
@@ -94,7 +94,7 @@ struct Owner {
 struct Named {
     /// The context id
     context: String,
-    /// The user, as the list shows it; default: the anonymous user of the context, or the one user who has such a session
+    /// The user, as the list spells it; default: the anonymous user of the context, or the only user with such a session
     #[arg(long)]
     user: Option<String>,
 }

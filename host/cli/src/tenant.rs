@@ -40,43 +40,43 @@ pub(crate) struct Tenant {
 enum Command {
     /// List the tenants
     List,
-    /// Show one tenant with its text
+    /// Show one tenant with its config
     Show {
-        /// Its name
+        /// The tenant's name
         name: String,
     },
-    /// Show what a tenant has used of its quota; without a name all tenants, the costliest first
+    /// Show the usage and the quotas of a tenant; without a name show all tenants, the costliest first
     #[command(visible_alias = "top")]
     Usage {
-        /// Its name
+        /// The tenant's name
         name: Option<String>,
-        /// Without a name: the hours that count, this one included, at most 168
+        /// Without a name: how many hours to add up, including this one, at most 168
         #[arg(long, default_value_t = 24, conflicts_with = "name")]
         hours: u64,
-        /// Without a name: the most tenants that are shown, at most 1000
+        /// Without a name: how many tenants to show, at most 1000
         #[arg(long, default_value_t = 20, conflicts_with = "name")]
         limit: usize,
     },
     /// Add a tenant
     Add {
-        /// Its name
+        /// The tenant's name
         name: String,
-        /// Its text, TOML
+        /// The tenant's config, a TOML file
         file: PathBuf,
-        /// Serve it only once it is resumed
+        /// Add the tenant as suspended; `annex tenant resume` starts it
         #[arg(long)]
         suspended: bool,
     },
-    /// Give a tenant another text
+    /// Replace the config of a tenant
     Change {
         #[command(flatten)]
         named: Named,
-        /// Its text, TOML
+        /// The tenant's config, a TOML file
         file: PathBuf,
     },
-    /// Remove a tenant; its turns are cancelled
+    /// Remove a tenant and cancel its turns
     Remove(Named),
-    /// Serve a tenant no longer, until it is resumed; its turns go on to their ends
+    /// Refuse requests for a tenant until it is resumed; running turns continue to their ends
     Suspend(Named),
     /// Serve a suspended tenant again
     Resume(Named),
@@ -84,9 +84,9 @@ enum Command {
 
 #[derive(Args)]
 struct Named {
-    /// Its name
+    /// The tenant's name
     name: String,
-    /// Only if this is the number of its last change; default: whatever it is
+    /// Act only if this is the number of the tenant's last change; default: act in any case
     #[arg(long, value_name = "NUMBER")]
     rev: Option<u64>,
 }

@@ -17,7 +17,7 @@ type List = components::List<Line>;
 type Shown = components::Component<Line>;
 type Removed = components::Removed<Line>;
 
-/// Upload components to a running server, for tenants that are added to it.
+/// Upload components to a running server, for its added tenants.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  annex component push ./my-extension.wasm\n\nThe text of a tenant then names it by the digest \
@@ -35,14 +35,14 @@ pub(crate) struct Uploads {
 enum Command {
     /// Upload a component
     Push {
-        /// Its file
+        /// The component, a .wasm file
         file: PathBuf,
     },
-    /// List the components that were uploaded
+    /// List the uploaded components
     List,
-    /// Remove a component; tenants that name it are not loaded again
+    /// Remove a component; a tenant that names it cannot be loaded again
     Remove {
-        /// Its digest
+        /// The component's digest
         digest: String,
     },
 }
