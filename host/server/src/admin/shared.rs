@@ -219,7 +219,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use axum::body::Body;
-    use axum::extract::Request;
+    use axum::http::Request;
     use futures::FutureExt as _;
     use tokio::sync::oneshot;
     use tokio::task::yield_now;
