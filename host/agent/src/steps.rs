@@ -37,8 +37,8 @@ pub struct TokenCount(Arc<AtomicU64>);
 impl TokenCount {
     /// Counts more of them.
     pub fn add(&self, tokens: u64) {
-        // Relaxed is enough: nothing is ordered by the number.
-        self.0.fetch_add(tokens, Ordering::Relaxed);
+        // Relaxed is enough: nothing is ordered by the number. A number that wrapped would say that little was used.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_add(tokens)));
     }
 
     /// Those that were counted since this was last asked.
@@ -93,6 +93,18 @@ pub struct Tokens {
     pub input: Option<u64>,
     /// The tokens of the answer.
     pub output: Option<u64>,
+}
+
+/// The most tokens that one call of a model counts, of its prompt and answer together: far more than any model takes.
+const MAX_TOKENS: u64 = 1 << 32;
+
+impl Tokens {
+    /// The same, but not more than one call can use: the numbers are those of a peer, and others are paid by their sums.
+    pub(crate) fn bounded(self) -> Self {
+        let input = self.input.map(|input| input.min(MAX_TOKENS));
+        let left = MAX_TOKENS.saturating_sub(input.unwrap_or(0));
+        Self { input, output: self.output.map(|output| output.min(left)) }
+    }
 }
 
 #[derive(Debug, Serialize)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, Request, State};
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -32,6 +32,7 @@ pub(crate) mod replicas;
 mod sessions;
 mod shadow;
 mod shared;
+mod strangers;
 mod tenants;
 mod token;
 mod usage;
@@ -109,21 +110,22 @@ async fn guard(
     let rules = admin.access.rules();
     // A foreign name is refused even with the token: DNS rebinding can lead the operator's browser here.
     if let Err(foreign) = rules.hosts.check(&request) {
+        admin.strangers.were_refused(&network, &request, StatusCode::FORBIDDEN);
         return wrong_host(&foreign);
     }
     if request.uri().path() == METRICS && rules.reads_metrics(request.headers()) {
         return next.run(request).await;
     }
     let Some(name) = rules.tokens.name_of(request.headers()) else {
+        admin.strangers.were_refused(&network, &request, StatusCode::UNAUTHORIZED);
         return AdminError::unauthenticated().into_response();
     };
-    let caller = AdminCaller { name, address: network.address() };
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let caller = AdminCaller::new(name, network.address(), &request);
     request.extensions_mut().insert(caller.clone());
     let response = next.run(request).await;
-    // What reads is no change. What was changed is logged by whoever has changed it, also if nobody waits for the answer.
-    if !response.status().is_success() && !matches!(method, Method::GET | Method::HEAD) {
-        caller.was_refused(method.as_str(), &path, response.status().as_u16());
+    // What was changed is logged by whoever has changed it, also if nobody waits for the answer.
+    if !response.status().is_success() {
+        caller.was_refused(response.status());
     }
     response
 }

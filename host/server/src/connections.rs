@@ -9,4 +9,5 @@ pub(crate) mod network;
 pub(crate) mod request_body;
 pub(crate) mod site;
 pub(crate) mod streams;
+pub(crate) mod warnings;
 pub(crate) mod write_limit;

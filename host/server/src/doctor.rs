@@ -2,6 +2,7 @@
 //! databases, agents elsewhere, the clock, the machine, and known faults of the engine. Nothing is changed.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use annex_operations::fault;
 
@@ -20,7 +21,7 @@ pub use finding::{Finding, Gravity};
 pub async fn examine(path: &Path, locations: &Locations) -> Vec<Finding> {
     let mut findings = config(path, locations).await;
     // What the config says is looked at as far as it can be read.
-    if let Ok(config) = Config::read(path) {
+    if let Ok(config) = Config::read(path).map(Arc::new) {
         findings.extend(folders::examine(&config, locations));
         findings.extend(peers::examine(&config, locations).await);
         findings.extend(machine::examine(&config));

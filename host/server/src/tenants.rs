@@ -313,6 +313,11 @@ impl Installers {
     pub async fn reload(&self) -> Result<ReloadOutcome, InstallError> {
         let _door = self.door.lock().await;
         let reloaded = self.reload_own().await;
+        if reloaded.is_err() {
+            tracing::warn!(
+                "the config was not put in force; keys and tokens that were removed from it are still accepted"
+            );
+        }
         let named = &self.others.named;
         let mut again = Vec::new();
         // A config that cannot be used changes no tenants.

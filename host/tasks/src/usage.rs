@@ -17,7 +17,22 @@ pub struct Consumption {
     pub tokens: u64,
 }
 
+/// The most that a store keeps of each number for one tenant and hour. The numbers of all hours that are kept, and far more, can be
+/// added up without an overflow of what databases count with.
+pub(crate) const MOST_OF_HOUR: u64 = 1 << 50;
+
 impl Consumption {
+    /// The same, but of each number not more than a store keeps for an hour.
+    #[must_use]
+    pub(crate) fn of_hour(&self) -> Self {
+        Self {
+            requests: self.requests.min(MOST_OF_HOUR),
+            refused: self.refused.min(MOST_OF_HOUR),
+            cpu_micros: self.cpu_micros.min(MOST_OF_HOUR),
+            tokens: self.tokens.min(MOST_OF_HOUR),
+        }
+    }
+
     /// What was used besides `before`, which is part of this.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
@@ -41,7 +56,8 @@ impl Consumption {
 /// Keeps what tenants have used. Hours are counted since 1970-01-01T00:00:00Z.
 #[async_trait]
 pub trait UsageStore: Send + Sync {
-    /// Adds what tenants have used in an hour. All of it or nothing; each tenant stands there once.
+    /// Adds what tenants have used in an hour. All of it or nothing; each tenant stands there once. Of each number of a tenant no
+    /// more than 2⁵⁰ is kept for an hour.
     ///
     /// # Errors
     /// [`StoreError::Database`].

@@ -150,7 +150,7 @@ impl EventQueue {
     fn end(&mut self) {
         self.ready.extend(self.calls.take());
         if self.tokens != Tokens::default() {
-            self.ready.push_back(ModelEvent::Tokens(self.tokens));
+            self.ready.push_back(ModelEvent::Tokens(self.tokens.bounded()));
         }
     }
 }

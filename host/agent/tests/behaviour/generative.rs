@@ -130,6 +130,31 @@ data: [DONE]
 
 "#;
 
+#[tokio::test]
+async fn a_model_that_counts_more_than_any_call_can_use_counts_the_bound() {
+    const OPENAI: &str = r#"data: {"choices":[],"usage":{"prompt_tokens":18446744073709551615,"completion_tokens":7}}
+
+data: [DONE]
+
+"#;
+    const GEMINI: &str = r#"data: {"candidates":[],"usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":18446744073709551615,"thoughtsTokenCount":4}}
+
+"#;
+    let most: u64 = 1 << 32;
+    let (.., events) = speak(Adapter::OpenAi, "some-model", OPENAI).await;
+    assert_eq!(events, [counted(most, 0)]);
+    let (.., events) = speak(Adapter::Gemini, "some-model", GEMINI).await;
+    assert_eq!(events, [counted(5, most - 5)]);
+}
+
+#[test]
+fn a_count_of_tokens_does_not_wrap() {
+    let count = TokenCount::default();
+    count.add(u64::MAX - 1);
+    count.add(7);
+    assert_eq!(count.take(), u64::MAX);
+}
+
 #[test]
 fn a_call_that_is_broken_off_before_its_model_has_counted_costs_by_its_bytes() {
     let count = TokenCount::default();

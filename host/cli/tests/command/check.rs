@@ -232,6 +232,35 @@ fn a_doctor_looks_at_everything_and_says_what_to_do() -> Result<()> {
 }
 
 #[test]
+fn a_doctor_looks_at_the_files_of_all_tokens_and_of_the_keys_of_tenants() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let of_tenant = folder.path().join("tenant");
+    fs::create_dir(&of_tenant)?;
+    let files = ["admin", "metrics", "bot", "tenant/key"].map(|name| folder.path().join(name));
+    for file in &files {
+        fs::write(file, format!("a token of {}", file.display()))?;
+        fs::set_permissions(file, fs::Permissions::from_mode(0o644))?;
+    }
+    let [admin, metrics, bot, _] = &files;
+    let tenant = of_tenant.join("tenant.toml");
+    let text = "[card]\nname = \"n\"\ndescription = \"d\"\n[card.signing]\nkid = \"k\"\nkey_file = \"key\"\n\
+                [agent]\nkind = \"script\"\nname = \"a\"\nrule = []\n";
+    fs::write(&tenant, text)?;
+    let more = format!(
+        "[admin]\ntoken_file = {admin:?}\nmetrics_token_file = {metrics:?}\n[[admin.token]]\nname = \"bot\"\n\
+         token_file = {bot:?}\n[[tenant]]\nname = \"t\"\nconfig = {tenant:?}\n\n[agent]"
+    );
+    let config = ConfigFile::new(&specialist().replacen("[agent]", &more, 1))?;
+    let seen = run_on("doctor", &config)?;
+    for file in &files {
+        let shown = file.display().to_string();
+        let is_told = seen.out.lines().any(|line| line.starts_with("warning  keys ") && line.contains(&shown));
+        assert!(is_told, "{shown}: {}", seen.out);
+    }
+    Ok(())
+}
+
+#[test]
 fn a_doctor_names_what_would_keep_a_server_from_serving() -> Result<()> {
     let upstream = "[agent]\nkind = \"upstream\"\nname = \"a\"\ncard = \"http://127.0.0.1:1\"\nstart_seconds = 1\n";
     let config = ConfigFile::new(&format!("{upstream}[tasks]\ndata_dir = \"data\"\npostgres_env = 5\n"))?;

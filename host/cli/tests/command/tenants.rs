@@ -291,6 +291,30 @@ async fn each_change_over_the_admin_api_is_logged_with_who_made_it_what_it_is_an
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_that_are_refused_are_logged_too_and_those_of_strangers_once_in_a_while() -> Result<()> {
+    let mut open = Open::start("", &[])?;
+    let url = format!("{}/v1/reload", open.admin);
+    for _ in 0..3 {
+        assert_eq!(open.client.post(&url).bearer_auth("a-token-of-nobody").send().await?.status().as_u16(), 401);
+    }
+    assert_eq!(open.client.post(&url).header("host", "evil.example").send().await?.status().as_u16(), 403);
+    // Reading is no change.
+    assert_eq!(open.client.get(format!("{}/v1/extensions", open.admin)).send().await?.status().as_u16(), 401);
+    std::fs::write(&open.server.config.path, "no config")?;
+    assert_eq!(open.client.post(&url).bearer_auth(TOKEN).send().await?.status().as_u16(), 422);
+    let log = open.server.kill_for_log()?;
+    let refused: Vec<&str> = log.lines().filter(|line| line.contains("over the admin API was refused")).collect();
+    let [of_stranger, of_admin] = &*refused else { anyhow::bail!("{log}") };
+    for text in [r#""from":"127.0.0.1""#, r#""method":"POST""#, "/v1/reload", r#""status":401"#, r#""times":1"#] {
+        assert!(of_stranger.contains(text), "{text}: {of_stranger}");
+    }
+    assert!(of_admin.contains(r#""by":"admin""#) && of_admin.contains(r#""status":422"#), "{of_admin}");
+    assert!(log.contains("keys and tokens that were removed from it are still accepted"), "{log}");
+    assert!(!log.contains("a-token-of-nobody"), "{log}");
+    Ok(())
+}
+
 impl Open {
     /// The output of `annex` with these arguments, as JSON.
     fn json(&self, arguments: &[&str]) -> Result<Value> {

@@ -10,6 +10,8 @@ use crate::fault;
 
 /// Tenants whose use is written in one transaction.
 const AT_ONCE: usize = 200;
+/// Transactions that may fail before the rest waits for the next time: a database that is gone would fail each.
+const MOST_FAILURES: usize = 3;
 
 impl Quotas {
     pub(super) async fn is_to_write_used(&self) -> bool {
@@ -39,16 +41,23 @@ impl Quotas {
             .map(|ledger| (ledger.unwritten(), ledger))
             .filter(|(used, _)| *used != Consumption::default())
             .collect();
+        let mut failures = Vec::new();
         for part in unwritten.chunks(AT_ONCE) {
             let rows: Vec<_> = part.iter().map(|(used, ledger)| (ledger.tenant.as_ref().to_owned(), *used)).collect();
-            store.add(hour, &rows).await?;
-            part.iter().for_each(|(used, ledger)| ledger.note_written(used));
+            match store.add(hour, &rows).await {
+                Ok(()) => part.iter().for_each(|(used, ledger)| ledger.note_written(used)),
+                // Other tenants have no part in it.
+                Err(error) => failures.push(error),
+            }
+            if failures.len() == MOST_FAILURES {
+                break;
+            }
         }
         if written.cleared != hour {
             store.forget_before(hour.saturating_sub(MOST_HOURS)).await?;
             written.cleared = hour;
         }
-        Ok(())
+        failures.into_iter().next().map_or(Ok(()), Err)
     }
 
     /// What a tenant has used in this hour and the hours before it, so many in all, over all processes.

@@ -23,6 +23,10 @@ impl AdminError {
         Self { status, code, message: message.into() }
     }
 
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }

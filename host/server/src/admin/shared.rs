@@ -24,6 +24,7 @@ use super::access::Access;
 use super::caller::AdminCaller;
 use super::error::AdminError;
 use super::replicas::ThisProcess;
+use super::strangers::Strangers;
 use crate::installation::installer::{Installer, Peers};
 use crate::stores::sessions::Sessions;
 use crate::tenants::{Installers, TenantFailure};
@@ -42,6 +43,7 @@ pub(crate) struct Admin {
     /// The agent of the config itself.
     pub(super) agent: Arc<dyn AgentExecutor>,
     pub(super) access: Access,
+    pub(super) strangers: Strangers,
     /// The use of the tenants.
     pub(super) quotas: Arc<Quotas>,
     /// The other processes; `None` where there can be none.
@@ -69,7 +71,8 @@ impl Admin {
         let counters = Arc::clone(&handler.counters);
         let agent = Arc::clone(&handler.agent);
         let closing = handler.closing.clone();
-        Self { installers, sessions, running, counters, agent, access, quotas, peers, process, closing }
+        let strangers = Strangers::default();
+        Self { installers, sessions, running, counters, agent, access, strangers, quotas, peers, process, closing }
     }
 
     /// The installer of the tenant that the query names.
@@ -143,7 +146,7 @@ impl AgreedChange {
     }
 }
 
-/// Runs a change to its end, also if the client goes away meanwhile, and logs it as what `told` says that was done.
+/// Runs a change to its end, also if the client goes away meanwhile, and logs it as what `told` says that was done, or as refused.
 pub(super) async fn whole<T: Send + 'static, E: Into<AdminError> + Send + 'static>(
     caller: AdminCaller,
     change: impl Future<Output = Result<T, E>> + Send + 'static,
@@ -151,14 +154,20 @@ pub(super) async fn whole<T: Send + 'static, E: Into<AdminError> + Send + 'stati
 ) -> Result<T, AdminError> {
     // A client that hangs up drops this future. A change that ended with it could leave the folder and the set apart.
     let changing = tokio::spawn(async move {
-        let done = change.await;
-        if let Ok(done) = &done {
-            caller.has_changed(&told(done));
+        match change.await {
+            Ok(done) => {
+                caller.has_changed(&told(&done));
+                Ok(done)
+            }
+            Err(error) => {
+                let error: AdminError = error.into();
+                caller.was_refused(error.status());
+                Err(error)
+            }
         }
-        done
     });
     match changing.await {
-        Ok(done) => done.map_err(Into::into),
+        Ok(done) => done,
         Err(panicked) => Err(AdminError::internal(&panicked)),
     }
 }
@@ -202,5 +211,36 @@ pub(super) async fn read_raw(
         }
         Ok(Err(_)) => Err(AdminError::invalid("the body broke off")),
         Err(_) => Err(AdminError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body took too long")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use axum::body::Body;
+    use axum::http::Request;
+    use futures::FutureExt as _;
+    use tokio::sync::oneshot;
+    use tokio::task::yield_now;
+
+    use super::{AdminCaller, AdminError, whole};
+
+    #[tokio::test]
+    async fn a_change_that_fails_after_its_client_has_gone_is_logged_all_the_same() {
+        let request = Request::post("/v1/reload").body(Body::empty()).expect("a request");
+        let caller = AdminCaller::new("ada".into(), Ipv4Addr::LOCALHOST.into(), &request);
+        let (fail, failing) = oneshot::channel::<()>();
+        let change = async move {
+            failing.await.expect("the end of the change");
+            Err::<(), _>(AdminError::invalid("it fails"))
+        };
+        // The client hangs up while the change runs.
+        assert!(whole(caller.clone(), change, |()| String::new()).now_or_never().is_none());
+        fail.send(()).expect("the change goes on");
+        for _ in 0..100 {
+            yield_now().await;
+        }
+        assert!(caller.is_told());
     }
 }

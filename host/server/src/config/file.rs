@@ -1,6 +1,5 @@
 //! The file that a config was read from, so that it can be read again.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,24 +35,23 @@ impl ConfigFile {
             let text = tenant::text(path)?;
             return Ok((Self::of_tenant(path, &text), tenant::extensions(path, &text)?));
         }
-        let text = fs::read_to_string(path)
-            .map(annex_files::without_mark)
-            .map_err(|source| ConfigError::Read { path: path.clone(), source })?;
-        let config = Config::parse(path, &text)?;
+        let Config { file, extensions, .. } = self.config()?;
+        // What was read from a file always has one.
+        Ok((file.unwrap_or_else(|| self.clone()), extensions))
+    }
+
+    /// All that the file says now, of a file that is not a tenant's.
+    ///
+    /// # Errors
+    /// When it can no longer be used.
+    pub(crate) fn config(&self) -> Result<Config, ConfigError> {
+        let config = Config::read(&self.path)?;
         // A config that had an agent keeps one, because the next start may need it. Only a program that brings its own
         // does without.
         if self.tables.contains_key("agent") {
             config.agent()?;
         }
-        Ok((Self::new(path, &text), config.extensions))
-    }
-
-    /// All that the file says now.
-    ///
-    /// # Errors
-    /// When it can no longer be used.
-    pub(crate) fn config(&self) -> Result<Config, ConfigError> {
-        Config::read(&self.path)
+        Ok(config)
     }
 
     /// The keys that say something else in `other` and need a restart, each with the reason: `[[extension]]`, `[[tenant]]` and

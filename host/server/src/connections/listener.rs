@@ -10,18 +10,17 @@ use annex_fairness::resize;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::connections::connection::Connections;
 use crate::connections::network::Network;
 use crate::connections::site::Site;
+use crate::connections::warnings::Warnings;
 
 /// The pause after the machine refused a connection, for instance because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// A reason to refuse connections is logged at most this often.
-const WARNING_PAUSE: Duration = Duration::from_secs(10);
 /// The time that connections get to finish when the listener closes.
 const GOODBYE: Duration = Duration::from_secs(5);
 
@@ -192,45 +191,5 @@ impl Drop for Address {
         if *own == 0 {
             open.remove(&self.network);
         }
-    }
-}
-
-/// A warning for what can happen many times a second.
-#[derive(Default)]
-struct Warnings {
-    last: Option<Instant>,
-    /// Times since then.
-    times: usize,
-}
-
-impl Warnings {
-    /// Counts once more. Returns how often it was since the last warning, when one is due.
-    fn due(&mut self) -> Option<usize> {
-        self.times += 1;
-        if self.last.is_some_and(|last| last.elapsed() < WARNING_PAUSE) {
-            return None;
-        }
-        self.last = Some(Instant::now());
-        Some(std::mem::take(&mut self.times))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::Warnings;
-
-    #[tokio::test(start_paused = true)]
-    async fn what_happens_often_is_logged_once_in_a_while_and_counted() {
-        let mut warnings = Warnings::default();
-        assert_eq!(warnings.due(), Some(1));
-        for _ in 0..98 {
-            tokio::time::advance(Duration::from_millis(100)).await;
-            assert_eq!(warnings.due(), None);
-        }
-        tokio::time::advance(Duration::from_millis(200)).await;
-        assert_eq!(warnings.due(), Some(99));
-        assert_eq!(warnings.due(), None);
     }
 }

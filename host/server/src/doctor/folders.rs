@@ -4,12 +4,14 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use annex_files::Purpose;
 use rustix::fs::Access;
 
 use super::finding::Finding;
-use crate::config::{Config, SecretConfig};
+use crate::config::served::ServedConfig;
+use crate::config::{CardConfig, Config, ExtensionConfig, SecretConfig};
 use crate::locations::Locations;
 
 /// Others may enter a folder.
@@ -21,7 +23,7 @@ const MAX_FILES: usize = 10_000;
 /// SQLite's own mark at the beginning of each file.
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
-pub(super) fn examine(config: &Config, locations: &Locations) -> Vec<Finding> {
+pub(super) fn examine(config: &Arc<Config>, locations: &Locations) -> Vec<Finding> {
     let mut findings = Vec::new();
     let data = [
         ("tasks.data_dir", &config.tasks.data_dir),
@@ -144,18 +146,24 @@ fn extensions_folder(folder: &Path) -> Finding {
 }
 
 /// The files with keys and other secrets. Those that cannot be read are errors of the config.
-fn secrets(config: &Config, locations: &Locations) -> Vec<Finding> {
-    let in_grants = config.extensions.iter().flat_map(|extension| extension.grants.secrets.values());
+fn secrets(config: &Arc<Config>, locations: &Locations) -> Vec<Finding> {
     let lent = config.stored_tenants.iter().flat_map(|tenants| tenants.secrets.values());
-    let of_secrets = in_grants.chain(lent).filter_map(|secret| match secret {
-        SecretConfig::File(path) => Some(path),
-        SecretConfig::Env(_) => None,
-    });
     let of_callers = config.auth.iter().flat_map(|auth| auth.api_key.iter().filter_map(|key| key.key_file.as_ref()));
-    let of_admin = config.admin.iter().filter_map(|admin| admin.token_file.as_ref());
-    let of_card = config.card.signing.iter().filter_map(|signing| signing.key_file.as_ref());
-    let files: Vec<PathBuf> =
-        of_secrets.chain(of_callers).chain(of_admin).chain(of_card).map(|file| locations.config.join(file)).collect();
+    let tokens = config.admin.iter().flat_map(|admin| admin.all_tokens().into_iter().chain(admin.metrics_token()));
+    let of_admin = tokens.filter_map(|token| token.token_file);
+    let own = of_agent(&config.card, &config.extensions)
+        .chain(lent.filter_map(secret_file))
+        .chain(of_callers)
+        .cloned()
+        .chain(of_admin);
+    let mut files: Vec<PathBuf> = own.map(|file| locations.config.join(file)).collect();
+    for tenant in &config.tenants {
+        // One that cannot be read is an error of the config.
+        let Ok(served) = ServedConfig::of_tenant(tenant, config, &locations.config) else { continue };
+        let path = locations.config.join(&tenant.config);
+        let folder = path.parent().unwrap_or(Path::new(""));
+        files.extend(of_agent(&served.card, &served.extensions).map(|file| folder.join(file)));
+    }
     let remarks = files.iter().filter_map(|file| {
         let remark = annex_files::remark(file, Purpose::Secret).ok()??;
         Some(Finding::warning("keys", format!("{}: {remark}", file.display())))
@@ -165,4 +173,17 @@ fn secrets(config: &Config, locations: &Locations) -> Vec<Finding> {
         findings.push(Finding::fine("keys", format!("files with keys that only the server can read: {}", files.len())));
     }
     findings
+}
+
+/// Those that an agent has of its own.
+fn of_agent<'a>(card: &'a CardConfig, extensions: &'a [ExtensionConfig]) -> impl Iterator<Item = &'a PathBuf> {
+    let granted = extensions.iter().flat_map(|extension| extension.grants.secrets.values()).filter_map(secret_file);
+    granted.chain(card.signing.iter().filter_map(|signing| signing.key_file.as_ref()))
+}
+
+fn secret_file(secret: &SecretConfig) -> Option<&PathBuf> {
+    match secret {
+        SecretConfig::File(path) => Some(path),
+        SecretConfig::Env(_) => None,
+    }
 }

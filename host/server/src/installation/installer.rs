@@ -20,7 +20,6 @@ use tokio::sync::Notify;
 use crate::config::served::ServedConfig;
 use crate::config::{ConfigFile, ExtensionConfig};
 use crate::installation::issuer::Issuer;
-use crate::installation::named;
 use crate::installation::published::Publisher;
 use crate::installation::shadow::Shadow;
 use crate::installation::watch::{FileWatcher, Watch, Watched};
@@ -189,28 +188,12 @@ impl Installer {
     pub async fn reload(&self) -> Result<ReloadOutcome, InstallError> {
         // This is a mutex of tokio, because a change waits for disks and compilers while it holds it.
         let _door = self.door.lock().await;
-        let reloaded = self.try_reload().await;
+        let running = self.config_file.as_ref().ok_or(InstallError::NoFile);
+        let reloaded = match running.and_then(|running| running.read_again().map_err(InstallError::Config)) {
+            Ok((file, extensions)) => self.try_reload(&file, extensions).await,
+            Err(error) => Err(error),
+        };
         reloaded.inspect_err(|error| self.note(error))
-    }
-
-    async fn try_reload(&self) -> Result<ReloadOutcome, InstallError> {
-        let running = self.config_file.as_ref().ok_or(InstallError::NoFile)?;
-        let (file, extensions) = running.read_again().map_err(InstallError::Config)?;
-        // Before anything is compiled, and all mistakes at once.
-        named::check_read(&extensions, &self.loader.locations, &self.loader.process()).map_err(InstallError::Config)?;
-        let needs_restart = running.that_need_restart(&file);
-        // The file of a tenant has none: whatever has changed there, the tenant is loaded as a whole.
-        if !needs_restart.is_empty() && self.tenant.is_empty() {
-            tracing::warn!(
-                keys = needs_restart.join(", "),
-                "these keys of the config have changed, and count after a restart"
-            );
-        }
-        let changed = self.refresh(extensions, Occasion::Reload).await?;
-        let failed = self.failures().into_iter().map(|failure| failure.source).collect();
-        let edition = self.publisher.current().extensions.number;
-        tracing::info!(edition, changed, "the config was read again");
-        Ok(ReloadOutcome { changed, edition, needs_restart, failed })
     }
 
     /// Makes the cards again, because the agent's own has changed.

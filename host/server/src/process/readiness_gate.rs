@@ -1,6 +1,7 @@
 //! The gate in front of the request handler: it lets no request through while the server starts and drains.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -77,7 +78,7 @@ pub(crate) struct Readiness {
 /// A component that is being compiled.
 #[derive(Serialize)]
 struct Compiling {
-    /// The name that the config gives it; absent for that of a tenant, whose names are not shown.
+    /// The name of its file; absent for that of a tenant, whose names are not shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     component: Option<String>,
     /// The time that it has taken so far.
@@ -86,10 +87,16 @@ struct Compiling {
 
 fn compiling() -> Vec<Compiling> {
     let of = |compilation: &Compilation| Compiling {
-        component: compilation.tenant.is_empty().then(|| compilation.name.to_string()),
+        component: compilation.tenant.is_empty().then(|| file_name(&compilation.name)),
         seconds: compilation.since.elapsed().as_secs(),
     };
     compilations().iter().map(|compilation| of(compilation)).collect()
+}
+
+/// The last part of the path that a config names a component by. Anybody may read this, and folders are nobody's business.
+fn file_name(component: &str) -> String {
+    let name = Path::new(component).file_name();
+    name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
@@ -243,5 +250,23 @@ impl ReadinessGate {
             return Err(NoCard::NotServed);
         }
         Ok(Arc::clone(&installer.publisher().current().card))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file_name;
+
+    #[test]
+    fn a_component_is_shown_without_the_folders_that_it_lies_in() {
+        for (component, shown) in [
+            ("/srv/secret-project/badge.wasm", "badge.wasm"),
+            ("../badge.wasm", "badge.wasm"),
+            ("timestamp", "timestamp"),
+            ("..", ""),
+            ("", ""),
+        ] {
+            assert_eq!(file_name(component), shown, "{component:?}");
+        }
     }
 }

@@ -13,12 +13,16 @@ impl Installers {
     /// Reads the config again and puts it in force: its extensions, and the settings that need no restart. All of it or nothing.
     /// Returns the config with the tenants that it names now.
     pub(super) async fn reload_own(&self) -> Result<(ReloadOutcome, Arc<Config>), InstallError> {
-        let prepared = self.own.config_now().and_then(|read| self.settings.prepare(&read));
-        let prepared = prepared.inspect_err(|error| self.own.note(error))?;
+        let prepared = self.own.config_now().and_then(|read| {
+            let prepared = self.settings.prepare(&read)?;
+            let file = read.file.ok_or(InstallError::NoFile)?;
+            Ok((prepared, (file, read.extensions)))
+        });
+        let (prepared, read) = prepared.inspect_err(|error| self.own.note(error))?;
         let config = Arc::clone(&prepared.config);
         // The extensions are judged by the ceiling and the callers that stand beside them.
         let before = self.own.set_process(Arc::clone(&config));
-        let reloaded = self.own.reload().await;
+        let reloaded = self.own.reload_read(read).await;
         let mut reloaded = reloaded.inspect_err(|_| drop(self.own.set_process(before)))?;
         let change = self.settings.put(prepared);
         reloaded.changed |= change.is_any;

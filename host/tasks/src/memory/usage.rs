@@ -23,7 +23,9 @@ impl UsageStore for MemoryUsage {
         let mut hours = self.lock();
         let of_hour = hours.entry(hour).or_default();
         for (tenant, used) in used {
-            of_hour.entry(tenant.clone()).or_default().add(used);
+            let sum = of_hour.entry(tenant.clone()).or_default();
+            sum.add(used);
+            *sum = sum.of_hour();
         }
         Ok(())
     }

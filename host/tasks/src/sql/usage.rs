@@ -5,15 +5,21 @@ use async_trait::async_trait;
 
 use super::{SqlTaskStore, count_changed};
 use crate::key::is_key;
+use crate::usage::MOST_OF_HOUR;
 use crate::{Consumption, StoreError, UsageStore};
 
+/// No number is more than `$7`, so no sum overflows.
 const ADD: &str = "
     INSERT INTO tenant_usage (hour, tenant, requests, refused, cpu_micros, tokens) VALUES ($1, $2, $3, $4, $5, $6)
     ON CONFLICT (hour, tenant) DO UPDATE SET
-        requests = tenant_usage.requests + excluded.requests,
-        refused = tenant_usage.refused + excluded.refused,
-        cpu_micros = tenant_usage.cpu_micros + excluded.cpu_micros,
-        tokens = tenant_usage.tokens + excluded.tokens";
+        requests = CASE WHEN tenant_usage.requests > $7 - excluded.requests THEN $7
+            ELSE tenant_usage.requests + excluded.requests END,
+        refused = CASE WHEN tenant_usage.refused > $7 - excluded.refused THEN $7
+            ELSE tenant_usage.refused + excluded.refused END,
+        cpu_micros = CASE WHEN tenant_usage.cpu_micros > $7 - excluded.cpu_micros THEN $7
+            ELSE tenant_usage.cpu_micros + excluded.cpu_micros END,
+        tokens = CASE WHEN tenant_usage.tokens > $7 - excluded.tokens THEN $7
+            ELSE tenant_usage.tokens + excluded.tokens END";
 
 const OF_TENANT: &str = "
     SELECT CAST(coalesce(sum(requests), 0) AS BIGINT), CAST(coalesce(sum(refused), 0) AS BIGINT),
@@ -35,8 +41,9 @@ impl<D: Database> UsageStore for SqlTaskStore<D> {
         // Processes that add at the same time change the rows in one order, so that none waits for another in a ring.
         used.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let mut transaction = self.database.begin().await?;
-        for (tenant, Consumption { requests, refused, cpu_micros, tokens }) in used {
-            let numbers = [*requests, *refused, *cpu_micros, *tokens].map(Value::count);
+        for (tenant, used) in used {
+            let Consumption { requests, refused, cpu_micros, tokens } = used.of_hour();
+            let numbers = [requests, refused, cpu_micros, tokens, MOST_OF_HOUR].map(Value::count);
             let values = [Value::count(hour), Value::Text(tenant)].into_iter().chain(numbers);
             D::execute(&mut transaction, ADD, &values.collect::<Vec<_>>()).await?;
         }

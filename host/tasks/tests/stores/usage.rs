@@ -9,6 +9,7 @@ on_every_store! {
     the_costliest_come_first_by_their_cpu_time_and_then_by_their_requests,
     hours_that_are_forgotten_count_no_more,
     a_name_that_no_tenant_has_has_used_nothing,
+    numbers_beyond_what_databases_count_fail_nothing_and_are_kept_as_the_bound_of_an_hour,
 }
 
 across_a_restart! {
@@ -72,6 +73,26 @@ async fn a_name_that_no_tenant_has_has_used_nothing(store: Store) {
         assert_eq!(store.usage().of_tenant(name, 0).await.unwrap(), Consumption::default(), "{name:?}");
     }
     assert!(store.usage().costliest(0, 10).await.unwrap().is_empty());
+}
+
+async fn numbers_beyond_what_databases_count_fail_nothing_and_are_kept_as_the_bound_of_an_hour(store: Store) {
+    const MOST: u64 = 1 << 50;
+    let huge = |number| Consumption { requests: number, refused: number, cpu_micros: number, tokens: number };
+    // The second addition would be beyond the largest number of a database, and so would be the sum of the hours.
+    for hour in 0..168 {
+        add(&store, hour, &[("huge", huge(u64::MAX)), ("small", used(1, 1))]).await;
+    }
+    for number in [1, MOST, 1 << 62, u64::MAX] {
+        add(&store, 0, &[("huge", huge(number))]).await;
+    }
+    assert_eq!(store.usage().of_tenant("huge", 167).await.unwrap(), huge(MOST));
+    assert_eq!(store.usage().of_tenant("huge", 0).await.unwrap(), huge(168 * MOST));
+    let small = Consumption { requests: 168, refused: 168, cpu_micros: 168, tokens: 336 };
+    let costliest = store.usage().costliest(0, 10).await.unwrap();
+    assert_eq!(costliest, [("huge".to_owned(), huge(168 * MOST)), ("small".to_owned(), small)]);
+    add(&store, 200, &[("huge", huge(MOST - 1))]).await;
+    add(&store, 200, &[("huge", huge(1))]).await;
+    assert_eq!(store.usage().of_tenant("huge", 200).await.unwrap(), huge(MOST));
 }
 
 async fn use_outlives_the_process(restart: &Restart) {

@@ -4,13 +4,51 @@ use std::sync::{Arc, PoisonError};
 
 use annex_auth::SecurityDeclaration;
 
-use super::{InstallError, Installer};
-use crate::config::Config;
+use super::loader::Occasion;
+use super::{InstallError, Installer, ReloadOutcome};
+use crate::config::{Config, ConfigFile, ExtensionConfig};
+use crate::installation::named;
 
 impl Installer {
     /// All that the config file says now.
     pub(crate) fn config_now(&self) -> Result<Config, InstallError> {
         self.config_file.as_ref().ok_or(InstallError::NoFile)?.config().map_err(InstallError::Config)
+    }
+
+    /// Reloads with a config that was read already, so that one text counts for all that it says.
+    ///
+    /// # Errors
+    /// When one of its extensions does not load. Nothing has changed then.
+    pub(crate) async fn reload_read(
+        &self,
+        (file, extensions): (ConfigFile, Vec<ExtensionConfig>),
+    ) -> Result<ReloadOutcome, InstallError> {
+        let _door = self.door.lock().await;
+        let reloaded = self.try_reload(&file, extensions).await;
+        reloaded.inspect_err(|error| self.note(error))
+    }
+
+    pub(super) async fn try_reload(
+        &self,
+        file: &ConfigFile,
+        extensions: Vec<ExtensionConfig>,
+    ) -> Result<ReloadOutcome, InstallError> {
+        let running = self.config_file.as_ref().ok_or(InstallError::NoFile)?;
+        // Before anything is compiled, and all mistakes at once.
+        named::check_read(&extensions, &self.loader.locations, &self.loader.process()).map_err(InstallError::Config)?;
+        let needs_restart = running.that_need_restart(file);
+        // The file of a tenant has none: whatever has changed there, the tenant is loaded as a whole.
+        if !needs_restart.is_empty() && self.tenant.is_empty() {
+            tracing::warn!(
+                keys = needs_restart.join(", "),
+                "these keys of the config have changed, and count after a restart"
+            );
+        }
+        let changed = self.refresh(extensions, Occasion::Reload).await?;
+        let failed = self.failures().into_iter().map(|failure| failure.source).collect();
+        let edition = self.publisher.current().extensions.number;
+        tracing::info!(edition, changed, "the config was read again");
+        Ok(ReloadOutcome { changed, edition, needs_restart, failed })
     }
 
     /// Extensions that are loaded from now on are judged by this config of the process: by its ceiling of limits, and its callers.

@@ -1,0 +1,82 @@
+//! The log of changes that were asked for by whoever shows no token, or calls the API by a foreign name.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+
+use super::caller::is_change;
+use crate::connections::network::Network;
+use crate::connections::warnings::Warnings;
+
+/// Networks that have lines of their own. What the others do is counted together.
+const MAX_NETWORKS: usize = 1_000;
+/// The most bytes of a method and a path that are logged.
+const MAX_TEXT: usize = 200;
+
+/// Logs one line for each network in a while: strangers decide how often they ask.
+#[derive(Default)]
+pub(super) struct Strangers(Mutex<Lines>);
+
+#[derive(Default)]
+struct Lines {
+    of_networks: HashMap<Network, Warnings>,
+    of_others: Warnings,
+}
+
+impl Strangers {
+    /// Logs that a request was refused, if it asked for a change.
+    pub(super) fn were_refused(&self, network: &Network, request: &Request, status: StatusCode) {
+        if !is_change(request.method()) {
+            return;
+        }
+        let Some(times) = self.0.lock().unwrap_or_else(PoisonError::into_inner).due(network) else { return };
+        let method = annex_text::line_within(request.method().as_str(), MAX_TEXT);
+        let path = annex_text::line_within(request.uri().path(), MAX_TEXT);
+        let (from, status) = (network.address(), status.as_u16());
+        tracing::info!(%from, method, path, status, times, "a change over the admin API was refused");
+    }
+}
+
+impl Lines {
+    /// How many requests of the network were refused since its last line, when another is due.
+    fn due(&mut self, network: &Network) -> Option<usize> {
+        if self.of_networks.len() >= MAX_NETWORKS && !self.of_networks.contains_key(network) {
+            self.of_networks.retain(|_, warnings| warnings.is_pausing());
+            if self.of_networks.len() >= MAX_NETWORKS {
+                return self.of_others.due();
+            }
+        }
+        self.of_networks.entry(*network).or_default().due()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::time::Duration;
+
+    use super::{Lines, MAX_NETWORKS};
+    use crate::connections::network::Network;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_network_has_a_line_in_a_while_and_only_so_many_are_remembered() {
+        let mut lines = Lines::default();
+        let network = |number: usize| {
+            let bits = u32::try_from(number).expect("a small number");
+            Network::of(IpAddr::V4(Ipv4Addr::from_bits(bits)))
+        };
+        for number in 0..MAX_NETWORKS {
+            assert_eq!(lines.due(&network(number)), Some(1), "{number}");
+        }
+        assert_eq!(lines.due(&network(0)), None);
+        assert_eq!(lines.due(&network(MAX_NETWORKS)), Some(1));
+        assert_eq!(lines.due(&network(MAX_NETWORKS + 1)), None, "those beyond share their lines");
+        assert_eq!(lines.of_networks.len(), MAX_NETWORKS);
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert_eq!(lines.due(&network(0)), Some(2));
+        assert_eq!(lines.due(&network(MAX_NETWORKS)), Some(1));
+        assert_eq!(lines.of_networks.len(), 2, "those that ask no more are forgotten");
+    }
+}
