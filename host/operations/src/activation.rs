@@ -2,10 +2,11 @@
 //!
 //! Decided before any task, session or guest exists. A URI is a version: it matches to the letter or not at all.
 
-use std::mem;
+use std::cell::LazyCell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use annex_protocol::{A2aError, AgentExtension, ExtensionUri, JsonObject, Metadata, SendMessageRequest};
+use annex_protocol::{A2aError, AgentExtension, ExtensionUri, JsonObject, SendMessageRequest};
 use annex_runtime::{Activate, Extension, Installed};
 
 use crate::service_parameters::ServiceParameters;
@@ -57,30 +58,29 @@ impl<'a> Occasion<'a> {
         self.requested.contains(uri)
     }
 
-    /// True if the extension is for the caller. For others it is as if it was not installed.
-    pub(crate) fn allows(&self, extension: &Extension) -> bool {
+    /// True if the installed extension is for the caller. For others it is as if it was not installed.
+    pub(crate) fn allows(&self, installed: &Installed, extension: &Extension) -> bool {
+        let selection = installed.selection_of(extension);
         match self.caller {
-            Caller::Known { principal, claims } => extension.selection().allows(principal, claims),
-            Caller::OfEarlierTurn => extension.selection().allow.is_none() || self.requests(extension.uri()),
-        }
-    }
-
-    /// True if the request makes the extension active although nobody has asked for it.
-    fn activates(&self, extension: &Extension) -> bool {
-        match extension.selection().activate {
-            Activate::Requested => false,
-            Activate::Metadata => self.sent.is_some_and(|sent| names(sent, extension)),
-            Activate::Always => true,
+            Caller::Known { principal, claims } => selection.allows(principal, claims),
+            Caller::OfEarlierTurn => selection.allow.is_none() || self.requests(extension.uri()),
         }
     }
 
     /// The extensions that are active although nobody has asked for them, with those that they depend on.
     pub(crate) fn unasked<'i>(&self, installed: &'i Installed) -> Vec<&'i ExtensionUri> {
         let mut unasked = Vec::new();
+        // Collected once, and only where an extension goes by it.
+        let mentions = LazyCell::new(|| self.sent.map(Mentions::of).unwrap_or_default());
+        let activates = |extension: &Extension| match installed.selection_of(extension).activate {
+            Activate::Requested => false,
+            Activate::Metadata => mentions.are_of(extension),
+            Activate::Always => true,
+        };
         // Dependents stand behind what they depend on, so that one pass from the end is enough.
         for extension in installed.iter().rev() {
-            let is_active = unasked.contains(&extension.uri()) || self.activates(extension);
-            if is_active && self.allows(extension) {
+            let is_active = unasked.contains(&extension.uri()) || activates(extension);
+            if is_active && self.allows(installed, extension) {
                 for uri in extension.descriptor().depends_on.iter().chain([extension.uri()]) {
                     if !unasked.contains(&uri) {
                         unasked.push(uri);
@@ -92,15 +92,27 @@ impl<'a> Occasion<'a> {
     }
 }
 
-/// True if the message, one of its parts or the request bears a metadata key of the extension, or the message names it.
-fn names(sent: &SendMessageRequest, extension: &Extension) -> bool {
-    let keys = &extension.descriptor().metadata_keys;
-    let bears = |metadata: &Metadata| metadata.keys().any(|key| keys.iter().any(|own| own == key));
-    let message = &sent.message;
-    message.extensions.contains(extension.uri())
-        || bears(&message.metadata)
-        || bears(&sent.metadata)
-        || message.parts.iter().any(|part| bears(&part.metadata))
+/// The words of a message by which extensions know that it is for them.
+#[derive(Default)]
+struct Mentions<'a> {
+    /// The metadata keys of the message, of its parts and of the request.
+    keys: HashSet<&'a str>,
+    /// The extensions that the message names.
+    uris: HashSet<&'a ExtensionUri>,
+}
+
+impl<'a> Mentions<'a> {
+    fn of(sent: &'a SendMessageRequest) -> Self {
+        let message = &sent.message;
+        let of_parts = message.parts.iter().map(|part| &part.metadata);
+        let metadata = [&message.metadata, &sent.metadata].into_iter().chain(of_parts);
+        Self { keys: metadata.flat_map(JsonObject::keys).collect(), uris: message.extensions.iter().collect() }
+    }
+
+    fn are_of(&self, extension: &Extension) -> bool {
+        let keys = &extension.descriptor().metadata_keys;
+        self.uris.contains(extension.uri()) || keys.iter().any(|key| self.keys.contains(key.as_str()))
+    }
 }
 
 /// The installed extensions that are active for the request, in the order of the config.
@@ -123,7 +135,7 @@ pub(crate) fn negotiate(
     // Each extension with the URI that the client has to ask for before it can be active; `None` for one that is.
     let mut lacking: Vec<(&ExtensionUri, Option<&ExtensionUri>)> = Vec::new();
     // Dependencies stand before what depends on them, so that one pass is enough.
-    for extension in installed.iter().filter(|extension| occasion.allows(extension)) {
+    for extension in installed.iter().filter(|extension| occasion.allows(installed, extension)) {
         let lack_of = |uri| lacking.iter().find(|(other, _)| *other == uri).map_or(Some(uri), |(_, lack)| *lack);
         let lack = if asked(extension.uri()) {
             extension.descriptor().depends_on.iter().find_map(lack_of)
@@ -160,21 +172,21 @@ fn tell(active: &[Arc<Extension>]) {
     });
 }
 
-/// The call with the URIs by which its turn finds its extensions when it is made again: those that the client asked for and
-/// may have, with those that were active unasked. The message may bear less by then, and the caller's claims are gone.
+/// The call with the URIs by which its turn finds its extensions when it is made again: those that are active, and those that
+/// the client asked for of an agent that lives elsewhere. The message may bear less by then, and the caller's claims are gone,
+/// so that one which is installed meanwhile must not be among them.
 pub(crate) fn to_ask_again(
     mut call: ServiceParameters,
-    installed: &Installed,
+    passed_on: &[AgentExtension],
     active: &[Arc<Extension>],
 ) -> ServiceParameters {
-    let mut requested = mem::take(&mut call.requested);
-    let occasion = Occasion::method(&call);
-    requested.retain(|uri| installed.get(uri).is_none_or(|extension| occasion.allows(extension)));
+    let is_active = |uri: &ExtensionUri| active.iter().any(|extension| extension.uri() == uri);
+    let is_passed_on = |uri: &ExtensionUri| passed_on.iter().any(|other| other.uri == *uri);
+    call.requested.retain(|uri| is_active(uri) || is_passed_on(uri));
     for extension in active {
-        if !requested.contains(extension.uri()) {
-            requested.push(extension.uri().clone());
+        if !call.requested.contains(extension.uri()) {
+            call.requested.push(extension.uri().clone());
         }
     }
-    call.requested = requested;
     call
 }

@@ -57,7 +57,7 @@ impl RequestHandler {
         let found = extensions.installed.method(name).map(|(extension, _)| Arc::clone(extension));
         let found = found.filter(|found| extension.is_none_or(|extension| found.descriptor().name == extension));
         let occasion = Occasion::method(call);
-        let found = found.filter(|found| occasion.allows(found));
+        let found = found.filter(|found| occasion.allows(&extensions.installed, found));
         let Some(extension) = found else {
             let method = extension.map_or_else(|| name.to_owned(), |extension| format!("{extension}/{name}"));
             return Err(A2aError::MethodNotFound { method });

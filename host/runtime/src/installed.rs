@@ -7,6 +7,7 @@ use annex_protocol::ExtensionUri;
 use crate::error::LoadError;
 use crate::extension::Extension;
 use crate::load::method::Method;
+use crate::load::selection::Selection;
 
 /// Bytes of the entries of all extensions on the card, as JSON.
 const MAX_CARD_ENTRIES: usize = 256 << 10;
@@ -15,6 +16,8 @@ const MAX_CARD_ENTRIES: usize = 256 << 10;
 #[derive(Clone, Debug, Default)]
 pub struct Installed {
     extensions: Vec<Arc<Extension>>,
+    /// The versions in whose place older ones stand here. Those go by the selections of these.
+    replaced: Vec<Arc<Extension>>,
 }
 
 impl Installed {
@@ -24,12 +27,15 @@ impl Installed {
     /// When two have the same URI or one metadata key, one depends on what does not stand before it or is for fewer
     /// callers, or their entries on the card are too large together.
     pub fn new(extensions: impl IntoIterator<Item = impl Into<Arc<Extension>>>) -> Result<Self, LoadError> {
-        let extensions: Vec<Arc<Extension>> = extensions.into_iter().map(Into::into).collect();
+        Self::fitting(extensions.into_iter().map(Into::into).collect(), Vec::new())
+    }
+
+    fn fitting(extensions: Vec<Arc<Extension>>, replaced: Vec<Arc<Extension>>) -> Result<Self, LoadError> {
         // Looked for first: one by one, the members of a ring would look like extensions in the wrong order.
         if let Some(uris) = Self::cycle(&extensions) {
             return Err(LoadError::Cycle { uris });
         }
-        let mut installed = Self::default();
+        let mut installed = Self { extensions: Vec::new(), replaced };
         for extension in extensions {
             installed.push(extension)?;
         }
@@ -75,7 +81,8 @@ impl Installed {
     /// A dependency that is not for all callers of `extension`, which would stay inactive for the others in silence.
     fn withheld<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
         let is_for_fewer = |needs: &&ExtensionUri| {
-            self.get(needs).is_some_and(|needs| !needs.selection.allows_all_of(&extension.selection))
+            let selection = self.selection_of(extension);
+            self.get(needs).is_some_and(|needs| !self.selection_of(needs).allows_all_of(selection))
         };
         extension.descriptor.depends_on.iter().find(is_for_fewer)
     }
@@ -107,7 +114,8 @@ impl Installed {
         }
     }
 
-    /// The same extensions in the same order, those with the URI of one of `others` replaced by it.
+    /// The same extensions in the same order, those with the URI of one of `others` replaced by it. The requests that each is
+    /// active for stay the same.
     ///
     /// # Errors
     /// As [`Installed::new`]: an older version may need what is gone, or own a key that another owns now.
@@ -116,7 +124,19 @@ impl Installed {
             let other = others.iter().find(|other| other.uri() == extension.uri());
             Arc::clone(other.unwrap_or(extension))
         };
-        Self::new(self.iter().map(version))
+        let extensions: Vec<Arc<Extension>> = self.iter().map(version).collect();
+        let is_replaced = |(present, version): &(&Arc<Extension>, &Arc<Extension>)| !Arc::ptr_eq(present, version);
+        let replaced =
+            self.iter().zip(&extensions).filter(is_replaced).map(|(present, _)| Arc::clone(present)).collect();
+        Self::fitting(extensions, replaced)
+    }
+
+    /// The requests that an extension of these is active for: what the operator says now, also where an older version of it
+    /// stands here.
+    #[must_use]
+    pub fn selection_of<'a>(&'a self, extension: &'a Extension) -> &'a Selection {
+        let present = self.replaced.iter().find(|present| present.uri() == extension.uri());
+        &present.map_or(extension, Arc::as_ref).selection
     }
 
     /// The value under a key is its owner's to read and write, and nobody else's. Only the same component under another

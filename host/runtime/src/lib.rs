@@ -56,7 +56,7 @@ pub use load::inspect::{
 };
 pub use load::installation::{Installation, Instances, OnFailure};
 pub use load::method::Method;
-pub use load::selection::{Activate, AllowedCaller, Selection};
+pub use load::selection::{Activate, AllowedCaller, AllowedCallers, Selection};
 pub use load::source::Source;
 pub use observation::log_tail::LogLine;
 pub use observation::metrics::{BusyTime, CallOutcome, ExtensionMetrics, HookMetrics, HookTotals, LastFailure};

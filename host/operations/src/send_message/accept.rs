@@ -170,7 +170,7 @@ impl RequestHandler {
         let event = Event { id, ..Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta) };
         let user_event = Some(Box::new(UserEvent { event, following: self.following(&target, &active) }));
         let streams = operation == STREAMING;
-        let call = activation::to_ask_again(call.clone(), &installed, &active);
+        let call = activation::to_ask_again(call.clone(), &extensions.passed_on, &active);
         let resources = TurnResources { chain, user_event, session, permit, call, remote, counted, streams };
         Ok((Reception::Started, self.start(request, target, resources).await?))
     }
@@ -300,7 +300,8 @@ impl RequestHandler {
     }
 }
 
-/// The installed extensions, in the versions that accepted the task where that task has pinned some.
+/// The installed extensions, in the versions that accepted the task where that task has pinned some. The requests that each is
+/// active for are what the operator says now.
 pub(crate) fn installed_with<'a>(pinned: &[Arc<Extension>], extensions: &'a ExtensionSet) -> Cow<'a, Installed> {
     if pinned.is_empty() {
         return Cow::Borrowed(&extensions.installed);

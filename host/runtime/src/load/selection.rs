@@ -1,5 +1,6 @@
 //! The requests that an extension is active for, as the operator decides it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use annex_protocol::{Json, JsonObject};
@@ -14,7 +15,7 @@ pub struct Selection {
     /// What makes it active.
     pub activate: Activate,
     /// The callers that it is active for; `None` for all. For others it is as if it was not installed.
-    pub allow: Option<Vec<AllowedCaller>>,
+    pub allow: Option<AllowedCallers>,
 }
 
 /// What makes an extension active for a request.
@@ -29,7 +30,16 @@ pub enum Activate {
     Always,
 }
 
-/// Callers that an extension is active for.
+/// The callers that an extension is active for. The sets have one order, so that the digest of an installation is the same in
+/// all processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowedCallers {
+    principals: BTreeSet<String>,
+    /// The values of each claim, by its name.
+    claims: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Callers that an extension is active for, as one entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedCaller {
     /// The authenticated caller with this id.
@@ -48,7 +58,7 @@ impl Selection {
     /// and no claims.
     #[must_use]
     pub fn allows(&self, principal: &str, claims: &JsonObject) -> bool {
-        self.allow.as_ref().is_none_or(|allow| allow.iter().any(|caller| caller.is(principal, claims)))
+        self.allow.as_ref().is_none_or(|allow| allow.have(principal, claims))
     }
 
     /// True if all callers of `other` are callers of this one, as far as their lists say.
@@ -56,7 +66,7 @@ impl Selection {
         match (&self.allow, &other.allow) {
             (None, _) => true,
             (Some(_), None) => false,
-            (Some(own), Some(others)) => others.iter().all(|caller| own.contains(caller)),
+            (Some(own), Some(others)) => own.have_all_of(others),
         }
     }
 
@@ -86,6 +96,49 @@ impl Activate {
     }
 }
 
+impl AllowedCallers {
+    /// The entries of the list: principals first, both in order.
+    pub fn entries(&self) -> impl Iterator<Item = AllowedCaller> {
+        let principals = self.principals.iter().cloned().map(AllowedCaller::Principal);
+        let claims = self.claims.iter().flat_map(|(name, values)| {
+            values.iter().map(|value| AllowedCaller::Claim { name: name.clone(), value: value.clone() })
+        });
+        principals.chain(claims)
+    }
+
+    fn have(&self, principal: &str, claims: &JsonObject) -> bool {
+        // The caller chooses how long its claims are: each is read once, however many values are looked for.
+        let has_claim = |(name, values): (&String, &BTreeSet<String>)| {
+            claims.get(name).is_some_and(|claim| has_one_of(name, claim, values))
+        };
+        self.principals.contains(principal) || self.claims.iter().any(has_claim)
+    }
+
+    fn have_all_of(&self, others: &Self) -> bool {
+        let has_claim = |(name, values): (&String, &BTreeSet<String>)| {
+            self.claims.get(name).is_some_and(|own| own.is_superset(values))
+        };
+        self.principals.is_superset(&others.principals) && others.claims.iter().all(has_claim)
+    }
+}
+
+impl FromIterator<AllowedCaller> for AllowedCallers {
+    fn from_iter<T: IntoIterator<Item = AllowedCaller>>(entries: T) -> Self {
+        let mut callers = Self::default();
+        for entry in entries {
+            match entry {
+                AllowedCaller::Principal(id) => {
+                    callers.principals.insert(id);
+                }
+                AllowedCaller::Claim { name, value } => {
+                    callers.claims.entry(name).or_default().insert(value);
+                }
+            }
+        }
+        callers
+    }
+}
+
 impl AllowedCaller {
     /// Reads `principal:ID` or `claim:NAME=VALUE`; `None` for anything else.
     #[must_use]
@@ -101,13 +154,6 @@ impl AllowedCaller {
             _ => None,
         }
     }
-
-    fn is(&self, principal: &str, claims: &JsonObject) -> bool {
-        match self {
-            Self::Principal(id) => id == principal,
-            Self::Claim { name, value } => claims.get(name).is_some_and(|claim| has_value(name, claim, value)),
-        }
-    }
 }
 
 impl fmt::Display for AllowedCaller {
@@ -119,10 +165,12 @@ impl fmt::Display for AllowedCaller {
     }
 }
 
-fn has_value(name: &str, claim: &Json, value: &str) -> bool {
+fn has_one_of(name: &str, claim: &Json, values: &BTreeSet<String>) -> bool {
     match claim.to::<Value>() {
-        Ok(Value::String(text)) => text == value || (name == SCOPE && text.split(' ').any(|word| word == value)),
-        Ok(Value::Array(items)) => items.iter().any(|item| item.as_str() == Some(value)),
+        Ok(Value::String(text)) => {
+            values.contains(&text) || (name == SCOPE && text.split(' ').any(|word| values.contains(word)))
+        }
+        Ok(Value::Array(items)) => items.iter().filter_map(Value::as_str).any(|item| values.contains(item)),
         _ => false,
     }
 }
@@ -131,7 +179,7 @@ fn has_value(name: &str, claim: &Json, value: &str) -> bool {
 mod tests {
     use annex_protocol::JsonObject;
 
-    use super::{Activate, AllowedCaller, Selection};
+    use super::{Activate, AllowedCaller, AllowedCallers, Selection};
 
     fn selection(allow: &[&str]) -> Selection {
         let allow = allow.iter().map(|text| AllowedCaller::parse(text).expect("a caller")).collect();
@@ -165,7 +213,10 @@ mod tests {
         ] {
             assert!(!allows(allow), "{allow}");
         }
-        assert!(selection(&["principal:bob", "claim:org=acme"]).allows("ada", &claims), "one of the list is enough");
+        for one in ["claim:org=acme", "claim:scope=files", "claim:roles=reader"] {
+            let list = selection(&["principal:bob", "claim:org=globex", "claim:roles=admin", "claim:scope=x", one]);
+            assert!(list.allows("ada", &claims), "{one}: one of the list is enough");
+        }
         assert!(!selection(&["principal:ada", "claim:org=acme"]).allows("", &JsonObject::new()), "an anonymous caller");
         assert!(Selection::default().allows("", &JsonObject::new()), "no list is all callers");
     }
@@ -188,6 +239,19 @@ mod tests {
         let all = Selection::default();
         assert!(all.allows_all_of(&both) && all.allows_all_of(&all) && both.allows_all_of(&ada));
         assert!(!ada.allows_all_of(&both) && !both.allows_all_of(&all));
+        let (one, two) = (selection(&["claim:org=acme"]), selection(&["claim:org=acme", "claim:org=globex"]));
+        assert!(two.allows_all_of(&one) && both.allows_all_of(&one) && !one.allows_all_of(&two));
+        assert!(!ada.allows_all_of(&one) && !one.allows_all_of(&selection(&["claim:team=acme"])));
+    }
+
+    #[test]
+    fn the_order_of_a_list_makes_no_difference() {
+        let texts = ["principal:ada", "principal:bob", "claim:org=acme", "claim:org=globex", "claim:team=x"];
+        let backwards: Vec<&str> = texts.into_iter().rev().collect();
+        let (list, reversed) = (selection(&texts), selection(&backwards));
+        assert_eq!((&list, format!("{list:?}")), (&reversed, format!("{reversed:?}")));
+        let shown = reversed.allow.iter().flat_map(AllowedCallers::entries).map(|caller| caller.to_string());
+        assert_eq!(shown.collect::<Vec<_>>(), texts);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use annex_protocol::Timestamp;
-use annex_runtime::{CallOutcome, Health, HookCost, HookMetrics, LastFailure, OnFailure};
+use annex_runtime::{AllowedCallers, CallOutcome, Health, HookCost, HookMetrics, LastFailure, OnFailure};
 
 use crate::admin_api::extensions::{
     Changed, Details, FailedCall, Kept, Limits, List, Log, LogLine, NotInstalled, Quarantine, Reloaded, Removed,
@@ -46,6 +46,7 @@ impl Summary {
     fn of(installer: &Installer, version: &Version) -> Self {
         let extension = &version.extension;
         let metrics = extension.metrics();
+        let allow = extension.selection().allow.iter().flat_map(AllowedCallers::entries);
         Self {
             uri: extension.uri().to_string(),
             name: extension.descriptor().name.clone(),
@@ -55,7 +56,7 @@ impl Summary {
             size: extension.size(),
             required: extension.is_required(),
             activate: extension.selection().activate.name().to_owned(),
-            allow: extension.selection().allow.iter().flatten().map(ToString::to_string).collect(),
+            allow: allow.map(|caller| caller.to_string()).collect(),
             source: Source::of(installer, version),
             hooks: extension.hooks().iter().map(|hook| hook.name().to_owned()).collect(),
             methods: extension.methods().iter().map(|method| method.name.clone()).collect(),

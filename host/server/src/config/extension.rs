@@ -4,7 +4,7 @@ use std::path::Path;
 
 use annex_auth::AuthConfig;
 use annex_protocol::{Json, JsonObject};
-use annex_runtime::{Activate, AllowedCaller, Installation, Instances, OnFailure, Selection};
+use annex_runtime::{Activate, AllowedCaller, AllowedCallers, Installation, Instances, OnFailure, Selection};
 use serde::{Deserialize, Serialize};
 
 use super::document::ConfigText;
@@ -94,7 +94,7 @@ const KEYS: [&str; 8] =
     ["activate", "allow", "grants", "limits", "on_failure", "instances", "instance_turns", "parameters"];
 
 /// The most entries of `allow`: each request looks at them.
-const MAX_ALLOWED: usize = 1_000;
+const MAX_ALLOWED: usize = 100;
 
 /// What makes an extension active for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -232,7 +232,7 @@ impl ExtensionConfig {
         whole().unwrap_or_else(|_: serde_json::Error| Json::string(""))
     }
 
-    fn allow(&self) -> Result<Option<Vec<AllowedCaller>>, (&'static str, String)> {
+    fn allow(&self) -> Result<Option<AllowedCallers>, (&'static str, String)> {
         let Some(allow) = &self.allow else { return Ok(None) };
         let wrong = |reason: String| Err(("allow", reason));
         if allow.is_empty() {
@@ -241,17 +241,16 @@ impl ExtensionConfig {
         if allow.len() > MAX_ALLOWED {
             return wrong(format!("has {} entries, and at most {MAX_ALLOWED} are taken; name a claim", allow.len()));
         }
-        let mut callers = Vec::new();
-        for text in allow {
-            let Some(caller) = AllowedCaller::parse(text) else {
-                return wrong(format!(
+        let callers = allow.iter().map(|text| {
+            AllowedCaller::parse(text).ok_or_else(|| {
+                let reason = format!(
                     "has {text:?}; write \"principal:ID\" for one caller or \"claim:NAME=VALUE\" for all whose token has \
                      the claim"
-                ));
-            };
-            callers.push(caller);
-        }
-        Ok(Some(callers))
+                );
+                ("allow", reason)
+            })
+        });
+        callers.collect::<Result<AllowedCallers, _>>().map(Some)
     }
 
     fn on_failure(&self) -> Result<OnFailure, (&'static str, String)> {

@@ -23,6 +23,9 @@ pub(crate) const MAX_TEXT_BYTES: usize = 256 << 10;
 /// The most extensions of a text, each of which is compiled or read, and tried out, when the tenant is loaded.
 const MAX_EXTENSIONS: usize = 64;
 
+/// The most entries of `allow` in all extensions of a text: each request looks at them.
+const MAX_ALLOWED: usize = 1_000;
+
 /// A fault of a text, and its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {reason}")]
@@ -122,6 +125,8 @@ impl TenantText {
         let lent = Lent(allowed);
         let wrong = |(key, reason): Wrong| TenantTextError::new(key, reason);
         lent.check_most("extension", (Some(extensions.len()), MAX_EXTENSIONS)).map_err(wrong)?;
+        let allowed = extensions.iter().map(TextExtension::allowed).sum();
+        lent.check_most("extension.allow", (Some(allowed), MAX_ALLOWED)).map_err(wrong)?;
         Ok(AdmittedTenant {
             quota,
             card: card.admit(&lent).map_err(wrong)?,

@@ -69,6 +69,11 @@ struct TextHttp {
 }
 
 impl TextExtension {
+    /// The number of entries in `allow`.
+    pub(super) fn allowed(&self) -> usize {
+        self.allow.as_ref().map_or(0, Vec::len)
+    }
+
     pub(super) fn admit(self, lent: &Lent<'_>) -> Result<ExtensionConfig, Wrong> {
         let component = self.component;
         let is_digest = is_digest(&component);

@@ -201,6 +201,16 @@ fn a_text_asks_for_no_more_than_the_host_holds_for_strangers() {
 }
 
 #[test]
+fn the_entries_of_allow_are_bounded_in_all_extensions_of_a_text_together() {
+    let extension = |entries: usize| {
+        format!("[[extension]]\ncomponent = \"{DIGEST}\"\nallow = {:?}\n", vec!["principal:ada"; entries])
+    };
+    let full = extension(100).repeat(10);
+    assert!(admit(&text(&full)).is_ok());
+    refused(&text(&format!("{full}{}", extension(1))), &["extension.allow", "1001 is more", "at most 1000"]);
+}
+
+#[test]
 fn credentials_of_callers_are_not_passed_on_to_an_agent_of_a_tenant() {
     let served = |auth: &str, field: &str| {
         let process = format!("[card]\nname = \"n\"\ndescription = \"d\"\n{auth}");
