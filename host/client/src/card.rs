@@ -14,7 +14,7 @@ use reqwest::Url;
 
 use crate::ClientError;
 use crate::config::ClientConfig;
-use crate::error::quoted;
+use crate::error::{own_words, quoted};
 use crate::http::{self as transport, Http, Response};
 
 /// Cards are kept, so that their size counts more than that of answers.
@@ -77,12 +77,17 @@ impl Cards {
             // A 304 for a card that is not kept confirms nothing, and ends below as an error.
             (StatusCode::NOT_MODIFIED, Some(kept)) => kept.document,
             (status, _) if status.is_success() => Arc::new(read(http, config, url, response).await?),
-            (status @ (StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS), _) => {
+            (status, _) => {
                 // Without its words the answer says as much.
                 let body = http.text_of(response, MAX_REASON_BYTES).await.unwrap_or_default();
-                return Err(ClientError::NotServed { url: url.into(), status, body: quoted(&body) });
+                let (url, words) = (url.into(), own_words(&body));
+                let is_served_later = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+                return Err(if is_served_later {
+                    ClientError::NotServed { url, status, words }
+                } else {
+                    ClientError::NoCard { url, status, words }
+                });
             }
-            (status, _) => return Err(ClientError::NoCard { url: url.into(), status }),
         };
         // A card whose signature does not hold has failed above, so that no forged one is ever kept.
         self.keep(&headers, &document);

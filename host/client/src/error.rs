@@ -5,6 +5,7 @@ use annex_egress::Refused;
 use annex_protocol::A2aError;
 use annex_protocol::service::VERSION;
 use http::StatusCode;
+use serde::Deserialize;
 
 use crate::room::NoRoom;
 use crate::{InterceptorError, ParameterError, RemoteError};
@@ -57,27 +58,27 @@ pub enum ClientError {
     },
     /// An HTTP status instead of a card.
     #[error(
-        "{url} answered {status}, so this is not an A2A agent or its card is elsewhere; if you know where, give the \
-         URL of the card itself, which ends in .json"
+        "{url} answered {status}{}, so this is not an A2A agent or its card is elsewhere; if you know where, give the \
+         URL of the card itself, which ends in .json",
+        in_brackets(.words)
     )]
     NoCard {
         /// The URL of the card.
         url: String,
         /// The answer.
         status: StatusCode,
+        /// The server's own words, cut and in one line; empty without any.
+        words: String,
     },
     /// A server that gives no card now, and may give one later.
-    #[error(
-        "{url} answered {status}: {body}; a server is there and does not serve this agent now: it starts, or the agent is \
-         suspended, cannot be loaded, or is asked too often"
-    )]
+    #[error("{url} answered {status}: {}", not_served(.words))]
     NotServed {
         /// The URL of the card.
         url: String,
         /// The answer.
         status: StatusCode,
-        /// The beginning of its body.
-        body: String,
+        /// The server's own words, cut and in one line; empty without any.
+        words: String,
     },
     /// Something else than a card.
     #[error("{url} is not an agent card, so this is not an A2A agent")]
@@ -231,6 +232,8 @@ impl From<RemoteError> for ClientError {
     }
 }
 
+/// Bytes that an error takes of a server's own words.
+const MAX_WORDS: usize = 300;
 /// The number of characters that an error quotes of a body that is not A2A.
 const QUOTED_CHARS: usize = 200;
 
@@ -245,9 +248,60 @@ pub(crate) fn quoted(body: &str) -> String {
     }
 }
 
+/// The error of an answer in JSON: a text, or an object with one.
+#[derive(Deserialize)]
+struct Refusal {
+    error: Told,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Told {
+    Text(String),
+    Object { message: String },
+}
+
+/// A server's own words about an answer that is no success: the error in a JSON object, or the text itself, cut and in one
+/// line. Nothing of a page for browsers.
+pub(crate) fn own_words(body: &str) -> String {
+    let words = match serde_json::from_str(body) {
+        Ok(Refusal { error: Told::Text(message) | Told::Object { message } }) => message,
+        Err(_) => body.to_owned(),
+    };
+    let words = words.trim();
+    if words.starts_with(['<', '{', '[']) { String::new() } else { annex_text::line_within(words, MAX_WORDS) }
+}
+
+fn in_brackets(words: &str) -> String {
+    if words.is_empty() { String::new() } else { format!(" ({words})") }
+}
+
+fn not_served(words: &str) -> &str {
+    let guess = "a server is there and does not serve this agent now: it starts, or the agent is suspended, cannot be loaded, or \
+                 is asked too often";
+    if words.is_empty() { guess } else { words }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::{own_words, quoted};
+
+    #[test]
+    fn the_words_of_a_server_are_its_text_or_the_error_in_its_json() {
+        let cases = [
+            ("starting\n", "starting"),
+            (r#"{"error":"tenant `nix` is not known here"}"#, "tenant `nix` is not known here"),
+            (r#"{"error":{"code":404,"message":"no such agent"}}"#, "no such agent"),
+            ("gone\u{1b}[2J", "gone\\u{1b}[2J"),
+            ("<!DOCTYPE html><title>404</title>", ""),
+            (r#"{"detail":"Not Found"}"#, ""),
+            ("", ""),
+        ];
+        for (body, expected) in cases {
+            assert_eq!(own_words(body), expected, "{body}");
+        }
+        assert_eq!(own_words(&"a".repeat(900)).len(), 300);
+    }
 
     #[test]
     fn a_long_body_is_quoted_by_its_beginning() {

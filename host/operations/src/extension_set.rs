@@ -51,7 +51,7 @@ impl ExtensionSets {
     /// [`A2aError::Unavailable`] while this process does not know which one that is, or cannot serve it.
     pub fn current(&self) -> Result<Arc<ExtensionSet>, A2aError> {
         match self.bar.get().and_then(|bar| bar()) {
-            Some(reason) => Err(A2aError::Unavailable { reason }),
+            Some(reason) => Err(A2aError::Unavailable { reason, retry_seconds: None }),
             None => Ok(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))),
         }
     }

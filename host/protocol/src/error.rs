@@ -158,10 +158,12 @@ pub enum A2aError {
         retry_seconds: u64,
     },
     /// The agent that was asked for is not served for now, unlike others of the server.
-    #[error("{reason}; try again later")]
+    #[error("{reason}; try again {}", when(.retry_seconds.as_ref()))]
     Unavailable {
         /// The part that is not served, as far as clients may know.
         reason: String,
+        /// Seconds after which it can be tried again, where they are known.
+        retry_seconds: Option<u64>,
     },
     /// The caller has to say who it is (specification section 7.4). HTTP says so with status 401 on every binding.
     #[error("{reason}; the agent card lists the security schemes")]
@@ -260,6 +262,7 @@ impl A2aError {
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::QuotaExceeded { retry_seconds, .. } => Some(*retry_seconds),
+            Self::Unavailable { retry_seconds, .. } => *retry_seconds,
             _ => None,
         }
     }
@@ -340,6 +343,11 @@ pub(crate) fn comma_separated(uris: &[ExtensionUri]) -> String {
         list.push_str(uri.as_str());
     }
     list
+}
+
+/// The time after which a request can be sent again, behind `try again`.
+fn when(seconds: Option<&u64>) -> String {
+    seconds.map_or_else(|| "later".to_owned(), |seconds| format!("in {seconds} s"))
 }
 
 fn semicolon_separated(violations: &[FieldViolation]) -> String {

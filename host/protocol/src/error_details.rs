@@ -37,7 +37,8 @@ impl A2aError {
             Self::InvalidParams { violations } => {
                 Json::from_serialize(&Detail::BadRequest { field_violations: violations }).ok()
             }
-            Self::QuotaExceeded { retry_seconds, .. } => {
+            Self::QuotaExceeded { retry_seconds, .. }
+            | Self::Unavailable { retry_seconds: Some(retry_seconds), .. } => {
                 // ProtoJSON of a duration.
                 Json::from_serialize(&Detail::RetryInfo { retry_delay: format!("{retry_seconds}s") }).ok()
             }

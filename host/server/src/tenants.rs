@@ -184,7 +184,10 @@ impl<'a> AskedTenants<'a> {
                 Ok(serving.handler)
             }
             // The reason is the operator's to know.
-            Some(Err(_)) => Err(A2aError::Unavailable { reason: format!("tenant {name:?} is not served now") }),
+            Some(Err(_)) => {
+                let reason = format!("tenant {name:?} is not served now");
+                Err(A2aError::Unavailable { reason, retry_seconds: None })
+            }
             None => {
                 access_log::refused(access_log::UNKNOWN_TENANT);
                 Err(A2aError::invalid_field("tenant", unknown(name)))

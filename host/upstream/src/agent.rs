@@ -47,6 +47,8 @@ impl AgentExecutor for UpstreamAgent {
 
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError> {
         let remote = turn.remote.clone().ok_or_else(|| AgentError::internal(NoRemoteCall))?;
+        // Before the step begins, which counts the calls that are made.
+        follow::admit(&self.upstream, remote.begins_with)?;
         let agent = self.upstream.agent();
         let step = turn.steps.begin(StepKind::Agent, &agent.card().name);
         let ran = Follower::new(&self.upstream, (&turn, &remote), &agent).run(events).await;

@@ -52,7 +52,7 @@ pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
     }
     if is_overload(&error) {
         // The message was not taken, and whoever sends it again later may be luckier.
-        return AgentError::Refused(A2aError::Unavailable { reason: overload(&error) });
+        return AgentError::Refused(overload(&error));
     }
     let Some(answered) = error.agent() else { return of_transport(error) };
     let continues = sent.waiting_task().is_some();
@@ -172,14 +172,13 @@ fn is_overload(error: &ClientError) -> bool {
     }
 }
 
-/// The reason for the client, with the time after which it may try again, if the upstream says it.
-fn overload(error: &ClientError) -> String {
-    let seconds = match error {
+/// The refusal, with the time after which the client may try again, if the upstream says it.
+fn overload(error: &ClientError) -> A2aError {
+    let retry_seconds = match error {
         ClientError::Status { retry_after, .. } => *retry_after,
         _ => None,
     };
-    let when = seconds.map_or_else(String::new, |seconds| format!(" and wants to be asked again in {seconds} s"));
-    format!("the agent behind this server takes no message now{when}")
+    A2aError::Unavailable { reason: "the agent behind this server takes no message now".to_owned(), retry_seconds }
 }
 
 pub(crate) fn broken(message: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> AgentError {

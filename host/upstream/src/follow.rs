@@ -81,8 +81,6 @@ impl<'a> Follower<'a> {
             TurnStart::Message => {}
             TurnStart::LostTurn | TurnStart::WaitingTask => return self.go_on(events).await,
         }
-        // While the circuit is open the caller is told at once, before anything is read or noted.
-        self.upstream.breaker().enter().map_err(is_closed)?;
         let noted = Link::load(self.remote, &self.turn.task_id).await.map_err(AgentError::internal)?;
         let mapping = &self.upstream.config.state;
         let mut request = outgoing::request(self.turn, self.remote, mapping, &noted).await?;
@@ -331,11 +329,23 @@ fn leave(mut stream: EventStream) {
     });
 }
 
+/// Asks for leave to begin a turn. While the circuit is open a message is refused at once, before anything is read or noted.
+///
+/// # Errors
+/// The refusal, with the time that is left until the upstream is tried again.
+pub(crate) fn admit(upstream: &Upstream, begins_with: TurnStart) -> Result<(), AgentError> {
+    match begins_with {
+        TurnStart::Message => upstream.breaker().enter().map_err(is_closed),
+        // It goes on at the upstream already.
+        TurnStart::LostTurn | TurnStart::WaitingTask => Ok(()),
+    }
+}
+
 fn is_closed(wait: Duration) -> AgentError {
+    let reason = "the agent behind this server has failed several times in a row".to_owned();
     // Rounded up, so that nobody who waits for that long comes too early.
-    let seconds = wait.as_secs() + 1;
-    let reason = format!("the agent behind it has failed several times in a row and is tried again in {seconds} s");
-    AgentError::Refused(A2aError::Overloaded { reason })
+    let retry_seconds = Some(wait.as_secs().saturating_add(1));
+    AgentError::Refused(A2aError::Unavailable { reason, retry_seconds })
 }
 
 /// Asks the upstream whether a task that waits there for its client has gone on without a message.

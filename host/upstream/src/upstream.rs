@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use annex_agent::UpstreamContext;
 use annex_client::{Agent, Client, ClientConfig, ClientError, ParameterError, ServiceParameters};
+use annex_fairness::{current_tenant, of_same_tenant};
 use annex_protocol::AgentCard;
 use http::HeaderMap;
 use tokio::sync::watch;
@@ -59,12 +60,14 @@ impl Upstream {
         let agent = first_agent(&client, &config).await.map_err(failed)?;
         let card = watch::Sender::new(Arc::new(usable(agent.card())));
         let breaker = Breaker::new(config.pause);
-        tracing::info!(url = agent.url(), binding = %agent.binding(), "the upstream agent was found");
+        let tenant = tenant();
+        let tenant = tenant.as_deref();
+        tracing::info!(tenant, url = agent.url(), binding = %agent.binding(), "the upstream agent was found");
         let agent = RwLock::new(Arc::new(agent));
         let answers = AtomicBool::new(true);
         let upstream = Arc::new(Self { config, breaker, answers, fields, client, agent, card });
         // A weak reference, so that the task does not keep an upstream alive that nobody uses any more.
-        tokio::spawn(keep_fresh(Arc::downgrade(&upstream), upstream.config.refresh));
+        tokio::spawn(of_same_tenant(keep_fresh(Arc::downgrade(&upstream), upstream.config.refresh)));
         Ok(upstream)
     }
 
@@ -125,7 +128,7 @@ impl Upstream {
         let agent = Arc::new(self.client.agent(&self.config.card).await?);
         let card = Arc::new(usable(agent.card()));
         *self.agent.write().unwrap_or_else(PoisonError::into_inner) = agent;
-        tracing::info!("the card of the upstream agent has changed");
+        tracing::info!(tenant = tenant().as_deref(), "the card of the upstream agent has changed");
         self.card.send_replace(card);
         Ok(())
     }
@@ -138,11 +141,18 @@ fn usable(card: &AgentCard) -> AgentCard {
     card.capabilities.extensions.retain(|extension| {
         let can_be_asked_for = ServiceParameters::default().activate(extension.uri.clone());
         if let Err(error) = &can_be_asked_for {
-            tracing::warn!(%error, required = extension.required, "an extension on the card of the upstream agent is left out");
+            let (tenant, required) = (tenant(), extension.required);
+            let tenant = tenant.as_deref();
+            tracing::warn!(%error, tenant, required, "an extension on the card of the upstream agent is left out");
         }
         can_be_asked_for.is_ok()
     });
     card
+}
+
+/// The tenant for whom this is done, for the lines of the log that are about no request. The config's own agent has none.
+fn tenant() -> Option<Arc<str>> {
+    Some(current_tenant()).filter(|tenant| !tenant.is_empty())
 }
 
 fn client_config(config: &UpstreamConfig) -> ClientConfig {
@@ -173,7 +183,7 @@ async fn first_agent(client: &Client, config: &UpstreamConfig) -> Result<Agent, 
         if !may_pass || Instant::now() + pause > deadline {
             return Err(error);
         }
-        tracing::warn!(%error, "the upstream agent is not there yet; it is tried again");
+        tracing::warn!(%error, tenant = tenant().as_deref(), "the upstream agent is not there yet; it is tried again");
         sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 2);
     }
@@ -204,6 +214,7 @@ async fn keep_fresh(upstream: Weak<Upstream>, interval: Duration) {
                 let error: &dyn std::error::Error = &error;
                 tracing::warn!(
                     error,
+                    tenant = tenant().as_deref(),
                     "the card of the upstream agent cannot be refreshed; the last one stays in force"
                 );
             }

@@ -55,7 +55,7 @@ fn table() -> Vec<Row> {
         (E::Internal { error_id: text("e-1") }, -32603, 500, INTERNAL, "INTERNAL"),
         (E::Overloaded { reason: reason() }, -32000, 503, UNAVAILABLE, "OVERLOADED"),
         (quota, -32000, 429, EXHAUSTED, "QUOTA_EXCEEDED"),
-        (E::Unavailable { reason: reason() }, -32000, 503, UNAVAILABLE, "UNAVAILABLE"),
+        (E::Unavailable { reason: reason(), retry_seconds: None }, -32000, 503, UNAVAILABLE, "UNAVAILABLE"),
         (extension, -32200, 400, PRECONDITION, "EXTENSION_ERROR"),
     ]
 }

@@ -156,19 +156,18 @@ impl Log {
         }
     }
 
-    fn trace(&self, level: LogLevel, context: &str, message: &str) {
+    fn trace(&self, level: LogLevel, log_context: &str, message: &str) {
         let extension = &self.profile.uri;
         let hook = self.hook();
         let TurnIds { task_id, context_id } = self.ids();
-        let task_id = task_id.as_deref();
-        let context_id = context_id.as_deref();
+        let (task, context) = (task_id.as_deref(), context_id.as_deref());
         let ids = annex_telemetry::ids();
         let tenant = ids.tenant();
         let error_id = self.error_id();
         // The level is a part of what each macro leaves behind, so that it cannot be an argument.
         macro_rules! line {
             ($level:ident) => {
-                tracing::$level!(%extension, %hook, tenant, task_id, context_id, %error_id, context, "{message}")
+                tracing::$level!(%extension, %hook, tenant, context, task, %error_id, log_context, "{message}")
             };
         }
         match level {

@@ -239,13 +239,24 @@ async fn an_upstream_that_keeps_failing_is_left_alone_and_tried_again_after_a_wh
         let is_well = well.load(Ordering::SeqCst) == 1;
         async move { if is_well { result(&message("c")) } else { StatusCode::BAD_GATEWAY.into_response() } }
     });
-    let front = front(&url.await, &format!("{HASTY}\npause_seconds = 2")).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("token");
+    std::fs::write(&token, TOKEN).expect("a file");
+    let admin = format!("[admin]\ntoken_file = {token:?}");
+    let front = config(&url.await, &format!("{HASTY}\npause_seconds = 2")).with(&admin);
+    let front = front.start().await.expect("a server");
     for _ in 0..5 {
         check(&front.say("hi").send().await.expect("a reply"), "the HTTP status 502");
     }
     let refused = front.say("hi").send().await.expect("a reply");
     assert_eq!(refused.code(), -32000, "{}", refused.text);
-    assert!(refused.text.contains("is tried again in"), "{}", refused.text);
+    assert_eq!(refused.status, 503, "{}", refused.text);
+    for expected in ["several times in a row; try again in", "\"retryDelay\":"] {
+        assert!(refused.text.contains(expected), "{}", refused.text);
+    }
+    let failed = [("outcome", "failed")];
+    let failed = scrape(&front).await.value("annex_upstream_duration_seconds_count", &failed);
+    assert_eq!(failed, 5.0, "the upstream took no time for the message that it did not get");
     assert_eq!(calls.load(Ordering::SeqCst), 5);
     is_well.store(1, Ordering::SeqCst);
     until("it is tried again", async || front.say("hi").send().await.expect("a reply").code() == 0).await;
