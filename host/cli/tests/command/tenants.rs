@@ -233,7 +233,8 @@ async fn a_tenant_is_added_shown_changed_suspended_and_removed_by_command() -> R
     std::fs::write(file, "[card.signing]\nkid = \"k\"\nkey_file = \"/etc/passwd\"")?;
     let hostile = open.tenant(&["change", "acme", file])?;
     assert!(
-        hostile.err.contains("unknown field `key_file`") && hostile.err.contains("[tenants.secrets]"),
+        hostile.err.contains("line 3, column 1: card.signing.key_file: unknown key")
+            && hostile.err.contains("[tenants.secrets]"),
         "{}",
         hostile.err
     );
