@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::admin_api::{Reason, Refusal};
 use crate::installation::installer::InstallError;
+use crate::tenants::ReloadError;
 
 /// A refusal with its HTTP status and a code for programs.
 #[derive(Debug)]
@@ -74,7 +75,25 @@ impl From<InstallError> for AdminError {
             InstallError::Editions(_) => (StatusCode::SERVICE_UNAVAILABLE, "database"),
             InstallError::Unreadable { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "unreadable_edition"),
         };
-        Self::new(status, code, error.public_text())
+        let message = match &error {
+            // A file may have many mistakes. Whoever mends them reads a line each.
+            InstallError::Config(config) => match config.lines().as_slice() {
+                [_] => error.public_text(),
+                lines => format!("{error}:\n{}", lines.join("\n")),
+            },
+            _ => error.public_text(),
+        };
+        Self::new(status, code, message)
+    }
+}
+
+impl From<ReloadError> for AdminError {
+    fn from(ReloadError { error, needs_restart }: ReloadError) -> Self {
+        let mut refused = Self::from(*error);
+        for key in needs_restart {
+            refused.message.push_str(&format!("\nNeeds a restart: {key}"));
+        }
+        refused
     }
 }
 

