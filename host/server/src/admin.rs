@@ -123,7 +123,7 @@ async fn guard(
     let response = next.run(request).await;
     // What reads is no change. What was changed is logged by whoever has changed it, also if nobody waits for the answer.
     if !response.status().is_success() && !matches!(method, Method::GET | Method::HEAD) {
-        caller.was_refused(method.as_str(), &path, response.status().as_u16());
+        caller.was_refused(method.as_str(), &path, &response);
     }
     response
 }

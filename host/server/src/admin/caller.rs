@@ -3,6 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::response::Response;
+
+use super::error::RefusalReason;
+
 /// The name of the token of a request, and the address that the request comes from. A handler takes it as an extension.
 #[derive(Clone, Debug)]
 pub(super) struct AdminCaller {
@@ -17,9 +21,10 @@ impl AdminCaller {
     }
 
     /// Logs that a change of it was refused, or failed.
-    pub(super) fn was_refused(&self, method: &str, path: &str, status: u16) {
-        let from = self.address;
-        tracing::info!(by = &*self.name, %from, method, path, status, "a change over the admin API was refused");
+    pub(super) fn was_refused(&self, method: &str, path: &str, response: &Response) {
+        let (from, status) = (self.address, response.status().as_u16());
+        let reason = response.extensions().get::<RefusalReason>().map(|RefusalReason(reason)| &**reason);
+        tracing::info!(by = &*self.name, %from, method, path, status, reason, "a change over the admin API was refused");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The errors that the admin API answers with.
 
 use std::error::Error;
+use std::sync::Arc;
 
 use annex_operations::fault;
 use axum::Json;
@@ -18,6 +19,13 @@ pub(super) struct AdminError {
     code: &'static str,
     message: String,
 }
+
+/// The reason of a refusal in one line. A response has it as an extension, for the log.
+#[derive(Clone)]
+pub(super) struct RefusalReason(pub(super) Arc<str>);
+
+/// The most bytes of it.
+const MAX_REASON_BYTES: usize = 2 << 10;
 
 impl AdminError {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
@@ -99,8 +107,10 @@ impl From<ReloadError> for AdminError {
 
 impl IntoResponse for AdminError {
     fn into_response(self) -> Response {
+        let reason = annex_text::line_within(&self.message, MAX_REASON_BYTES);
         let body = Refusal { error: Reason { code: self.code, message: self.message } };
         let mut response = (self.status, Json(body)).into_response();
+        response.extensions_mut().insert(RefusalReason(reason.into()));
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
