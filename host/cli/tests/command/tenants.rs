@@ -220,6 +220,8 @@ async fn a_tenant_is_added_shown_changed_suspended_and_removed_by_command() -> R
     run(&["list"], "no tenants")?;
     run(&["add", "acme", file, "--suspended"], "acme is added (change 1)")?;
     assert_eq!(open.say("acme").await?, -32_000);
+    let twice = open.tenant(&["add", "acme", file])?;
+    assert!(twice.code == Some(3) && twice.err.contains("`annex tenant change`"), "{}", twice.err);
     run(&["resume", "acme"], "acme is resumed (change 2)")?;
     assert_eq!(open.say("acme").await?, "acme");
     run(&["list"], "acme  change 2, loaded")?;
