@@ -292,12 +292,17 @@ async fn a_component_is_uploaded_for_tenants_and_named_by_its_digest() {
     let (_, list) = admin(&running.server, "GET", "components", Value::Null).await;
     assert_eq!((&list["components"][0]["digest"], &list["max_uploads"]), (&json!(digest), &json!(1)), "{list}");
 
-    add(&running.server, "acme", &text).await;
+    let tag = add(&running.server, "acme", &text).await;
     let card = running.server.get("/acme/.well-known/agent-card.json").await.expect("a reply");
     assert_eq!(card.status().as_u16(), 200);
     let (_, installed) = admin(&running.server, "GET", "extensions?tenant=acme", Value::Null).await;
     assert_eq!(installed["extensions"][0]["digest"], json!(digest), "{installed}");
 
+    let (status, used) = admin(&running.server, "DELETE", &format!("components/{digest}"), Value::Null).await;
+    assert_eq!((status, &used["error"]["code"]), (409, &json!("in_use")));
+    assert!(reason(&used).contains("these tenants: acme;"), "{used}");
+    let fields = [("if-match", tag.as_str())];
+    assert_eq!(ask(&running.server, "DELETE", "tenants/acme", &fields, Value::Null).await.0, 200);
     let (status, _) = admin(&running.server, "DELETE", &format!("components/{digest}"), Value::Null).await;
     assert_eq!(status, 200);
     let (status, gone) = admin(&running.server, "DELETE", &format!("components/{digest}"), Value::Null).await;
