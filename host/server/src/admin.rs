@@ -39,7 +39,7 @@ mod usage;
 mod view;
 
 use caller::{AdminCaller, of_tenant};
-use error::AdminError;
+use error::{AdminError, RefusalReason};
 pub(crate) use shared::{Admin, AdminParts};
 use shared::{AgreedChange, OfTenant, read, read_optional, whole};
 pub use token::TokenError;
@@ -125,7 +125,8 @@ async fn guard(
     let response = next.run(request).await;
     // What was changed is logged by whoever has changed it, also if nobody waits for the answer.
     if !response.status().is_success() {
-        caller.was_refused(response.status());
+        let reason = response.extensions().get::<RefusalReason>().map(|RefusalReason(reason)| &**reason);
+        caller.was_refused(response.status(), reason);
     }
     response
 }

@@ -223,7 +223,7 @@ impl Config {
 
     /// The tenants as the config names them.
     fn check_tenants(&self, document: &mut Document<'_>) {
-        tenant::check(&self.tenants, document);
+        tenant::check(&self.tenants, self.auth.as_ref(), document);
         let has_tenants = !self.tenants.is_empty() || self.stored_tenants.is_some();
         if self.tasks.list_all_anonymous && has_tenants {
             document.wrong("tasks.list_all_anonymous", "shows tasks of all tenants to everybody; leave it out");

@@ -43,4 +43,4 @@ pub use stores::session_store::SessionStoreError;
 pub use stores::sessions::{MAX_SHOWN, SessionFilter, SessionName, Sessions, SessionsError};
 pub use stores::state::StateOwner;
 pub use stores::task_store::TaskStoreError;
-pub use tenants::{Installers, TenantFailure};
+pub use tenants::{Installers, ReloadError, TenantFailure};

@@ -148,7 +148,7 @@ impl Settings {
         let concerns_added = of_added.into_iter().any(|table| self.has_changed(&config, table));
         let before = self.config();
         let files = before.file.as_ref().zip(config.file.as_ref());
-        let is_any = files.is_none_or(|(before, now)| before.something_counts(now));
+        let is_any = files.is_none_or(|(before, now)| !before.that_count(now).is_empty());
         *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
         SettingsChange { is_any, turns, security, concerns_added }
     }

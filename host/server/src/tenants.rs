@@ -25,12 +25,14 @@ mod added;
 mod directory;
 mod live;
 mod loading;
+mod reloading;
 mod serving;
 
 pub(crate) use added::{AddedTenants, Bounds, TenantLoader};
 pub use directory::TenantFailure;
 pub(crate) use directory::{Changes, Directory, PATIENCE};
 pub(crate) use loading::{Attempt, LoadPlaces};
+pub use reloading::ReloadError;
 pub(crate) use serving::Serving;
 
 /// The tenants of the config and, where it lets some be added, those that were added. Clones are the same.
@@ -307,14 +309,8 @@ impl Installers {
         }
     }
 
-    /// Reads all configs again: puts limits, callers and other settings that need no restart into effect, adds, changes and removes
-    /// the tenants that the config names, and tries those again that are not served. A config that cannot be used keeps no other
-    /// from being applied.
-    ///
-    /// # Errors
-    /// The first one; the others are in the log.
-    pub async fn reload(&self) -> Result<ReloadOutcome, InstallError> {
-        let _door = self.door.lock().await;
+    /// Reads all configs again, while the door is held.
+    async fn reload_all(&self) -> Result<ReloadOutcome, InstallError> {
         let reloaded = self.reload_own().await;
         if reloaded.is_err() {
             tracing::warn!(
@@ -392,6 +388,7 @@ impl ReloadOutcome {
     fn add(&mut self, tenant: &str, other: Self) {
         let named = |texts: Vec<String>| texts.into_iter().map(move |text| of_tenant(tenant, &text));
         self.changed |= other.changed;
+        self.extensions_changed |= other.extensions_changed;
         self.needs_restart.extend(named(other.needs_restart));
         self.failed.extend(named(other.failed));
     }

@@ -136,8 +136,15 @@ pub(super) fn removed(removed: &Removed) -> String {
 }
 
 pub(super) fn reloaded(reloaded: &Reloaded) -> String {
-    let what = if reloaded.changed { "changed" } else { "nothing has changed" };
+    let what = match (reloaded.changed, reloaded.extensions_changed) {
+        (false, _) => "nothing has changed",
+        (true, true) => "extensions have changed",
+        (true, false) => "extensions are as they were",
+    };
     let mut text = format!("Edition {}, {what}\n", reloaded.edition);
+    for key in &reloaded.changed_keys {
+        text.push_str(&format!("Counts now: {key}\n"));
+    }
     for key in &reloaded.needs_restart {
         text.push_str(&format!("Needs a restart: {key}\n"));
     }

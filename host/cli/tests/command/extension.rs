@@ -206,7 +206,10 @@ fn sessions_are_listed_shown_and_deleted_by_command() -> Result<()> {
     let events = managed.session(&["events", "c", "--last", "1"])?.out;
     assert!(!events.contains("Who am I?") && events.contains("(task "), "{events}");
     let none = managed.session(&["show", "c", "--user", "principal:ada"])?;
-    assert!(none.code == Some(3) && none.err.contains("has no session \"c\""), "{}", none.err);
+    assert!(none.code == Some(3) && none.err.contains("\"principal:ada\" has no session \"c\""), "{}", none.err);
+    let none = managed.session(&["show", "nix"])?;
+    let hint = "there is no session \"nix\"; `annex session list` shows those";
+    assert!(none.code == Some(3) && none.err.contains(hint), "{}", none.err);
     assert_eq!(managed.session(&["delete", "c"])?.out, "c of A2A_USER_c is deleted\n");
     assert_eq!(managed.session(&["list", "--json"])?.out, "{\"sessions\":[]}\n");
     Ok(())

@@ -220,6 +220,8 @@ async fn a_tenant_is_added_shown_changed_suspended_and_removed_by_command() -> R
     run(&["list"], "no tenants")?;
     run(&["add", "acme", file, "--suspended"], "acme is added (change 1)")?;
     assert_eq!(open.say("acme").await?, -32_000);
+    let twice = open.tenant(&["add", "acme", file])?;
+    assert!(twice.code == Some(3) && twice.err.contains("`annex tenant change`"), "{}", twice.err);
     run(&["resume", "acme"], "acme is resumed (change 2)")?;
     assert_eq!(open.say("acme").await?, "acme");
     run(&["list"], "acme  change 2, loaded")?;
@@ -233,7 +235,8 @@ async fn a_tenant_is_added_shown_changed_suspended_and_removed_by_command() -> R
     std::fs::write(file, "[card.signing]\nkid = \"k\"\nkey_file = \"/etc/passwd\"")?;
     let hostile = open.tenant(&["change", "acme", file])?;
     assert!(
-        hostile.err.contains("unknown field `key_file`") && hostile.err.contains("[tenants.secrets]"),
+        hostile.err.contains("line 3, column 1: card.signing.key_file: unknown key")
+            && hostile.err.contains("[tenants.secrets]"),
         "{}",
         hostile.err
     );
@@ -286,7 +289,9 @@ async fn each_change_over_the_admin_api_is_logged_with_who_made_it_what_it_is_an
     );
     let suspended = "tenant acme is suspended now, with the text that it had (change 2)";
     assert!(has(&[suspended, r#""by":"deploy-bot""#, r#""from":"127.0.0.1""#]), "{log}");
-    assert!(has(&["was refused", r#""by":"deploy-bot""#, "/v1/tenants/acme", r#""status":412"#]), "{log}");
+    let refused =
+        ["was refused", r#""by":"deploy-bot""#, "/v1/tenants/acme", r#""status":412"#, "its last change is 2"];
+    assert!(has(&refused), "{log}");
     assert!(!log.contains(token) && !log.contains("Some("), "{log}");
     Ok(())
 }

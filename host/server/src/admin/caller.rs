@@ -37,13 +37,13 @@ impl AdminCaller {
     }
 
     /// Logs that a change of it was refused, or failed: once, whoever notices first. What reads is no change.
-    pub(super) fn was_refused(&self, status: StatusCode) {
+    pub(super) fn was_refused(&self, status: StatusCode, reason: Option<&str>) {
         let Asked { method, path, is_told } = &*self.asked;
         if !is_change(method) || is_told.swap(true, Ordering::Relaxed) {
             return;
         }
         let (from, method, status) = (self.address, method.as_str(), status.as_u16());
-        tracing::info!(by = &*self.name, %from, method, path, status, "a change over the admin API was refused");
+        tracing::info!(by = &*self.name, %from, method, path, status, reason, "a change over the admin API was refused");
     }
 
     #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use annex_runtime::{Digest, MAX_COMPONENT_BYTES};
-use annex_tasks::{ListedComponent, Upload, UploadBounds};
+use annex_tasks::{ListedComponent, ListedTenant, StoreError, TaskStore, Upload, UploadBounds};
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
@@ -18,6 +18,11 @@ use crate::admin_api::components::{Component, List, Removed};
 
 /// The bytes that each component begins with: the magic number, the version of the format, and the layer of components.
 const BEGINNING: [u8; 8] = [0, b'a', b's', b'm', 13, 0, 1, 0];
+
+/// The most tenants whose texts are looked at before a component is removed.
+const MAX_LOOKED_AT: usize = 1_000;
+/// The most of them that a refusal names.
+const MAX_NAMED: usize = 5;
 
 pub(super) fn routes() -> Router<Arc<Admin>> {
     Router::new()
@@ -73,12 +78,35 @@ async fn remove(
 ) -> Result<Json<Removed>, AdminError> {
     let (store, name) = (Arc::clone(admin.added()?.store()), digest.clone());
     let removing = async move {
+        let naming = naming(&*store, &name).await.map_err(|error| AdminError::internal(&error))?;
+        if !naming.is_empty() {
+            return Err(in_use(&name, &naming));
+        }
         let removed = store.components().remove(&name).await.map_err(|error| AdminError::internal(&error))?;
         if removed { Ok(()) } else { Err(none(&name)) }
     };
     let told = format!("component {digest} was removed from those that were uploaded");
     whole(caller, removing, |()| told).await?;
     Ok(Json(Removed { removed: digest }))
+}
+
+/// The tenants whose texts name the component that was uploaded, as far as they are among those that are looked at.
+async fn naming(store: &dyn TaskStore, digest: &str) -> Result<Vec<String>, StoreError> {
+    let mut naming = Vec::new();
+    // What is no digest of a component may stand in any text.
+    if !store.components().has(digest).await? {
+        return Ok(naming);
+    }
+    for ListedTenant { name, .. } in store.tenants().list("", MAX_LOOKED_AT).await? {
+        let tenant = store.tenants().find(&name).await?;
+        if tenant.is_some_and(|tenant| tenant.config.contains(digest)) {
+            naming.push(name);
+        }
+        if naming.len() == MAX_NAMED {
+            break;
+        }
+    }
+    Ok(naming)
 }
 
 impl Admin {
@@ -102,6 +130,15 @@ fn shown(component: ListedComponent) -> Component {
 fn none(digest: &str) -> AdminError {
     let message = format!("no component {digest:?} was uploaded; GET /v1/components lists them");
     AdminError::new(StatusCode::NOT_FOUND, "no_component", message)
+}
+
+fn in_use(digest: &str, tenants: &[String]) -> AdminError {
+    let more = if tenants.len() < MAX_NAMED { "" } else { ", and perhaps others" };
+    let message = format!(
+        "component {digest} is named by the texts of these tenants: {}{more}; change them first (`annex tenant change`)",
+        tenants.join(", ")
+    );
+    AdminError::new(StatusCode::CONFLICT, "in_use", message)
 }
 
 fn full(there: UploadBounds, bounds: UploadBounds) -> AdminError {

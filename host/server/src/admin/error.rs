@@ -1,6 +1,7 @@
 //! The errors that the admin API answers with.
 
 use std::error::Error;
+use std::sync::Arc;
 
 use annex_operations::fault;
 use axum::Json;
@@ -9,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::admin_api::{Reason, Refusal};
 use crate::installation::installer::InstallError;
+use crate::tenants::ReloadError;
 
 /// A refusal with its HTTP status and a code for programs.
 #[derive(Debug)]
@@ -18,9 +20,21 @@ pub(super) struct AdminError {
     message: String,
 }
 
+/// The reason of a refusal in one line. A response has it as an extension, for the log.
+#[derive(Clone)]
+pub(super) struct RefusalReason(pub(super) Arc<str>);
+
+/// The most bytes of it.
+const MAX_REASON_BYTES: usize = 2 << 10;
+
 impl AdminError {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into() }
+    }
+
+    /// The reason in one line, for the log.
+    pub(super) fn reason(&self) -> String {
+        annex_text::line_within(&self.message, MAX_REASON_BYTES)
     }
 
     pub(super) fn status(&self) -> StatusCode {
@@ -78,14 +92,34 @@ impl From<InstallError> for AdminError {
             InstallError::Editions(_) => (StatusCode::SERVICE_UNAVAILABLE, "database"),
             InstallError::Unreadable { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "unreadable_edition"),
         };
-        Self::new(status, code, error.public_text())
+        let message = match &error {
+            // A file may have many mistakes. Whoever mends them reads a line each.
+            InstallError::Config(config) => match config.lines().as_slice() {
+                [_] => error.public_text(),
+                lines => format!("{error}:\n{}", lines.join("\n")),
+            },
+            _ => error.public_text(),
+        };
+        Self::new(status, code, message)
+    }
+}
+
+impl From<ReloadError> for AdminError {
+    fn from(ReloadError { error, needs_restart }: ReloadError) -> Self {
+        let mut refused = Self::from(*error);
+        for key in needs_restart {
+            refused.message.push_str(&format!("\nNeeds a restart: {key}"));
+        }
+        refused
     }
 }
 
 impl IntoResponse for AdminError {
     fn into_response(self) -> Response {
+        let reason = self.reason();
         let body = Refusal { error: Reason { code: self.code, message: self.message } };
         let mut response = (self.status, Json(body)).into_response();
+        response.extensions_mut().insert(RefusalReason(reason.into()));
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

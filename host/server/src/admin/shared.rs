@@ -161,7 +161,7 @@ pub(super) async fn whole<T: Send + 'static, E: Into<AdminError> + Send + 'stati
             }
             Err(error) => {
                 let error: AdminError = error.into();
-                caller.was_refused(error.status());
+                caller.was_refused(error.status(), Some(&error.reason()));
                 Err(error)
             }
         }

@@ -199,7 +199,10 @@ fn believed(headers: &HeaderMap) -> Result<Believed, AdminError> {
 fn other(name: &str, rev: Option<u64>) -> AdminError {
     let message = match rev {
         Some(rev) => {
-            format!("tenant {name:?} is there, and its last change is {rev}; read it, and change what is there now")
+            format!(
+                "tenant {name:?} is there, and its last change is {rev}; read it (`annex tenant show`), and change what is there \
+                 now (`annex tenant change`)"
+            )
         }
         None => format!("there is no tenant {name:?}; add it with `If-None-Match: *`"),
     };

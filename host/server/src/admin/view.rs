@@ -275,7 +275,8 @@ impl Removed {
 
 impl From<installer::ReloadOutcome> for Reloaded {
     fn from(reloaded: installer::ReloadOutcome) -> Self {
-        let installer::ReloadOutcome { changed, edition, needs_restart, failed } = reloaded;
-        Self { changed, edition, needs_restart, failed }
+        let installer::ReloadOutcome { changed, edition, extensions_changed, changed_keys, needs_restart, failed } =
+            reloaded;
+        Self { changed, edition, extensions_changed, changed_keys, needs_restart, failed }
     }
 }

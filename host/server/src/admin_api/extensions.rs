@@ -300,10 +300,14 @@ pub struct Removed<Text = String> {
 /// The outcome of reading the config again.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Reloaded<Text = String> {
-    /// True when anything that is installed is another now.
+    /// True when anything is another now: extensions, tenants or settings.
     pub changed: bool,
     /// The edition that is in force now.
     pub edition: u64,
+    /// True when the installed extensions are others now.
+    pub extensions_changed: bool,
+    /// Keys of the config that have changed and count now, besides those of extensions.
+    pub changed_keys: Vec<Text>,
     /// Keys of the config whose changes count only after a restart, each with the reason.
     pub needs_restart: Vec<Text>,
     /// The sources of what could not be installed.

@@ -29,7 +29,7 @@ fn answers_about_extensions_are_read_as_they_are_written() {
     );
     check::<Removed>(r#"{"removed":"uri:x","version":1,"digest":"sha256:0","edition":2,"until":"restart"}"#);
     check::<Reloaded>(
-        r#"{"changed":true,"edition":2,"needs_restart":["server.listen (the address is taken at the start)"],"failed":[]}"#,
+        r#"{"changed":true,"edition":2,"extensions_changed":false,"changed_keys":["server.max_streams"],"needs_restart":["server.listen (the address is taken at the start)"],"failed":[]}"#,
     );
 }
 

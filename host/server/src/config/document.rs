@@ -21,7 +21,7 @@ mod place;
 
 use place::{Found, Step};
 
-/// The most mistakes that are looked for in one text. Each takes another round.
+/// The most mistakes that are looked for in one text unless somebody asks for fewer. Each takes another round.
 const MAX_PROBLEMS: usize = 200;
 
 /// The text of a config and its file, to tell later where something stands in it.
@@ -66,6 +66,8 @@ pub(crate) struct Document<'a> {
     path: &'a Path,
     text: &'a str,
     root: DeTable<'a>,
+    /// The most mistakes that are looked for.
+    most: usize,
     problems: Vec<Problem>,
     /// Lines that are no TOML. What else is said of them comes of that.
     broken_lines: Vec<usize>,
@@ -86,7 +88,8 @@ impl<'a> Document<'a> {
     pub(crate) fn parse(path: &'a Path, text: &'a str) -> Self {
         let (root, errors) = DeTable::parse_recoverable(text);
         let root = root.into_inner();
-        let mut document = Self { path, text, root, problems: Vec::new(), broken_lines: Vec::new(), lost: Vec::new() };
+        let (problems, broken_lines, lost) = (Vec::new(), Vec::new(), Vec::new());
+        let mut document = Self { path, text, root, most: MAX_PROBLEMS, problems, broken_lines, lost };
         for error in errors.iter().take(MAX_PROBLEMS) {
             let span = error.span().unwrap_or_default();
             let (line, _) = document.position(span.start);
@@ -99,9 +102,14 @@ impl<'a> Document<'a> {
         document
     }
 
+    /// The same text, in which at most so many mistakes are looked for.
+    pub(super) fn with_most(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
     /// The value that the text has, without what is wrong in it; `None` where too much is.
     pub(crate) fn decode<T: DeserializeOwned>(&mut self) -> Option<T> {
-        for _ in 0..MAX_PROBLEMS {
+        for _ in 0..self.most {
             let root = Spanned::new(0..0, self.root.clone());
             match T::deserialize(Deserializer::from(root)) {
                 Ok(value) => return Some(value),

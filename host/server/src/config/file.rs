@@ -65,10 +65,10 @@ impl ConfigFile {
         live::that_need_restart(&self.tables, &other.tables)
     }
 
-    /// True if a key says something else in `other` that counts without a restart, besides those of `[[extension]]` and
+    /// The keys that say something else in `other` and count without a restart, besides those of `[[extension]]` and
     /// `[[tenant]]`.
-    pub(crate) fn something_counts(&self, other: &Self) -> bool {
-        live::something_counts(&self.tables, &other.tables)
+    pub(crate) fn that_count(&self, other: &Self) -> Vec<String> {
+        live::that_count(&self.tables, &other.tables)
     }
 
     /// True if one of the tables says something else in `other`; `table` may be a dotted path.

@@ -47,9 +47,9 @@ pub(super) fn that_need_restart(before: &Table, now: &Table) -> Vec<String> {
     needing.collect()
 }
 
-/// True if a key says something else in `now` that counts without a restart, besides those of `[[extension]]` and `[[tenant]]`.
-pub(super) fn something_counts(before: &Table, now: &Table) -> bool {
-    changes(before, now).iter().any(|(_, reason)| reason.is_none())
+/// The keys that say something else in `now` and count without a restart, besides those of `[[extension]]` and `[[tenant]]`.
+pub(super) fn that_count(before: &Table, now: &Table) -> Vec<String> {
+    changes(before, now).into_iter().filter(|(_, reason)| reason.is_none()).map(|(key, _)| key).collect()
 }
 
 /// The keys that say something else in `now`, each with the reason for which it needs a restart.

@@ -1,10 +1,12 @@
 //! `[[tenant]]`: agents of others behind the same listener, each with a file of its own.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
+use annex_auth::AuthConfig;
 use annex_files::Purpose;
 use annex_operations::quota::TenantQuota;
+use annex_text::nearest;
 use serde::Deserialize;
 
 use super::document::Document;
@@ -68,10 +70,13 @@ pub(super) fn decode(document: &mut Document<'_>) -> Option<TenantFile> {
     Some(file)
 }
 
-/// Checks the tenants by themselves and against each other.
-pub(super) fn check(tenants: &[TenantConfig], document: &mut Document<'_>) {
+/// Checks the tenants by themselves, against each other, and against the callers that there are.
+pub(super) fn check(tenants: &[TenantConfig], auth: Option<&AuthConfig>, document: &mut Document<'_>) {
     let mut names = HashSet::new();
-    for (number, TenantConfig { name, quota, .. }) in tenants.iter().enumerate() {
+    for (number, TenantConfig { name, callers, quota, .. }) in tenants.iter().enumerate() {
+        if let Some(reason) = auth.and_then(|auth| unknown_caller(callers.as_deref().unwrap_or_default(), auth)) {
+            document.wrong(&format!("tenant[{number}].callers"), reason);
+        }
         if let Err(reason) = check_name(name) {
             document.wrong(&format!("tenant[{number}].name"), reason);
         }
@@ -83,6 +88,17 @@ pub(super) fn check(tenants: &[TenantConfig], document: &mut Document<'_>) {
             document.wrong(&format!("tenant[{number}].quota.{key}"), "must be at least 1");
         }
     }
+}
+
+/// Says which of the callers nobody can be. With tokens anybody can be a caller whom their issuer knows.
+fn unknown_caller(callers: &[String], auth: &AuthConfig) -> Option<String> {
+    let principals: BTreeSet<&str> = auth.api_key.iter().map(|key| key.principal.as_str()).collect();
+    if auth.jwt.is_some() || principals.is_empty() {
+        return None;
+    }
+    let unknown = callers.iter().find(|caller| !principals.contains(caller.as_str()))?;
+    let meant = nearest(unknown, principals).map(|meant| format!("; did you mean {:?}?", meant.name));
+    Some(format!("{unknown:?} is the principal of no [[auth.api_key]]{}", meant.unwrap_or_default()))
 }
 
 /// Checks the name of a tenant. An error is the reason.

@@ -12,6 +12,7 @@ use super::{CardConfig, ExtensionConfig, ProviderConfig, SigningConfig, SkillCon
 mod agent;
 mod extension;
 mod lent;
+mod mistakes;
 
 use agent::TextAgent;
 use extension::TextExtension;
@@ -26,13 +27,19 @@ const MAX_EXTENSIONS: usize = 64;
 /// The most entries of `allow` in all extensions of a text: each request looks at them.
 const MAX_ALLOWED: usize = 1_000;
 
-/// A fault of a text, and its place.
+/// What is wrong in a text, and its place.
 #[derive(Debug, thiserror::Error)]
-#[error("{place}: {reason}")]
+#[error("{place}:{}{reason}", gap(.reason))]
 pub struct TenantTextError {
-    /// The key, or the line.
+    /// The key, or the line; the number of the mistakes where they are several.
     place: String,
+    /// Several reasons are a line each, behind a line break.
     reason: String,
+}
+
+/// What stands between the place and the reasons.
+fn gap(reason: &str) -> &'static str {
+    if reason.starts_with('\n') { "" } else { " " }
 }
 
 impl TenantTextError {
@@ -94,22 +101,14 @@ struct TextSigning {
 
 impl TenantText {
     /// # Errors
-    /// The line, and what is wrong there.
+    /// The lines, and what is wrong there.
     pub(crate) fn parse(text: &str) -> Result<Self, TenantTextError> {
         if text.len() > MAX_TEXT_BYTES {
             return Err(TenantTextError::new("the text", format!("has more than {MAX_TEXT_BYTES} bytes")));
         }
-        toml::from_str(text).map_err(|error| {
-            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-            let message = error.message().trim().replace('\n', " ");
-            // The parser lists what may stand there instead.
-            let hint = if message.starts_with("unknown field") {
-                "; a tenant that is added names no files, variables, programs or paths: name components by their digests, \
-                 and secrets by the names that [tenants.secrets] of the server's config lends them under"
-            } else {
-                ""
-            };
-            TenantTextError::new(format!("line {}", before.lines().count().max(1)), format!("{message}{hint}"))
+        toml::from_str(text).map_err(|first| {
+            let (place, reason) = mistakes::of::<Self>(text, &first);
+            TenantTextError::new(place, reason)
         })
     }
 

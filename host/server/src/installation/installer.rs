@@ -105,10 +105,14 @@ struct State {
 /// The outcome of reading the config again.
 #[derive(Clone, Debug)]
 pub struct ReloadOutcome {
-    /// True if anything that is installed is another now.
+    /// True if anything is another now: extensions, tenants or settings.
     pub changed: bool,
     /// The number of the edition in force.
     pub edition: u64,
+    /// True if the installed extensions are others now.
+    pub extensions_changed: bool,
+    /// Keys of the config that have changed and count now, besides those of extensions.
+    pub changed_keys: Vec<String>,
     /// Keys of the config that have changed and count only after a restart, each with the reason.
     pub needs_restart: Vec<String>,
     /// The sources that could not be installed although the rest was.

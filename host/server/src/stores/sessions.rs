@@ -73,10 +73,10 @@ pub enum SessionsError {
         name: String,
     },
     /// There is no such session.
-    #[error("user {user:?} has no session {context:?}; a list shows the users, which are named with the context")]
+    #[error("{}; `annex session list` shows those that there are", none_of(.user.as_deref(), .context))]
     NotFound {
-        /// The user.
-        user: String,
+        /// The user who was asked for; none where no user has such a session.
+        user: Option<String>,
         /// The context.
         context: String,
     },
@@ -209,7 +209,7 @@ impl Sessions {
         if self.service.delete(&key).await? {
             Ok(Deleted { deleted: name.context.clone(), user: key.user.to_string() })
         } else {
-            Err(not_found(&key))
+            Err(not_found(Some(&*key.user.to_string()), &key))
         }
     }
 
@@ -228,15 +228,15 @@ impl Sessions {
             return Ok(session);
         }
         if name.user.is_some() {
-            return Err(not_found(&key));
+            return Err(not_found(name.user.as_deref(), &key));
         }
         // Whoever knows the context need not know who talks in it.
         let mut users = self.service.users_in(&key.tenant, &key.app, &key.context, MAX_USERS_SHOWN).await?;
         match (users.pop(), users.is_empty()) {
-            (None, _) => Err(not_found(&key)),
+            (None, _) => Err(not_found(None, &key)),
             (Some(user), true) => {
                 let key = SessionKey::new(key.tenant.clone(), key.app.clone(), user.as_str(), key.context.clone());
-                self.service.get(&key, filter).await?.ok_or_else(|| not_found(&key))
+                self.service.get(&key, filter).await?.ok_or_else(|| not_found(None, &key))
             }
             (Some(user), false) => {
                 users.push(user);
@@ -304,8 +304,15 @@ impl From<Session> for Listed {
     }
 }
 
-fn not_found(key: &SessionKey) -> SessionsError {
-    SessionsError::NotFound { user: key.user.to_string(), context: key.context.to_string() }
+fn not_found(user: Option<&str>, key: &SessionKey) -> SessionsError {
+    SessionsError::NotFound { user: user.map(str::to_owned), context: key.context.to_string() }
+}
+
+fn none_of(user: Option<&str>, context: &str) -> String {
+    match user {
+        Some(user) => format!("user {user:?} has no session {context:?}"),
+        None => format!("there is no session {context:?}"),
+    }
 }
 
 /// A place in a list as an opaque text.

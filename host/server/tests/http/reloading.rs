@@ -81,8 +81,10 @@ async fn callers_are_let_in_and_shut_out_and_the_card_says_how_they_show_who_the
     assert_eq!(reloaded["needs_restart"], json!([]), "{reloaded}");
     assert_eq!((header().await, running.status(ADA).await), (json!("x-caller"), 401));
     assert_eq!(running.say("x-caller", ADA, "hello").await.0, 200);
+    assert_eq!(reloaded["changed_keys"], json!(["auth.api_key", "auth.api_key_header"]), "{reloaded}");
+    assert_eq!(reloaded["extensions_changed"], false, "{reloaded}");
     let (_, same) = running.read(&config(&[("ada", ADA)], "[auth.api_key_header]\nname = \"x-caller\"")).await;
-    assert_eq!(same["changed"], false, "{same}");
+    assert_eq!((&same["changed"], &same["changed_keys"]), (&json!(false), &json!([])), "{same}");
 }
 
 #[tokio::test]
@@ -176,6 +178,22 @@ async fn what_needs_a_restart_is_named_with_the_reason_and_does_not_count() {
     ]);
     assert_eq!((status, &reloaded["needs_restart"]), (200, &expected), "{reloaded}");
     assert_eq!((running.status(ADA).await, running.status(CAROL).await), (200, 401));
+}
+
+#[tokio::test]
+async fn what_needs_a_restart_is_named_when_a_reload_fails_too_and_each_mistake_has_a_line() {
+    let callers = [("ada", ADA)];
+    let running = Reloading::start(&config(&callers, "")).await;
+    fs::write(running.folder.path().join("broken.wasm"), b"no component").expect("a file");
+    let broken = "[[extension]]\ncomponent = \"broken.wasm\"\n[server]\npublic_url = \"http://localhost\"";
+    let (status, refused) = running.read(&config(&callers, broken)).await;
+    assert_eq!(status, 422, "{refused}");
+    let needed = "\nNeeds a restart: server.public_url (cards and links begin with it)";
+    assert!(reason(&refused).ends_with(needed), "{refused}");
+    let (_, refused) = running.read(&config(&callers, "[server]\nmax_streams = 0\nmax_connections = 0")).await;
+    let lines: Vec<&str> = reason(&refused).lines().skip(1).collect();
+    let keys = lines.iter().filter(|line| line.contains("annex.toml:") && line.contains(" server.max_")).count();
+    assert!(keys >= 2 && keys == lines.len(), "{refused}");
 }
 
 #[tokio::test]
@@ -274,12 +292,17 @@ async fn a_component_is_uploaded_for_tenants_and_named_by_its_digest() {
     let (_, list) = admin(&running.server, "GET", "components", Value::Null).await;
     assert_eq!((&list["components"][0]["digest"], &list["max_uploads"]), (&json!(digest), &json!(1)), "{list}");
 
-    add(&running.server, "acme", &text).await;
+    let tag = add(&running.server, "acme", &text).await;
     let card = running.server.get("/acme/.well-known/agent-card.json").await.expect("a reply");
     assert_eq!(card.status().as_u16(), 200);
     let (_, installed) = admin(&running.server, "GET", "extensions?tenant=acme", Value::Null).await;
     assert_eq!(installed["extensions"][0]["digest"], json!(digest), "{installed}");
 
+    let (status, used) = admin(&running.server, "DELETE", &format!("components/{digest}"), Value::Null).await;
+    assert_eq!((status, &used["error"]["code"]), (409, &json!("in_use")));
+    assert!(reason(&used).contains("these tenants: acme;"), "{used}");
+    let fields = [("if-match", tag.as_str())];
+    assert_eq!(ask(&running.server, "DELETE", "tenants/acme", &fields, Value::Null).await.0, 200);
     let (status, _) = admin(&running.server, "DELETE", &format!("components/{digest}"), Value::Null).await;
     assert_eq!(status, 200);
     let (status, gone) = admin(&running.server, "DELETE", &format!("components/{digest}"), Value::Null).await;

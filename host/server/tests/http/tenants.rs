@@ -417,4 +417,15 @@ fn a_tenant_is_refused_with_the_reason() {
         let error = Config::parse("annex.toml".as_ref(), &agent("n", tenants)).expect_err(reason).to_string();
         assert!(error.contains(reason) && error.contains("annex.toml"), "{error}");
     }
+    let called_by = |caller: &str, auth: &str| {
+        let config = agent("n", &format!("{two}callers = [\"bob\", {caller:?}]\n{auth}"));
+        Config::parse("annex.toml".as_ref(), &config).map(drop).map_err(|error| error.to_string())
+    };
+    let refused = called_by("adda", &api_keys()).expect_err("nobody is adda");
+    let reason = "tenant.callers: \"adda\" is the principal of no [[auth.api_key]]; did you mean \"ada\"?";
+    assert!(refused.contains(reason), "{refused}");
+    let jwt = "[auth.jwt]\nissuer = \"https://i.example\"\naudience = [\"a\"]\njwks_file = \"keys.json\"\n";
+    for (caller, auth) in [("ada", api_keys()), ("https://i.example#adda", format!("{}{jwt}", api_keys()))] {
+        assert_eq!(called_by(caller, &auth), Ok(()), "{caller}");
+    }
 }

@@ -80,12 +80,12 @@ fn a_text_names_no_files_variables_programs_or_paths() {
         ),
     ];
     for (text, key) in unknown {
-        refused(&text, &["line ", &format!("unknown field `{key}`"), "[tenants.secrets]"]);
+        refused(&text, &["line ", &format!("{key}: unknown key"), "[tenants.secrets]"]);
     }
     for secret in ["{ env = \"HOME\" }", "{ file = \"/etc/passwd\" }"] {
         let grants =
             format!("[[extension]]\ncomponent = \"{DIGEST}\"\n[extension.grants]\nsecrets = {{ S = {secret} }}");
-        refused(&text(&grants), &["line ", "string"]);
+        refused(&text(&grants), &["line ", "a text in quotes"]);
     }
     for path in ["/etc/passwd", "../x.wasm", "x.wasm", "./x", "sha256:00", "sha256:/../x", ""] {
         let extension = format!("[[extension]]\ncomponent = {path:?}");
@@ -232,8 +232,26 @@ fn a_text_that_is_none_is_refused_with_its_line() {
     refused("[card]\nname = \"n\"\nnope", &["line 3"]);
     refused("[card]\nname = \"n\"", &["agent"]);
     refused(&text("[quota]\nturns = 0"), &["quota.turns", "at least 1"]);
-    refused(&text("[quota]\nturns_per_day = 1"), &["unknown field `turns_per_day`"]);
+    refused(&text("[quota]\nturns_per_day = 1"), &["quota.turns_per_day: unknown key"]);
     refused(&text(&"#".repeat(MAX_TEXT_BYTES)), &["bytes"]);
+}
+
+#[test]
+fn all_mistakes_of_a_text_are_told_with_their_lines_as_long_as_they_are_not_too_many() {
+    let one = "[card]\nname = \"n\"\ndescripton = \"d\"\n[agent]\nkind = \"script\"\nname = \"a\"\nrule = []\n";
+    refused(one, &["line 3, column 1: card.descripton: unknown key; did you mean `description`?"]);
+    let several = "[card]\nname = 7\n\nx = 1\n[agent]\nkind = \"script\"\n";
+    let lines = [
+        "3 errors in the text:\nline 2, column 8: card.name: is the number 7; it must be a text in quotes\n",
+        "\nline 4, column 1: card.x: unknown key",
+        "\nline 5, column 1: agent.name: is missing",
+    ];
+    refused(several, &lines);
+    let many: String = (0..100).map(|number| format!("k{number} = 1\n")).collect();
+    let reason = admit(&many).err().expect("a refusal");
+    assert!(reason.starts_with("20 errors in the text, and there may be more:\n"), "{reason}");
+    let long = admit(&text(&format!("{} = 1", "k".repeat(10_000)))).err().expect("a refusal");
+    assert!(long.len() < 2_000, "{}", long.len());
 }
 
 #[tokio::test]

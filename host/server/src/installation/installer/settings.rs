@@ -47,8 +47,16 @@ impl Installer {
         let changed = self.refresh(extensions, Occasion::Reload).await?;
         let failed = self.failures().into_iter().map(|failure| failure.source).collect();
         let edition = self.publisher.current().extensions.number;
-        tracing::info!(edition, changed, "the config was read again");
-        Ok(ReloadOutcome { changed, edition, needs_restart, failed })
+        tracing::info!(edition, extensions_changed = changed, "the extensions of the config were read again");
+        let (extensions_changed, changed_keys) = (changed, Vec::new());
+        Ok(ReloadOutcome { changed, edition, extensions_changed, changed_keys, needs_restart, failed })
+    }
+
+    /// The keys of the config file that say something else now and need a restart, each with the reason; none where the file
+    /// cannot be used.
+    pub(crate) fn needs_restart(&self) -> Vec<String> {
+        let Some(running) = &self.config_file else { return Vec::new() };
+        running.read_again().map(|(file, _)| running.that_need_restart(&file)).unwrap_or_default()
     }
 
     /// Extensions that are loaded from now on are judged by this config of the process: by its ceiling of limits, and its callers.

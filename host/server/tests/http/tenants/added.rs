@@ -187,7 +187,7 @@ async fn a_text_that_reaches_for_more_than_it_may_is_refused_and_changes_nothing
                 "x",
                 "[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\nsecrets = { S = { env = \"HOME\" } }",
             ),
-            "string",
+            "a text in quotes",
         ),
         (
             agent("x", "[[extension]]\ncomponent = \"timestamp\"\n[extension.grants]\nsecrets = { S = \"other\" }"),
@@ -196,9 +196,9 @@ async fn a_text_that_reaches_for_more_than_it_may_is_refused_and_changes_nothing
         (agent("x", "[[extension]]\ncomponent = \"timestamp\"\n[extension.limits]\nmemory_mib = 65"), "memory_mib"),
         (upstream(&format!("{}/", server.admin_url())), "tenants.hosts"),
         (upstream("http://user:secret@127.0.0.1/"), "a user or a password"),
-        (agent("x", "[tasks]\ndata_dir = \"/tmp\""), "unknown field `tasks`"),
+        (agent("x", "[tasks]\ndata_dir = \"/tmp\""), "tasks: unknown key"),
         ("[card]\nname = \"x\"".to_owned(), "agent"),
-        (agent("x", "[card.extended]\n[server]\nlisten = \"0.0.0.0:1\""), "unknown field `server`"),
+        (agent("x", "[card.extended]\n[server]\nlisten = \"0.0.0.0:1\""), "server: unknown key"),
     ];
     for (text, expected) in hostile {
         let fields = [("if-none-match", "*")];

@@ -1,0 +1,58 @@
+//! What is wrong in a text, with the lines.
+
+use std::path::Path;
+
+use annex_text::line_within;
+use serde::de::DeserializeOwned;
+use toml::de::DeTable;
+
+use super::super::document::Document;
+use super::super::problems::Problem;
+
+/// The most mistakes that are told of one text. Each takes another round of reading it.
+const MAX_MISTAKES: usize = 20;
+/// The most bytes that are told of one: the keys and values in it are a stranger's.
+const MAX_LINE_BYTES: usize = 1 << 10;
+/// Said of keys that the config of a server may have.
+const NAMES_NO_FILES: &str = "a tenant that is added names no files, variables, programs or paths: name components by \
+                              their digests, and secrets by the names that [tenants.secrets] of the server's config \
+                              lends them under";
+
+/// The place and the reasons for which a text is no `T`; `first` is the mistake that the decoder has found.
+pub(super) fn of<T: DeserializeOwned>(text: &str, first: &toml::de::Error) -> (String, String) {
+    // Of a text that is no TOML the first mistake is told: a parser that goes on may find one in each byte.
+    let problems = if DeTable::parse(text).is_ok() { problems::<T>(text) } else { Vec::new() };
+    let is_unknown = problems.iter().any(|problem| problem.reason.starts_with("unknown key"));
+    match problems.as_slice() {
+        [] => {
+            let before = first.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            (format!("line {line}"), line_within(first.message().trim(), MAX_LINE_BYTES))
+        }
+        [only] => {
+            let hint = if is_unknown { format!("; {NAMES_NO_FILES}") } else { String::new() };
+            let line = line(only);
+            let (place, reason) = line.split_once(": ").unwrap_or(("the text", &line));
+            (place.to_owned(), format!("{reason}{hint}"))
+        }
+        several => {
+            let hint = is_unknown.then(|| NAMES_NO_FILES.to_owned());
+            let lines: Vec<String> = several.iter().map(line).chain(hint).collect();
+            let more = if several.len() < MAX_MISTAKES { "" } else { ", and there may be more" };
+            (format!("{} errors in the text{more}", several.len()), format!("\n{}", lines.join("\n")))
+        }
+    }
+}
+
+fn problems<T: DeserializeOwned>(text: &str) -> Vec<Problem> {
+    let mut document = Document::parse(Path::new(""), text).with_most(MAX_MISTAKES);
+    // The value is not used: what is wrong has been taken out of it.
+    drop(document.decode::<T>());
+    document.into_problems()
+}
+
+fn line(problem: &Problem) -> String {
+    let Problem { place, key, reason, .. } = problem;
+    let place = place.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default();
+    line_within(&format!("{place}{key}: {reason}"), MAX_LINE_BYTES)
+}
