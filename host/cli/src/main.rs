@@ -52,7 +52,7 @@ mod with;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A2A extensions as WebAssembly components.
+/// A2A server and proxy that loads extensions as WebAssembly components
 #[derive(Parser)]
 #[command(name = "annex", version = version::version(), arg_required_else_help = true, after_help = exit::HELP)]
 struct Arguments {
