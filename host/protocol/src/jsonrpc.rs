@@ -266,8 +266,8 @@ fn text(error: &A2aError) -> String {
         |known| {
             let (version, operation) = (v0_3::VERSION, known.operation());
             format!(
-                "method `{method}` is one of A2A {version}; call {operation}, or send the header `A2A-Version: {version}` where \
-                 the agent card has an interface of that version"
+                "method `{method}` is one of A2A {version}; call {operation}, or send the header `A2A-Version: {version}` \
+                 where the agent card has an interface of that version"
             )
         },
     )
