@@ -20,6 +20,8 @@ use crate::{output, progress};
 
 /// The longest that the admin API may take: a component may have to be compiled.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// The URL of an admin API that listens where a new config has it.
+const DEFAULT_URL: &str = "http://127.0.0.1:9998";
 /// The most bytes of a file with a token.
 const MAX_TOKEN_FILE_BYTES: usize = 64 << 10;
 /// The most bytes of an answer. The largest are whole sessions.
@@ -38,9 +40,9 @@ pub(crate) struct Admin {
 /// Which server.
 #[derive(Args)]
 pub(crate) struct Target {
-    /// The base URL of the admin API
-    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:9998")]
-    admin: String,
+    /// The base URL of the admin API [default: that in ANNEX_ADMIN_URL, or else http://127.0.0.1:9998]
+    #[arg(long, global = true, value_name = "URL")]
+    admin: Option<String>,
     /// A file with the admin token
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -59,12 +61,20 @@ impl Target {
                 Failure::Usage.error("no admin token: name its file with --token-file, or set ANNEX_ADMIN_TOKEN")
             })?,
         };
-        let base = Url::parse(&self.admin).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let base =
-            base.ok_or_else(|| Failure::Usage.error("--admin is not a URL; write it as http://127.0.0.1:9998"))?;
+        let base = self.base()?;
         let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
         // Most editors end a file with a line break, which is no part of the token.
         Ok(Client { http, base, token: token.trim().to_owned(), tenant: self.tenant.clone() })
+    }
+
+    /// The URL of the option, or else from the environment.
+    fn base(&self) -> anyhow::Result<Url> {
+        let (named_by, url) = match &self.admin {
+            Some(url) => ("--admin", url.clone()),
+            None => ("ANNEX_ADMIN_URL", env::var("ANNEX_ADMIN_URL").unwrap_or_else(|_| DEFAULT_URL.to_owned())),
+        };
+        let url = Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        url.ok_or_else(|| Failure::Usage.error(format!("{named_by} is not a URL; write it as {DEFAULT_URL}")))
     }
 }
 

@@ -1,11 +1,14 @@
-//! Components that a project has built, for the commands that run them.
+//! Components, for the commands that run them: those that a project has built, and those that are named.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use annex_authoring::Project;
 use annex_files::Purpose;
 use annex_runtime::MAX_COMPONENT_BYTES;
-use anyhow::Context;
+use annex_server::Locations;
+use annex_text::instead;
+use anyhow::{Context, anyhow};
 
 use crate::output;
 
@@ -28,4 +31,28 @@ pub(crate) fn of_project(project: &Project) -> anyhow::Result<Vec<u8>> {
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let component = annex_files::read(path, Purpose::Named, MAX_COMPONENT_BYTES);
     component.with_context(|| format!("cannot read {}; `annex build` makes it", path.display()))
+}
+
+/// Reads a component: a file, or one that ships with Annex by its bare name.
+///
+/// # Errors
+/// When it cannot be read. For a name that no component has, the error names those that ship.
+pub(crate) fn named(component: &str, locations: &Locations) -> anyhow::Result<Vec<u8>> {
+    let file = locations.component(component);
+    annex_files::read(&file, Purpose::Named, MAX_COMPONENT_BYTES).map_err(|error| {
+        if error.kind() == ErrorKind::NotFound && file.starts_with(&locations.components) {
+            let names = shipped(&locations.components);
+            return anyhow!("no component `{component}` ships with Annex{}", instead(component, &names, "these do:"));
+        }
+        anyhow::Error::new(error).context(format!("cannot read the component {}", file.display()))
+    })
+}
+
+/// The names of the components that ship.
+fn shipped(folder: &Path) -> Vec<String> {
+    let found = folder.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let found = found.filter(|path| path.extension().is_some_and(|ending| ending == "wasm"));
+    let mut names: Vec<_> = found.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
+    names.sort();
+    names
 }

@@ -46,6 +46,15 @@ impl Failure {
     }
 }
 
+/// The error, marked with the kind of the client's error among its causes, if one is there.
+pub(crate) fn by_cause(error: anyhow::Error) -> anyhow::Error {
+    let failure = error.chain().find_map(|cause| cause.downcast_ref::<ClientError>()).and_then(of_client);
+    match failure {
+        Some(failure) => failure.of(error),
+        None => error,
+    }
+}
+
 /// The exit code of a command that ended with this error.
 pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
     failure(error).map_or(ExitCode::FAILURE, |failure| failure.code().into())
@@ -92,7 +101,11 @@ impl Error for Marked {}
 mod tests {
     use anyhow::Context;
 
-    use super::{ClientError, Failure, failure};
+    use super::{ClientError, Failure, by_cause, failure};
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the agent is not served")]
+    struct NotServed(#[source] ClientError);
 
     #[test]
     fn an_error_keeps_its_kind_under_further_context_and_its_text() {
@@ -104,5 +117,8 @@ mod tests {
         let late = ClientError::TimedOut { url: "http://127.0.0.1:1".to_owned() };
         assert_eq!(failure(&anyhow::Error::from(late).context("sent")), Some(Failure::Unreachable));
         assert_eq!(failure(&anyhow::anyhow!("a full disk")), None);
+        let late = ClientError::TimedOut { url: "http://127.0.0.1:1".to_owned() };
+        let caused = anyhow::Error::new(NotServed(late)).context("the server");
+        assert_eq!(failure(&by_cause(caused)), Some(Failure::Unreachable));
     }
 }

@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use annex_files::Purpose;
-use annex_runtime::{Installation, MAX_COMPONENT_BYTES, Runtime, RuntimeConfig};
+use annex_runtime::{Installation, Runtime, RuntimeConfig};
 use annex_server::Locations;
 use anyhow::Context;
 use clap::Args;
 
 use crate::exit::Failure;
-use crate::{output, progress, serve, settings};
+use crate::{component, output, progress, serve, settings};
 
 mod report;
 mod sample;
@@ -41,10 +40,7 @@ impl Inspect {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let locations = Locations { config: PathBuf::new(), components: serve::components(), cache: None };
         let path = locations.component(&self.component);
-        let bytes = annex_files::read(&path, Purpose::Named, MAX_COMPONENT_BYTES).with_context(|| {
-            let rule = "a name without `/` and `.` is one that ships with Annex";
-            format!("cannot read the component {} ({rule})", path.display())
-        })?;
+        let bytes = component::named(&self.component, &locations)?;
         let settings = settings::read(self.settings.as_deref())?;
         let config = RuntimeConfig { instances: 1, ..RuntimeConfig::default() };
         let candidate = Candidate {

@@ -1,5 +1,8 @@
 //! The `annex` command: one file per subcommand.
 
+// The future of a server is one type, which is made of those of all its steps.
+#![recursion_limit = "256"]
+
 use std::env;
 use std::process::ExitCode;
 
@@ -52,7 +55,7 @@ mod with;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A2A extensions as WebAssembly components.
+/// A2A server and proxy that loads extensions as WebAssembly components
 #[derive(Parser)]
 #[command(name = "annex", version = version::version(), arg_required_else_help = true, after_help = exit::HELP)]
 struct Arguments {

@@ -12,7 +12,7 @@ use clap::Args;
 use reqwest::Url;
 use toml::{Table, Value};
 
-use crate::{log, output, serve};
+use crate::{exit, log, output, serve};
 
 mod installed;
 
@@ -71,7 +71,7 @@ impl Proxy {
         if let Some(hint) = served.as_ref().err().and_then(hint) {
             output::note(&hint);
         }
-        served
+        served.map_err(exit::by_cause)
     }
 
     /// The config that the options stand for, for a file in `folder`.

@@ -6,6 +6,7 @@ use annex_protocol::{AgentCard, AgentExtension, ExtensionUri, Json, JsonObject, 
 use annex_schema::Schema;
 use anyhow::{Context, bail};
 
+use crate::exit::Failure;
 use crate::output;
 
 /// The parameter of an extension that has the schema of the state that it takes.
@@ -72,7 +73,7 @@ impl Injection {
 /// # Errors
 /// As [`read_object`].
 pub(crate) fn read(argument: &str) -> anyhow::Result<JsonObject> {
-    read_object(argument).context("--state")
+    read_object(argument).context("--state").map_err(|error| Failure::Usage.of(error))
 }
 
 /// Reads a JSON object, or `@` and the name of a file that holds one.

@@ -61,6 +61,9 @@ impl Test {
     }
 
     fn cases(&self, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        if let Some(missing) = self.cases.iter().find(|case| !case.exists()) {
+            return Err(Failure::Usage.error(format!("there is no case {}", missing.display())));
+        }
         if !self.cases.is_empty() {
             return Ok(self.cases.clone());
         }

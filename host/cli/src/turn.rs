@@ -97,7 +97,7 @@ fn is_told(detail: &Json) -> bool {
         name: String,
     }
     // The name of a type stands behind an authority, as in `type.googleapis.com/google.rpc.ErrorInfo`.
-    let told = ["google.rpc.ErrorInfo", "google.rpc.BadRequest"];
+    let told = ["google.rpc.ErrorInfo", "google.rpc.BadRequest", "google.rpc.RetryInfo"];
     detail.to::<Typed>().is_ok_and(|detail| told.iter().any(|name| detail.name.ends_with(name)))
 }
 

@@ -277,8 +277,8 @@ fn in_brackets(words: &str) -> String {
 }
 
 fn not_served(words: &str) -> &str {
-    let guess = "a server is there and does not serve this agent now: it starts, or the agent is suspended, cannot be loaded, or \
-                 is asked too often";
+    let guess = "a server is there and does not serve this agent now: it starts, or the agent is suspended, cannot be \
+                 loaded, or is asked too often";
     if words.is_empty() { guess } else { words }
 }
 

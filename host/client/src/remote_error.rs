@@ -36,6 +36,7 @@ struct Detail {
     reason: Option<String>,
     metadata: Option<Json>,
     field_violations: Vec<Violation>,
+    retry_delay: Option<String>,
 }
 
 /// The members of an ErrorInfo's metadata that are read.
@@ -69,6 +70,11 @@ impl RemoteError {
         self.read_details().flat_map(|detail| detail.field_violations).collect()
     }
 
+    /// Seconds after which the request may be sent again, if the details name them.
+    pub fn retry_after(&self) -> Option<u64> {
+        self.read_details().find_map(|detail| seconds(&detail.retry_delay?))
+    }
+
     /// An error of a binding that carries no code.
     pub(crate) fn without_code(status: Option<String>, message: String, details: Vec<Json>) -> Self {
         let mut error = Self { code: None, reason: None, message, details };
@@ -85,6 +91,15 @@ impl RemoteError {
     fn read_details(&self) -> impl Iterator<Item = Detail> {
         // A detail of another shape is passed over, because it must not hide the error itself.
         self.details.iter().filter_map(|detail| detail.to::<Detail>().ok())
+    }
+}
+
+/// The seconds of a duration as ProtoJSON has it, such as `1.5s`, rounded up.
+fn seconds(duration: &str) -> Option<u64> {
+    let number = duration.strip_suffix('s')?;
+    match number.split_once('.') {
+        Some((whole, _)) => whole.parse::<u64>().ok()?.checked_add(1),
+        None => number.parse().ok(),
     }
 }
 
@@ -107,13 +122,16 @@ impl From<HttpError> for RemoteError {
     }
 }
 
-/// The code or the reason, the message, and the violations that the message does not spell out already.
+/// The code or the reason, the message, and the time to wait and the violations that the message does not spell out already.
 impl fmt::Display for RemoteError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, &self.reason) {
             (Some(code), _) => write!(formatter, "the agent answered with error {code}: {}", self.message)?,
             (None, Some(reason)) => write!(formatter, "the agent answered with error {reason}: {}", self.message)?,
             (None, None) => write!(formatter, "the agent answered with an error: {}", self.message)?,
+        }
+        if let Some(seconds) = self.retry_after().filter(|_| !self.message.contains("try again in")) {
+            write!(formatter, "; try again in {seconds} s")?;
         }
         for Violation { field, description } in self.violations() {
             if !self.message.contains(&description) {
@@ -137,6 +155,17 @@ mod tests {
 
     fn http(text: &str) -> RemoteError {
         serde_json::from_str::<HttpError>(text).unwrap().into()
+    }
+
+    #[test]
+    fn an_error_names_the_time_to_wait_once() {
+        let cases = [("busy", "7s", "busy; try again in 7 s"), ("busy", "0.2s", "busy; try again in 1 s")];
+        let told = [("full; try again in 7 s", "7s", "full; try again in 7 s"), ("busy", "soon", "busy")];
+        for (message, delay, expected) in cases.into_iter().chain(told) {
+            let detail = format!(r#"{{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"{delay}"}}"#);
+            let error = rpc(&format!(r#"{{"code":-32000,"message":"{message}","data":[{detail}]}}"#));
+            assert_eq!(error.to_string(), format!("the agent answered with error -32000: {expected}"));
+        }
     }
 
     #[test]

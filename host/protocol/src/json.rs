@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::portable;
+use crate::{JsonObject, portable};
 
 /// One valid JSON value, kept byte for byte. Clones share the text: one value is in the message, the event, the session and
 /// the task.
@@ -60,6 +60,16 @@ impl Json {
         Self::repaired(to_raw_value(value)?)
     }
 
+    /// Encodes an object of values that everybody can read. It can only nest too deep.
+    pub(crate) fn of_object(object: &JsonObject) -> Result<Self, serde_json::Error> {
+        let raw = to_raw_value(object)?;
+        if portable::nests_deeper_than(raw.get(), Self::MAX_DEPTH) {
+            Self::repaired(raw)
+        } else {
+            Self::on_one_line(raw)
+        }
+    }
+
     /// A JSON string with the content `text`.
     pub fn string(text: &str) -> Self {
         // Encoding a `str` into memory has no way to fail.
@@ -76,7 +86,7 @@ impl Json {
     /// # Errors
     /// When the value does not have the shape of `T`.
     pub fn to<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(self.get())
+        portable::checked(|| serde_json::from_str(self.get()))
     }
 
     /// Decodes the value into a type that may borrow from this text.
@@ -84,7 +94,7 @@ impl Json {
     /// # Errors
     /// When the value does not have the shape of `T`.
     pub fn deserialize<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(self.get())
+        portable::checked(|| serde_json::from_str(self.get()))
     }
 
     /// Tells whether the value is `null`.
@@ -166,6 +176,7 @@ impl Serialize for Json {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Self::repaired(raw).map_err(serde::de::Error::custom)
+        let json = if portable::is_checked() { Self::on_one_line(raw) } else { Self::repaired(raw) };
+        json.map_err(serde::de::Error::custom)
     }
 }

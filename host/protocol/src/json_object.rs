@@ -41,9 +41,13 @@ impl JsonObject {
     /// # Errors
     /// When `text` is not a JSON object, has a key twice, or not everybody can read it; the error names the key or place.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        let object = serde_json::from_str(text)?;
-        portable::check(text).map_err(serde::de::Error::custom)?;
-        Ok(object)
+        match portable::check(text) {
+            Ok(()) => portable::checked(|| serde_json::from_str(text)),
+            // What is no object at all is told as such.
+            Err(unportable) => {
+                Err(serde_json::from_str::<Self>(text).err().unwrap_or_else(|| serde::de::Error::custom(unportable)))
+            }
+        }
     }
 
     /// The value of `key`.
@@ -116,7 +120,7 @@ impl JsonObject {
     /// # Errors
     /// None that is known.
     pub fn to_json(&self) -> Result<Json, serde_json::Error> {
-        Json::from_peer(self)
+        Json::of_object(self)
     }
 
     /// The object as JSON text.

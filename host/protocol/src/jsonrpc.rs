@@ -201,13 +201,13 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Reads the parameters of a method.
+/// Reads the parameters of a method, which [`portable::check`] has accepted.
 ///
 /// # Errors
 /// [`A2aError::InvalidParams`] that names the field whose value does not fit.
 pub fn params<T: DeserializeOwned>(params: &str) -> Result<T, A2aError> {
     // Only a request that fails pays for finding out where: it is read once more, with the path.
-    serde_json::from_str(params).or_else(|_| {
+    portable::checked(|| serde_json::from_str(params)).or_else(|_| {
         let mut deserializer = serde_json::Deserializer::from_str(params);
         serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
             let path = error.path().to_string();
@@ -250,12 +250,27 @@ pub fn success_in_pieces(id: &RequestId, result: &[&str]) -> String {
 /// The response with an error.
 pub fn failure(id: &RequestId, error: &A2aError) -> String {
     let code = error.code();
-    let message = Json::string(&error.to_string());
+    let message = Json::string(&text(error));
     let details = error.details();
     // `data` is the list of details itself (section 9.5), where 0.3 has an object around it.
     let data = details.iter().map(Json::get).collect::<Vec<_>>().join(",");
     let message = message.get();
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message},"data":[{data}]}}}}"#)
+}
+
+/// The message. A method of 0.3 that is called by a client of 1.0 is told apart from one that nobody knows.
+fn text(error: &A2aError) -> String {
+    let A2aError::MethodNotFound { method } = error else { return error.to_string() };
+    v0_3::Method::from_name(method).map_or_else(
+        || error.to_string(),
+        |known| {
+            let (version, operation) = (v0_3::VERSION, known.operation());
+            format!(
+                "method `{method}` is one of A2A {version}; call {operation}, or send the header `A2A-Version: {version}` \
+                 where the agent card has an interface of that version"
+            )
+        },
+    )
 }
 
 /// Writes the id as JSON.

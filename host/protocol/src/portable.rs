@@ -6,6 +6,7 @@
 
 mod repeated;
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
 
@@ -131,6 +132,28 @@ fn without_flaws(json: &str, levels: usize) -> Option<String> {
     }
     repaired.push_str(json.get(copied..).unwrap_or_default());
     Some(repaired)
+}
+
+thread_local! {
+    static IS_CHECKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Decodes a text that [`check`] has accepted, so that no value in it is looked at again.
+pub(crate) fn checked<T>(decode: impl FnOnce() -> T) -> T {
+    /// Puts back what was before, also where decoding panics.
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            IS_CHECKED.set(self.0);
+        }
+    }
+    let _before = Before(IS_CHECKED.replace(true));
+    decode()
+}
+
+/// True within [`checked`].
+pub(crate) fn is_checked() -> bool {
+    IS_CHECKED.get()
 }
 
 /// Tells whether arrays and objects of valid JSON nest deeper than `limit`.

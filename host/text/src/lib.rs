@@ -63,6 +63,10 @@ pub fn with_causes(error: &dyn Error) -> String {
     // An error does not repeat its cause, so the chain as a whole tells the reason.
     let mut cause = error.source();
     while let Some(error) = cause {
+        // Errors for clients are whole sentences, and their causes follow in the same line.
+        if text.ends_with('.') {
+            text.pop();
+        }
         text.push_str(": ");
         text.push_str(&error.to_string());
         cause = error.source();

@@ -177,4 +177,6 @@ fn an_error_is_told_with_all_its_causes() {
     let error = Failure("the task is lost", Some(Box::new(cause)));
     assert_eq!(with_causes(&error), "the task is lost: no connection: the port is closed");
     assert_eq!(with_causes(&Failure("alone", None)), "alone");
+    let sentence = Failure("Try again later.", Some(Box::new(Failure("cannot connect", None))));
+    assert_eq!(with_causes(&sentence), "Try again later: cannot connect");
 }

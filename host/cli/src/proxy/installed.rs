@@ -1,17 +1,16 @@
 //! `--with` of `annex proxy`: components and their settings as `[[extension]]` tables of a config.
 
-use std::io::ErrorKind;
 use std::path::{self, Path, PathBuf};
 
 use annex_files::Purpose;
-use annex_runtime::{MAX_COMPONENT_BYTES, Runtime, RuntimeConfig};
+use annex_runtime::{Runtime, RuntimeConfig};
 use annex_server::{ExtensionConfig, Locations};
-use annex_text::instead;
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow};
 use toml::{Table, Value};
 
+use crate::exit::Failure;
 use crate::inspect::trial;
-use crate::{progress, serve, shell};
+use crate::{component, progress, serve, shell};
 
 /// The most bytes of a file with settings.
 const MAX_SETTINGS_BYTES: usize = 1 << 20;
@@ -42,10 +41,11 @@ async fn table(runtime: &Runtime, argument: &str, folder: &Path) -> anyhow::Resu
     let locations = Locations { config: PathBuf::new(), components: serve::components(), cache: None };
     let file = locations.component(component);
     let ships = file.starts_with(&locations.components);
-    let bytes = read(component, &file, &locations)?;
-    let Settings { mut table, folder: from } = settings.map_or_else(|| Ok(Settings::default()), Settings::read)?;
+    let bytes = component::named(component, &locations).map_err(|error| Failure::Usage.of(error))?;
+    let settings = settings.map_or_else(|| Ok(Settings::default()), Settings::read);
+    let Settings { mut table, folder: from } = settings.map_err(|error| Failure::Usage.of(error))?;
     let installation = ExtensionConfig::read_installation(&table.to_string(), &from);
-    let installation = installation.map_err(|reason| anyhow!("settings: {reason}"))?;
+    let installation = installation.map_err(|reason| Failure::Usage.error(format!("settings: {reason}")))?;
     let given = trial::in_config(&installation.grants);
     let trial = trial::load(runtime, &bytes, installation).await;
     let needed = trial::in_config(&trial.grants).into_iter().filter(|grant| !given.contains(grant));
@@ -53,10 +53,15 @@ async fn table(runtime: &Runtime, argument: &str, folder: &Path) -> anyhow::Resu
     if !needed.is_empty() {
         // Whoever trusts Annex trusts what ships with it. What others have made gets what a person names.
         let is_given = add_grants(&mut table, needed) && ships;
-        ensure!(is_given, "it needs grants that only you can give: {}", suggestion(component, &table)?);
+        if !is_given {
+            let suggestion = suggestion(component, &table)?;
+            return Err(Failure::Usage.error(format!("it needs grants that only you can give: {suggestion}")));
+        }
     }
     let loaded = trial.loaded.map(drop);
-    loaded.with_context(|| format!("it cannot be loaded; annex inspect {component} says what it takes"))?;
+    loaded
+        .with_context(|| format!("it cannot be loaded; annex inspect {component} says what it takes"))
+        .map_err(|error| Failure::Refused.of(error))?;
     move_secrets(&mut table, &from, folder)?;
     let name = if ships { component.to_owned() } else { moved(Path::new(component), Path::new(""), folder)? };
     table.insert("component".to_owned(), name.into());
@@ -70,27 +75,6 @@ fn add_grants(settings: &mut Table, needed: Table) -> bool {
     let is_new = needed.keys().all(|name| !grants.contains_key(name));
     grants.extend(needed);
     is_new
-}
-
-/// The component's bytes. A bare name that is no component's is told those that ship.
-fn read(component: &str, file: &Path, locations: &Locations) -> anyhow::Result<Vec<u8>> {
-    let bytes = annex_files::read(file, Purpose::Named, MAX_COMPONENT_BYTES);
-    bytes.map_err(|error| {
-        if error.kind() == ErrorKind::NotFound && file.starts_with(&locations.components) {
-            let names = shipped(&locations.components);
-            return anyhow!("no component of that name ships with Annex{}", instead(component, &names, "these do:"));
-        }
-        anyhow::Error::new(error).context(format!("cannot read the component {}", file.display()))
-    })
-}
-
-/// The names of the components that ship.
-fn shipped(folder: &Path) -> Vec<String> {
-    let found = folder.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let found = found.filter(|path| path.extension().is_some_and(|ending| ending == "wasm"));
-    let mut names: Vec<_> = found.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
-    names.sort();
-    names
 }
 
 /// The option with which the component gets what it needs.

@@ -101,6 +101,13 @@ fn what_is_no_component_is_an_error_that_names_the_file() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_misspelt_name_of_a_component_that_ships_is_told_the_one_that_was_meant() -> Result<()> {
+    let run = run(["inspect", "timestmp"])?;
+    assert!(run.err.contains("no component `timestmp` ships with Annex; did you mean `timestamp`?"), "{}", run.err);
+    Ok(())
+}
+
 /// A component with one type more, in which types lie in each other this deep.
 fn nested(levels: usize) -> Result<Vec<u8>> {
     let types = [[0x41, 1, 1].repeat(levels), vec![0x41, 0]].concat();

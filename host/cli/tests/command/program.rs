@@ -97,6 +97,16 @@ fn the_exit_code_says_what_kind_of_failure_it_was() -> Result<()> {
     check(&["inspect", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")], 3)?;
     let listing = annex(["extension", "list", "--admin", NOWHERE]).env("ANNEX_ADMIN_TOKEN", "t").output()?;
     assert_eq!(listing.status.code(), Some(4));
+    for (url, code) in [(NOWHERE, 4), ("nowhere", 2)] {
+        let mut command = annex(["extension", "list"]);
+        let listing = command.env("ANNEX_ADMIN_URL", url).env("ANNEX_ADMIN_TOKEN", "t").output()?;
+        assert_eq!(listing.status.code(), Some(code), "{url}");
+        let told = String::from_utf8(listing.stderr)?;
+        assert!(told.contains(if code == 4 { url } else { "ANNEX_ADMIN_URL is not a URL" }), "{told}");
+    }
+    check(&["send", NOWHERE, "hi", "--state", "{bad"], 2)?;
+    check(&["proxy", NOWHERE, "--with", "timestmp"], 2)?;
+    check(&["proxy", NOWHERE, "--with", "timestamp=required"], 2)?;
     let help = run(["--help"])?.out;
     for line in ["2  wrong usage", "3  refused", "4  not reachable", "5  different"] {
         assert!(help.contains(line), "{line}: {help}");

@@ -139,7 +139,7 @@ impl<'a> RepeatedKeys<'a> {
 /// The key without quotes and escapes.
 fn name(quoted: &str, has_escapes: bool) -> Cow<'_, str> {
     let unescaped = has_escapes.then(|| serde_json::from_str(quoted).ok()).flatten();
-    unescaped.map_or_else(|| Cow::Borrowed(quoted.trim_matches('"')), Cow::Owned)
+    unescaped.map_or_else(|| Cow::Borrowed(quoted.get(1..quoted.len() - 1).unwrap_or_default()), Cow::Owned)
 }
 
 impl Iterator for RepeatedKeys<'_> {

@@ -41,6 +41,8 @@ async fn old_methods_are_served_unless_the_config_says_otherwise() {
     let server = agent("Say something.", "[server]\na2a_0_3 = false").await;
     let answer = call(&server, &[("a2a-version", "1.0")], "message/send", json!({"message": message("prompt")})).await;
     assert_eq!(answer["error"]["code"], -32_601);
+    let told = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(told.contains("`message/send` is one of A2A 0.3; call SendMessage, or send"), "{told}");
     let card: Value = server.get("/.well-known/agent-card.json").await.expect("a card").json().await.expect("JSON");
     assert!(card.get("protocolVersion").is_none() && card.get("url").is_none(), "{card}");
 }

@@ -169,8 +169,9 @@ fn a_case_that_fails_shows_what_the_extension_said_and_where_it_trapped() -> Res
             "    fault: extension https://annex.example/test/v1 trapped in state",
             "\n    log:   error: panic: validate was told",
         ] {
-            assert!(run.out.contains(expected), "{expected:?}: {}", run.out);
+            assert_eq!(run.out.matches(expected).count(), 1, "{expected:?}: {}", run.out);
         }
+        assert!(!run.out.contains("fault ="), "{}", run.out);
     }
     Ok(())
 }

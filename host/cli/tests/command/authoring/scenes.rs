@@ -297,12 +297,12 @@ fn a_trap_is_shown_with_its_hook_and_its_cause() -> Result<()> {
         project.write("cases/a.toml", &format!("[given]\nparameters = {{ behaviour = {behaviour} }}\n\n[expect]\n"))?;
         let run = project.run(&["test"])?;
         assert_eq!((run.code, run.out.lines().last()), (Some(5), Some("0 passed, 1 failed")), "{}", run.err);
-        let expected = format!("+fault = \"extension https://annex.example/test/v1 trapped in {hook}: {cause}");
+        let expected = format!("    fault: extension https://annex.example/test/v1 trapped in {hook}: {cause}");
         assert!(run.out.contains(&expected), "{expected}: {}", run.out);
     }
     project.write("cases/a.toml", "[given]\nparameters = { behaviour = { validate = \"panic\" } }\n\n[expect]\n")?;
     let run = project.run(&["test"])?;
-    assert!(run.out.contains("+log = [\"error: panic: validate was told to panic, at "), "{}", run.out);
+    assert!(run.out.contains("    log:   error: panic: validate was told to panic, at "), "{}", run.out);
     Ok(())
 }
 
