@@ -9,7 +9,8 @@ use tempfile::TempDir;
 use super::{OBJECTS, Said, WAYS, chain, say, script};
 use crate::auth::{ADA, BOB, api_keys};
 use crate::catalogue::FOLDER;
-use crate::catalogue::permits::URI as PERMITS;
+use crate::catalogue::permits::{URI as PERMITS, state_of};
+use crate::installation::written;
 use crate::test_extension;
 
 /// The public half of the key that the tokens below are signed with.
@@ -19,15 +20,29 @@ const EVE: &str = "eyJhbGciOiJFZERTQSIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3
 /// A token of sam, whose claim `org` is `globex`.
 const SAM: &str = "eyJhbGciOiJFZERTQSIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwiYXVkIjoiYW5uZXgiLCJleHAiOjk5OTk5OTk5OTk5LCJzdWIiOiJzYW0iLCJvcmciOiJnbG9iZXgifQ.-rKnAuDJPMKdrQXGqeMwWI3Qfb-2-PXBiIRgYpratZItF3lnZPgLRRogvS2T7BKm1t0DRgGy2lAtduWnX47pBA";
 
-/// A server that lets in the callers with the two API keys and the two tokens.
+/// A server that lets in the callers with the two API keys and the two tokens, and the folder of its config.
 async fn server(extensions: &str) -> (TestServer, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
+    write(&folder, extensions);
+    let server = TestServer::from_file(&folder.path().join("annex.toml"), None).await;
+    (server.expect("the server starts"), folder)
+}
+
+/// Writes the config that has these extensions.
+fn write(folder: &TempDir, extensions: &str) {
     let jwks = folder.path().join("jwks.json");
     fs::write(&jwks, JWKS).expect("a file");
     let jwt =
         format!("[auth.jwt]\nissuer = \"https://issuer.example\"\naudience = [\"annex\"]\njwks_file = {jwks:?}\n");
-    let config = script().with(&api_keys()).with(&jwt).with(extensions);
-    (config.start().await.expect("the server starts"), folder)
+    // Only the test changes what is installed.
+    let config = script().with("[runtime]\nwatch = false").with(&api_keys()).with(&jwt).with(extensions);
+    fs::write(folder.path().join("annex.toml"), config.toml()).expect("a config");
+}
+
+/// Has the server go on with these extensions.
+async fn change(server: &TestServer, folder: &TempDir, extensions: &str) {
+    write(folder, extensions);
+    assert!(server.installer().reload().await.expect("a reload").changed);
 }
 
 fn by(key: &str) -> Said<'_> {
@@ -105,12 +120,14 @@ async fn callers_that_cannot_be_told_apart_and_lists_that_do_not_fit_keep_the_se
     };
     let keys = api_keys();
     let keys = keys.as_str();
+    let crowd = format!("allow = {:?}", vec!["principal:ada"; 101]);
     let cases = [
         ("", "allow = [\"principal:ada\"]", "[auth]"),
         (keys, "allow = [\"claim:org=acme\"]", "[auth.jwt]"),
         (keys, "allow = [\"ada\"]", "principal:ID"),
         (keys, "allow = [\"claim:org\"]", "claim:NAME=VALUE"),
         (keys, "allow = []", "for nobody"),
+        (keys, &crowd, "has 101 entries, and at most 100 are taken"),
     ];
     for (more, allow, expected) in cases {
         let error = refused(more, &test_extension(allow)).await;
@@ -125,15 +142,57 @@ async fn callers_that_cannot_be_told_apart_and_lists_that_do_not_fit_keep_the_se
     assert!(error.contains("urn:b") && error.contains("urn:a") && error.contains("the same `allow`"), "{error}");
 }
 
-/// A turn that goes on out of band has no request, and so no header and no claims.
 #[tokio::test]
-async fn a_task_that_is_taken_up_again_has_the_extensions_that_came_unasked() {
-    let acme = "activate = \"always\"\nallow = [\"claim:org=acme\"]";
-    let extensions = format!(
+async fn a_list_with_many_values_of_one_claim_is_for_the_callers_with_one_of_them() {
+    let others = (0..98).map(|number| format!("\"claim:org=org-{number}\", ")).collect::<String>();
+    let keys = format!("activate = \"always\"\nallow = [{others}\"principal:bob\", \"claim:org=acme\"]");
+    let (server, _folder) = server(&test_extension(&keys)).await;
+    for way in WAYS {
+        for (said, active) in [(with(EVE), true), (by(BOB), true), (with(SAM), false), (by(ADA), false)] {
+            let heard = say(&server, way, said).await;
+            assert_eq!((heard.active.is_some(), heard.error), (active, None), "{way:?}");
+        }
+    }
+}
+
+/// The version that worked on a task goes on with it. Whom it is for, and when, is what the operator says now.
+#[tokio::test]
+async fn a_task_that_waits_has_its_extension_for_whom_and_when_the_config_says_now() {
+    let extension = |keys: &str, respond: &str| {
+        let behaviour = format!("begin = \"first\"\nrespond = {respond:?}");
+        test_extension(&format!("{keys}\n[extension.parameters.behaviour]\n{behaviour}"))
+    };
+    let always = |callers: &str| format!("activate = \"always\"\nallow = [{callers}]");
+    let (ada, bob) = (always("\"principal:ada\""), always("\"principal:bob\""));
+    let both = always("\"principal:ada\", \"principal:bob\"");
+    for (before, now, active) in [
+        (ada.as_str(), both.as_str(), true),
+        (ada.as_str(), bob.as_str(), false),
+        ("allow = [\"principal:ada\"]", "activate = \"always\"", true),
+        (ada.as_str(), "activate = \"requested\"", false),
+    ] {
+        let (server, folder) = server(&extension(before, "ok")).await;
+        let waits = server.say("hi").extensions(TEST_EXTENSION).header("x-api-key", ADA).send().await.expect("a reply");
+        assert_eq!(waits.task()["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{}", waits.text);
+        let id = waits.task()["id"].as_str().expect("an id");
+        change(&server, &folder, &extension(now, "none")).await;
+
+        let last = server.say("go on").field("taskId", id).header("x-api-key", ADA).send().await.expect("a reply");
+        assert_eq!(last.task()["status"]["state"], "TASK_STATE_COMPLETED", "{now}: {}", last.text);
+        assert_eq!(last.extensions.is_some(), active, "{before} to {now}: {}", last.text);
+        // The version that is installed now writes nothing.
+        let by_the_older_one = if active { json!("artifact") } else { Value::Null };
+        assert_eq!(written(&last), by_the_older_one, "{before} to {now}: {}", last.text);
+    }
+}
+
+/// The first lets each task wait for an approval. Both have these keys in their `[[extension]]`.
+fn approval_and_timestamp(keys: &str) -> String {
+    format!(
         r#"
         [[extension]]
         component = "in-task-authorization"
-        {acme}
+        {keys}
         [extension.grants]
         keyvalue = {{}}
         task-resumption = true
@@ -143,31 +202,56 @@ async fn a_task_that_is_taken_up_again_has_the_extensions_that_came_unasked() {
         request_uri = "openid4vp://?state={{state}}"
         [[extension]]
         component = "timestamp"
-        {acme}
+        {keys}
         [extension.grants]
         clock = true
         "#
-    );
-    let (server, _folder) = server(&extensions).await;
+    )
+}
+
+/// The task of eve that waits, once it was approved and has ended.
+async fn approved(server: &TestServer, waits: &Reply) -> Value {
     let bearer = format!("Bearer {EVE}");
-    let waits = server.say("hi").header("authorization", &bearer).send().await.expect("a reply");
-    assert_eq!(waits.extensions.as_deref(), Some(format!("{PERMITS},{TIMESTAMP}").as_str()), "{}", waits.text);
-    let task = waits.task();
-    assert_eq!(task["status"]["state"], "TASK_STATE_AUTH_REQUIRED");
-    let uri = &task["status"]["message"]["metadata"][PERMITS]["authorizationRequest"]["request_uri"];
-    let state = uri.as_str().expect("a URI").rsplit_once("state=").expect("a state").1;
-    let id = json!({"id": task["id"]}).to_string();
+    let state = state_of(waits);
+    let id = json!({"id": waits.task()["id"]}).to_string();
     let events =
         server.call("SubscribeToTask", id.clone()).header("authorization", &bearer).open().await.expect("events");
 
     let approval = json!({"state": state, "token": "another-demonstration-secret"}).to_string();
-    let approve = server.call("in-task-authorization/approve", approval).header("authorization", &bearer);
-    let approved: Reply = approve.send().await.expect("a reply");
+    let approve = server.call("in-task-authorization/approve", approval).extensions(PERMITS);
+    let approved = approve.header("authorization", &bearer).send().await.expect("a reply");
     assert_eq!((approved.code(), approved.extensions.as_deref()), (0, Some(PERMITS)), "{}", approved.text);
 
     events.rest().await.expect("the end of the task");
     let task = server.call("GetTask", id).header("authorization", &bearer).send().await.expect("a task");
     let task = &task.body["result"];
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+    task.clone()
+}
+
+/// A turn that goes on out of band has no request, and so no header and no claims.
+#[tokio::test]
+async fn a_task_that_is_taken_up_again_has_the_extensions_that_came_unasked() {
+    let acme = "activate = \"always\"\nallow = [\"claim:org=acme\"]";
+    let (server, _folder) = server(&approval_and_timestamp(acme)).await;
+    let said = server.say("hi").header("authorization", &format!("Bearer {EVE}"));
+    let waits = said.send().await.expect("a reply");
+    assert_eq!(waits.extensions.as_deref(), Some(format!("{PERMITS},{TIMESTAMP}").as_str()), "{}", waits.text);
+    let task = approved(&server, &waits).await;
     assert_eq!(task["artifacts"][0]["extensions"], json!([TIMESTAMP]), "{task}");
+}
+
+/// Who asks for what is not there yet has asked before anybody decided whom it is for.
+#[tokio::test]
+async fn a_task_that_is_taken_up_again_has_no_extension_that_was_unknown_when_it_began() {
+    let both = approval_and_timestamp("");
+    let late = test_extension("allow = [\"principal:ada\"]\nparameters = { uri = \"urn:late\" }");
+    let (server, folder) = server(&both).await;
+    let said = server.say("hi").extensions(&format!("{PERMITS},{TIMESTAMP},urn:late"));
+    let waits = said.header("authorization", &format!("Bearer {EVE}")).send().await.expect("a reply");
+    assert_eq!(waits.extensions.as_deref(), Some(format!("{PERMITS},{TIMESTAMP}").as_str()), "{}", waits.text);
+    change(&server, &folder, &format!("{both}{late}")).await;
+    let task = approved(&server, &waits).await;
+    assert_eq!(task["artifacts"][0]["extensions"], json!([TIMESTAMP]), "{task}");
+    assert_eq!(task["artifacts"][0]["metadata"]["test/response"], Value::Null, "{task}");
 }
