@@ -158,14 +158,13 @@ pub(crate) fn is_checked() -> bool {
 
 /// Tells whether arrays and objects of valid JSON nest deeper than `limit`.
 pub(crate) fn nests_deeper_than(json: &str, limit: usize) -> bool {
-    Flaws::new(json, limit).any(|(flaw, _)| flaw == Flaw::TooDeep)
+    has_many_brackets(json, limit) && Flaws::new(json, limit).any(|(flaw, _)| flaw == Flaw::TooDeep)
 }
 
 /// True for most JSON that has no flaw but keys that stand twice, found by looks at many bytes at once: it has few brackets, no escape, no exponent, and
 /// no digit in a place that each very long number reaches.
 fn is_plain(json: &str) -> bool {
     let bytes = json.as_bytes();
-    let nests_little = || memchr::memchr2_iter(b'[', b'{', bytes).nth(Json::MAX_DEPTH).is_none();
     let pairs = bytes.iter().zip(bytes.iter().skip(1));
     // Without a way out in the middle, so that the compiler compares many at once.
     let has_exponent =
@@ -174,8 +173,13 @@ fn is_plain(json: &str) -> bool {
     let mut places = bytes.chunks_exact(MANY_DIGITS).filter_map(<[u8]>::last);
     !has_exponent
         && memchr::memchr(b'\\', bytes).is_none()
-        && (bytes.len() <= Json::MAX_DEPTH || nests_little())
+        && !has_many_brackets(json, Json::MAX_DEPTH)
         && !places.any(is_of_number)
+}
+
+/// True if a text has more opening brackets than `limit`, without which nothing in it nests deeper.
+fn has_many_brackets(json: &str, limit: usize) -> bool {
+    json.len() > limit && memchr::memchr2_iter(b'[', b'{', json.as_bytes()).nth(limit).is_some()
 }
 
 /// What is wrong in valid JSON, found in one pass over its bytes. Bytes are enough: all signs of JSON are ASCII, which is part
