@@ -173,7 +173,7 @@ fn unusable_state_is_refused_before_anything_is_sent() -> Result<()> {
     for (state, expected) in cases {
         // Nothing listens there, so a request would fail with another error.
         let run = run(["send", "http://127.0.0.1:1", QUESTION, "--state", state])?;
-        assert_eq!(run.code, Some(1));
+        assert_eq!(run.code, Some(2));
         assert!(run.err.contains(expected) && !run.err.contains("connect"), "{state}: {}", run.err);
     }
     Ok(())
