@@ -110,15 +110,9 @@ impl Server {
         started.map_err(|error| annex_text::with_causes(&error))
     }
 
-    /// What the model is told of a call.
+    /// The model hears this of a call.
     async fn call(&self) -> String {
-        let (servers, tools) = self.start().await.unwrap();
-        let mut bench = Bench::answering("i", None, &[&[">sum {}"], &["done"]]);
-        bench.agent.tools = Tools::new(tools).unwrap();
-        bench.turn("go", "{}").await.1.unwrap();
-        let told = format!("{:?}", bench.prompt(1).turns.last().unwrap());
-        servers.close().await;
-        told
+        told_of_call(self.start().await.unwrap()).await.0
     }
 }
 
@@ -358,14 +352,18 @@ for line in sys.stdin:
         .unwrap()
 }
 
-/// What the model is told of a call of the program.
-pub(crate) async fn told_by_program(more: &str) -> String {
-    let (servers, tools) = McpServers::start(&[program(more)], Path::new("")).await.unwrap();
+/// Calls the tool `sum` in a turn. Returns the words that the model hears of the call, and the bench of the turn.
+pub(crate) async fn told_of_call((servers, tools): (McpServers, Vec<Arc<dyn Tool>>)) -> (String, Bench) {
     let mut bench = Bench::answering("i", None, &[&[">sum {}"], &["done"]]);
     bench.agent.tools = Tools::new(tools).unwrap();
     bench.turn("go", "{}").await.1.unwrap();
     servers.close().await;
-    format!("{:?}", bench.prompt(1).turns.last().unwrap())
+    (format!("{:?}", bench.prompt(1).turns.last().unwrap()), bench)
+}
+
+/// The model hears this of a call of the program.
+pub(crate) async fn told_by_program(more: &str) -> String {
+    told_of_call(McpServers::start(&[program(more)], Path::new("")).await.unwrap()).await.0
 }
 
 #[tokio::test]

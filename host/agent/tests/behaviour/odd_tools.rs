@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use annex_agent::{McpConfig, McpServers, Tool, Tools};
+use annex_agent::{McpConfig, McpServers, Tool};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -11,8 +11,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use crate::hostile_tools::told_by_program;
-use crate::support::{Bench, serve};
+use crate::hostile_tools::{told_by_program, told_of_call};
+use crate::support::serve;
 
 /// A server over HTTP that answers in one media type. The JSON of its tools and of each result is written by hand.
 #[derive(Clone)]
@@ -62,14 +62,9 @@ impl Server {
         started.map_err(|error| annex_text::with_causes(&error))
     }
 
-    /// What the model is told of a call, and the state of the session behind it.
+    /// The words that the model hears of a call, and the state of the session behind it.
     async fn call(&self) -> (String, String) {
-        let (servers, tools) = self.start().await.unwrap();
-        let mut bench = Bench::answering("i", None, &[&[">sum {}"], &["done"]]);
-        bench.agent.tools = Tools::new(tools).unwrap();
-        bench.turn("go", "{}").await.1.unwrap();
-        let told = format!("{:?}", bench.prompt(1).turns.last().unwrap());
-        servers.close().await;
+        let (told, bench) = told_of_call(self.start().await.unwrap()).await;
         (told, bench.state().await)
     }
 }

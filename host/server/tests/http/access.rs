@@ -49,6 +49,18 @@ fn line() -> Line {
     lines.remove(0)
 }
 
+/// The same of a request whose line comes when its answer has ended, which nobody here waits for.
+async fn next_line() -> Line {
+    let mut lines = Vec::new();
+    until("a line", async || {
+        lines.extend(requests(log::of_thread()));
+        !lines.is_empty()
+    })
+    .await;
+    assert_eq!(lines.len(), 1, "{:?}", lines.iter().map(|line| &line.0).collect::<Vec<_>>());
+    lines.remove(0)
+}
+
 async fn post(server: &TestServer, path: &str, version: &str, body: &Value) -> (u16, String) {
     let mut request = server.client().post(format!("{}{path}", server.url())).json(body);
     if !version.is_empty() {
@@ -118,13 +130,7 @@ async fn a_request_has_one_line_whichever_binding_and_version_it_comes_by() {
     }
     over_grpc(&server, "1.0").await.expect("an answer");
     // The line of an answer of gRPC comes with its trailers.
-    let mut lines = Vec::new();
-    until("a line", async || {
-        lines.extend(requests(log::of_thread()));
-        !lines.is_empty()
-    })
-    .await;
-    let [line] = lines.as_slice() else { unreachable!("{} lines", lines.len()) };
+    let line = next_line().await;
     assert_eq!(line.ended(), ("SendMessage", "ok", ""), "{}", line.0);
     assert_eq!((line.get("binding"), line.get("version")), ("GRPC", "1.0"), "{}", line.0);
     assert!(!line.get("task").is_empty() && line.number("bytes_out") > 0.0, "{}", line.0);
@@ -281,13 +287,7 @@ async fn a_stream_has_its_line_when_it_ends_or_when_its_client_leaves() {
     left.next().await.expect("an event");
     assert_eq!(requests(log::of_thread()).len(), 0, "it goes on");
     drop(left);
-    let mut lines = Vec::new();
-    until("a line", async || {
-        lines.extend(requests(log::of_thread()));
-        !lines.is_empty()
-    })
-    .await;
-    let [line] = lines.as_slice() else { unreachable!("{} lines", lines.len()) };
+    let line = next_line().await;
     assert_eq!(line.ended(), ("SendStreamingMessage", "gone", ""), "{}", line.0);
     assert!(line.number("bytes_out") > 0.0, "{}", line.0);
 }

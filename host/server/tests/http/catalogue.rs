@@ -21,6 +21,24 @@ mod traces;
 /// The examples' folder.
 pub(crate) const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/catalogue");
 
+/// The extension that lets each task wait for an approval, with further keys of its `[[extension]]`.
+pub(crate) fn approval(keys: &str) -> String {
+    format!(
+        r#"
+        [[extension]]
+        component = "in-task-authorization"
+        {keys}
+        [extension.grants]
+        keyvalue = {{}}
+        task-resumption = true
+        secrets = {{ VERIFIER_SECRET = {{ file = "{FOLDER}/verifier.key" }} }}
+        [extension.parameters]
+        client_id = "redirect_uri:https://verifier.example.com/authorize"
+        request_uri = "openid4vp://?state={{state}}"
+        "#
+    )
+}
+
 /// The server of an example config.
 async fn example(name: &str) -> TestServer {
     TestServer::from_file(&Path::new(FOLDER).join(name), None).await.expect("the example starts")

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tonic::transport::Channel;
 
 use crate::auth::{ADA, BOB, api_keys};
-use crate::catalogue::FOLDER;
+use crate::catalogue::approval;
 use crate::installation::{TOKEN, addition, admin, marked, segment};
 use crate::scoped_keys::capable;
 
@@ -313,19 +313,7 @@ async fn a_method_is_called_in_its_tenant_on_each_binding_and_nowhere_else() {
 
 #[tokio::test]
 async fn a_task_that_waits_is_taken_up_in_its_tenant_alone() {
-    let waits = format!(
-        r#"
-        [[extension]]
-        component = "in-task-authorization"
-        [extension.grants]
-        keyvalue = {{}}
-        task-resumption = true
-        secrets = {{ VERIFIER_SECRET = {{ file = "{FOLDER}/verifier.key" }} }}
-        [extension.parameters]
-        client_id = "redirect_uri:https://verifier.example.com/authorize"
-        request_uri = "openid4vp://?state={{state}}"
-        "#
-    );
+    let waits = approval("");
     let folder = files("", "", &waits);
     fs::write(folder.path().join("globex.toml"), agent("globex", &waits)).expect("a file");
     let server = serve(&folder).await;

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::{OBJECTS, Said, WAYS, chain, say, script};
 use crate::auth::{ADA, BOB, api_keys};
-use crate::catalogue::FOLDER;
+use crate::catalogue::approval;
 use crate::catalogue::permits::{URI as PERMITS, state_of};
 use crate::installation::written;
 use crate::test_extension;
@@ -188,25 +188,8 @@ async fn a_task_that_waits_has_its_extension_for_whom_and_when_the_config_says_n
 
 /// The first lets each task wait for an approval. Both have these keys in their `[[extension]]`.
 fn approval_and_timestamp(keys: &str) -> String {
-    format!(
-        r#"
-        [[extension]]
-        component = "in-task-authorization"
-        {keys}
-        [extension.grants]
-        keyvalue = {{}}
-        task-resumption = true
-        secrets = {{ VERIFIER_SECRET = {{ file = "{FOLDER}/verifier.key" }} }}
-        [extension.parameters]
-        client_id = "redirect_uri:https://verifier.example.com/authorize"
-        request_uri = "openid4vp://?state={{state}}"
-        [[extension]]
-        component = "timestamp"
-        {keys}
-        [extension.grants]
-        clock = true
-        "#
-    )
+    let timestamp = format!("[[extension]]\ncomponent = \"timestamp\"\n{keys}\n[extension.grants]\nclock = true\n");
+    approval(keys) + &timestamp
 }
 
 /// The task of eve that waits, once it was approved and has ended.

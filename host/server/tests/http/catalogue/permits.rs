@@ -1,7 +1,7 @@
 use annex_test_support::{Reply, TestServer};
 use serde_json::{Value, json};
 
-use crate::catalogue::{FOLDER, call, catalogue};
+use crate::catalogue::{approval, call, catalogue};
 use crate::durable::{counting, serve};
 
 pub(crate) const URI: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
@@ -104,19 +104,7 @@ async fn only_the_verifier_decides_and_only_once() {
 
 #[tokio::test]
 async fn a_task_that_was_taken_up_is_not_taken_up_again() {
-    let extension = format!(
-        r#"
-        [[extension]]
-        component = "in-task-authorization"
-        [extension.grants]
-        keyvalue = {{}}
-        task-resumption = true
-        secrets = {{ VERIFIER_SECRET = {{ file = "{FOLDER}/verifier.key" }} }}
-        [extension.parameters]
-        client_id = "redirect_uri:https://verifier.example.com/authorize"
-        request_uri = "openid4vp://?state={{state}}"
-        "#
-    );
+    let extension = approval("");
     let agent = counting();
     let server = serve(&agent, &extension).await;
     let reply = server.say("log in").extensions(URI).send().await.expect("a reply");
