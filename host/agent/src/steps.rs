@@ -41,7 +41,7 @@ impl TokenCount {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_add(tokens)));
     }
 
-    /// Those that were counted since this was last asked.
+    /// The tokens that were counted since the last call of this method.
     #[must_use]
     pub fn take(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)

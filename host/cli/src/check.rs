@@ -13,8 +13,8 @@ use crate::{output, serve};
 #[command(
     after_help = "Examples:\n  annex check annex.toml\n  annex check annex.toml --load\n\nAll errors are shown at once, \
                         with file, line and what is accepted: those of the config, of the files of its tenants, and of \
-                        the files and environment variables that they name. `annex serve` says the same. No port is \
-                        opened and nobody is asked; `annex doctor` asks."
+                        the files and environment variables that they name. `annex serve` says the same. The command opens \
+                        no port and makes no connections; `annex doctor` does."
 )]
 pub(crate) struct Check {
     /// The config, a TOML file

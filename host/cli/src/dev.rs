@@ -72,8 +72,8 @@ impl Dev {
         }
     }
 
-    /// Serves what was built, and what is built after it, until the command is told to end. It takes the sources once the
-    /// first version is in force.
+    /// Serves the first build and each later one, until the command is told to end. The sources are watched once the first
+    /// build is in force.
     async fn serve(
         &self,
         (project, built): (Project, Built),

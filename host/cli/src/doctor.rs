@@ -11,10 +11,9 @@ use crate::{output, serve};
 /// Check the surroundings of a server: files, databases, agents, the machine.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  annex doctor annex.toml\n\nA line for each thing: ok, warning or error, and what to do. \
-                        Databases and agents elsewhere are asked, and nothing is changed. It is to be run as the user, \
-                        in the folder and with the environment that the server has. The exit status is not 0 where there \
-                        is an error."
+    after_help = "Example:\n  annex doctor annex.toml\n\nThe output has a line for each check: ok, warning or error, and what to do. \
+                        The command connects to databases and upstream agents, and changes nothing. Run it as the \
+                        server's user, in the server's folder and with its environment. An error makes the exit code 1."
 )]
 pub(crate) struct Doctor {
     /// The config, a TOML file

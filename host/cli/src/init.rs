@@ -18,7 +18,7 @@ const MODE: u32 = 0o644;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  annex init\n  annex init agents/specialist.toml\n\nThe config loads as it is: an agent \
-                        that answers by a rule. A file that is there stays as it is."
+                        that answers by a rule. An existing file is not changed."
 )]
 pub(crate) struct Init {
     /// The file to write

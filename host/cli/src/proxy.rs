@@ -31,8 +31,8 @@ const UNNAMED: &str = "annex proxy";
     after_help = "Examples:\n  annex proxy http://127.0.0.1:8000 --with timestamp\n  annex proxy http://127.0.0.1:8000 --with \
                   ./mine.wasm=@mine.toml\n\nSettings are the \
                   keys of an extension in a config but for `component`: required, grants, limits, parameters and others. A \
-                  component that ships with Annex gets the grants that it needs; to any other one only its settings give \
-                  some.\nANNEX_LOG sets the log filter, e.g. ANNEX_LOG=debug."
+                  component that ships with Annex gets the grants that it needs; any other component gets only the grants \
+                  in its settings.\nANNEX_LOG sets the log filter, e.g. ANNEX_LOG=debug."
 )]
 pub(crate) struct Proxy {
     /// The agent's base URL, or the URL of its card, which ends in .json

@@ -23,8 +23,8 @@ use crate::pretty::pretty_text;
                         app:motd app:old\n  annex session delete-user principal:ada\n  annex session list --config \
                         annex.toml\n\nThe server's config needs [admin]; the token is read from --token-file, or from \
                         the environment variable ANNEX_ADMIN_TOKEN. With --config no server is asked: the \
-                        sessions are read from the folder or the database that the config names. Delete them that way \
-                        only where no server runs, which would not be told.\n\nValues whose keys look like secrets are hidden; \
+                        sessions are read from the folder or the database that the config names. Delete sessions that way \
+                        only if no server runs: a running server does not notice it.\n\nValues whose keys look like secrets are hidden; \
                         sessions.hide in the config says which."
 )]
 pub(crate) struct Session {

@@ -141,8 +141,8 @@ fn events(events: Events) -> Vec<&'static str> {
     kinds.into_iter().filter_map(|(is_wanted, name)| is_wanted.then_some(name)).collect()
 }
 
-/// The table for a config: the settings that it was tried with, the grants that it needs beside them and, where it is
-/// refused without parameters, some that it takes.
+/// The table for a config. It has the settings of the trial and the other grants that the component needs. A component that is
+/// refused without parameters gets parameters that it takes.
 fn config(component: &str, mut settings: Table, trial: &Trial) -> String {
     let mut missing = Vec::new();
     let given = settings.entry("grants").or_insert_with(|| Table::new().into());
