@@ -213,7 +213,7 @@ impl AgentError {
             | SessionError::ArtifactTooLarge { .. } => {
                 // Logged too: it may be the operator's limit that is too low.
                 let ids = annex_telemetry::ids();
-                let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+                let (tenant, context, task) = ids.all();
                 tracing::warn!(%error, tenant, context, task, "a conversation cannot keep what an agent came to");
                 return Self::Failed { message: format!("The conversation cannot keep the answer: {error}.") };
             }

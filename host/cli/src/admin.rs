@@ -84,6 +84,17 @@ impl Admin {
         self.target.client()
     }
 
+    /// The client of a command that is about no single tenant of the option; `hint` says what to do without it.
+    ///
+    /// # Errors
+    /// When `--tenant` names one.
+    pub(crate) fn client_without_tenant(&self, hint: &str) -> anyhow::Result<Client> {
+        if self.target.tenant.is_some() {
+            return Err(Failure::Usage.error(format!("--tenant is for other commands; {hint}")));
+        }
+        self.client()
+    }
+
     /// Prints the API's JSON, or what `text` makes of it.
     pub(crate) fn print<T: DeserializeOwned>(
         &self,

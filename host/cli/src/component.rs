@@ -41,18 +41,9 @@ pub(crate) fn named(component: &str, locations: &Locations) -> anyhow::Result<Ve
     let file = locations.component(component);
     annex_files::read(&file, Purpose::Named, MAX_COMPONENT_BYTES).map_err(|error| {
         if error.kind() == ErrorKind::NotFound && file.starts_with(&locations.components) {
-            let names = shipped(&locations.components);
-            return anyhow!("no component `{component}` ships with Annex{}", instead(component, &names, "these do:"));
+            let meant = instead(component, &locations.shipped(), "these do:");
+            return anyhow!("no component `{component}` ships with Annex{meant}");
         }
         anyhow::Error::new(error).context(format!("cannot read the component {}", file.display()))
     })
-}
-
-/// The names of the components that ship.
-fn shipped(folder: &Path) -> Vec<String> {
-    let found = folder.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let found = found.filter(|path| path.extension().is_some_and(|ending| ending == "wasm"));
-    let mut names: Vec<_> = found.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
-    names.sort();
-    names
 }

@@ -5,7 +5,6 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 
 use crate::admin::Admin;
-use crate::exit::Failure;
 use crate::line::Line;
 
 type List = replicas::List<Line>;
@@ -30,12 +29,9 @@ enum Command {
 
 impl Replica {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        if self.admin.target.tenant.is_some() {
-            let reason = "--tenant is for other commands; all tenants are served by the same processes";
-            return Err(Failure::Usage.error(reason));
-        }
+        let client = self.admin.client_without_tenant("all tenants are served by the same processes")?;
         let Command::List = self.command;
-        let answer = self.admin.client()?.call(Method::GET, &["replicas"], None::<&()>).await?;
+        let answer = client.call(Method::GET, &["replicas"], None::<&()>).await?;
         self.admin.print(&answer, list)
     }
 }

@@ -10,7 +10,6 @@ use reqwest::Method;
 use reqwest::header::{IF_MATCH, IF_NONE_MATCH};
 
 use crate::admin::{Admin, Client};
-use crate::exit::Failure;
 use crate::line::Line;
 
 mod usage;
@@ -93,11 +92,7 @@ struct Named {
 
 impl Tenant {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        if self.admin.target.tenant.is_some() {
-            let reason = "--tenant is for other commands; name the tenant as in `annex tenant show acme`";
-            return Err(Failure::Usage.error(reason));
-        }
-        let client = self.admin.client()?;
+        let client = self.admin.client_without_tenant("name the tenant as in `annex tenant show acme`")?;
         match &self.command {
             Command::List => self.admin.print(&all(&client).await?, list),
             Command::Show { name } => {

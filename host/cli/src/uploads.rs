@@ -10,7 +10,6 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 
 use crate::admin::Admin;
-use crate::exit::Failure;
 use crate::line::Line;
 
 type List = components::List<Line>;
@@ -20,8 +19,8 @@ type Removed = components::Removed<Line>;
 /// Upload components to a running server, for its added tenants.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  annex component push ./my-extension.wasm\n\nThe text of a tenant then names it by the digest \
-                        that is printed: component = \"sha256:...\". The server's config needs [admin] and [tenants]. The token \
+    after_help = "Example:\n  annex component push ./my-extension.wasm\n\nName the component by the printed digest in the \
+                        tenant's file: component = \"sha256:...\". The server's config needs [admin] and [tenants]. The token \
                         is read from --token-file, or from the environment variable ANNEX_ADMIN_TOKEN."
 )]
 pub(crate) struct Uploads {
@@ -40,7 +39,7 @@ enum Command {
     },
     /// List the uploaded components
     List,
-    /// Remove a component; a tenant that names it cannot be loaded again
+    /// Remove a component that no tenant's config names
     Remove {
         /// The component's digest
         digest: String,
@@ -49,11 +48,7 @@ enum Command {
 
 impl Uploads {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        if self.admin.target.tenant.is_some() {
-            let reason = "--tenant is for other commands; the text of any tenant may name what is uploaded";
-            return Err(Failure::Usage.error(reason));
-        }
-        let client = self.admin.client()?;
+        let client = self.admin.client_without_tenant("the text of any tenant may name what is uploaded")?;
         match &self.command {
             Command::Push { file } => {
                 let bytes = annex_files::read(file, Purpose::Named, MAX_COMPONENT_BYTES)

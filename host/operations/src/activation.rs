@@ -6,6 +6,7 @@ use std::cell::LazyCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use annex_protocol::service::format_extensions;
 use annex_protocol::{A2aError, AgentExtension, ExtensionUri, JsonObject, SendMessageRequest};
 use annex_runtime::{Activate, Extension, Installed};
 
@@ -166,8 +167,7 @@ pub(crate) fn negotiate(
 fn tell(active: &[Arc<Extension>]) {
     annex_telemetry::with(|request| {
         if request.is_logged() && !active.is_empty() {
-            let uris: Vec<&str> = active.iter().map(|extension| extension.uri().as_str()).collect();
-            let _ = request.extensions.set(uris.join(",").into());
+            let _ = request.extensions.set(format_extensions(active.iter().map(|extension| extension.uri())).into());
         }
     });
 }

@@ -26,7 +26,7 @@ pub fn logged(fault: &(dyn Error + 'static)) -> String {
 
 fn logged_under(error_id: Uuid, fault: &(dyn Error + 'static)) -> String {
     let ids = annex_telemetry::ids();
-    let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+    let (tenant, context, task) = ids.all();
     tracing::error!(target: crate::LOG_TARGET, %error_id, tenant, context, task, "{}", text(fault));
     let error_id = error_id.to_string();
     annex_telemetry::with(|request| drop(request.error_id.set(error_id.as_str().into())));
@@ -65,7 +65,7 @@ pub(crate) fn of_hook(error: HookError) -> A2aError {
 fn warn_of(extension: &ExtensionUri, reason: &str) {
     annex_telemetry::with(|request| request.blame(extension.as_str()));
     let ids = annex_telemetry::ids();
-    let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+    let (tenant, context, task) = ids.all();
     tracing::warn!(target: crate::LOG_TARGET, %extension, tenant, context, task, "{reason}");
 }
 

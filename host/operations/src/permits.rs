@@ -122,7 +122,7 @@ impl TurnLimiter {
         let taken = self.wait(owner).await;
         taken.inspect_err(|error| {
             let ids = annex_telemetry::ids();
-            let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+            let (tenant, context, task) = ids.all();
             tracing::warn!(target: crate::LOG_TARGET, %error, tenant, context, task, "a message is refused");
         })
     }

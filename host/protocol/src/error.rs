@@ -333,9 +333,10 @@ impl A2aError {
     }
 }
 
-pub(crate) fn comma_separated(uris: &[ExtensionUri]) -> String {
+pub(crate) fn comma_separated<'a>(uris: impl IntoIterator<Item = &'a ExtensionUri, IntoIter: Clone>) -> String {
+    let uris = uris.into_iter();
     // `service::format_extensions` writes the header with it, so a message shows the list as it is to be sent.
-    let mut list = String::with_capacity(uris.iter().map(|uri| uri.as_str().len() + 1).sum());
+    let mut list = String::with_capacity(uris.clone().map(|uri| uri.as_str().len() + 1).sum());
     for uri in uris {
         if !list.is_empty() {
             list.push(',');

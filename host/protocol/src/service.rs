@@ -61,6 +61,6 @@ pub fn parse_extensions<'a>(values: impl Iterator<Item = &'a str>) -> Vec<Extens
 }
 
 /// One [`A2A_EXTENSIONS`] value with all of `extensions`.
-pub fn format_extensions(extensions: &[ExtensionUri]) -> String {
+pub fn format_extensions<'a>(extensions: impl IntoIterator<Item = &'a ExtensionUri, IntoIter: Clone>) -> String {
     comma_separated(extensions)
 }

@@ -292,7 +292,7 @@ fn log_skipped(extension: &Extension, fault: &Fault) {
         _ => {
             let error_id = fault.error_id().map(tracing::field::display);
             let ids = annex_telemetry::ids();
-            let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+            let (tenant, context, task) = ids.all();
             tracing::warn!(extension = %uri, error_id, tenant, context, task, "skipped in one turn: {}", fault.text());
         }
     }

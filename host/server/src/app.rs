@@ -332,8 +332,7 @@ impl Shared {
         let issuer = Issuer::new(&config, &name, &self.base_url, authenticator.as_deref(), &locations)?;
         let issuer = issuer.with_remote(remote_card.clone());
         let folder = config.extensions_dir().map(|folder| locations.config.join(folder));
-        let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
-        let folder = folder.map(open).transpose()?;
+        let folder = folder.map(open_folder).transpose()?;
         // Engine, instances and compiler are shared. Keys of extensions and numbers of their calls are the tenant's
         // own.
         let ledger = config.quota.is_some().then(|| self.quotas.ledger(&name));
@@ -410,4 +409,9 @@ fn runtime(config: &Config, locations: &Locations, keyvalue: &Arc<dyn KeyValueSt
         keyvalue: Arc::clone(keyvalue),
         ..RuntimeConfig::default()
     })
+}
+
+/// The folder of `runtime.extensions_dir`, which is made if it is not there.
+fn open_folder(path: PathBuf) -> Result<Folder, InstallError> {
+    Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source })
 }

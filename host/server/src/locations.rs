@@ -41,7 +41,8 @@ impl Locations {
     }
 
     /// The names of the components that ship.
-    fn shipped(&self) -> Vec<String> {
+    #[must_use]
+    pub fn shipped(&self) -> Vec<String> {
         let files = std::fs::read_dir(&self.components).into_iter().flatten().flatten().take(MAX_SHIPPED);
         let components = files.filter_map(|file| {
             let path = file.path();

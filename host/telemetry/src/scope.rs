@@ -79,6 +79,12 @@ impl Ids {
         self.of(|request| request.task.get())
     }
 
+    /// Tenant, conversation and task.
+    #[must_use]
+    pub fn all(&self) -> (Option<&str>, Option<&str>, Option<&str>) {
+        (self.tenant(), self.context(), self.task())
+    }
+
     fn of(&self, id: impl FnOnce(&Request) -> Option<&Arc<str>>) -> Option<&str> {
         self.0.as_deref().and_then(id).map(|id| &**id)
     }

@@ -70,7 +70,7 @@ impl Breaker {
         if state.closed_until.is_none() {
             let seconds = self.pause.as_secs_f32();
             let ids = annex_telemetry::ids();
-            let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+            let (tenant, context, task) = ids.all();
             tracing::warn!(
                 tenant,
                 context,

@@ -178,7 +178,7 @@ impl<'a> Follower<'a> {
             Reply::Stream(stream) => {
                 if let Ended::Broken(error) = self.read(stream, relay).await? {
                     let ids = annex_telemetry::ids();
-                    let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+                    let (tenant, context, task) = ids.all();
                     tracing::warn!(%error, tenant, context, task, "the stream of the upstream agent broke off; its task is asked for");
                 }
             }

@@ -136,7 +136,7 @@ impl Breaker {
         let seconds = length.as_secs();
         let ids = annex_telemetry::ids();
         // Those of the turn that failed last.
-        let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+        let (tenant, context, task) = ids.all();
         tracing::warn!(
             %extension,
             failures,

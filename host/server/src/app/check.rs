@@ -4,7 +4,7 @@
 use std::env;
 use std::error::Error;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use annex_auth::{AuthConfig, Authenticator};
@@ -14,11 +14,11 @@ use annex_runtime::{Installed, KeyValueStore, MemoryKeyValueStore, Runtime};
 use annex_upstream::ConnectError;
 
 use super::error::AppError;
-use super::{agents, runtime};
+use super::{agents, open_folder, runtime};
 use crate::admin;
 use crate::config::served::ServedConfig;
 use crate::config::{AgentConfig, Config, ConfigError, Document, SecretConfig, TenantConfig, tenant};
-use crate::installation::installer::{Folder, InstallError, Installer, Parts};
+use crate::installation::installer::{Folder, Installer, Parts};
 use crate::installation::issuer::Issuer;
 use crate::installation::named;
 use crate::locations::Locations;
@@ -92,8 +92,7 @@ async fn load(served: ServedConfig, locations: Locations, runtime: &Runtime) -> 
     let issuer = Issuer::new(&served, "", BASE_URL, None, &locations)?;
     // A folder that is not there would be made, and has nothing that could be loaded.
     let folder = served.extensions_dir().map(|folder| locations.config.join(folder)).filter(|folder| folder.is_dir());
-    let open = |path: PathBuf| Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source });
-    let folder = folder.map(open).transpose()?;
+    let folder = folder.map(open_folder).transpose()?;
     let (runtime, pins) = (runtime.of_tenant(""), Arc::default());
     let tenant = String::new();
     let parts = Parts { tenant, runtime, issuer, locations, folder, pins, watcher: None, peers: None, uploads: None };

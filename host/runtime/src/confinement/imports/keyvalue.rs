@@ -107,7 +107,7 @@ fn told<T>(profile: &Profile, outcome: Result<T, KeyValueError>) -> Result<T, Bu
     outcome.map_err(|error| {
         if let KeyValueError::Unavailable(cause) = &error {
             let ids = annex_telemetry::ids();
-            let (tenant, context, task) = (ids.tenant(), ids.context(), ids.task());
+            let (tenant, context, task) = ids.all();
             tracing::warn!(extension = %profile.uri, tenant, context, task, %cause, "the key-value store failed");
         }
         BucketError::Other(error.to_string())
