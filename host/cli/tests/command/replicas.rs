@@ -34,8 +34,8 @@ text = "long"
 steps = [{ status = { state = "working" } }, { wait_ms = 120000 }]
 "#;
 
-/// A lease, the time to the next look of another process, and some for a machine that is busy.
-pub(crate) const LEASE_AND_LOOK: Duration = Duration::from_secs(6 + 4);
+/// A lease, the time to the next look of another process, and seven seconds for a machine that is busy.
+pub(crate) const LEASE_AND_LOOK: Duration = Duration::from_secs(6 + 7);
 
 /// A place for servers that share their tasks.
 pub(crate) struct Replicas {

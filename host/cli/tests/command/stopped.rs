@@ -71,9 +71,6 @@ impl Lock {
 async fn taken_unheard(replicas: &Replicas, proxy: &Proxy) -> Result<(Server, String)> {
     let taker = replicas.start_with("", &[("ANNEX_TEST_TASKS", proxy.url())])?;
     let mut killed = replicas.start("")?;
-    let task = replicas.begin(&killed, "long").await?;
-    killed.process.kill()?;
-    killed.process.wait()?;
     // A row that is locked would be passed over, and a table that is locked keep the statement from being prepared.
     let wait = "CREATE FUNCTION wait() RETURNS trigger AS $$ BEGIN
             PERFORM pg_advisory_xact_lock_shared(1);
@@ -83,7 +80,11 @@ async fn taken_unheard(replicas: &Replicas, proxy: &Proxy) -> Result<(Server, St
     let mut connection = PgConnection::connect(replicas.url()).await?;
     sqlx::raw_sql(wait).execute(&mut connection).await?;
     connection.close().await?;
+    // Both before the process is killed: on a busy machine its lease may end at once.
     let mut lock = Lock::take(replicas, "SELECT pg_advisory_xact_lock(1)").await?;
+    let task = replicas.begin(&killed, "long").await?;
+    killed.process.kill()?;
+    killed.process.wait()?;
     lock.is_waited_for().await?;
     proxy.set(Way::AnswersHeld);
     lock.give_back().await?;
