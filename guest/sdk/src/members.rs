@@ -108,11 +108,12 @@ impl<'a> Scanner<'a> {
         }
         self.at += 1;
         loop {
-            self.plain_words();
+            self.plain_bytes();
             match self.peek()? {
                 b'"' => break,
                 // The byte behind a backslash never ends the string.
                 b'\\' => self.at += 2,
+                // One of the last seven bytes of the text.
                 _ => self.at += 1,
             }
         }
@@ -120,12 +121,14 @@ impl<'a> Scanner<'a> {
         Some(())
     }
 
-    /// Steps over as many times eight bytes as hold neither quote nor backslash.
-    fn plain_words(&mut self) {
+    /// Steps over bytes that are neither quote nor backslash, eight at a time, as long as eight bytes are left.
+    fn plain_bytes(&mut self) {
         while let Some(word) = self.text.as_bytes().get(self.at..).and_then(<[u8]>::first_chunk::<8>) {
-            // The order of the bytes does not matter to whether one of them is there.
-            let word = u64::from_ne_bytes(*word);
-            if holds(word, b'"') || holds(word, b'\\') {
+            let word = u64::from_le_bytes(*word);
+            let found = equal_bytes(word, b'"') | equal_bytes(word, b'\\');
+            if found != 0 {
+                // The first byte of the text is the lowest one of the word.
+                self.at += found.trailing_zeros() as usize / 8;
                 return;
             }
             self.at += 8;
@@ -171,13 +174,12 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// True if one of the word's bytes is this one.
-const fn holds(word: u64, byte: u8) -> bool {
+/// A word whose lowest set bit lies in the lowest byte of `word` that equals `byte`. It is 0 if no byte does.
+const fn equal_bytes(word: u64, byte: u8) -> u64 {
     const ONES: u64 = u64::MAX / 0xff;
-    // Only a byte of 0 gets its highest bit by the subtraction, and a byte of 1 that lends to a 0 below it. So the
-    // answer is right, although it does not tell which byte it was.
     let zero_where_equal = word ^ (ONES * byte as u64);
-    zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & (ONES << 7) != 0
+    // The subtraction sets the highest bit of a byte of 0. It may set that of the bytes above, too, but of none below.
+    zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & (ONES << 7)
 }
 
 #[cfg(test)]
@@ -211,8 +213,19 @@ mod tests {
 
     #[test]
     fn values_are_what_a_parser_takes_them_for() {
-        let strings =
-            ["", "\\", "\"", "}", "],", "seven..", "eight...", "nine\\\"\n.....", "ünïcödé\\\"ünïcödé", "\u{1f980}"];
+        let strings = [
+            "",
+            "\\",
+            "\"",
+            "}",
+            "],",
+            "seven..",
+            "eight...",
+            "nine\\\"\n.....",
+            "#]#]#]#]\"#]#\\]",
+            "ünïcödé\\\"ünïcödé",
+            "\u{1f980}",
+        ];
         for one in strings {
             for other in strings {
                 let value = serde_json::json!({one: [other, {other: one, "x": [[], {}, -1.5e3, null]}], "z": other});
