@@ -22,6 +22,7 @@ pub mod jsonrpc;
 pub mod lenient;
 mod message;
 mod operation;
+mod owner;
 mod part;
 pub mod portable;
 mod proto_json;
@@ -47,6 +48,7 @@ pub use operation::{
     CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
     SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
 };
+pub use owner::Owner;
 pub use part::{Part, PartContent, Parts};
 pub use push::{
     AuthenticationInfo, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,

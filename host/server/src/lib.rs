@@ -19,6 +19,7 @@ mod installation;
 mod locations;
 mod paths;
 mod process;
+mod redaction;
 mod settings;
 mod stores;
 mod tenants;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use annex_protocol::{
-    A2aError, GetTaskRequest, ListTasksRequest, ListTasksResponse, StreamResponse, SubscribeToTaskRequest, TaskId,
+    A2aError, GetTaskRequest, ListTasksRequest, ListTasksResponse, Owner, StreamResponse, SubscribeToTaskRequest,
+    TaskId,
 };
-use annex_tasks::{Owner, StoredTask};
+use annex_tasks::StoredTask;
 
 use crate::answer::{EventStream, ShownTask, Until};
 use crate::request_handler::RequestHandler;
@@ -40,7 +41,11 @@ impl Tasks {
 }
 
 impl RequestHandler {
-    pub async fn get_task(&self, call: &ServiceParameters, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
+    pub async fn get_task(
+        &self,
+        call: &ServiceParameters,
+        request: &GetTaskRequest,
+    ) -> Result<ShownTask, A2aError> {
         request.validate()?;
         let read = async {
             if self.agent_is_remote {

@@ -39,7 +39,7 @@ impl AnswerBody {
     ///
     /// # Errors
     /// [`A2aError::Overloaded`] when there is no room for it.
-    pub(crate) fn whole(caller: Caller, bytes: Bytes) -> Result<Self, A2aError> {
+    fn whole(caller: Caller, bytes: Bytes) -> Result<Self, A2aError> {
         let rest = Some(caller.hold_answer(bytes)?);
         Ok(Self { caller, body: Body::empty(), next: None, rest, _place: None })
     }
@@ -82,6 +82,17 @@ impl AnswerBody {
         }
         Ok(chunk)
     }
+}
+
+/// The body of an answer. A long one counts until the client has read it.
+///
+/// # Errors
+/// [`A2aError::Overloaded`] when callers have left too much unread already.
+pub(crate) fn of_text(caller: &Caller, text: String) -> Result<Body, A2aError> {
+    if text.len() <= SMALL_ANSWER {
+        return Ok(Body::from(text));
+    }
+    Ok(Body::new(AnswerBody::whole(caller.clone(), text.into())?))
 }
 
 /// The stream's answer, which has the place until it is over.

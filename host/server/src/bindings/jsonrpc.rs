@@ -197,7 +197,7 @@ pub(crate) fn success(caller: &Caller, id: &RequestId, result: &str) -> Result<R
 
 fn success_in_pieces(caller: &Caller, id: &RequestId, result: &[&str]) -> Result<Response, A2aError> {
     caller.check_room(result.iter().map(|piece| piece.len()).sum())?;
-    Ok(json(caller.answer(jsonrpc::success_in_pieces(id, result))?))
+    Ok(json(answer_body::of_text(caller, jsonrpc::success_in_pieces(id, result))?))
 }
 
 /// An error as an ordinary answer.

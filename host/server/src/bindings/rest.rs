@@ -359,7 +359,7 @@ fn from_query<T: DeserializeOwned>(
 }
 
 fn json(caller: &Caller, body: String) -> Result<Response, A2aError> {
-    Ok(caller.answer(body)?.into_response())
+    Ok(answer_body::of_text(caller, body)?.into_response())
 }
 
 fn stream(caller: &Caller, place: StreamPlace, events: EventStream) -> Response {

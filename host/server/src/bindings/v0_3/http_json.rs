@@ -26,7 +26,7 @@ use crate::connections::streams::StreamPlace;
 pub(crate) const PREFIX: &str = "v1/";
 
 fn body(caller: &Caller, text: String) -> Result<Response, A2aError> {
-    Ok(json(caller.answer(text)?))
+    Ok(json(answer_body::of_text(caller, text)?))
 }
 
 /// Answers a request whose path is below [`PREFIX`].
