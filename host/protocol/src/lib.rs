@@ -21,6 +21,7 @@ mod json_object;
 pub mod jsonrpc;
 pub mod lenient;
 mod message;
+mod method;
 mod operation;
 mod owner;
 mod part;
@@ -44,6 +45,7 @@ pub use ids::{ArtifactId, ContextId, ExtensionUri, MessageId, TaskId};
 pub use json::Json;
 pub use json_object::{JsonObject, Metadata};
 pub use message::{Message, Role};
+pub use method::Method;
 pub use operation::{
     CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
     SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,

@@ -21,7 +21,7 @@ const OPERATION: &str = "CancelTask";
 
 impl RequestHandler {
     /// Cancels the task and returns it in its final state.
-    pub async fn cancel_task(
+    pub(crate) async fn cancel_task(
         &self,
         call: &ServiceParameters,
         request: &CancelTaskRequest,

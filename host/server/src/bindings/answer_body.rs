@@ -96,8 +96,8 @@ pub(crate) fn of_text(caller: &Caller, text: String) -> Result<Body, A2aError> {
 }
 
 /// The stream's answer, which has the place until it is over.
-pub(crate) fn stream(caller: &Caller, place: StreamPlace, answer: Response) -> Response {
-    let watched = |body| AnswerBody { caller: caller.clone(), body, next: None, rest: None, _place: Some(place) };
+pub(crate) fn stream(caller: &Caller, place: Option<StreamPlace>, answer: Response) -> Response {
+    let watched = |body| AnswerBody { caller: caller.clone(), body, next: None, rest: None, _place: place };
     answer.map(|body| Body::new(watched(body)))
 }
 
