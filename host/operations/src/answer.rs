@@ -21,6 +21,13 @@ pub struct Answer<T> {
     pub active: Vec<ExtensionUri>,
 }
 
+impl<T> Answer<T> {
+    /// The answer with another form of its result.
+    pub(crate) fn map<U>(self, form: impl FnOnce(T) -> U) -> Answer<U> {
+        Answer { value: form(self.value), active: self.active }
+    }
+}
+
 /// The result of SendMessage.
 pub enum Sent {
     Message(Box<Message>),

@@ -11,8 +11,8 @@ use std::time::Duration;
 use annex_cluster::Replica;
 use annex_cluster::wake::Wake;
 use annex_fairness::of_same_tenant;
-use annex_protocol::{A2aError, ContextId, Message, MessageId, SendMessageRequest, TaskId};
-use annex_tasks::{MessageKey, Owner, Remembered, StoreError, TaskStore};
+use annex_protocol::{A2aError, ContextId, Message, MessageId, Owner, SendMessageRequest, TaskId};
+use annex_tasks::{MessageKey, Remembered, StoreError, TaskStore};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -170,7 +170,7 @@ impl FirstDelivery {
             open.tell();
             return;
         };
-        drop(fault::logged(&error));
+        fault::log(&error);
         let answer = answer.clone();
         // The client gets its answer all the same. Whoever repeats the message waits until it is stored.
         tokio::spawn(of_same_tenant(async move {
@@ -242,7 +242,7 @@ impl OpenMessage {
             };
             match closed {
                 Ok(()) => return,
-                Err(error) if attempt == 0 => drop(fault::logged(&error)),
+                Err(error) if attempt == 0 => fault::log(&error),
                 Err(_) => {}
             }
             sleep(RETRY).await;

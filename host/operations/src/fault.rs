@@ -1,4 +1,4 @@
-//! Faults that are not the client's: logged in full under an error id, told to the client by that id alone.
+//! The errors that a client gets for faults of extensions, stores and sessions.
 
 use std::error::Error;
 
@@ -6,40 +6,22 @@ use annex_protocol::{A2aError, ExtensionUri};
 use annex_runtime::{Fault, HookError};
 use annex_session::SessionError;
 use annex_tasks::StoreError;
+use annex_telemetry::fault::log_with_id;
+pub(crate) use annex_telemetry::fault::{log, log_for_client, text};
 use uuid::Uuid;
 
-/// Logs the fault with its causes and gives the client an error id.
+/// Logs the fault with its causes. The client gets the error id alone.
 pub fn internal(fault: &(dyn Error + 'static)) -> A2aError {
-    A2aError::Internal { error_id: logged(fault) }
+    A2aError::Internal { error_id: log_for_client(fault) }
 }
 
-/// The fault of an extension: as [`internal`], under the id that the extension's own lines in the log have.
+/// [`internal`] for a fault of an extension. Its error id is also in the lines that the extension itself logged.
 pub(crate) fn of_extension(fault: &Fault) -> A2aError {
     annex_telemetry::with(|request| request.blame(fault.uri().as_str()));
-    A2aError::Internal { error_id: logged_under(fault.error_id().unwrap_or_else(Uuid::new_v4), fault) }
+    let error_id = fault.error_id().unwrap_or_else(Uuid::new_v4);
+    log_with_id(error_id, fault);
+    A2aError::Internal { error_id: error_id.to_string() }
 }
-
-/// Logs the fault with its causes under a new error id.
-pub fn logged(fault: &(dyn Error + 'static)) -> String {
-    logged_under(Uuid::new_v4(), fault)
-}
-
-fn logged_under(error_id: Uuid, fault: &(dyn Error + 'static)) -> String {
-    let ids = annex_telemetry::ids();
-    let (tenant, context, task) = ids.all();
-    tracing::error!(target: crate::LOG_TARGET, %error_id, tenant, context, task, "{}", text(fault));
-    let error_id = error_id.to_string();
-    annex_telemetry::with(|request| drop(request.error_id.set(error_id.as_str().into())));
-    error_id
-}
-
-/// The error and everything that caused it, in one line that is fit for a log: parts of it are a guest's words.
-pub fn text(error: &(dyn Error + 'static)) -> String {
-    annex_text::line_within(&annex_text::with_causes(error), MAX_LOGGED)
-}
-
-/// Bytes of one logged fault; a trap brings the stack of the guest.
-const MAX_LOGGED: usize = 8 << 10;
 
 /// The error that the client gets when a hook stopped its request.
 pub(crate) fn of_hook(error: HookError) -> A2aError {

@@ -1,9 +1,9 @@
 //! The operations of A2A, whichever binding they come by (A2A 1.0 section 3).
 //!
-//! In the order in which a message passes them: [`service_parameters`], `send_message`, `activation`, [`deduplication`],
-//! [`permits`], [`quota`], [`views`], `turn`, [`tasks`]. Beside these are [`methods`] of extensions, the ids of an agent that
-//! lives elsewhere (`upstream_ids`), turns of processes that are gone (`lost_turn`), and [`push`] notifications. Nothing here
-//! knows HTTP servers, configs, files or databases: the crate `annex-server` brings those.
+//! In the order in which a message passes them: [`service_parameters`], [`operation`], `send_message`, `activation`,
+//! [`deduplication`], [`permits`], [`quota`], [`views`], `turn`, [`tasks`]. Beside these are [`methods`] of extensions, the
+//! ids of a remote agent (`upstream_ids`), turns of processes that are gone (`lost_turn`), and [`push`] notifications. Nothing
+//! here knows HTTP servers, configs, files or databases: the crate `annex-server` brings those.
 
 pub mod answer;
 pub mod counters;
@@ -13,6 +13,7 @@ pub mod fault;
 pub mod looks;
 pub mod methods;
 pub mod on_lost_turn;
+pub mod operation;
 pub mod permits;
 pub mod push;
 pub mod quota;
@@ -29,5 +30,4 @@ mod turn;
 mod unknown_extensions;
 mod upstream_ids;
 
-/// Operators filter what the server logs by this name, whichever of its crates logs it.
-pub(crate) const LOG_TARGET: &str = "annex_server";
+pub(crate) use annex_telemetry::LOG_TARGET;

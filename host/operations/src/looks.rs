@@ -29,7 +29,7 @@ pub async fn look_until<F: Future<Output = Result<(), StoreError>>>(
         if let Err(error) = &looked
             && is_well
         {
-            drop(fault::logged(error));
+            fault::log(error);
         }
         is_well = looked.is_ok();
     }

@@ -38,7 +38,7 @@ impl RequestHandler {
     /// # Errors
     /// [`A2aError::MethodNotFound`], [`A2aError::ExtensionSupportRequired`] when the extension is not active for the call,
     /// and what the extension answers.
-    pub async fn call_method(
+    pub(crate) async fn call_method(
         &self,
         call: &ServiceParameters,
         (extension, name): (Option<&str>, &str),

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annex_fairness::{of_same_tenant, resize};
-use annex_protocol::A2aError;
-use annex_tasks::Owner;
+use annex_protocol::{A2aError, Owner};
 use annex_telemetry::of_same_request;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;

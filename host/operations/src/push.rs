@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use annex_fairness::of_same_tenant;
 use annex_protocol::{
-    A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, StreamResponse, TaskId,
-    TaskPushNotificationConfig,
+    A2aError, ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, Owner, StreamResponse,
+    TaskId, TaskPushNotificationConfig,
 };
 use annex_push::{Event, InvalidConfig, Notifier, NotifierConfig, NotifierError, PreparedScreen};
-use annex_tasks::{MAX_PUSH_CONFIGS, Owner, PushCursor, PushThen, StoreError, TaskStore};
+use annex_tasks::{MAX_PUSH_CONFIGS, PushCursor, PushThen, StoreError, TaskStore};
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;

@@ -156,7 +156,7 @@ impl RequestHandler {
     ///
     /// # Errors
     /// [`A2aError::UnsupportedOperation`] when there is none, and as [`ExtensionSets::current`].
-    pub fn get_extended_agent_card(&self) -> Result<Arc<AgentCard>, A2aError> {
+    pub(crate) fn get_extended_agent_card(&self) -> Result<Arc<AgentCard>, A2aError> {
         let reason = "this agent has no extended card; the public one is all there is".to_owned();
         self.extensions.current()?.extended_card.clone().ok_or(A2aError::UnsupportedOperation { reason })
     }

@@ -24,7 +24,7 @@ pub(crate) const STREAMING: &str = "SendStreamingMessage";
 
 impl RequestHandler {
     /// Waits for the turn to end or be interrupted, unless the client wants the task at once.
-    pub async fn send_message(
+    pub(crate) async fn send_message(
         &self,
         call: &ServiceParameters,
         request: SendMessageRequest,
@@ -75,7 +75,7 @@ impl RequestHandler {
 
     /// The task or the message, and what follows to the end of the turn. The stream of a message that waits long for the turn
     /// before it begins while it waits, and a refusal is an event of it then.
-    pub async fn send_streaming_message(
+    pub(crate) async fn send_streaming_message(
         &self,
         call: &ServiceParameters,
         request: SendMessageRequest,

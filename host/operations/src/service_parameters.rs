@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, VERSION, is_version, parse_extensions};
-use annex_protocol::{A2aError, ExtensionUri, JsonObject};
-use annex_tasks::Owner;
+use annex_protocol::{A2aError, ExtensionUri, JsonObject, Owner};
 use http::header::HeaderName;
 use http::{HeaderMap, Uri};
 use tokio::sync::mpsc::UnboundedSender;

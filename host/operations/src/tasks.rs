@@ -8,9 +8,9 @@ use std::time::Duration;
 use annex_cluster::Replica;
 use annex_cluster::wake::Wake;
 use annex_fairness::of_same_tenant;
-use annex_protocol::{A2aError, Message, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
+use annex_protocol::{A2aError, Message, Owner, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
 use annex_tasks::{
-    Creator, Owner, Retention, StoreError, StoredTask, TaskEvent, TaskLimits, TaskSnapshot, TaskStore, WaitingBounds,
+    Creator, Retention, StoreError, StoredTask, TaskEvent, TaskLimits, TaskSnapshot, TaskStore, WaitingBounds,
     WaitingWatcher,
 };
 use tokio::runtime::Handle;
@@ -418,14 +418,14 @@ impl Tasks {
                 _ = sweep_sessions.tick() => sessions.run().await,
                 _ = sweep_keys.tick() => {
                     if let Err(error) = keys.sweep().await {
-                        drop(fault::logged(&error));
+                        fault::log(&error);
                     }
                 }
                 _ = settle.tick() => {
                     let unsettled: Vec<TaskId> = self.unsettled().keys().cloned().collect();
                     for id in unsettled {
                         if let Err(error) = self.settle(&id).await {
-                            drop(fault::logged(&error));
+                            fault::log(&error);
                         }
                     }
                 }
@@ -437,12 +437,12 @@ impl Tasks {
         match self.end_overdue().await {
             Ok(0) => {}
             Ok(tasks) => tracing::info!(target: crate::LOG_TARGET, tasks, "failed tasks that waited for too long"),
-            Err(error) => drop(fault::logged(&error)),
+            Err(error) => fault::log(&error),
         }
         match self.store.sweep(&self.bounds().retention).await {
             Ok(0) => {}
             Ok(tasks) => tracing::info!(target: crate::LOG_TARGET, tasks, "swept finished tasks"),
-            Err(error) => drop(fault::logged(&error)),
+            Err(error) => fault::log(&error),
         }
     }
 
@@ -472,7 +472,7 @@ impl WaitingWatcher for Watcher {
         // Not here: whoever has made it one too many may hold what ending it takes.
         runtime.spawn(of_same_tenant(async move {
             if let Err(error) = tasks.end_waiting(&owner, &task, CROWDED_OUT).await {
-                drop(fault::logged(&error));
+                fault::log(&error);
             }
         }));
     }

@@ -13,9 +13,8 @@ use std::time::Duration;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext, counted};
 use annex_cluster::Replica;
-use annex_protocol::{A2aError, ExtensionUri, Message, StreamResponse, TaskState};
+use annex_protocol::{A2aError, ExtensionUri, Message, Owner, StreamResponse, TaskState};
 use annex_runtime::Chain;
-use annex_tasks::Owner;
 use annex_telemetry::{Stage as RequestStage, enter};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use annex_agent::{UpstreamContext, UpstreamIds, UpstreamIdsError};
-use annex_protocol::{A2aError, AgentExtension, ContextId, SendMessageRequest, TaskId};
+use annex_protocol::{A2aError, AgentExtension, ContextId, Owner, SendMessageRequest, TaskId};
 use annex_runtime::{Scope, ScopeKind};
 use annex_session::TurnSession;
-use annex_tasks::Owner;
 use async_trait::async_trait;
 
 use crate::extension_set::ExtensionSet;

@@ -3,10 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use annex_agent::Steps;
-use annex_protocol::{A2aError, Json, JsonObject, ListTasksResponse, jsonrpc};
+use annex_protocol::{A2aError, Json, JsonObject, ListTasksResponse, Owner, jsonrpc};
 use annex_runtime::{Extension, NoTurn, Scope, ScopeKind, TurnIds, TurnView};
 use annex_session::TurnSession;
-use annex_tasks::Owner;
 use async_trait::async_trait;
 
 use crate::fault;

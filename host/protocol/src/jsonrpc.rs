@@ -9,22 +9,7 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use crate::portable::{self, Flaw};
-use crate::{A2aError, Json, v0_3};
-
-/// The methods of A2A 1.0.
-pub const METHODS: [&str; 11] = [
-    "SendMessage",
-    "SendStreamingMessage",
-    "GetTask",
-    "ListTasks",
-    "CancelTask",
-    "SubscribeToTask",
-    "CreateTaskPushNotificationConfig",
-    "GetTaskPushNotificationConfig",
-    "ListTaskPushNotificationConfigs",
-    "DeleteTaskPushNotificationConfig",
-    "GetExtendedAgentCard",
-];
+use crate::{A2aError, Json, Method, v0_3};
 
 /// Tells whether A2A 1.0, A2A 0.3 or JSON-RPC itself owns a method of this name, whatever its case.
 ///
@@ -35,10 +20,11 @@ pub const METHODS: [&str; 11] = [
 /// assert!(!is_reserved("tasks/search"));
 /// ```
 pub fn is_reserved(method: &str) -> bool {
-    let core = METHODS.into_iter().chain(v0_3::Method::ALL.iter().map(|method| method.name()));
+    let of_1_0 = Method::ALL.into_iter().map(Method::name);
+    let of_0_3 = v0_3::Method::ALL.iter().map(|method| method.name());
     // JSON-RPC 2.0 keeps the names that begin with `rpc.` for itself.
     let is_of_json_rpc = method.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("rpc."));
-    is_of_json_rpc || core.into_iter().any(|name| name.eq_ignore_ascii_case(method))
+    is_of_json_rpc || of_1_0.chain(of_0_3).any(|name| name.eq_ignore_ascii_case(method))
 }
 
 /// The id of a request. It is echoed with its JSON type, which clients compare.
@@ -264,7 +250,7 @@ fn text(error: &A2aError) -> String {
     v0_3::Method::from_name(method).map_or_else(
         || error.to_string(),
         |known| {
-            let (version, operation) = (v0_3::VERSION, known.operation());
+            let (version, operation) = (v0_3::VERSION, known.of_1_0().name());
             format!(
                 "method `{method}` is one of A2A {version}; call {operation}, or send the header `A2A-Version: {version}` \
                  where the agent card has an interface of that version"

@@ -21,7 +21,9 @@ mod json_object;
 pub mod jsonrpc;
 pub mod lenient;
 mod message;
+mod method;
 mod operation;
+mod owner;
 mod part;
 pub mod portable;
 mod proto_json;
@@ -43,10 +45,12 @@ pub use ids::{ArtifactId, ContextId, ExtensionUri, MessageId, TaskId};
 pub use json::Json;
 pub use json_object::{JsonObject, Metadata};
 pub use message::{Message, Role};
+pub use method::Method;
 pub use operation::{
     CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
     SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
 };
+pub use owner::Owner;
 pub use part::{Part, PartContent, Parts};
 pub use push::{
     AuthenticationInfo, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,

@@ -7,7 +7,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use annex_protocol::jsonrpc::METHODS;
 use annex_protocol::service::format_extensions;
 use annex_protocol::{A2aError, ExtensionUri};
 use annex_telemetry::{Outcome, OutcomeCounts, Request, Spent, with};
@@ -226,13 +225,6 @@ pub(crate) fn speaks(version: &'static str) {
 /// Notes the operation that the request asks for.
 pub(crate) fn asks_for(operation: &'static str) {
     with(|request| note(&request.operation, operation));
-}
-
-/// The same by its name, unless it is none of A2A's.
-pub(crate) fn asks_for_named(name: &str) {
-    if let Some(operation) = METHODS.into_iter().find(|method| *method == name) {
-        asks_for(operation);
-    }
 }
 
 /// Notes that the request is refused, for a reason of this module's or in a word that [`numbers`] knows.

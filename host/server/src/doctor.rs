@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use annex_operations::fault;
+use annex_telemetry::fault;
 
 use crate::app;
 use crate::config::{Config, ConfigError};

@@ -1,6 +1,6 @@
 //! The A2A server: bindings, connections, what is installed, the admin API, stores, and the life of the process.
 //!
-//! A message takes a straight line: `process/routes.rs` → a binding → `tenants.rs` → the operations of `annex-operations` →
+//! A message takes a straight line: `process/routes.rs` → a binding → `operations.rs` → the operations of `annex-operations` →
 //! the binding again. `app.rs` is the only place where parts are joined.
 
 // The future of a request is one type, which is made of those of all its steps.
@@ -17,8 +17,10 @@ mod connections;
 mod doctor;
 mod installation;
 mod locations;
+mod operations;
 mod paths;
 mod process;
+mod redaction;
 mod settings;
 mod stores;
 mod tenants;

@@ -1,17 +1,12 @@
 //! The tenants of a server: agents of others behind the same listener, each with extensions, grants and a card of its
 //! own. A request names its tenant (A2A 1.0 section 3.2.1); one that names none is for the agent of the config itself.
 
-use std::borrow::Cow;
 use std::iter;
 use std::sync::Arc;
 
-use annex_operations::fault;
 use annex_operations::permits::TurnLimiter;
 use annex_operations::request_handler::RequestHandler;
-use annex_operations::service_parameters::ServiceParameters;
-use annex_protocol::{A2aError, Json, JsonObject};
-use annex_tasks::Owner;
-use axum::http::HeaderMap;
+use annex_protocol::{A2aError, Owner};
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
@@ -90,30 +85,34 @@ impl Tenants {
         &self.own
     }
 
-    /// The tenants for a request with these header fields.
-    pub(crate) fn asked_with<'a>(&'a self, headers: &'a HeaderMap) -> AskedTenants<'a> {
-        AskedTenants { tenants: self, headers, of_path: None }
-    }
-
     /// True if the config has tenants, or some can be added.
     pub(crate) fn has_others(&self) -> bool {
         !self.others.is_empty()
     }
 
-    /// The tenant that the parameters of an extension's method name, and the parameters without it. Where there are no
-    /// tenants all parameters are the extension's.
+    /// The handler of the tenant with this name; without a name, that of the agent of the config itself. A tenant that the
+    /// principal may not call looks like one that does not exist.
     ///
     /// # Errors
-    /// [`A2aError::InvalidParams`] for a tenant that is no string.
-    pub(crate) fn tenant_in<'a>(&self, params: &'a Json) -> Result<(Option<String>, Cow<'a, Json>), A2aError> {
-        if self.others.is_empty() {
-            return Ok((None, Cow::Borrowed(params)));
+    /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while nothing serves the tenant.
+    pub(crate) async fn handler(&self, name: Option<&str>, principal: &str) -> Result<Arc<RequestHandler>, A2aError> {
+        let Some(name) = name else { return Ok(Arc::clone(&self.own)) };
+        access_log::names_tenant(name);
+        match self.others.find_for(name, principal).await {
+            Some(Ok(serving)) => {
+                access_log::counts_in(&serving.requests);
+                Ok(serving.handler)
+            }
+            // The reason is for the operator alone.
+            Some(Err(_)) => {
+                let reason = format!("tenant {name:?} is not served now");
+                Err(A2aError::Unavailable { reason, retry_seconds: None })
+            }
+            None => {
+                access_log::refused(access_log::UNKNOWN_TENANT);
+                Err(A2aError::invalid_field("tenant", unknown(name)))
+            }
         }
-        // What is no object is refused with the reason where the method is called.
-        let Ok(mut object) = JsonObject::parse(params.get()) else { return Ok((None, Cow::Borrowed(params))) };
-        let Some(tenant) = object.remove("tenant") else { return Ok((None, Cow::Borrowed(params))) };
-        let tenant = tenant.to::<String>().map_err(|_| A2aError::invalid_field("tenant", "is not a string"))?;
-        Ok((Some(tenant), Cow::Owned(object.to_json().map_err(|error| fault::internal(&error))?)))
     }
 
     /// The handler that serves the owner of a task; `None` where there is none now.
@@ -132,77 +131,6 @@ impl Tenants {
     }
 }
 
-/// The tenants as one request asks for them.
-pub(crate) struct AskedTenants<'a> {
-    tenants: &'a Tenants,
-    headers: &'a HeaderMap,
-    /// The tenant that the path of the request names, where the request itself has a field for one as well.
-    of_path: Option<&'a str>,
-}
-
-impl<'a> AskedTenants<'a> {
-    /// The same for a request whose path names the tenant. The request itself may repeat that name.
-    pub(crate) fn at_path(self, tenant: Option<&'a str>) -> Self {
-        Self { of_path: tenant, ..self }
-    }
-
-    /// The handler of the tenant that the request names, and the call with the tenant set in its owner. A tenant that the
-    /// caller may not call looks like one that does not exist.
-    ///
-    /// # Errors
-    /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while nothing serves the tenant,
-    /// [`A2aError::QuotaExceeded`] where it has used what it may.
-    pub(crate) async fn serving(
-        &self,
-        mut call: ServiceParameters,
-        tenant: Option<&str>,
-    ) -> Result<(Arc<RequestHandler>, ServiceParameters), A2aError> {
-        // In protobuf an absent string is an empty one, so an empty name is none.
-        let named = tenant.filter(|name| !name.is_empty());
-        if let (Some(named), Some(of_path)) = (named, self.of_path)
-            && named != of_path
-        {
-            return Err(other_than_in_path());
-        }
-        let handler = match named.or(self.of_path) {
-            None => Arc::clone(&self.tenants.own),
-            Some(name) => {
-                access_log::names_tenant(name);
-                let handler = self.handler(name, &call.owner.principal).await?;
-                name.clone_into(&mut call.owner.tenant);
-                handler
-            }
-        };
-        handler.admit()?;
-        // The fields are copied only for an agent elsewhere, which may be sent some of them.
-        let headers = handler.agent_is_remote.then(|| Arc::new(self.headers.clone()));
-        Ok((handler, call.with_headers(headers)))
-    }
-
-    async fn handler(&self, name: &str, principal: &str) -> Result<Arc<RequestHandler>, A2aError> {
-        match self.tenants.others.find_for(name, principal).await {
-            Some(Ok(serving)) => {
-                access_log::counts_in(&serving.requests);
-                Ok(serving.handler)
-            }
-            // The reason is the operator's to know.
-            Some(Err(_)) => {
-                let reason = format!("tenant {name:?} is not served now");
-                Err(A2aError::Unavailable { reason, retry_seconds: None })
-            }
-            None => {
-                access_log::refused(access_log::UNKNOWN_TENANT);
-                Err(A2aError::invalid_field("tenant", unknown(name)))
-            }
-        }
-    }
-
-    /// [`Tenants::tenant_in`]. Where the path names the tenant all parameters are the extension's.
-    pub(crate) fn tenant_in<'p>(&self, params: &'p Json) -> Result<(Option<String>, Cow<'p, Json>), A2aError> {
-        if self.of_path.is_some() { Ok((None, Cow::Borrowed(params))) } else { self.tenants.tenant_in(params) }
-    }
-}
-
 fn unknown(name: &str) -> String {
     // No tenant has this name, with which paths of 0.3 begin. Where 0.3 is served they do not get here.
     if name == "v1" {
@@ -211,11 +139,6 @@ fn unknown(name: &str) -> String {
             .to_owned();
     }
     format!("{name:?} is not known here; take it from the agent card")
-}
-
-/// The refusal of a request that names another tenant than its path.
-pub(crate) fn other_than_in_path() -> A2aError {
-    A2aError::invalid_field("tenant", "is not the tenant of the path")
 }
 
 /// The installers of the config itself and of each tenant that is served, and the tenants that are not.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use annex_protocol::{TaskId, TaskPushNotificationConfig};
+use annex_protocol::{Owner, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
-use crate::{Owner, StoreError};
+use crate::StoreError;
 
 /// With so many attempts in a row that failed, nobody sends to a config any more.
 pub const MAX_PUSH_FAILURES: u32 = 5;

@@ -1,6 +1,8 @@
 //! Texts that things are found by, and which of them every store can keep.
 
-use crate::{Owner, StoreError};
+use annex_protocol::Owner;
+
+use crate::StoreError;
 
 /// The most bytes that a tenant, a principal or an id may have. A bound for all stores, because the index of a database
 /// holds four of them in one entry, and PostgreSQL allows such an entry 2,704 bytes.
@@ -21,13 +23,13 @@ pub(crate) fn check_name(field: &'static str, text: &str) -> Result<(), StoreErr
     if text.is_empty() { Err(StoreError::InvalidKey { field }) } else { check(field, text) }
 }
 
-impl Owner {
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
-        check("tenant", &self.tenant)?;
-        check("principal", &self.principal)
-    }
+/// [`check`] for both names of an owner.
+pub(crate) fn check_owner(owner: &Owner) -> Result<(), StoreError> {
+    check("tenant", &owner.tenant)?;
+    check("principal", &owner.principal)
+}
 
-    pub(crate) fn is_key(&self) -> bool {
-        is_key(&self.tenant) && is_key(&self.principal)
-    }
+/// [`is_key`] for both names of an owner.
+pub(crate) fn is_owner_key(owner: &Owner) -> bool {
+    is_key(&owner.tenant) && is_key(&owner.principal)
 }

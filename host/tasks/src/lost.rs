@@ -1,9 +1,7 @@
 //! Tasks whose process is gone.
 
 use annex_cluster::Replica;
-use annex_protocol::TaskId;
-
-use crate::Owner;
+use annex_protocol::{Owner, TaskId};
 
 /// The turn that creates a task.
 #[derive(Clone, Copy, Debug, Default)]

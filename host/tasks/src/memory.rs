@@ -13,16 +13,15 @@ mod usage;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, TaskState, Timestamp};
+use annex_protocol::{Message, Owner, TaskId, TaskPushNotificationConfig, TaskState, Timestamp};
 use async_trait::async_trait;
 
 use crate::key;
 use crate::page::{cut, fitting};
 use crate::record::{end, is_abandoned_by_crash};
 use crate::{
-    ComponentStore, ConfigPage, Creator, MessageKey, Owner, Place, Remembered, Retention, StoreError, StoredEvent,
-    StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore, TenantStore, UsageStore, WaitingBounds,
-    WaitingWatcher,
+    ComponentStore, ConfigPage, Creator, MessageKey, Place, Remembered, Retention, StoreError, StoredEvent, StoredTask,
+    TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TaskStore, TenantStore, UsageStore, WaitingBounds, WaitingWatcher,
 };
 use components::MemoryComponents;
 use table::{Entry, Notice, Table};
@@ -118,7 +117,7 @@ impl TaskStore for MemoryTaskStore {
         task: &TaskSnapshot,
         _turn: Creator<'_>,
     ) -> Result<Place, StoreError> {
-        owner.check()?;
+        key::check_owner(owner)?;
         key::check_name("task id", task.id().as_str())?;
         key::check("context id", task.context_id().as_str())?;
         let entry = Entry::new(owner.clone(), events, task)?;
@@ -195,7 +194,7 @@ impl TaskStore for MemoryTaskStore {
     }
 
     async fn remember(&self, owner: &Owner, message: &MessageKey, task: &TaskId) -> Result<Remembered, StoreError> {
-        owner.check()?;
+        key::check_owner(owner)?;
         key::check("context id", message.context.as_str())?;
         key::check_name("message id", message.message.as_str())?;
         key::check_name("task id", task.as_str())?;

@@ -1,10 +1,10 @@
 //! The versions of extensions that waiting tasks go on with.
 
-use annex_protocol::{ExtensionUri, TaskId};
+use annex_protocol::{ExtensionUri, Owner, TaskId};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{Owner, StoreError};
+use crate::StoreError;
 
 /// What a waiting task goes on with, and what made it wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,17 +18,17 @@ use std::time::Duration;
 
 use annex_cluster::{Lease, Replica};
 use annex_database::{Database, Row, Value, Writer, from_sql, may_pass, outlast, with_long_statements};
-use annex_protocol::{Message, TaskId, TaskPushNotificationConfig, Timestamp, portable};
+use annex_protocol::{Message, Owner, TaskId, TaskPushNotificationConfig, Timestamp, portable};
 use async_trait::async_trait;
 
 use self::messages::{is_named, named, remembered};
 use self::recovery::Taken;
 use self::write::Write;
 use crate::event::{EventContent, Kind};
-use crate::key::{self, is_key};
+use crate::key::{self, is_key, is_owner_key};
 use crate::page::cut;
 use crate::{
-    AskedRunner, ComponentStore, ConfigPage, Creator, LostTasks, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey, Owner,
+    AskedRunner, ComponentStore, ConfigPage, Creator, LostTasks, MAX_PAGE_BYTES, MAX_PUSH_CONFIGS, MessageKey,
     PinStore, Place, PushCursors, Remembered, Retention, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent,
     TaskPage, TaskQuery, TaskSnapshot, TaskStore, TenantStore, TurnPlaceStore, UsageStore, WaitingBounds,
 };
@@ -73,7 +73,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
         task: &TaskSnapshot,
         Creator { runner, turn }: Creator<'_>,
     ) -> Result<Place, StoreError> {
-        owner.check()?;
+        key::check_owner(owner)?;
         key::check_name("task id", task.id().as_str())?;
         key::check("context id", task.context_id().as_str())?;
         let runner = runner.cloned().or_else(|| self.replica());
@@ -126,7 +126,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     }
 
     async fn load(&self, owner: &Owner, id: &TaskId) -> Result<Option<StoredTask>, StoreError> {
-        if !owner.is_key() || !is_key(id.as_str()) {
+        if !is_owner_key(owner) || !is_key(id.as_str()) {
             return Ok(None);
         }
         let values = [Value::Text(id.as_str()), Value::Text(&owner.tenant), Value::Text(&owner.principal)];
@@ -136,7 +136,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     }
 
     async fn exists(&self, owner: &Owner, id: &TaskId) -> Result<bool, StoreError> {
-        if !owner.is_key() || !is_key(id.as_str()) {
+        if !is_owner_key(owner) || !is_key(id.as_str()) {
             return Ok(false);
         }
         let values = [Value::Text(id.as_str()), Value::Text(&owner.tenant), Value::Text(&owner.principal)];
@@ -178,7 +178,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
 
     async fn list(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError> {
         let context = query.context.as_ref().map(|context| context.as_str());
-        if !owner.is_key() || !context.is_none_or(is_key) {
+        if !is_owner_key(owner) || !context.is_none_or(is_key) {
             return Ok(TaskPage::default());
         }
         let after = query.after.as_ref();
@@ -270,7 +270,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     }
 
     async fn remember(&self, owner: &Owner, message: &MessageKey, task: &TaskId) -> Result<Remembered, StoreError> {
-        owner.check()?;
+        key::check_owner(owner)?;
         key::check("context id", message.context.as_str())?;
         key::check_name("message id", message.message.as_str())?;
         key::check_name("task id", task.as_str())?;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_cluster::Replica;
-use annex_protocol::{Message, TaskId, TaskPushNotificationConfig};
+use annex_protocol::{Message, Owner, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 
 use crate::{
-    AskedRunner, ComponentStore, ConfigPage, Creator, LostTasks, MessageKey, Owner, PinStore, Place, PushCursors,
-    Remembered, StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TenantStore,
-    TurnPlaceStore, UsageStore,
+    AskedRunner, ComponentStore, ConfigPage, Creator, LostTasks, MessageKey, PinStore, Place, PushCursors, Remembered,
+    StoreError, StoredEvent, StoredTask, TaskEvent, TaskPage, TaskQuery, TaskSnapshot, TenantStore, TurnPlaceStore,
+    UsageStore,
 };
 
 /// The most push notification configs that one task may have.

@@ -1,8 +1,9 @@
 //! Places of turns that all processes on one database count together.
 
+use annex_protocol::Owner;
 use async_trait::async_trait;
 
-use crate::{Owner, StoreError};
+use crate::StoreError;
 
 /// Counts the turns of a caller that take a place which any process may take. A place goes with the process that has it,
 /// once its lease is over.

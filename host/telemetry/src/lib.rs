@@ -1,11 +1,12 @@
-//! What is known of a request while it is served: whose it is, what it asks for, how it ends and where its time goes; and
-//! histograms for Prometheus.
+//! The record of a request while it is served: its sender, its operation, its end, and the time of each stage. Also
+//! [`fault`]s in the log, and histograms for Prometheus.
 //!
-//! Whatever works on a request finds it in its tokio task, so that no call has to pass it on. What the operations of the
-//! server are is not known here, nor how a line of the log or a page of metrics looks.
+//! Code that works on a request finds the record in its tokio task, so that no call has to pass it on. This crate knows
+//! neither the operations of the server nor the form of an access-log line or a page of metrics.
 
 #![warn(missing_docs)]
 
+pub mod fault;
 mod histogram;
 mod outcome;
 mod request;
@@ -17,3 +18,6 @@ pub use outcome::{Outcome, OutcomeCounts};
 pub use request::Request;
 pub use scope::{Ids, enter, enter_at, ids, in_request, of_request, of_same_request, with};
 pub use stages::{Entered, Spent, Stage};
+
+/// The target of log lines, by which operators filter what the server logs, whichever of its crates logs it.
+pub const LOG_TARGET: &str = "annex_server";

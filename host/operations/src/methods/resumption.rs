@@ -7,10 +7,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_agent::{Steps, TurnStart};
-use annex_protocol::{A2aError, AgentExtension, ExtensionUri, Message, Role, SendMessageRequest, TaskId};
+use annex_protocol::{A2aError, AgentExtension, ExtensionUri, Message, Owner, Role, SendMessageRequest, TaskId};
 use annex_runtime::{Chain, RequestOutcome, TurnRequest};
 use annex_session::TurnSession;
-use annex_tasks::{Interruption, Owner};
+use annex_tasks::Interruption;
 
 use crate::activation::{self, Occasion};
 use crate::extension_set::ExtensionSet;
@@ -71,7 +71,7 @@ impl Resumptions {
     pub(crate) async fn want(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
         let task = TaskId::from(task_id);
         let waiting = self.tasks.interrupted(&self.tenant, &task, extension).await.map_err(|error| {
-            drop(fault::logged(&error));
+            fault::log(&error);
             "the tasks cannot be read now".to_owned()
         })?;
         let (owner, interruption) = waiting.ok_or_else(|| format!("no task {task_id} waits for this extension"))?;

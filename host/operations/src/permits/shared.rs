@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use annex_fairness::of_same_tenant;
-use annex_tasks::{Owner, StoreError, TaskStore};
+use annex_protocol::Owner;
+use annex_tasks::{StoreError, TaskStore};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;

@@ -34,7 +34,7 @@ impl RequestHandler {
         self.push.as_ref().ok_or(A2aError::PushNotificationNotSupported)
     }
 
-    pub async fn create_push_config(
+    pub(crate) async fn create_push_config(
         &self,
         call: &ServiceParameters,
         request: TaskPushNotificationConfig,
@@ -54,7 +54,7 @@ impl RequestHandler {
         self.for_tenant(put).await
     }
 
-    pub async fn get_push_config(
+    pub(crate) async fn get_push_config(
         &self,
         call: &ServiceParameters,
         request: &GetTaskPushNotificationConfigRequest,
@@ -69,7 +69,7 @@ impl RequestHandler {
     }
 
     /// The config of a task that clients of 0.3 mean when they name none: the first.
-    pub async fn first_push_config(
+    pub(crate) async fn first_push_config(
         &self,
         call: &ServiceParameters,
         task_id: &TaskId,
@@ -82,7 +82,7 @@ impl RequestHandler {
         self.for_tenant(get).await
     }
 
-    pub async fn list_push_configs(
+    pub(crate) async fn list_push_configs(
         &self,
         call: &ServiceParameters,
         request: &ListTaskPushNotificationConfigsRequest,
@@ -96,7 +96,7 @@ impl RequestHandler {
         self.for_tenant(list).await
     }
 
-    pub async fn delete_push_config(
+    pub(crate) async fn delete_push_config(
         &self,
         call: &ServiceParameters,
         request: &DeleteTaskPushNotificationConfigRequest,

@@ -2,9 +2,9 @@
 //!
 //! A task has up to eight megabytes, and its events are many and small. So one post stands for all events that wait to be read.
 
-use annex_protocol::{StreamResponse, TaskId, v0_3};
+use annex_protocol::{Owner, StreamResponse, TaskId, v0_3};
 use annex_push::Event;
-use annex_tasks::{Owner, TaskStore};
+use annex_tasks::TaskStore;
 
 use crate::fault;
 use crate::push::{event_of, rests};
@@ -45,9 +45,9 @@ pub(super) async fn outgoing_0_3(
 ) -> Option<Event> {
     // The store has the task with this event, and perhaps with later ones.
     let loaded = store.load(owner, task).await;
-    let stored = loaded.inspect_err(|error| drop(fault::logged(error))).ok()??;
+    let stored = loaded.inspect_err(|error| fault::log(error)).ok()??;
     let _long = LongWork::begin(stored.bytes()).await;
-    let decoded = stored.decode().inspect_err(|error| drop(fault::logged(error))).ok()?;
+    let decoded = stored.decode().inspect_err(|error| fault::log(error)).ok()?;
     let json = serde_json::to_string(&v0_3::Task::from(&decoded.into_task())).ok()?;
     Some(event_of(task, event, json.into()).of_0_3())
 }

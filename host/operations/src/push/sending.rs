@@ -191,7 +191,7 @@ impl Sender {
             match self.advance(&progress).await {
                 Ok(true) => return Next::GoesOn,
                 Ok(false) => return Next::IsOver,
-                Err(error) if is_first => drop(fault::logged(&error)),
+                Err(error) if is_first => fault::log(&error),
                 Err(_) => {}
             }
             is_first = false;

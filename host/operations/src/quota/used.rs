@@ -27,7 +27,7 @@ impl Quotas {
         if let Err(error) = &outcome
             && !written.is_failing
         {
-            drop(fault::logged(error));
+            fault::log(error);
         }
         written.is_failing = outcome.is_err();
     }

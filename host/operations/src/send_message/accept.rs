@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use annex_agent::{Steps, TurnContext, UpstreamContext};
 use annex_cluster::Replica;
-use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId, TaskPushNotificationConfig};
+use annex_protocol::{A2aError, ContextId, Message, Owner, SendMessageRequest, TaskId, TaskPushNotificationConfig};
 use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnView};
 use annex_session::{Beginning, Event, Following, StateDelta, TurnSession};
-use annex_tasks::{Excess, Owner, TaskLimits, TaskSize};
+use annex_tasks::{Excess, TaskLimits, TaskSize};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;

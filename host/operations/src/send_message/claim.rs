@@ -1,7 +1,7 @@
 //! Messages that came before, and the claim of those that did not.
 
-use annex_protocol::{A2aError, ContextId, SendMessageRequest, TaskId};
-use annex_tasks::{MessageKey, Owner};
+use annex_protocol::{A2aError, ContextId, Owner, SendMessageRequest, TaskId};
+use annex_tasks::MessageKey;
 
 use crate::counters::Reception;
 use crate::deduplication::{self, Delivery};

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use annex_protocol::{StreamResponse, TaskId};
-use annex_tasks::{Owner, StoreError, TaskEvent, TaskStore};
+use annex_protocol::{Owner, StreamResponse, TaskId};
+use annex_tasks::{StoreError, TaskEvent, TaskStore};
 
 use crate::tasks::log::LoggedEvent;
 use crate::tasks::long_work::LongWork;

@@ -6,9 +6,8 @@
 use std::sync::Arc;
 
 use annex_agent::Steps;
-use annex_protocol::{A2aError, CancelTaskRequest, StreamResponse, Task};
+use annex_protocol::{A2aError, CancelTaskRequest, Owner, StreamResponse, Task};
 use annex_session::TurnSession;
-use annex_tasks::Owner;
 
 use crate::fault;
 use crate::request_handler::RequestHandler;
@@ -22,7 +21,11 @@ const OPERATION: &str = "CancelTask";
 
 impl RequestHandler {
     /// Cancels the task and returns it in its final state.
-    pub async fn cancel_task(&self, call: &ServiceParameters, request: &CancelTaskRequest) -> Result<Task, A2aError> {
+    pub(crate) async fn cancel_task(
+        &self,
+        call: &ServiceParameters,
+        request: &CancelTaskRequest,
+    ) -> Result<Task, A2aError> {
         request.validate()?;
         self.for_tenant(self.try_cancel(call, request)).await
     }

@@ -55,7 +55,7 @@ impl RequestHandler {
             Ok(false) => {}
             // Only that extension, or the client, may take the task up.
             Ok(true) => return,
-            Err(error) => return drop(fault::logged(&error)),
+            Err(error) => return fault::log(&error),
         }
         let remote = self.upstream_context_about(call, record.context_id(), record.id(), None);
         if !timeout(ASK_PATIENCE, self.agent.has_gone_on(record.id(), &remote)).await.unwrap_or_default() {

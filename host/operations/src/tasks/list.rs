@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksResponse, Task, TaskState};
-use annex_tasks::{InvalidCursor, Owner, StoreError, StoredTask, TaskCursor, TaskQuery, TaskStore};
+use annex_protocol::{A2aError, FieldViolation, ListTasksRequest, ListTasksResponse, Owner, Task, TaskState};
+use annex_tasks::{InvalidCursor, StoreError, StoredTask, TaskCursor, TaskQuery, TaskStore};
 
 use crate::fault;
 use crate::tasks::long_work::LongWork;

@@ -67,7 +67,7 @@ impl Tasks {
     pub(crate) async fn hand_on(&self, lost: &LostTurn) {
         if let Err(error) = self.store.hand_over(&lost.task, lost.epoch, false).await {
             // It is lost with this process, and found then.
-            drop(fault::logged(&error));
+            fault::log(&error);
         }
     }
 
@@ -92,7 +92,7 @@ impl Tasks {
         };
         match failed.await {
             Ok(()) | Err(StoreError::Fenced { .. }) => {}
-            Err(error) => drop(fault::logged(&error)),
+            Err(error) => fault::log(&error),
         }
     }
 

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use annex_protocol::{ExtensionUri, TaskId};
+use annex_protocol::{ExtensionUri, Owner, TaskId};
 use annex_runtime::{Extension, Installed};
-use annex_tasks::{Interruption, Owner, PinnedVersion, TaskPins};
+use annex_tasks::{Interruption, PinnedVersion, TaskPins};
 use lru::LruCache;
 use uuid::Uuid;
 

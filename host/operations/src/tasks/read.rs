@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use annex_protocol::{
-    A2aError, GetTaskRequest, ListTasksRequest, ListTasksResponse, StreamResponse, SubscribeToTaskRequest, TaskId,
+    A2aError, GetTaskRequest, ListTasksRequest, ListTasksResponse, Owner, StreamResponse, SubscribeToTaskRequest,
+    TaskId,
 };
-use annex_tasks::{Owner, StoredTask};
+use annex_tasks::StoredTask;
 
 use crate::answer::{EventStream, ShownTask, Until};
 use crate::request_handler::RequestHandler;
@@ -40,7 +41,11 @@ impl Tasks {
 }
 
 impl RequestHandler {
-    pub async fn get_task(&self, call: &ServiceParameters, request: &GetTaskRequest) -> Result<ShownTask, A2aError> {
+    pub(crate) async fn get_task(
+        &self,
+        call: &ServiceParameters,
+        request: &GetTaskRequest,
+    ) -> Result<ShownTask, A2aError> {
         request.validate()?;
         let read = async {
             if self.agent_is_remote {
@@ -58,7 +63,7 @@ impl RequestHandler {
         self.for_tenant(read).await
     }
 
-    pub async fn list_tasks(
+    pub(crate) async fn list_tasks(
         &self,
         call: &ServiceParameters,
         request: &ListTasksRequest,
@@ -69,7 +74,7 @@ impl RequestHandler {
 
     /// The task as it is now and all that follows, over as many turns as it takes. A reader that comes back after a stream
     /// has broken off, and names the last event that it has, gets those that it misses in place of the task.
-    pub async fn subscribe_to_task(
+    pub(crate) async fn subscribe_to_task(
         &self,
         call: &ServiceParameters,
         request: &SubscribeToTaskRequest,
@@ -78,7 +83,7 @@ impl RequestHandler {
     }
 
     /// The task as it is now and what follows to the end of the turn, as clients of 0.3 expect it.
-    pub async fn follow_turn(
+    pub(crate) async fn follow_turn(
         &self,
         call: &ServiceParameters,
         request: &SubscribeToTaskRequest,

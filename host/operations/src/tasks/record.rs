@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use annex_cluster::Replica;
 use annex_cluster::wake::Wake;
 use annex_protocol::{
-    A2aError, ContextId, Message, StreamResponse, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
+    A2aError, ContextId, Message, Owner, StreamResponse, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
+    Timestamp,
 };
-use annex_tasks::{Excess, Owner, Place, StoreError, StoredTask, TaskLimits, TaskSnapshot, TaskStore};
+use annex_tasks::{Excess, Place, StoreError, StoredTask, TaskLimits, TaskSnapshot, TaskStore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -30,7 +30,7 @@ impl SessionSweep {
         match self.sessions.sweep(&retention).await {
             Ok(0) => {}
             Ok(sessions) => tracing::info!(target: crate::LOG_TARGET, sessions, "swept old sessions"),
-            Err(error) => drop(fault::logged(&error)),
+            Err(error) => fault::log(&error),
         }
     }
 }

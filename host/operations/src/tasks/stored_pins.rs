@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use annex_protocol::{ExtensionUri, TaskId};
+use annex_protocol::{ExtensionUri, Owner, TaskId};
 use annex_runtime::Extension;
-use annex_tasks::{Interruption, Owner, StoreError, TaskPins};
+use annex_tasks::{Interruption, StoreError, TaskPins};
 
 use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;

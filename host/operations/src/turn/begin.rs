@@ -62,7 +62,7 @@ impl Turn {
             // An interruption ends once: from here on no extension can take the task up for it.
             if let Err(error) = self.tasks.go_on(&self.context.task_id).await {
                 // The task goes on all the same, and whoever wants to take it up waits for that.
-                drop(fault::logged(&error));
+                fault::log(&error);
             }
         }
         self.stage = match mem::replace(&mut self.stage, Stage::Taskless) {

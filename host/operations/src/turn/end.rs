@@ -116,12 +116,12 @@ impl Turn {
             Ending::Returned(Ok(()) | Err(AgentError::Closed), None) => (TaskState::Completed, None),
             Ending::Returned(Err(AgentError::Failed { message }), _) => (TaskState::Failed, Some(message)),
             Ending::Returned(Err(error @ AgentError::Internal { .. }), _) => {
-                let error_id = fault::logged(&error);
+                let error_id = fault::log_for_client(&error);
                 let text = format!("The agent failed; the server's log has the details under {error_id}.");
                 (TaskState::Failed, Some(text))
             }
             Ending::Returned(Err(error @ AgentError::Broken { .. }), _) => {
-                let error_id = fault::logged(&error);
+                let error_id = fault::log_for_client(&error);
                 (TaskState::Failed, Some(format!("{error} The server's log has the details under {error_id}.")))
             }
             // There is a task, because otherwise the client has been told.
@@ -166,7 +166,7 @@ impl Turn {
         match session.append_last(event).await {
             Err(error) if !session.is_stored() => Err(fault::of_session(&error)),
             Err(error) => {
-                drop(fault::logged(&error));
+                fault::log(&error);
                 Ok(())
             }
             Ok(()) => Ok(()),

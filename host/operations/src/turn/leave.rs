@@ -36,7 +36,7 @@ impl Turn {
         // Whoever follows a task elsewhere does nothing twice, so that each process of an upgrade may hand it over.
         let counts = self.stored.as_deref().is_some_and(runs_again);
         self.tasks.hand_over(&task, counts).await.unwrap_or_else(|error| {
-            drop(fault::logged(&error));
+            fault::log(&error);
             // It may have been stored. Where it was not, the task is found once the lease of this process is over.
             true
         })

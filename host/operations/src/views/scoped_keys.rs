@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_fairness::of_same_tenant;
-use annex_protocol::{ContextId, TaskId};
+use annex_protocol::{ContextId, Owner, TaskId};
 use annex_runtime::{KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, ScopeKind, Space};
 use annex_session::{SessionError, SessionKey, SessionService, TurnSession};
-use annex_tasks::{Owner, StoreError, TaskStore};
+use annex_tasks::{StoreError, TaskStore};
 use tokio::runtime::Handle;
 
 use crate::fault;
@@ -226,7 +226,7 @@ impl Drop for TurnKeys {
             runtime.spawn(of_same_tenant(async move {
                 for scope in left {
                     if let Err(error) = keys.remove_if_gone(&scope).await {
-                        drop(fault::logged(&error));
+                        fault::log(&error);
                     }
                 }
             }));

@@ -1,6 +1,8 @@
 //! The JSON-RPC methods of 0.3 (A2A 0.3 section 7). None of their names is a method of 1.0, so the name alone says
 //! which version a request is in.
 
+use crate::method;
+
 /// A JSON-RPC method of 0.3, called as the operation of 1.0 that it stands for. 0.3 has no ListTasks.
 ///
 /// ```
@@ -8,7 +10,7 @@
 ///
 /// assert_eq!(Method::from_name("message/send"), Some(Method::SendMessage));
 /// assert_eq!(Method::from_name("SendMessage"), None);
-/// assert_eq!(Method::SendMessage.operation(), "SendMessage");
+/// assert_eq!(Method::SendMessage.of_1_0(), annex_protocol::Method::SendMessage);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
@@ -75,19 +77,19 @@ impl Method {
         matches!(self, Self::SendStreamingMessage | Self::SubscribeToTask)
     }
 
-    /// The name of the operation in 1.0.
-    pub fn operation(self) -> &'static str {
+    /// The method of 1.0 for the same operation.
+    pub fn of_1_0(self) -> method::Method {
         match self {
-            Self::SendMessage => "SendMessage",
-            Self::SendStreamingMessage => "SendStreamingMessage",
-            Self::GetTask => "GetTask",
-            Self::CancelTask => "CancelTask",
-            Self::SubscribeToTask => "SubscribeToTask",
-            Self::CreateTaskPushNotificationConfig => "CreateTaskPushNotificationConfig",
-            Self::GetTaskPushNotificationConfig => "GetTaskPushNotificationConfig",
-            Self::ListTaskPushNotificationConfigs => "ListTaskPushNotificationConfigs",
-            Self::DeleteTaskPushNotificationConfig => "DeleteTaskPushNotificationConfig",
-            Self::GetExtendedAgentCard => "GetExtendedAgentCard",
+            Self::SendMessage => method::Method::SendMessage,
+            Self::SendStreamingMessage => method::Method::SendStreamingMessage,
+            Self::GetTask => method::Method::GetTask,
+            Self::CancelTask => method::Method::CancelTask,
+            Self::SubscribeToTask => method::Method::SubscribeToTask,
+            Self::CreateTaskPushNotificationConfig => method::Method::CreateTaskPushNotificationConfig,
+            Self::GetTaskPushNotificationConfig => method::Method::GetTaskPushNotificationConfig,
+            Self::ListTaskPushNotificationConfigs => method::Method::ListTaskPushNotificationConfigs,
+            Self::DeleteTaskPushNotificationConfig => method::Method::DeleteTaskPushNotificationConfig,
+            Self::GetExtendedAgentCard => method::Method::GetExtendedAgentCard,
         }
     }
 }

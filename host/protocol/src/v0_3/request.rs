@@ -138,7 +138,8 @@ pub fn create_push_config(json: &Json) -> Result<TaskPushNotificationConfig, A2a
 
 fn field_of_push_config(field: &str) -> String {
     match field {
-        "" | "taskId" => field.to_owned(),
+        // The config of 0.3 has no tenant: the path of the request names it.
+        "" | "taskId" | "tenant" => field.to_owned(),
         "authentication.scheme" => "pushNotificationConfig.authentication.schemes".to_owned(),
         _ => format!("pushNotificationConfig.{field}"),
     }

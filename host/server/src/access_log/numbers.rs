@@ -3,28 +3,18 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use annex_protocol::Method;
 use annex_telemetry::{Distribution, Histogram, Outcome};
 
 use super::{AGENT_CARD, CONTENT_TYPE, EXTENSION_METHOD, FOREIGN_HOST, HEALTH, UNKNOWN, UNKNOWN_PATH, UNKNOWN_TENANT};
 
-/// What requests ask for. The last one stands for all that is not listed.
-const OPERATIONS: [&str; 15] = [
-    "SendMessage",
-    "SendStreamingMessage",
-    "GetTask",
-    "ListTasks",
-    "CancelTask",
-    "SubscribeToTask",
-    "CreateTaskPushNotificationConfig",
-    "GetTaskPushNotificationConfig",
-    "ListTaskPushNotificationConfigs",
-    "DeleteTaskPushNotificationConfig",
-    "GetExtendedAgentCard",
-    AGENT_CARD,
-    EXTENSION_METHOD,
-    HEALTH,
-    UNKNOWN,
-];
+/// The operations that are no [`Method`] of A2A. The last one stands for every operation that has no name here.
+const OTHERS: [&str; 4] = [AGENT_CARD, EXTENSION_METHOD, HEALTH, UNKNOWN];
+
+/// The names of all operations.
+fn operations() -> impl Iterator<Item = &'static str> + Clone {
+    Method::ALL.into_iter().map(Method::name).chain(OTHERS)
+}
 
 /// The reasons for which requests are refused. The last one stands for all that is not listed.
 const REASONS: [&str; 24] = [
@@ -57,19 +47,19 @@ const REASONS: [&str; 24] = [
 /// The numbers of the requests of a server.
 #[derive(Default)]
 pub(crate) struct RequestNumbers {
-    times: [[Histogram; Outcome::ALL.len()]; OPERATIONS.len()],
+    times: [[Histogram; Outcome::ALL.len()]; Method::ALL.len() + OTHERS.len()],
     refusals: [AtomicU64; REASONS.len()],
 }
 
 impl RequestNumbers {
     /// Counts a request.
     pub(super) fn add(&self, operation: &str, (outcome, reason): (Outcome, Option<&'static str>), took: Duration) {
-        let times = self.times.get(place(&OPERATIONS, operation));
+        let times = self.times.get(place(operations(), operation));
         if let Some(histogram) = times.and_then(|times| times.get(outcome as usize)) {
             histogram.add(took);
         }
         if outcome == Outcome::Refused
-            && let Some(count) = self.refusals.get(place(&REASONS, reason.unwrap_or_default()))
+            && let Some(count) = self.refusals.get(place(REASONS.into_iter(), reason.unwrap_or_default()))
         {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -77,7 +67,7 @@ impl RequestNumbers {
 
     /// The durations of requests so far, by operation and outcome; those of which there was none are left out.
     pub(crate) fn times(&self) -> impl Iterator<Item = (&'static str, Outcome, Distribution)> {
-        OPERATIONS.into_iter().zip(&self.times).flat_map(|(operation, times)| {
+        operations().zip(&self.times).flat_map(|(operation, times)| {
             let read =
                 Outcome::ALL.into_iter().zip(times).map(move |(outcome, time)| (operation, outcome, time.read()));
             read.filter(|(.., read)| read.count > 0)
@@ -91,24 +81,24 @@ impl RequestNumbers {
 }
 
 /// The place of a name, or the last one.
-fn place(names: &[&str], name: &str) -> usize {
-    names.iter().position(|other| *other == name).unwrap_or(names.len().saturating_sub(1))
+fn place(names: impl Iterator<Item = &'static str> + Clone, name: &str) -> usize {
+    names.clone().position(|other| other == name).unwrap_or_else(|| names.count().saturating_sub(1))
 }
 
 #[cfg(test)]
 mod tests {
-    use annex_protocol::jsonrpc::METHODS;
+    use annex_protocol::Method;
     use annex_telemetry::Outcome;
 
-    use super::{OPERATIONS, REASONS, RequestNumbers, UNKNOWN, place};
+    use super::{REASONS, RequestNumbers, UNKNOWN, operations, place};
 
     #[test]
     fn every_operation_of_a2a_has_numbers_of_its_own() {
-        for method in METHODS {
-            assert!(OPERATIONS.contains(&method), "{method}");
+        for method in Method::ALL {
+            assert_eq!(operations().nth(place(operations(), method.name())), Some(method.name()));
         }
-        assert_eq!(OPERATIONS[place(&OPERATIONS, "Another")], UNKNOWN);
-        assert_eq!(REASONS[place(&REASONS, "another")], "other");
+        assert_eq!(operations().nth(place(operations(), "Another")), Some(UNKNOWN));
+        assert_eq!(REASONS[place(REASONS.into_iter(), "another")], "other");
     }
 
     #[test]

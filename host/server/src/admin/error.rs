@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use annex_operations::fault;
+use annex_telemetry::fault;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -57,7 +57,7 @@ impl AdminError {
     }
 
     pub(super) fn internal(error: &(dyn Error + 'static)) -> Self {
-        let message = format!("the server's log has the details under {}", fault::logged(error));
+        let message = format!("the server's log has the details under {}", fault::log_for_client(error));
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use annex_auth::{AuthConfig, Authenticator};
 use annex_files::Purpose;
-use annex_operations::fault;
 use annex_runtime::{Installed, KeyValueStore, MemoryKeyValueStore, Runtime};
+use annex_telemetry::fault;
 use annex_upstream::ConnectError;
 
 use super::error::AppError;

@@ -1,8 +1,8 @@
 //! The reasons for which the server cannot be put together.
 
 use annex_agent::{McpError, ToolClash};
-use annex_operations::fault;
 use annex_runtime::{RuntimeError, Source};
+use annex_telemetry::fault;
 
 use crate::admin::TokenError;
 use crate::config::ConfigError;

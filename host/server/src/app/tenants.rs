@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use annex_fairness::of_tenant;
-use annex_operations::fault;
 use annex_runtime::Installed;
 use annex_tasks::StoredTenant;
+use annex_telemetry::fault;
 use futures::future::BoxFuture;
 use tokio::task::spawn_blocking;
 use tokio::time::{timeout, timeout_at};
@@ -166,7 +166,7 @@ impl Loader {
                 Err(TenantTextError::new(place, reason))
             }
             Err(error) => {
-                drop(fault::logged(&error));
+                fault::log(&error);
                 Err(TenantTextError::new(place, "the components that were uploaded cannot be read now; try again"))
             }
         }

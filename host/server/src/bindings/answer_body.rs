@@ -39,7 +39,7 @@ impl AnswerBody {
     ///
     /// # Errors
     /// [`A2aError::Overloaded`] when there is no room for it.
-    pub(crate) fn whole(caller: Caller, bytes: Bytes) -> Result<Self, A2aError> {
+    fn whole(caller: Caller, bytes: Bytes) -> Result<Self, A2aError> {
         let rest = Some(caller.hold_answer(bytes)?);
         Ok(Self { caller, body: Body::empty(), next: None, rest, _place: None })
     }
@@ -84,9 +84,20 @@ impl AnswerBody {
     }
 }
 
+/// The body of an answer. A long one counts until the client has read it.
+///
+/// # Errors
+/// [`A2aError::Overloaded`] when callers have left too much unread already.
+pub(crate) fn of_text(caller: &Caller, text: String) -> Result<Body, A2aError> {
+    if text.len() <= SMALL_ANSWER {
+        return Ok(Body::from(text));
+    }
+    Ok(Body::new(AnswerBody::whole(caller.clone(), text.into())?))
+}
+
 /// The stream's answer, which has the place until it is over.
-pub(crate) fn stream(caller: &Caller, place: StreamPlace, answer: Response) -> Response {
-    let watched = |body| AnswerBody { caller: caller.clone(), body, next: None, rest: None, _place: Some(place) };
+pub(crate) fn stream(caller: &Caller, place: Option<StreamPlace>, answer: Response) -> Response {
+    let watched = |body| AnswerBody { caller: caller.clone(), body, next: None, rest: None, _place: place };
     answer.map(|body| Body::new(watched(body)))
 }
 

@@ -1,24 +1,26 @@
 //! The operations as the gRPC binding calls them (A2A 1.0 section 10). The translation is in `annex-grpc`.
 
+use std::mem;
 use std::sync::Arc;
 
-use annex_grpc::{CallParameters, EventStream, MethodReply, Operations, Reply};
-use annex_operations::answer::{self, Answer, Sent};
+use annex_grpc::{CallParameters, EventStream, MethodReply};
+use annex_operations::answer::Sent;
+use annex_operations::fault;
 use annex_operations::methods::MethodResult;
-use annex_operations::request_handler::RequestHandler;
+use annex_operations::operation::{Operation, OperationResult};
 use annex_operations::service_parameters::{Identity, ServiceParameters};
 use annex_operations::tasks::log::LoggedEvent;
 use annex_protocol::service::VERSION;
 use annex_protocol::{
     A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, ListTaskPushNotificationConfigsRequest,
-    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
+    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, Method, SendMessageRequest,
     SendMessageResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
 };
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::{Extension, State};
-use axum::http::Request;
+use axum::http::{Extensions, HeaderMap, Request};
 use axum::middleware::Next;
 use axum::response::Response;
 use futures::StreamExt;
@@ -29,7 +31,8 @@ use crate::bindings::answer_body::AnswerBody;
 use crate::connections::caller::Caller;
 use crate::connections::network::Network;
 use crate::connections::request_body::{BodyError, RequestBody};
-use crate::connections::streams::StreamPlace;
+use crate::connections::streams;
+use crate::operations::{Operations, Reply};
 use crate::process::readiness_gate::{Phase, ReadinessGate};
 
 /// The handler behind the gate, which decides whether it may be called.
@@ -49,7 +52,9 @@ pub(crate) async fn admit(
         return next.run(bounded(&gate, caller, request)).await;
     }
     access_log::came_by(access_log::GRPC);
-    access_log::asks_for_named(request.uri().path().rsplit('/').next().unwrap_or_default());
+    if let Some(method) = Method::from_name(request.uri().path().rsplit('/').next().unwrap_or_default()) {
+        access_log::asks_for(method.name());
+    }
     let identity = match access_log::noted(gate.admit(request.headers())).await {
         Ok((_, identity)) => identity,
         Err(error) => return annex_grpc::refuse(&error),
@@ -82,178 +87,198 @@ fn bounded(gate: &ReadinessGate, caller: Caller, request: Request<Body>) -> Requ
 }
 
 impl GrpcOperations {
-    /// The handler of the tenant that a call names, and the parameters of the call there.
-    async fn serving(
+    fn operations<'a>(&'a self, headers: &'a HeaderMap) -> Result<Operations<'a>, A2aError> {
+        Ok(Operations::new(self.0.app()?.tenants(), headers))
+    }
+
+    /// Performs an operation. `value` takes from the reply what the RPC returns.
+    async fn call<T>(
         &self,
         parameters: CallParameters,
-        tenant: Option<&str>,
-    ) -> Result<(Arc<RequestHandler>, ServiceParameters), A2aError> {
-        let identity = caller(&parameters)?.identity.clone();
-        // A call without a version is one of 0.3 (A2A 1.0 section 3.6.2), which is not served over gRPC and is refused
-        // here.
-        let call =
-            ServiceParameters::new(identity, parameters.version.as_deref().unwrap_or_default(), parameters.extensions)?;
-        access_log::speaks(VERSION);
-        self.0.app()?.tenants().asked_with(&parameters.headers).serving(call, tenant).await
+        operation: Operation,
+        value: fn(Reply) -> Result<T, A2aError>,
+    ) -> Result<annex_grpc::Reply<T>, A2aError> {
+        let CallParameters { version, extensions, headers, context } = parameters;
+        access_log::noted(async {
+            let caller = caller(&context)?;
+            // A call without a version is one of 0.3 (A2A 1.0 section 3.6.2), which is not served over gRPC and is refused
+            // here.
+            let version = version.unwrap_or_default();
+            let call = ServiceParameters::new(caller.identity.clone(), &version, extensions)?;
+            access_log::speaks(VERSION);
+            let mut reply = self.operations(&headers)?.call(caller, call, operation).await?;
+            let active = mem::take(&mut reply.active);
+            Ok(annex_grpc::Reply { value: value(reply)?, active })
+        })
+        .await
     }
 }
 
 /// The caller, which the layer above puts there. A call without one is refused as unauthenticated.
-fn caller(parameters: &CallParameters) -> Result<&Caller, A2aError> {
-    parameters.context.get::<Caller>().ok_or_else(|| A2aError::Unauthenticated {
+fn caller(context: &Extensions) -> Result<&Caller, A2aError> {
+    context.get::<Caller>().ok_or_else(|| A2aError::Unauthenticated {
         reason: "the caller was not identified".to_owned(),
         challenge: String::new(),
     })
 }
 
-fn reply<T>(value: T) -> Reply<T> {
-    // Operations that carry no message activate nothing and echo nothing (`docs/decisions/server-read-operations.md`).
-    Reply { value, active: Vec::new() }
+/// The result of an operation is of another kind than its RPC returns: a mistake in this file.
+#[derive(Debug, thiserror::Error)]
+#[error("the result is not one of this operation")]
+struct OtherResult;
+
+fn other_result() -> A2aError {
+    fault::internal(&OtherResult)
 }
 
-/// The events, with the place of their stream until it is over.
-fn events(place: StreamPlace, events: answer::EventStream) -> EventStream {
+fn sent(reply: Reply) -> Result<SendMessageResponse, A2aError> {
+    match reply.result {
+        OperationResult::Sent(Sent::Message(message)) => Ok(SendMessageResponse::Message(*message)),
+        OperationResult::Sent(Sent::Task(task)) => Ok(SendMessageResponse::Task(task.into_task()?)),
+        _ => Err(other_result()),
+    }
+}
+
+/// The events, which hold the place of their stream.
+fn events(reply: Reply) -> Result<EventStream, A2aError> {
+    let OperationResult::Events(events) = reply.result else { return Err(other_result()) };
     let event = |event: Result<Arc<LoggedEvent>, A2aError>| event.map(|event| event.event().clone());
-    Box::pin(place.during(events.map(move |logged| event(logged.inspect_err(access_log::note_error)))))
+    let events = events.map(move |logged| event(logged.inspect_err(access_log::note_error)));
+    Ok(Box::pin(streams::during(reply.place, events)))
+}
+
+fn task(reply: Reply) -> Result<Task, A2aError> {
+    match reply.result {
+        OperationResult::Task(task) => task.into_task(),
+        OperationResult::CanceledTask(task) => Ok(task),
+        _ => Err(other_result()),
+    }
+}
+
+fn tasks(reply: Reply) -> Result<ListTasksResponse, A2aError> {
+    let OperationResult::Tasks(tasks) = reply.result else { return Err(other_result()) };
+    Ok(tasks)
+}
+
+fn push_config(reply: Reply) -> Result<TaskPushNotificationConfig, A2aError> {
+    let OperationResult::PushConfig(config) = reply.result else { return Err(other_result()) };
+    Ok(config)
+}
+
+fn push_configs(reply: Reply) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
+    let OperationResult::PushConfigs(configs) = reply.result else { return Err(other_result()) };
+    Ok(configs)
+}
+
+fn no_push_config(reply: Reply) -> Result<(), A2aError> {
+    let OperationResult::NoPushConfig = reply.result else { return Err(other_result()) };
+    Ok(())
+}
+
+fn extended_card(reply: Reply) -> Result<AgentCard, A2aError> {
+    let OperationResult::ExtendedAgentCard(card) = reply.result else { return Err(other_result()) };
+    Ok(Arc::unwrap_or_clone(card))
+}
+
+fn method_reply(reply: Reply) -> Result<MethodReply, A2aError> {
+    match reply.result {
+        OperationResult::Method(MethodResult::Value(value)) => Ok(MethodReply::Value(value)),
+        OperationResult::Method(MethodResult::Results(results)) => {
+            let results = results.map(|result| result.inspect_err(access_log::note_error));
+            Ok(MethodReply::Results(Box::pin(streams::during(reply.place, results))))
+        }
+        _ => Err(other_result()),
+    }
 }
 
 #[async_trait]
-impl Operations for GrpcOperations {
+impl annex_grpc::Operations for GrpcOperations {
     async fn send_message(
         &self,
         parameters: CallParameters,
         request: SendMessageRequest,
-    ) -> Result<Reply<SendMessageResponse>, A2aError> {
-        access_log::noted(async {
-            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-            let Answer { value, active } = handler.send_message(&call, request).await?;
-            let value = match value {
-                Sent::Message(message) => SendMessageResponse::Message(*message),
-                Sent::Task(task) => SendMessageResponse::Task(task.into_task()?),
-            };
-            Ok(Reply { value, active })
-        })
-        .await
+    ) -> Result<annex_grpc::Reply<SendMessageResponse>, A2aError> {
+        self.call(parameters, Operation::SendMessage(request), sent).await
     }
 
     async fn send_streaming_message(
         &self,
         parameters: CallParameters,
         request: SendMessageRequest,
-    ) -> Result<Reply<EventStream>, A2aError> {
-        access_log::noted(async {
-            // The place comes first: a client that gets no stream must not have begun a turn.
-            let place = caller(&parameters)?.open_stream()?;
-            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-            let Answer { value, active } = handler.send_streaming_message(&call, request).await?;
-            Ok(Reply { value: events(place, value), active })
-        })
-        .await
+    ) -> Result<annex_grpc::Reply<EventStream>, A2aError> {
+        self.call(parameters, Operation::SendStreamingMessage(request), events).await
     }
 
-    async fn get_task(&self, parameters: CallParameters, request: GetTaskRequest) -> Result<Reply<Task>, A2aError> {
-        access_log::noted(async {
-            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-            Ok(reply(handler.get_task(&call, &request).await?.into_task()?))
-        })
-        .await
+    async fn get_task(
+        &self,
+        parameters: CallParameters,
+        request: GetTaskRequest,
+    ) -> Result<annex_grpc::Reply<Task>, A2aError> {
+        self.call(parameters, Operation::GetTask(request), task).await
     }
 
     async fn list_tasks(
         &self,
         parameters: CallParameters,
         request: ListTasksRequest,
-    ) -> Result<Reply<ListTasksResponse>, A2aError> {
-        access_log::noted(async {
-            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-            Ok(reply(handler.list_tasks(&call, &request).await?))
-        })
-        .await
+    ) -> Result<annex_grpc::Reply<ListTasksResponse>, A2aError> {
+        self.call(parameters, Operation::ListTasks(request), tasks).await
     }
 
     async fn cancel_task(
         &self,
         parameters: CallParameters,
         request: CancelTaskRequest,
-    ) -> Result<Reply<Task>, A2aError> {
-        access_log::noted(async {
-            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-            Ok(reply(handler.cancel_task(&call, &request).await?))
-        })
-        .await
+    ) -> Result<annex_grpc::Reply<Task>, A2aError> {
+        self.call(parameters, Operation::CancelTask(request), task).await
     }
 
     async fn subscribe_to_task(
         &self,
         parameters: CallParameters,
         request: SubscribeToTaskRequest,
-    ) -> Result<Reply<EventStream>, A2aError> {
-        access_log::noted(async {
-            let place = caller(&parameters)?.open_stream()?;
-            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-            Ok(reply(events(place, handler.subscribe_to_task(&call, &request).await?)))
-        })
-        .await
+    ) -> Result<annex_grpc::Reply<EventStream>, A2aError> {
+        self.call(parameters, Operation::SubscribeToTask(request), events).await
     }
 
     async fn create_task_push_notification_config(
         &self,
         parameters: CallParameters,
         request: TaskPushNotificationConfig,
-    ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        access_log::noted(async {
-            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-            Ok(reply(handler.create_push_config(&call, request).await?))
-        })
-        .await
+    ) -> Result<annex_grpc::Reply<TaskPushNotificationConfig>, A2aError> {
+        self.call(parameters, Operation::CreatePushConfig(request), push_config).await
     }
 
     async fn get_task_push_notification_config(
         &self,
         parameters: CallParameters,
         request: GetTaskPushNotificationConfigRequest,
-    ) -> Result<Reply<TaskPushNotificationConfig>, A2aError> {
-        access_log::noted(async {
-            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-            Ok(reply(handler.get_push_config(&call, &request).await?))
-        })
-        .await
+    ) -> Result<annex_grpc::Reply<TaskPushNotificationConfig>, A2aError> {
+        self.call(parameters, Operation::GetPushConfig(request), push_config).await
     }
 
     async fn list_task_push_notification_configs(
         &self,
         parameters: CallParameters,
         request: ListTaskPushNotificationConfigsRequest,
-    ) -> Result<Reply<ListTaskPushNotificationConfigsResponse>, A2aError> {
-        access_log::noted(async {
-            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-            Ok(reply(handler.list_push_configs(&call, &request).await?))
-        })
-        .await
+    ) -> Result<annex_grpc::Reply<ListTaskPushNotificationConfigsResponse>, A2aError> {
+        self.call(parameters, Operation::ListPushConfigs(request), push_configs).await
     }
 
     async fn delete_task_push_notification_config(
         &self,
         parameters: CallParameters,
         request: DeleteTaskPushNotificationConfigRequest,
-    ) -> Result<Reply<()>, A2aError> {
-        access_log::noted(async {
-            let (handler, call) = self.serving(parameters, request.tenant.as_deref()).await?;
-            Ok(reply(handler.delete_push_config(&call, &request).await?))
-        })
-        .await
+    ) -> Result<annex_grpc::Reply<()>, A2aError> {
+        self.call(parameters, Operation::DeletePushConfig(request), no_push_config).await
     }
 
     async fn get_extended_agent_card(
         &self,
         parameters: CallParameters,
         request: GetExtendedAgentCardRequest,
-    ) -> Result<Reply<AgentCard>, A2aError> {
-        access_log::noted(async {
-            let (handler, _) = self.serving(parameters, request.tenant.as_deref()).await?;
-            Ok(reply(Arc::unwrap_or_clone(handler.get_extended_agent_card()?)))
-        })
-        .await
+    ) -> Result<annex_grpc::Reply<AgentCard>, A2aError> {
+        self.call(parameters, Operation::GetExtendedAgentCard(request), extended_card).await
     }
 
     async fn call_method(
@@ -261,27 +286,9 @@ impl Operations for GrpcOperations {
         parameters: CallParameters,
         method: String,
         params: Json,
-    ) -> Result<Reply<MethodReply>, A2aError> {
-        access_log::noted(async {
-            // The caller is cloned, because `serving` consumes the parameters before it is known whether a stream is
-            // opened.
-            let caller = caller(&parameters)?.clone();
-            // A method of an extension has no request type with a field for the tenant, so its parameters name it.
-            let (tenant, params) = self.0.app()?.tenants().tenant_in(&params)?;
-            let (handler, call) = self.serving(parameters, tenant.as_deref()).await?;
-            let called = handler.call_method(&call, (None, &method), &params).await?;
-            let Answer { value, active } = called;
-            let value = match value {
-                MethodResult::Value(value) => MethodReply::Value(value),
-                // Only the answer tells whether the method streams, so its place is taken after the call.
-                MethodResult::Results(results) => {
-                    let results = results.map(|result| result.inspect_err(access_log::note_error));
-                    MethodReply::Results(Box::pin(caller.open_stream()?.during(results)))
-                }
-            };
-            Ok(Reply { value, active })
-        })
-        .await
+    ) -> Result<annex_grpc::Reply<MethodReply>, A2aError> {
+        let operation = self.operations(&parameters.headers).and_then(|operations| operations.method(&method, params));
+        self.call(parameters, operation.inspect_err(access_log::note_error)?, method_reply).await
     }
 
     fn is_serving(&self) -> bool {

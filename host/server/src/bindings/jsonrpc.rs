@@ -5,14 +5,11 @@
 
 use annex_operations::answer::{EventStream, encode};
 use annex_operations::methods::MethodResult;
+use annex_operations::operation::{Operation, OperationResult};
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::jsonrpc::{self, Rejection, Request, RequestId};
 use annex_protocol::service::VERSION;
-use annex_protocol::{
-    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, ListTasksRequest,
-    SendMessageRequest, SubscribeToTaskRequest, TaskPushNotificationConfig,
-};
+use annex_protocol::{A2aError, Method, SendMessageRequest, TaskPushNotificationConfig};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -23,7 +20,7 @@ use crate::bindings::service_headers::{check_content_type, echo, retry_after};
 use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
-use crate::tenants::AskedTenants;
+use crate::operations::{Operations, Reply};
 
 /// Reads one HTTP request whose body was read in full.
 ///
@@ -38,129 +35,84 @@ pub(crate) fn read<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Request<'a
 
 /// Answers one request.
 pub(crate) async fn answer(
-    tenants: &AskedTenants<'_>,
+    operations: &Operations<'_>,
     caller: &Caller,
     headers: &HeaderMap,
     uri: &Uri,
     request: &Request<'_>,
 ) -> Response {
-    access_log::asks_for_named(&request.method);
-    // The version is checked before the method, because another version may mean something else by the same name.
-    let call = match ServiceParameters::of(caller.identity.clone(), headers, uri) {
-        Ok(call) => call,
-        Err(error) => return failure(&request.id, &error),
-    };
-    access_log::speaks(VERSION);
-    dispatch(tenants, caller, call, request).await.unwrap_or_else(|error| failure(&request.id, &error))
+    let answer = perform(operations, caller, (headers, uri), request).await;
+    answer.unwrap_or_else(|error| failure(&request.id, &error))
 }
 
-async fn dispatch(
-    tenants: &AskedTenants<'_>,
+async fn perform(
+    operations: &Operations<'_>,
     caller: &Caller,
-    call: ServiceParameters,
+    (headers, uri): (&HeaderMap, &Uri),
     request: &Request<'_>,
 ) -> Result<Response, A2aError> {
-    let id = &request.id;
-    let params = request.params;
-    let success = |result: &str| success(caller, id, result);
-    match &*request.method {
-        "SendMessage" => {
-            let request = jsonrpc::params::<SendMessageRequest>(params)?.of_client();
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
-            let sent = handler.send_message(&call, request).await?;
-            let pieces = sent.value.json_in_pieces()?;
-            Ok(echo(success_in_pieces(caller, id, &pieces.each_ref().map(|piece| &**piece))?, &sent.active))
-        }
-        "SendStreamingMessage" => {
-            // The place comes first: a client that gets no stream must not have begun a turn.
-            let place = caller.open_stream()?;
-            let request = jsonrpc::params::<SendMessageRequest>(params)?.of_client();
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
-            let streamed = handler.send_streaming_message(&call, request).await?;
-            Ok(echo(stream(caller, place, id.clone(), streamed.value), &streamed.active))
-        }
-        "GetTask" => {
-            let request: GetTaskRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
-            success(&handler.get_task(&call, &request).await?.json()?)
-        }
-        "ListTasks" => {
-            let request: ListTasksRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
-            success(&encode(&handler.list_tasks(&call, &request).await?)?)
-        }
-        "CancelTask" => {
-            let request: CancelTaskRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
-            success(&encode(&handler.cancel_task(&call, &request).await?)?)
-        }
-        "SubscribeToTask" => {
-            let place = caller.open_stream()?;
-            let request: SubscribeToTaskRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
-            let events = handler.subscribe_to_task(&call, &request).await?;
-            Ok(stream(caller, place, id.clone(), events))
-        }
-        "GetExtendedAgentCard" => {
-            let request: GetExtendedAgentCardRequest = jsonrpc::params(params)?;
-            // The caller makes no difference: everybody who gets here with [auth] is authenticated, and without it
-            // there is no such card.
-            let (handler, _) = tenants.serving(call, request.tenant.as_deref()).await?;
-            success(&encode(&*handler.get_extended_agent_card()?)?)
-        }
-        "CreateTaskPushNotificationConfig"
-        | "GetTaskPushNotificationConfig"
-        | "ListTaskPushNotificationConfigs"
-        | "DeleteTaskPushNotificationConfig" => success(&push_config(tenants, call, request).await?),
-        // A name that is none of A2A's may be a method of an extension.
-        method => {
-            // Its parameters also name the tenant, because a method of an extension has no request type of A2A.
-            let params = request.params_json()?;
-            let (tenant, params) = tenants.tenant_in(&params)?;
-            let (handler, call) = tenants.serving(call, tenant.as_deref()).await?;
-            let answered = handler.call_method(&call, (None, method), &params).await?;
-            Ok(echo(method_result(caller, id, answered.value, jsonrpc::failure)?, &answered.active))
-        }
+    let method = Method::from_name(&request.method);
+    if let Some(method) = method {
+        access_log::asks_for(method.name());
     }
+    // The version is checked before the parameters, because another version may mean something else by the same name.
+    let call = ServiceParameters::of(caller.identity.clone(), headers, uri)?;
+    access_log::speaks(VERSION);
+    let operation = match method {
+        Some(method) => operation(method, request.params)?,
+        // A name that is none of A2A's may be a method of an extension.
+        None => operations.method(&request.method, request.params_json()?)?,
+    };
+    write(caller, &request.id, operations.call(caller, call, operation).await?)
 }
 
-/// The operations on push notification configs. Returns the result as JSON.
-async fn push_config(
-    tenants: &AskedTenants<'_>,
-    call: ServiceParameters,
-    request: &Request<'_>,
-) -> Result<String, A2aError> {
-    let params = request.params;
-    match &*request.method {
-        "CreateTaskPushNotificationConfig" => {
-            let config = jsonrpc::params::<TaskPushNotificationConfig>(params)?.of_client();
-            let (handler, call) = tenants.serving(call, config.tenant.as_deref()).await?;
-            encode(&handler.create_push_config(&call, config).await?)
+/// The operation that a method and its parameters ask for.
+fn operation(method: Method, params: &str) -> Result<Operation, A2aError> {
+    Ok(match method {
+        Method::SendMessage => Operation::SendMessage(jsonrpc::params::<SendMessageRequest>(params)?.of_client()),
+        Method::SendStreamingMessage => {
+            Operation::SendStreamingMessage(jsonrpc::params::<SendMessageRequest>(params)?.of_client())
         }
-        "GetTaskPushNotificationConfig" => {
-            let request: GetTaskPushNotificationConfigRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
-            encode(&handler.get_push_config(&call, &request).await?)
+        Method::GetTask => Operation::GetTask(jsonrpc::params(params)?),
+        Method::ListTasks => Operation::ListTasks(jsonrpc::params(params)?),
+        Method::CancelTask => Operation::CancelTask(jsonrpc::params(params)?),
+        Method::SubscribeToTask => Operation::SubscribeToTask(jsonrpc::params(params)?),
+        Method::CreateTaskPushNotificationConfig => {
+            Operation::CreatePushConfig(jsonrpc::params::<TaskPushNotificationConfig>(params)?.of_client())
         }
-        "ListTaskPushNotificationConfigs" => {
-            let request: ListTaskPushNotificationConfigsRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
-            encode(&handler.list_push_configs(&call, &request).await?)
+        Method::GetTaskPushNotificationConfig => Operation::GetPushConfig(jsonrpc::params(params)?),
+        Method::ListTaskPushNotificationConfigs => Operation::ListPushConfigs(jsonrpc::params(params)?),
+        Method::DeleteTaskPushNotificationConfig => Operation::DeletePushConfig(jsonrpc::params(params)?),
+        Method::GetExtendedAgentCard => Operation::GetExtendedAgentCard(jsonrpc::params(params)?),
+    })
+}
+
+/// Writes the result into a response.
+fn write(caller: &Caller, id: &RequestId, reply: Reply) -> Result<Response, A2aError> {
+    let Reply { result, active, place } = reply;
+    let success = |result: &str| success(caller, id, result);
+    let response = match result {
+        OperationResult::Sent(sent) => {
+            let pieces = sent.json_in_pieces()?;
+            success_in_pieces(caller, id, &pieces.each_ref().map(|piece| &**piece))?
         }
-        // `dispatch` sends four methods here, and this is the one that is left.
-        _ => {
-            let request: DeleteTaskPushNotificationConfigRequest = jsonrpc::params(params)?;
-            let (handler, call) = tenants.serving(call, request.tenant.as_deref()).await?;
-            handler.delete_push_config(&call, &request).await?;
-            // JSON-RPC demands a result, also of an operation that returns nothing.
-            Ok("null".to_owned())
-        }
-    }
+        OperationResult::Events(events) => stream(caller, place, id.clone(), events),
+        OperationResult::Task(task) => success(&task.json()?)?,
+        OperationResult::Tasks(tasks) => success(&encode(&tasks)?)?,
+        OperationResult::CanceledTask(task) => success(&encode(&task)?)?,
+        OperationResult::PushConfig(config) => success(&encode(&config)?)?,
+        OperationResult::PushConfigs(configs) => success(&encode(&configs)?)?,
+        // JSON-RPC demands a result, also of an operation that returns nothing.
+        OperationResult::NoPushConfig => success("null")?,
+        OperationResult::ExtendedAgentCard(card) => success(&encode(&*card)?)?,
+        OperationResult::Method(result) => method_result((caller, place), id, result, jsonrpc::failure)?,
+    };
+    Ok(echo(response, &active))
 }
 
 /// The answer of an extension's method as a response. `failure` writes the error that ends a stream.
 pub(crate) fn method_result(
-    caller: &Caller,
+    (caller, place): (&Caller, Option<StreamPlace>),
     id: &RequestId,
     result: MethodResult,
     failure: fn(&RequestId, &A2aError) -> String,
@@ -169,8 +121,6 @@ pub(crate) fn method_result(
         MethodResult::Value(value) => success(caller, id, value.get()),
         MethodResult::Results(results) => {
             let id = id.clone();
-            // Only the answer tells whether the method streams, so its place is taken after the call.
-            let place = caller.open_stream()?;
             let answer = sse::respond(results, move |result| match result {
                 Ok(value) => jsonrpc::success_raw(&id, value.get()),
                 Err(error) => failure(&id, error),
@@ -180,7 +130,7 @@ pub(crate) fn method_result(
     }
 }
 
-fn stream(caller: &Caller, place: StreamPlace, id: RequestId, events: EventStream) -> Response {
+fn stream(caller: &Caller, place: Option<StreamPlace>, id: RequestId, events: EventStream) -> Response {
     // Each event is a whole JSON-RPC response. The official JS client refuses one whose id is another or of another
     // type.
     let answer = sse::respond_numbered(events, move |event| match event {
@@ -197,7 +147,7 @@ pub(crate) fn success(caller: &Caller, id: &RequestId, result: &str) -> Result<R
 
 fn success_in_pieces(caller: &Caller, id: &RequestId, result: &[&str]) -> Result<Response, A2aError> {
     caller.check_room(result.iter().map(|piece| piece.len()).sum())?;
-    Ok(json(caller.answer(jsonrpc::success_in_pieces(id, result))?))
+    Ok(json(answer_body::of_text(caller, jsonrpc::success_in_pieces(id, result))?))
 }
 
 /// An error as an ordinary answer.

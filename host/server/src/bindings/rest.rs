@@ -2,93 +2,40 @@
 //!
 //! Each path also exists behind `/{tenant}`. Answers have the media type of the request.
 
-use std::borrow::Cow;
-
-use annex_operations::answer::{EventStream, ShownTask, encode};
+use annex_operations::answer::{EventStream, encode};
 use annex_operations::methods::MethodResult;
-use annex_operations::request_handler::RequestHandler;
+use annex_operations::operation::{MethodRequest, Operation, OperationResult};
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::jsonrpc::params;
 use annex_protocol::service::VERSION;
 use annex_protocol::{
-    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, ExtensionUri, GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, JsonObject, ListTaskPushNotificationConfigsRequest,
-    ListTasksRequest, SendMessageRequest, SubscribeToTaskRequest, TaskPushNotificationConfig, http_json,
+    A2aError, CancelTaskRequest, Json, JsonObject, SendMessageRequest, TaskPushNotificationConfig, http_json,
 };
 use axum::body::Body;
 use axum::extract::Query;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
 use crate::access_log;
 use crate::bindings::answer_body;
+use crate::bindings::rest::route::{NoRoute, Route, route, segments};
 use crate::bindings::service_headers::{check_content_type, echo, retry_after};
 use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
-use crate::tenants::{self, AskedTenants, Tenants};
+use crate::operations::{self, Operations, Reply};
+use crate::tenants::Tenants;
+
+pub(crate) mod route;
 
 /// The `Cache-Control` of an answer that only the caller may keep.
 pub(crate) const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=60");
 
-/// The operation that a path and a method ask for.
-#[derive(Debug, PartialEq, Eq)]
-enum Operation<'a> {
-    SendMessage,
-    SendStreamingMessage,
-    GetTask(&'a str),
-    ListTasks,
-    CancelTask(&'a str),
-    SubscribeToTask(&'a str),
-    PushConfig(PushConfigOperation<'a>),
-    ExtendedAgentCard,
-    /// A method of the extension with this name.
-    Method(&'a str, String),
-}
-
-/// The same about push notification configs, by the ids of a task and of a config.
-#[derive(Debug, PartialEq, Eq)]
-enum PushConfigOperation<'a> {
-    Create(&'a str),
-    List(&'a str),
-    Get(&'a str, &'a str),
-    Delete(&'a str, &'a str),
-}
-
-impl Operation<'_> {
-    /// The name that A2A gives it; that of a method of an extension is its own.
-    fn name(&self) -> &str {
-        match self {
-            Self::SendMessage => "SendMessage",
-            Self::SendStreamingMessage => "SendStreamingMessage",
-            Self::GetTask(_) => "GetTask",
-            Self::ListTasks => "ListTasks",
-            Self::CancelTask(_) => "CancelTask",
-            Self::SubscribeToTask(_) => "SubscribeToTask",
-            Self::PushConfig(PushConfigOperation::Create(_)) => "CreateTaskPushNotificationConfig",
-            Self::PushConfig(PushConfigOperation::List(_)) => "ListTaskPushNotificationConfigs",
-            Self::PushConfig(PushConfigOperation::Get(..)) => "GetTaskPushNotificationConfig",
-            Self::PushConfig(PushConfigOperation::Delete(..)) => "DeleteTaskPushNotificationConfig",
-            Self::ExtendedAgentCard => "GetExtendedAgentCard",
-            Self::Method(_, name) => name,
-        }
-    }
-}
-
-/// The reasons for which there is no operation.
-#[derive(Debug, PartialEq, Eq)]
-enum NoRoute {
-    Path,
-    /// The path exists for these methods.
-    Method(&'static str),
-}
-
 /// One request to the binding.
 pub(crate) struct HttpRequest<'a> {
     pub(crate) caller: &'a Caller,
-    pub(crate) method: &'a Method,
+    pub(crate) method: &'a HttpMethod,
     /// Below the binding's own path, without a leading slash, as it was sent.
     pub(crate) path: &'a str,
     pub(crate) headers: &'a HeaderMap,
@@ -101,7 +48,7 @@ pub(crate) async fn answer(tenants: &Tenants, request: HttpRequest<'_>) -> Respo
     let segments = segments(request.path);
     let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
     let response = match route(request.method, &segments) {
-        Ok((tenant, operation)) => dispatch(&tenants.asked_with(request.headers), &request, tenant, operation).await,
+        Ok((tenant, route)) => perform(tenants, &request, tenant, route).await,
         // The answer says so by its status.
         Err(NoRoute::Method(allowed)) => return method_not_allowed(allowed, request.path),
         Err(NoRoute::Path) => Err(A2aError::MethodNotFound { method: format!("{} /{}", request.method, request.path) }),
@@ -116,191 +63,104 @@ pub(crate) fn refuse(headers: &HeaderMap, status: StatusCode, error: &A2aError) 
     with_media_type(headers, response)
 }
 
-/// The segments of a path, each decoded by itself: an encoded slash is a part of an id.
-pub(crate) fn segments(path: &str) -> Vec<Cow<'_, str>> {
-    // Bytes that are no UTF-8 make an id that nobody has given.
-    path.split('/').map(|segment| percent_decode_str(segment).decode_utf8_lossy()).collect()
-}
-
-fn route<'a>(method: &Method, segments: &[&'a str]) -> Result<(Option<&'a str>, Operation<'a>), NoRoute> {
-    // The path without a tenant comes first. No tenant has the name of a first segment (`config/tenant.rs`).
-    match operation(method, segments) {
-        Err(NoRoute::Path) => match segments.split_first() {
-            Some((tenant, rest)) if !tenant.is_empty() => Ok((Some(*tenant), operation(method, rest)?)),
-            _ => Err(NoRoute::Path),
-        },
-        found => found.map(|operation| (None, operation)),
-    }
-}
-
-fn operation<'a>(method: &Method, segments: &[&'a str]) -> Result<Operation<'a>, NoRoute> {
-    let (allowed, operation) = match segments {
-        ["message:send"] => ("POST", Operation::SendMessage),
-        ["message:stream"] => ("POST", Operation::SendStreamingMessage),
-        ["tasks"] => ("GET", Operation::ListTasks),
-        ["extendedAgentCard"] => ("GET", Operation::ExtendedAgentCard),
-        // An id may have colons itself, so only the last one can begin a verb.
-        ["tasks", id] => match id.rsplit_once(':') {
-            Some((id, "cancel")) => ("POST", Operation::CancelTask(id)),
-            // The proto file says GET, the text of the specification POST.
-            Some((id, "subscribe")) => ("GET, POST", Operation::SubscribeToTask(id)),
-            _ => ("GET", Operation::GetTask(id)),
-        },
-        ["tasks", task, "pushNotificationConfigs"] if method == Method::POST => {
-            ("POST", Operation::PushConfig(PushConfigOperation::Create(task)))
-        }
-        ["tasks", task, "pushNotificationConfigs"] => {
-            ("GET, POST", Operation::PushConfig(PushConfigOperation::List(task)))
-        }
-        ["tasks", task, "pushNotificationConfigs", id] if method == Method::DELETE => {
-            ("DELETE", Operation::PushConfig(PushConfigOperation::Delete(task, id)))
-        }
-        ["tasks", task, "pushNotificationConfigs", id] => {
-            ("GET, DELETE", Operation::PushConfig(PushConfigOperation::Get(task, id)))
-        }
-        ["extensions", extension, method @ ..] if !method.is_empty() => {
-            ("POST", Operation::Method(extension, method.join("/")))
-        }
-        _ => return Err(NoRoute::Path),
-    };
-    let is_allowed = allowed.split(", ").any(|name| name == method.as_str());
-    if is_allowed { Ok(operation) } else { Err(NoRoute::Method(allowed)) }
-}
-
-async fn dispatch(
-    tenants: &AskedTenants<'_>,
+async fn perform(
+    tenants: &Tenants,
     request: &HttpRequest<'_>,
     tenant: Option<&str>,
-    operation: Operation<'_>,
+    route: Route<'_>,
 ) -> Result<Response, A2aError> {
-    access_log::asks_for_named(operation.name());
-    let call = ServiceParameters::of(request.caller.identity.clone(), request.headers, request.uri)?;
-    access_log::speaks(VERSION);
+    if let Some(method) = route.method() {
+        access_log::asks_for(method.name());
+    }
     let caller = request.caller;
-    match operation {
-        Operation::SendMessage => {
-            let message = message(request, tenant)?;
-            let (handler, call) = tenants.serving(call, message.tenant.as_deref()).await?;
-            let sent = handler.send_message(&call, message).await?;
-            Ok(echo(json(caller, sent.value.json()?)?, &sent.active))
-        }
-        Operation::SendStreamingMessage => {
-            // The place comes first: a client that gets no stream must not have begun a turn.
-            let place = caller.open_stream()?;
-            let message = message(request, tenant)?;
-            let (handler, call) = tenants.serving(call, message.tenant.as_deref()).await?;
-            let streamed = handler.send_streaming_message(&call, message).await?;
-            Ok(echo(stream(caller, place, streamed.value), &streamed.active))
-        }
-        Operation::GetTask(id) => {
-            let read: GetTaskRequest = from_query(request, tenant, &[("id", id)])?;
-            let (handler, call) = tenants.serving(call, read.tenant.as_deref()).await?;
-            found(caller, &handler.get_task(&call, &read).await?)
-        }
-        Operation::ListTasks => {
-            let list: ListTasksRequest = from_query(request, tenant, &[])?;
-            let (handler, call) = tenants.serving(call, list.tenant.as_deref()).await?;
-            json(caller, encode(&handler.list_tasks(&call, &list).await?)?)
-        }
-        Operation::CancelTask(id) => {
+    let call = ServiceParameters::of(caller.identity.clone(), request.headers, request.uri)?;
+    access_log::speaks(VERSION);
+    let operation = operation(request, tenant, route)?;
+    write(caller, Operations::new(tenants, request.headers).call(caller, call, operation).await?)
+}
+
+/// The operation that a route, a body and a query ask for.
+fn operation(request: &HttpRequest<'_>, tenant: Option<&str>, route: Route<'_>) -> Result<Operation, A2aError> {
+    Ok(match route {
+        Route::SendMessage => Operation::SendMessage(message(request, tenant)?),
+        Route::SendStreamingMessage => Operation::SendStreamingMessage(message(request, tenant)?),
+        Route::GetTask(id) => Operation::GetTask(from_query(request, tenant, &[("id", id)])?),
+        Route::ListTasks => Operation::ListTasks(from_query(request, tenant, &[])?),
+        Route::CancelTask(id) => {
             let mut cancel: CancelTaskRequest = params(with(&read_body(request)?, "id", id)?.get())?;
             place(&mut cancel.tenant, tenant)?;
-            let (handler, call) = tenants.serving(call, cancel.tenant.as_deref()).await?;
-            json(caller, encode(&handler.cancel_task(&call, &cancel).await?)?)
+            Operation::CancelTask(cancel)
         }
-        Operation::SubscribeToTask(id) => {
-            // The path has all that this operation needs, so the body of a POST is not looked at.
-            let subscribe: SubscribeToTaskRequest = from_query(request, tenant, &[("id", id)])?;
-            let place = caller.open_stream()?;
-            let (handler, call) = tenants.serving(call, subscribe.tenant.as_deref()).await?;
-            Ok(stream(caller, place, handler.subscribe_to_task(&call, &subscribe).await?))
-        }
-        Operation::PushConfig(operation) => push_config(tenants, call, request, tenant, operation).await,
-        Operation::Method(extension, method) => {
-            let params = read_body(request)?;
-            // The path names the tenant, so all parameters in the body are the extension's.
-            let (handler, call) = tenants.serving(call, tenant).await?;
-            let (response, active) = call_method(&handler, &call, (extension, &method), (caller, &params)).await?;
-            Ok(echo(response, &active))
-        }
-        Operation::ExtendedAgentCard => {
-            let card: GetExtendedAgentCardRequest = from_query(request, tenant, &[])?;
-            let (handler, _) = tenants.serving(call, card.tenant.as_deref()).await?;
-            extended_card(&handler, caller)
-        }
-    }
-}
-
-/// The operations on push notification configs.
-async fn push_config(
-    tenants: &AskedTenants<'_>,
-    call: ServiceParameters,
-    request: &HttpRequest<'_>,
-    tenant: Option<&str>,
-    operation: PushConfigOperation<'_>,
-) -> Result<Response, A2aError> {
-    let caller = request.caller;
-    match operation {
-        PushConfigOperation::Create(task) => {
+        // The path has all that this operation needs, so the body of a POST is not looked at.
+        Route::SubscribeToTask(id) => Operation::SubscribeToTask(from_query(request, tenant, &[("id", id)])?),
+        Route::CreatePushConfig(task) => {
             let body = with(&read_body(request)?, "taskId", task)?;
             let mut config = params::<TaskPushNotificationConfig>(body.get())?.of_client();
             place(&mut config.tenant, tenant)?;
-            let (handler, call) = tenants.serving(call, config.tenant.as_deref()).await?;
-            json(caller, encode(&handler.create_push_config(&call, config).await?)?)
+            Operation::CreatePushConfig(config)
         }
-        PushConfigOperation::List(task) => {
-            let list: ListTaskPushNotificationConfigsRequest = from_query(request, tenant, &[("taskId", task)])?;
-            let (handler, call) = tenants.serving(call, list.tenant.as_deref()).await?;
-            json(caller, encode(&handler.list_push_configs(&call, &list).await?)?)
+        Route::ListPushConfigs(task) => Operation::ListPushConfigs(from_query(request, tenant, &[("taskId", task)])?),
+        Route::GetPushConfig(task, id) => {
+            Operation::GetPushConfig(from_query(request, tenant, &[("taskId", task), ("id", id)])?)
         }
-        PushConfigOperation::Get(task, id) => {
-            let get: GetTaskPushNotificationConfigRequest =
-                from_query(request, tenant, &[("taskId", task), ("id", id)])?;
-            let (handler, call) = tenants.serving(call, get.tenant.as_deref()).await?;
-            json(caller, encode(&handler.get_push_config(&call, &get).await?)?)
+        Route::DeletePushConfig(task, id) => {
+            Operation::DeletePushConfig(from_query(request, tenant, &[("taskId", task), ("id", id)])?)
         }
-        PushConfigOperation::Delete(task, id) => {
-            let delete: DeleteTaskPushNotificationConfigRequest =
-                from_query(request, tenant, &[("taskId", task), ("id", id)])?;
-            let (handler, call) = tenants.serving(call, delete.tenant.as_deref()).await?;
-            handler.delete_push_config(&call, &delete).await?;
-            // The operation returns `google.protobuf.Empty`, which ProtoJSON writes as an empty object.
-            json(caller, "{}".to_owned())
+        Route::ExtendedAgentCard => Operation::GetExtendedAgentCard(from_query(request, tenant, &[])?),
+        Route::ExtensionMethod(extension, method) => {
+            // The path names the tenant, so all parameters in the body are the extension's.
+            method_call(request, tenant, (extension, method))?
         }
-    }
+    })
 }
 
-/// A task may be large, so there must be room before it is copied.
-fn found(caller: &Caller, task: &ShownTask) -> Result<Response, A2aError> {
-    let text = task.json()?;
-    caller.check_room(text.len())?;
-    json(caller, text.into_owned())
+/// The call of an extension's method with the body as its parameters.
+pub(crate) fn method_call(
+    request: &HttpRequest<'_>,
+    tenant: Option<&str>,
+    (extension, method): (&str, String),
+) -> Result<Operation, A2aError> {
+    let (tenant, extension) = (tenant.map(str::to_owned), Some(extension.to_owned()));
+    Ok(Operation::CallMethod(MethodRequest { tenant, extension, method, params: read_body(request)? }))
 }
 
-fn extended_card(handler: &RequestHandler, caller: &Caller) -> Result<Response, A2aError> {
-    let mut response = json(caller, encode(&*handler.get_extended_agent_card()?)?)?;
-    // This card may say more than the public one, so no shared cache may keep it (A2A 1.0 section 8.6).
-    response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
-    Ok(response)
+/// Writes the result into a response.
+fn write(caller: &Caller, reply: Reply) -> Result<Response, A2aError> {
+    let Reply { result, active, place } = reply;
+    let response = match result {
+        OperationResult::Sent(sent) => json(caller, sent.json()?)?,
+        OperationResult::Events(events) => stream(caller, place, events),
+        OperationResult::Task(task) => {
+            let text = task.json()?;
+            // A task may be large, so there must be room before it is copied.
+            caller.check_room(text.len())?;
+            json(caller, text.into_owned())?
+        }
+        OperationResult::Tasks(tasks) => json(caller, encode(&tasks)?)?,
+        OperationResult::CanceledTask(task) => json(caller, encode(&task)?)?,
+        OperationResult::PushConfig(config) => json(caller, encode(&config)?)?,
+        OperationResult::PushConfigs(configs) => json(caller, encode(&configs)?)?,
+        // The operation returns `google.protobuf.Empty`, which ProtoJSON writes as an empty object.
+        OperationResult::NoPushConfig => json(caller, "{}".to_owned())?,
+        OperationResult::ExtendedAgentCard(card) => {
+            let mut response = json(caller, encode(&*card)?)?;
+            // This card may say more than the public one, so no shared cache may keep it (A2A 1.0 section 8.6).
+            response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
+            response
+        }
+        OperationResult::Method(result) => method_result((caller, place), result)?,
+    };
+    Ok(echo(response, &active))
 }
 
-/// Calls a method of the extension with a name. Returns what it answers, and what was active.
-pub(crate) async fn call_method(
-    handler: &RequestHandler,
-    call: &ServiceParameters,
-    (extension, method): (&str, &str),
-    (caller, params): (&Caller, &Json),
-) -> Result<(Response, Vec<ExtensionUri>), A2aError> {
-    let answered = handler.call_method(call, (Some(extension), method), params).await?;
-    Ok((method_result(caller, answered.value)?, answered.active))
-}
-
-fn method_result(caller: &Caller, result: MethodResult) -> Result<Response, A2aError> {
+/// The answer of an extension's method as a response.
+pub(crate) fn method_result(
+    (caller, place): (&Caller, Option<StreamPlace>),
+    result: MethodResult,
+) -> Result<Response, A2aError> {
     match result {
         MethodResult::Value(value) => json(caller, value.get().to_owned()),
         MethodResult::Results(results) => {
-            // Only the answer tells whether the method streams, so its place is taken after the call.
-            let place = caller.open_stream()?;
             let answer = sse::respond(results, |result| match result {
                 Ok(value) => value.get().to_owned(),
                 Err(error) => http_json::failure(error),
@@ -320,7 +180,7 @@ fn message(request: &HttpRequest<'_>, tenant: Option<&str>) -> Result<SendMessag
 fn place(field: &mut Option<String>, tenant: Option<&str>) -> Result<(), A2aError> {
     let Some(tenant) = tenant else { return Ok(()) };
     match field.as_deref().filter(|named| !named.is_empty()) {
-        Some(named) if named != tenant => Err(tenants::other_than_in_path()),
+        Some(named) if named != tenant => Err(operations::other_than_in_path()),
         _ => {
             *field = Some(tenant.to_owned());
             Ok(())
@@ -359,10 +219,10 @@ fn from_query<T: DeserializeOwned>(
 }
 
 fn json(caller: &Caller, body: String) -> Result<Response, A2aError> {
-    Ok(caller.answer(body)?.into_response())
+    Ok(answer_body::of_text(caller, body)?.into_response())
 }
 
-fn stream(caller: &Caller, place: StreamPlace, events: EventStream) -> Response {
+fn stream(caller: &Caller, place: Option<StreamPlace>, events: EventStream) -> Response {
     let answer = sse::respond_numbered(events, |event| match event {
         Ok(event) => event.json().to_string(),
         Err(error) => http_json::failure(error),
@@ -401,55 +261,4 @@ fn media_type(headers: &HeaderMap) -> HeaderValue {
         sent.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(plain)
     };
     HeaderValue::from_static(if is_plain { plain } else { http_json::MEDIA_TYPE })
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::Method;
-
-    use super::{NoRoute, Operation, PushConfigOperation, segments};
-
-    /// The route of a path, compared while its segments are there.
-    fn check(method: &Method, path: &str, expected: &Result<(Option<&str>, Operation<'_>), NoRoute>) {
-        let segments = segments(path);
-        let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
-        assert_eq!(&super::route(method, &segments), expected, "{path}");
-    }
-
-    #[test]
-    fn a_path_is_an_operation_with_and_without_a_tenant() {
-        let get = |path, expected| check(&Method::GET, path, &Ok(expected));
-        let post = |path, expected| check(&Method::POST, path, &Ok(expected));
-        post("message:send", (None, Operation::SendMessage));
-        post("acme/message:stream", (Some("acme"), Operation::SendStreamingMessage));
-        get("tasks", (None, Operation::ListTasks));
-        get("acme/tasks", (Some("acme"), Operation::ListTasks));
-        get("tasks/a:b", (None, Operation::GetTask("a:b")));
-        get("acme/tasks/t", (Some("acme"), Operation::GetTask("t")));
-        post("tasks/a:b:cancel", (None, Operation::CancelTask("a:b")));
-        post("extensions/history/tasks/search", (None, Operation::Method("history", "tasks/search".into())));
-        for method in [Method::GET, Method::POST] {
-            check(&method, "tasks/t:subscribe", &Ok((None, Operation::SubscribeToTask("t"))));
-        }
-    }
-
-    #[test]
-    fn an_id_may_have_any_character_that_is_encoded_in_its_path() {
-        let get = |path, expected| check(&Method::GET, path, &Ok((None, expected)));
-        get("tasks/a%2Fb%20%25", Operation::GetTask("a/b %"));
-        let config = |task, id| Operation::PushConfig(PushConfigOperation::Get(task, id));
-        get("tasks/t/pushNotificationConfigs/a%2Fb", config("t", "a/b"));
-        get("tasks/a%2fb/pushNotificationConfigs/%C3%A9%3A", config("a/b", "é:"));
-        check(&Method::POST, "tasks/a%2Fb:cancel", &Ok((None, Operation::CancelTask("a/b"))));
-        check(&Method::POST, "extensions/x%2Fy/m", &Ok((None, Operation::Method("x/y", "m".into()))));
-    }
-
-    #[test]
-    fn what_is_no_operation_says_which_methods_there_are() {
-        check(&Method::GET, "message:send", &Err(NoRoute::Method("POST")));
-        check(&Method::DELETE, "acme/tasks/t", &Err(NoRoute::Method("GET")));
-        for path in ["", "message", "a/b/tasks", "/tasks", "message:send/x", "extensions/history"] {
-            check(&Method::POST, path, &Err(NoRoute::Path));
-        }
-    }
 }

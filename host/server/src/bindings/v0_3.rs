@@ -7,7 +7,7 @@ use annex_operations::answer::Sent;
 use annex_operations::service_parameters::{Identity, ServiceParameters, sent_version};
 use annex_protocol::service::{A2A_EXTENSIONS, VERSION, is_version, parse_extensions};
 use annex_protocol::v0_3::{self, X_A2A_EXTENSIONS};
-use annex_protocol::{A2aError, ExtensionUri, StreamResponse};
+use annex_protocol::{A2aError, ExtensionUri, Method, StreamResponse};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -33,7 +33,7 @@ fn read_call(identity: Identity, (headers, uri): (&HeaderMap, &Uri)) -> Result<S
         owner,
         claims,
         requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())),
-        // `AskedTenants::serving` adds the headers for an agent elsewhere. Clients of 0.3 are shown the task first, as they
+        // `Operations::call` adds the headers for an agent elsewhere. Clients of 0.3 are shown the task first, as they
         // expect it.
         ..ServiceParameters::default()
     })
@@ -48,6 +48,11 @@ fn sent_event(sent: Sent, encode: impl Fn(&StreamResponse) -> Result<String, A2a
         Sent::Message(message) => StreamResponse::Message(*message),
         Sent::Task(task) => StreamResponse::Task(task.into_task()?),
     })
+}
+
+/// 0.3 has no ListTasks.
+fn no_list_tasks() -> A2aError {
+    A2aError::MethodNotFound { method: Method::ListTasks.name().to_owned() }
 }
 
 fn json(body: Body) -> Response {

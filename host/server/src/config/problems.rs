@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use annex_operations::fault;
+use annex_telemetry::fault;
 
 /// The reasons for which a config cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::cors::CorsOrigins;
+use crate::connections::caller::ShareLimits;
 use crate::connections::listener::ConnectionLimits;
 
 /// `[server]`
@@ -95,6 +96,18 @@ impl ServerConfig {
             head: Duration::from_secs(self.head_seconds),
             write: Duration::from_secs(self.write_seconds),
             streams: self.max_requests_per_connection,
+        }
+    }
+
+    /// A caller gets a quarter of each budget of bytes, and always room for one body.
+    pub(crate) fn shares(&self) -> ShareLimits {
+        ShareLimits {
+            reading_bytes: self.max_reading_bytes,
+            reading_bytes_per_caller: (self.max_reading_bytes / 4).max(self.max_body_bytes),
+            answer_bytes: self.max_answer_bytes,
+            answer_bytes_per_caller: self.max_answer_bytes / 4,
+            streams: self.max_streams,
+            streams_per_caller: self.max_streams_per_caller,
         }
     }
 

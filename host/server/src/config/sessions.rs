@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use annex_session::Redaction;
 use serde::Deserialize;
+
+use crate::redaction::Redaction;
 
 /// `[sessions]`
 #[derive(Clone, Debug, Deserialize)]

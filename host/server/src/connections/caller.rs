@@ -5,19 +5,32 @@ use std::sync::Arc;
 use annex_operations::service_parameters::Identity;
 use annex_protocol::A2aError;
 
-use crate::bindings::answer_body::AnswerBody;
-use crate::config::ServerConfig;
 use crate::connections::budget::{Budget, Holding};
 use crate::connections::network::{CallerKey, Network};
 use crate::connections::streams::{StreamPlace, Streams};
 
-use axum::body::Body;
-
-/// Answers up to so many bytes are not counted: hyper holds them for at most one connection or one HTTP/2 stream, whose
-/// number is bounded.
+/// Answers of at most this many bytes are not counted. hyper holds one per connection or HTTP/2 stream, and the number of
+/// these is bounded.
 pub(crate) const SMALL_ANSWER: usize = 16 << 10;
 
-/// The budgets for what callers make the process hold.
+/// The bounds on what all callers together, and each of them, make the process hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShareLimits {
+    /// Bytes of bodies that are being read, of all callers.
+    pub(crate) reading_bytes: usize,
+    /// The same of one caller.
+    pub(crate) reading_bytes_per_caller: usize,
+    /// Bytes of answers that are not read yet, of all callers.
+    pub(crate) answer_bytes: usize,
+    /// The same of one caller.
+    pub(crate) answer_bytes_per_caller: usize,
+    /// Open streams of all callers.
+    pub(crate) streams: usize,
+    /// The same of one caller.
+    pub(crate) streams_per_caller: usize,
+}
+
+/// What callers make the process hold, counted against [`ShareLimits`].
 pub(crate) struct Shares {
     /// Bodies of requests that are being read.
     reading: Arc<Budget>,
@@ -27,33 +40,26 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// A caller gets a quarter of each budget, and always room for one body.
-    pub(crate) fn new(config: &ServerConfig) -> Arc<Self> {
-        let share = share_of_reading(config);
+    pub(crate) fn new(limits: &ShareLimits) -> Arc<Self> {
         Arc::new(Self {
-            reading: Budget::new("bodies that are being read", config.max_reading_bytes, share),
-            answers: Budget::lasting("unread answers", config.max_answer_bytes, config.max_answer_bytes / 4),
-            streams: Streams::new(config.max_streams, config.max_streams_per_caller),
+            reading: Budget::new("bodies that are being read", limits.reading_bytes, limits.reading_bytes_per_caller),
+            answers: Budget::lasting("unread answers", limits.answer_bytes, limits.answer_bytes_per_caller),
+            streams: Streams::new(limits.streams, limits.streams_per_caller),
         })
     }
 
-    /// Puts the bounds of this config into effect. Streams and bytes beyond them stay, and nothing is added until there are
-    /// fewer.
-    pub(crate) fn set(&self, config: &ServerConfig) {
-        self.reading.set(config.max_reading_bytes, share_of_reading(config));
-        self.answers.set(config.max_answer_bytes, config.max_answer_bytes / 4);
-        self.streams.set(config.max_streams, config.max_streams_per_caller);
+    /// Puts other limits into effect. Streams and bytes beyond them stay, and nothing is added until there are fewer.
+    pub(crate) fn set(&self, limits: &ShareLimits) {
+        self.reading.set(limits.reading_bytes, limits.reading_bytes_per_caller);
+        self.answers.set(limits.answer_bytes, limits.answer_bytes_per_caller);
+        self.streams.set(limits.streams, limits.streams_per_caller);
     }
-}
-
-fn share_of_reading(config: &ServerConfig) -> usize {
-    (config.max_reading_bytes / 4).max(config.max_body_bytes)
 }
 
 /// The sender of a request: the authenticated principal, or the network that an anonymous one comes from.
 #[derive(Clone)]
 pub(crate) struct Caller {
-    /// Who it is: the owner of the tasks that it may see and make, and the claims of its token.
+    /// The owner of the tasks that the caller may see and make, and the claims of its token.
     pub(crate) identity: Identity,
     network: Network,
     shares: Arc<Shares>,
@@ -78,21 +84,10 @@ impl Caller {
         self.shares.reading.hold(self.key())
     }
 
-    /// The body of an answer. A long one counts until the client has read it.
+    /// Checks that there is room for an answer of this length, before the answer is made.
     ///
     /// # Errors
-    /// [`A2aError::Overloaded`] when too much is unread already.
-    pub(crate) fn answer(&self, text: String) -> Result<Body, A2aError> {
-        if text.len() <= SMALL_ANSWER {
-            return Ok(Body::from(text));
-        }
-        Ok(Body::new(AnswerBody::whole(self.clone(), text.into())?))
-    }
-
-    /// Checks that there is room for an answer of so many bytes, before the answer is made.
-    ///
-    /// # Errors
-    /// [`A2aError::Overloaded`] when there is none.
+    /// [`A2aError::Overloaded`] when there is no room.
     pub(crate) fn check_room(&self, bytes: usize) -> Result<(), A2aError> {
         if bytes <= SMALL_ANSWER { Ok(()) } else { self.shares.answers.check(&self.key(), bytes) }
     }
@@ -107,10 +102,10 @@ impl Caller {
         Ok(holding)
     }
 
-    /// A place for a stream, before the operation is done whose events it carries.
+    /// Reserves a place for a stream.
     ///
     /// # Errors
-    /// [`A2aError::Overloaded`] when there are too many.
+    /// [`A2aError::Overloaded`] when too many streams are open.
     pub(crate) fn open_stream(&self) -> Result<StreamPlace, A2aError> {
         self.shares.streams.open(self.key())
     }

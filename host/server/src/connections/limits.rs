@@ -38,7 +38,7 @@ impl ServerLimits {
             max_body_bytes: AtomicUsize::new(config.max_body_bytes),
             body_seconds: AtomicU64::new(config.body_seconds),
             drain_seconds: AtomicU64::new(config.drain_seconds),
-            shares: Shares::new(config),
+            shares: Shares::new(&config.shares()),
             connections: watch::Sender::new(config.connections()),
         })
     }
@@ -48,7 +48,7 @@ impl ServerLimits {
         self.max_body_bytes.store(config.max_body_bytes, Ordering::Relaxed);
         self.body_seconds.store(config.body_seconds, Ordering::Relaxed);
         self.drain_seconds.store(config.drain_seconds, Ordering::Relaxed);
-        self.shares.set(config);
+        self.shares.set(&config.shares());
         self.connections.send_if_modified(|limits| {
             let before = std::mem::replace(limits, config.connections());
             before != *limits

@@ -66,15 +66,13 @@ impl Streams {
     }
 }
 
-impl StreamPlace {
-    /// The stream, with this place until it is over.
-    pub(crate) fn during<S: Stream>(self, stream: S) -> impl Stream<Item = S::Item> {
-        // The closure owns the place, which is free again when the stream is dropped.
-        stream.map(move |item| {
-            let _open = &self;
-            item
-        })
-    }
+/// The stream, which holds the place until it ends.
+pub(crate) fn during<S: Stream>(place: Option<StreamPlace>, stream: S) -> impl Stream<Item = S::Item> {
+    // The closure owns the place, which is free again when the stream is dropped.
+    stream.map(move |item| {
+        let _open = &place;
+        item
+    })
 }
 
 fn overloaded(reason: String) -> A2aError {

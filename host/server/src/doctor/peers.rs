@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use annex_client::{Client, ClientConfig};
 use annex_database::{Migrations, PostgresState};
-use annex_operations::fault;
+use annex_telemetry::fault;
 use annex_upstream::{UpstreamAgent, UpstreamConfig};
 use futures::{StreamExt, stream};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use annex_cluster::Replica;
 use annex_cluster::editions::{EditionsError, News};
-use annex_operations::fault;
+use annex_telemetry::fault;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -45,7 +45,7 @@ pub(crate) async fn follow(installers: Arc<Installers>, peers: Peers, stop: Canc
         if let Err(error) = &looked
             && is_well
         {
-            drop(fault::logged(error));
+            fault::log(error);
         }
         is_well = looked.is_ok();
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use annex_protocol::Json;
 use annex_runtime::{Extension, Hide};
-use annex_session::Redaction;
+
+use crate::redaction::Redaction;
 
 /// Hides the secrets of these extensions and the values of these keys.
 pub(crate) struct Hiding {

@@ -10,11 +10,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_cluster::editions::Consent;
-use annex_operations::fault;
 use annex_operations::tasks::pins::Pins;
 use annex_protocol::ExtensionUri;
 use annex_runtime::{Digest, Installed, Runtime};
 use annex_tasks::TaskStore;
+use annex_telemetry::fault;
 use tokio::sync::Notify;
 
 use crate::config::served::ServedConfig;
@@ -205,7 +205,7 @@ impl Installer {
         let _door = self.door.lock().await;
         if let Some(agreement) = &self.agreement {
             if let Err(error) = self.reissue_agreed(agreement).await {
-                drop(fault::logged(&error));
+                fault::log(&error);
             }
             return;
         }
@@ -213,7 +213,7 @@ impl Installer {
         match self.issuer.issue(current.extensions.installed.clone(), Some(&current)) {
             Ok(published) => self.publisher.replace(published),
             // The cards of before, which declare the same extensions, stay in force.
-            Err(error) => drop(fault::logged(&error)),
+            Err(error) => fault::log(&error),
         }
     }
 

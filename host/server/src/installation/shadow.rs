@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{Json, Timestamp};
 use annex_runtime::{Attention, Comparison, Extension, Hide, RecordedTurn, TurnObserver, replay};
-use annex_session::Redaction;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
 use tracing::Instrument;
 
 use crate::config::ExtensionConfig;
 use crate::installation::hiding::Hiding;
+use crate::redaction::Redaction;
 
 /// Turns that are noted at once, or wait to be played. Each has at most a mebibyte.
 const MAX_WAITING: usize = 16;

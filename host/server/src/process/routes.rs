@@ -29,10 +29,10 @@ use crate::connections::caller::Caller;
 use crate::connections::network::Network;
 use crate::connections::request_body::{BodyError, RequestBody};
 use crate::connections::site::Site;
+use crate::operations::Operations;
 use crate::paths::{CARD_PATH, JSONRPC_PATH, OLD_CARD_PATH, REST_PATH};
 use crate::process::hosts::Hosts;
 use crate::process::readiness_gate::{NoCard, ReadinessGate};
-use crate::tenants::AskedTenants;
 
 /// Characters of a name that a client sent and is told again.
 const MAX_SHOWN_ENCODING: usize = 64;
@@ -185,8 +185,8 @@ async fn json_rpc_call(
     // 503).
     match admit(gate, network, headers, body).await {
         Ok((app, caller, body)) => {
-            let tenants = app.tenants().asked_with(headers).at_path(tenant);
-            json_rpc_answer(gate, &tenants, &caller, (headers, uri), &body).await
+            let operations = Operations::new(app.tenants(), headers).at_path(tenant);
+            json_rpc_answer(gate, &operations, &caller, (headers, uri), &body).await
         }
         Err((status, error)) => {
             access_log::note_error(&error);
@@ -224,7 +224,7 @@ async fn http_json(
 /// Requests of both versions come by the same path: no method has the same name in both.
 async fn json_rpc_answer(
     gate: &ReadinessGate,
-    tenants: &AskedTenants<'_>,
+    operations: &Operations<'_>,
     caller: &Caller,
     (headers, uri): (&HeaderMap, &Uri),
     body: &[u8],
@@ -236,11 +236,11 @@ async fn json_rpc_answer(
     // 0.3 comes first and leaves alone what is 1.0's: a request that names no version is one of 0.3, and 1.0 refuses
     // it.
     if gate.speaks_v0_3
-        && let Some(answer) = v0_3::json_rpc::answer(tenants, caller, (headers, uri), &request).await
+        && let Some(answer) = v0_3::json_rpc::answer(operations, caller, (headers, uri), &request).await
     {
         return answer;
     }
-    jsonrpc::answer(tenants, caller, headers, uri, &request).await
+    jsonrpc::answer(operations, caller, headers, uri, &request).await
 }
 
 /// The app, if the phase allows requests; who calls; and the whole body. Nothing of a stranger's body is read.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use annex_operations::fault;
 use annex_operations::request_handler::RequestHandler;
+use annex_telemetry::fault;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 

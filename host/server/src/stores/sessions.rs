@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::session_key;
-use annex_protocol::{ContextId, Part, PartContent, Timestamp};
+use annex_protocol::{ContextId, Owner, Part, PartContent, Timestamp};
 use annex_session::{
-    Event, EventFilter, Redaction, Session, SessionCursor, SessionError, SessionKey, SessionNames, SessionQuery,
-    SessionService, State, Turns,
+    Event, EventFilter, Session, SessionCursor, SessionError, SessionKey, SessionNames, SessionQuery, SessionService,
+    State, Turns,
 };
-use annex_tasks::Owner;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use tokio::task::{JoinError, spawn_blocking};
@@ -18,6 +17,7 @@ use tokio::task::{JoinError, spawn_blocking};
 use crate::admin_api::sessions::{self as shown, Deleted, EventError, Events, Listed};
 use crate::config::served::ServedConfig;
 use crate::config::{Config, ConfigError};
+use crate::redaction::Redaction;
 use crate::stores::postgres::PostgresDatabases;
 use crate::stores::session_store::{self, SessionStoreError};
 

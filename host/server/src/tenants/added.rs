@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use annex_fairness::of_tenant;
-use annex_operations::fault;
 use annex_operations::looks::look_until;
 use annex_tasks::{ChangedTenant, StoreError, StoredTenant, TaskStore, TenantState};
+use annex_telemetry::fault;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -190,7 +190,7 @@ impl<T: Loaded> AddedTenants<T> {
         let found = match self.store.tenants().find(name).await {
             Ok(found) => found,
             Err(error) => {
-                drop(fault::logged(&error));
+                fault::log(&error);
                 return Err(TenantFailure::new("the tenants cannot be read now"));
             }
         };

@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use annex_protocol::{ContextId, MessageId, TaskId, Timestamp};
+use annex_protocol::{ContextId, MessageId, Owner, TaskId, Timestamp};
 
 use crate::record::repeated;
-use crate::{MessageKey, Owner, Remembered, StoreError};
+use crate::{MessageKey, Remembered, StoreError};
 
 type SeenKey = (Owner, ContextId, MessageId);
 

@@ -3,10 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-use annex_protocol::TaskId;
+use annex_protocol::{Owner, TaskId};
 
 use super::table::Entry;
-use crate::Owner;
 use crate::record::Rest;
 
 /// The time since which a task is finished or waits, and its id. The oldest is the least.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
 
-use annex_protocol::{ContextId, TaskId, TaskState, Timestamp};
+use annex_protocol::{ContextId, Owner, TaskId, TaskState, Timestamp};
 
 use super::MemoryBounds;
 use super::messages::SeenMessages;
@@ -11,8 +11,8 @@ use super::shares::{Measure, Running, Shares, Wanted};
 use crate::event::EventContent;
 use crate::record::{Rest, Standing, TaskContent, is_worked_on};
 use crate::{
-    MAX_PUSH_CONFIGS, MessageKey, Owner, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskQuery,
-    TaskSnapshot, WaitingBounds, size,
+    MAX_PUSH_CONFIGS, MessageKey, StoreError, StoredEvent, StoredTask, TaskCursor, TaskEvent, TaskQuery, TaskSnapshot,
+    WaitingBounds, size,
 };
 
 pub(super) struct Entry {

@@ -1,13 +1,13 @@
 //! Cursors of push notifications. Each change is one statement, so that one of any number of processes makes it.
 
 use annex_database::{Database, Row, Value, from_sql};
-use annex_protocol::TaskId;
+use annex_protocol::{Owner, TaskId};
 use async_trait::async_trait;
 
 use super::{SqlTaskStore, stored_config};
 use crate::cursor::{MAX_PUSH_FAILURES, PushCursor, PushCursors, PushProgress, PushThen};
 use crate::key::is_key;
-use crate::{Owner, StoreError, TaskStore};
+use crate::{StoreError, TaskStore};
 
 /// The cursors that a statement has changed, as [`cursor`] reads them; `$1` is the replica.
 macro_rules! changed_cursors {

@@ -1,11 +1,11 @@
 //! Messages that came before, as a database has them.
 
 use annex_database::{Row, Value};
-use annex_protocol::TaskId;
+use annex_protocol::{Owner, TaskId};
 
-use crate::key::is_key;
+use crate::key::{is_key, is_owner_key};
 use crate::record::repeated;
-use crate::{MessageKey, Owner, Remembered, StoreError};
+use crate::{MessageKey, Remembered, StoreError};
 
 /// The result for a message, from the row that says when it came.
 pub(super) fn remembered<R: Row>(row: &R, message: &MessageKey, task: &TaskId) -> Result<Remembered, StoreError> {
@@ -28,7 +28,7 @@ pub(super) fn remembered<R: Row>(row: &R, message: &MessageKey, task: &TaskId) -
 
 /// Tells whether a message can have been remembered.
 pub(super) fn is_named(owner: &Owner, message: &MessageKey) -> bool {
-    owner.is_key() && is_key(message.context.as_str()) && is_key(message.message.as_str())
+    is_owner_key(owner) && is_key(message.context.as_str()) && is_key(message.message.as_str())
 }
 
 /// The names that a message is found by, and its digest.

@@ -2,12 +2,12 @@
 
 use annex_cluster::Replica;
 use annex_database::{Database, Row, Value, from_sql, to_sql};
-use annex_protocol::{TaskId, Timestamp};
+use annex_protocol::{Owner, TaskId, Timestamp};
 use async_trait::async_trait;
 
 use super::SqlTaskStore;
 use crate::key::is_key;
-use crate::{Owner, PinStore, StoreError, TaskPins, TaskStore};
+use crate::{PinStore, StoreError, TaskPins, TaskStore};
 
 /// One statement, because a turn waits for it. What is in the JSON is read together. Nothing is kept for a turn whose task
 /// another process works on by now.

@@ -1,10 +1,11 @@
 //! Places of turns in a database of several processes.
 
 use annex_database::{Database, Row, Value, from_sql};
+use annex_protocol::Owner;
 use async_trait::async_trait;
 
 use super::SqlTaskStore;
-use crate::{Owner, StoreError, TaskStore, TurnPlaceStore};
+use crate::{StoreError, TaskStore, TurnPlaceStore};
 
 const COUNT_PROCESSES: &str = "SELECT count(*) FROM replica WHERE lease_until > clock_timestamp()";
 

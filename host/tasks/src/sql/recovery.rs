@@ -4,11 +4,11 @@ use std::mem;
 
 use annex_cluster::Replica;
 use annex_database::{Database, Row, Value, from_sql};
-use annex_protocol::{TaskId, TaskState};
+use annex_protocol::{Owner, TaskId, TaskState};
 
 use super::{SqlTaskStore, count_changed, since, statements};
 use crate::record::end;
-use crate::{LostTasks, LostTurn, Owner, StoreError, StoredTask, TaskStore};
+use crate::{LostTasks, LostTurn, StoreError, StoredTask, TaskStore};
 
 /// Tasks in memory at once; each may be large.
 const BATCH: usize = 16;

@@ -6,12 +6,12 @@ use std::{iter, slice};
 
 use annex_cluster::Replica;
 use annex_database::{Change, Database, Row, Step, Value, from_sql};
-use annex_protocol::{ContextId, TaskId};
+use annex_protocol::{ContextId, Owner, TaskId};
 
 use super::statements;
 use crate::event::Kind;
 use crate::record::{Standing, is_worked_on};
-use crate::{Owner, Place, StoreError, TaskEvent, TaskSnapshot};
+use crate::{Place, StoreError, TaskEvent, TaskSnapshot};
 
 /// The most events of a change that is made in one trip; most turns have no more.
 const FEW: usize = 8;

@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use annex_protocol::{StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
+use annex_protocol::{Owner, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
 use annex_tasks::{
-    Creator, MemoryBounds, MemoryTaskStore, Owner, Place, PostgresTaskStore, SqliteTaskStore, StoreError, StoredEvent,
+    Creator, MemoryBounds, MemoryTaskStore, Place, PostgresTaskStore, SqliteTaskStore, StoreError, StoredEvent,
     TaskEvent, TaskStore, WaitingBounds,
 };
 use tempfile::TempDir;

@@ -1,7 +1,7 @@
 //! Ids that a hostile client makes up.
 
-use annex_protocol::{TaskId, TaskPushNotificationConfig};
-use annex_tasks::{MAX_KEY_BYTES, MessageKey, Owner, StoreError, TaskQuery};
+use annex_protocol::{Owner, TaskId, TaskPushNotificationConfig};
+use annex_tasks::{MAX_KEY_BYTES, MessageKey, StoreError, TaskQuery};
 
 use crate::fixture::{OneByOne, Store, owner, working};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use annex_protocol::{Message, Part, Timestamp};
-use annex_tasks::{MessageKey, Owner, Remembered, Retention};
+use annex_protocol::{Message, Owner, Part, Timestamp};
+use annex_tasks::{MessageKey, Remembered, Retention};
 
 use crate::fixture::{Store, owner};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use annex_protocol::{TaskPushNotificationConfig, TaskState, Timestamp};
-use annex_tasks::{MessageKey, Owner, Remembered, Retention, TaskQuery};
+use annex_protocol::{Owner, TaskPushNotificationConfig, TaskState, Timestamp};
+use annex_tasks::{MessageKey, Remembered, Retention, TaskQuery};
 
 use crate::fixture::{OneByOne, Store, at, change, owner, task, working};
 use crate::messages::task_of;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use annex_protocol::{Message, TaskId, TaskState, Timestamp};
+use annex_protocol::{Message, Owner, TaskId, TaskState, Timestamp};
 use annex_tasks::{
-    Creator, MemoryBounds, MemoryTaskStore, Owner, Place, StoreError, TaskEvent, TaskSnapshot, TaskStore,
-    WaitingBounds, WaitingWatcher,
+    Creator, MemoryBounds, MemoryTaskStore, Place, StoreError, TaskEvent, TaskSnapshot, TaskStore, WaitingBounds,
+    WaitingWatcher,
 };
 
 use crate::fixture::{OneByOne, Store, at, change, owner, task, working};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use annex_protocol::{ContextId, StreamResponse, Task, TaskId};
+use annex_protocol::{ContextId, Owner, StreamResponse, Task, TaskId};
 use annex_runtime::{KeyValueStore, MemoryKeyValueStore, Quota, Scope, ScopeKind, Space};
 use annex_session::{
     Beginning, Bounds, Event, InMemorySessionService, SessionService, StateDelta, TurnSession, Turns, USER_AUTHOR,
 };
-use annex_tasks::{Creator, MemoryBounds, MemoryTaskStore, Owner, TaskStore, WaitingBounds};
+use annex_tasks::{Creator, MemoryBounds, MemoryTaskStore, TaskStore, WaitingBounds};
 
 use super::{AgentNames, ScopedKeys, TurnKeys, session_key};
 

@@ -100,7 +100,7 @@ fn the_extended_card_is_asked_for_without_parameters() {
 fn no_name_is_a_method_of_both_versions() {
     for method in Method::ALL {
         assert_eq!(Method::from_name(method.name()), Some(*method));
-        assert_eq!(Method::from_name(method.operation()), None);
+        assert_eq!(Method::from_name(method.of_1_0().name()), None);
     }
     for name in ["", "message/Send", "tasks/list", "message/send "] {
         assert_eq!(Method::from_name(name), None, "{name}");

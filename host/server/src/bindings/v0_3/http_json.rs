@@ -1,44 +1,47 @@
 //! HTTP+JSON of 0.3, which has paths of its own below those of 1.0.
 
 use annex_operations::answer::{EventStream, encode};
-use annex_operations::request_handler::RequestHandler;
-use annex_operations::service_parameters::{ServiceParameters, sent_version};
+use annex_operations::operation::{Operation, OperationResult};
+use annex_operations::service_parameters::sent_version;
 use annex_protocol::service::{VERSION, is_version};
 use annex_protocol::v0_3::{self, request};
 use annex_protocol::{
-    A2aError, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetTaskPushNotificationConfigRequest,
-    GetTaskRequest, ListTaskPushNotificationConfigsRequest, StreamResponse, SubscribeToTaskRequest, TaskId,
+    A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, StreamResponse,
+    SubscribeToTaskRequest,
 };
 use axum::extract::Query;
 use axum::http::{Method as HttpMethod, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
-use super::{echo, json, read_call, sent_event};
+use super::{echo, json, no_list_tasks, read_call, sent_event};
 use crate::access_log;
 use crate::app::App;
 use crate::bindings::answer_body;
+use crate::bindings::rest::route::{Route, segments};
 use crate::bindings::rest::{self, HttpRequest};
 use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
+use crate::operations::{Operations, Reply};
 
 /// The beginning of all paths of 0.3, below those of the binding.
 pub(crate) const PREFIX: &str = "v1/";
 
 fn body(caller: &Caller, text: String) -> Result<Response, A2aError> {
-    Ok(json(caller.answer(text)?))
+    Ok(json(answer_body::of_text(caller, text)?))
 }
 
 /// Answers a request whose path is below [`PREFIX`].
 pub(crate) async fn answer(app: &App, path: &str, request: &HttpRequest<'_>) -> Response {
-    access_log::noted(dispatch(app, path, request)).await.unwrap_or_else(|error| {
+    perform(app, path, request).await.unwrap_or_else(|error| {
+        access_log::note_error(&error);
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         (status, json(annex_protocol::http_json::failure(&error).into())).into_response()
     })
 }
 
-async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
-    // A request of 0.3 has no place for a tenant, so all are for the agent of the config itself.
+async fn perform(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Response, A2aError> {
     let caller = request.caller;
     let version = sent_version(request.headers, request.uri);
     if is_version(&version, VERSION) {
@@ -46,81 +49,121 @@ async fn dispatch(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Re
         return Err(A2aError::PathOfOtherVersion { path, of: v0_3::VERSION, requested: version.into_owned() });
     }
     let call = read_call(caller.identity.clone(), (request.headers, request.uri))?;
-    let (handler, call) = app.tenants().asked_with(request.headers).serving(call, None).await?;
-    let handler = &*handler;
-    let segments = rest::segments(path);
-    let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
     access_log::speaks(v0_3::VERSION);
-    access_log::asks_for_named(operation_name(request.method, &segments));
-    let verb = |id: &'_ str| id.rsplit_once(':').map(|(id, verb)| (TaskId::from(id), verb.to_owned()));
-    match (request.method, segments.as_slice()) {
-        (&HttpMethod::POST, ["message:send"]) => {
-            let message = v0_3::rest::send_message(&rest::read_body(request)?)?;
-            let sent = handler.send_message(&call, message).await.map_err(v0_3::rest::refusal_of_message)?;
-            let event = |event: &StreamResponse| encode(&v0_3::rest::Event::from(event));
-            Ok(echo(body(caller, sent_event(sent.value, event)?)?, &sent.active))
-        }
-        (&HttpMethod::POST, ["message:stream"]) => {
-            let message = v0_3::rest::send_message(&rest::read_body(request)?)?;
-            let place = caller.open_stream()?;
-            let streamed = handler.send_streaming_message(&call, message).await;
-            let streamed = streamed.map_err(v0_3::rest::refusal_of_message)?;
-            Ok(echo(rest_events(caller, place, streamed.value), &streamed.active))
-        }
-        (&HttpMethod::GET, ["card"]) => card(app, handler, caller),
-        (&HttpMethod::GET | &HttpMethod::POST, ["tasks", id]) => match verb(id) {
-            Some((id, verb)) if verb == "subscribe" => {
-                let subscribe = SubscribeToTaskRequest { tenant: None, id };
-                let place = caller.open_stream()?;
-                // Clients of 0.3 expect a subscription to end with the turn. In 1.0 it ends with the task.
-                Ok(rest_events(caller, place, handler.follow_turn(&call, &subscribe).await?))
-            }
-            Some((id, verb)) if verb == "cancel" && request.method == HttpMethod::POST => {
-                let task = handler.cancel_task(&call, &CancelTaskRequest { id, ..Default::default() }).await?;
-                body(request.caller, encode(&v0_3::rest::Task::from(&task))?)
-            }
-            _ if request.method == HttpMethod::GET => {
-                let history_length = request::history_length(query_history_length(request.uri)?);
-                let read = GetTaskRequest { tenant: None, id: TaskId::from(*id), history_length };
-                let task = handler.get_task(&call, &read).await?.into_task()?;
-                body(request.caller, encode(&v0_3::rest::Task::from(&task))?)
-            }
-            _ => Err(no_route(request, path)),
+    let segments = segments(path);
+    let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
+    let no_route = || A2aError::MethodNotFound { method: format!("{} /v1/{path}", request.method) };
+    let route = route(request.method, &segments).ok_or_else(no_route)?;
+    if let Some(method) = route.method() {
+        access_log::asks_for(method.name());
+    }
+    // A request of 0.3 has no place for a tenant, so all are for the agent of the config itself.
+    let operations = Operations::new(app.tenants(), request.headers);
+    match operations.call(caller, call, operation(request, &route)?).await {
+        Ok(reply) => write(app, caller, reply),
+        // A client of 0.3 asks for the extended card whether or not there is one.
+        Err(_) if route == Route::ExtendedAgentCard => card(app, caller, None),
+        Err(error) => Err(refusal(&route, request, error)),
+    }
+}
+
+fn route<'a>(method: &HttpMethod, segments: &[&'a str]) -> Option<Route<'a>> {
+    Some(match (method, segments) {
+        (&HttpMethod::POST, ["message:send"]) => Route::SendMessage,
+        (&HttpMethod::POST, ["message:stream"]) => Route::SendStreamingMessage,
+        (&HttpMethod::GET, ["card"]) => Route::ExtendedAgentCard,
+        (&HttpMethod::GET | &HttpMethod::POST, ["tasks", id]) => match id.rsplit_once(':') {
+            Some((id, "subscribe")) => Route::SubscribeToTask(id),
+            Some((id, "cancel")) if method == HttpMethod::POST => Route::CancelTask(id),
+            _ if method == HttpMethod::GET => Route::GetTask(id),
+            _ => return None,
         },
         (&HttpMethod::POST, ["extensions", extension, method @ ..]) if !method.is_empty() => {
-            let method = method.join("/");
-            let (response, active) =
-                rest::call_method(handler, &call, (extension, &method), (caller, &rest::read_body(request)?)).await?;
-            Ok(echo(response, &active))
+            Route::ExtensionMethod(extension, method.join("/"))
         }
-        (_, ["tasks", task, "pushNotificationConfigs", rest @ ..]) => {
-            push_configs(handler, &call, request, &TaskId::from(*task), rest).await
+        (&HttpMethod::POST, ["tasks", task, "pushNotificationConfigs"]) => Route::CreatePushConfig(task),
+        (&HttpMethod::GET, ["tasks", task, "pushNotificationConfigs"]) => Route::ListPushConfigs(task),
+        (&HttpMethod::GET, ["tasks", task, "pushNotificationConfigs", id]) => Route::GetPushConfig(task, id),
+        (&HttpMethod::DELETE, ["tasks", task, "pushNotificationConfigs", id]) => Route::DeletePushConfig(task, id),
+        _ => return None,
+    })
+}
+
+/// The operation that a route, a body and a query ask for.
+fn operation(request: &HttpRequest<'_>, route: &Route<'_>) -> Result<Operation, A2aError> {
+    let message = || v0_3::rest::send_message(&rest::read_body(request)?);
+    let tenant = None;
+    Ok(match *route {
+        Route::SendMessage => Operation::SendMessage(message()?),
+        Route::SendStreamingMessage => Operation::SendStreamingMessage(message()?),
+        Route::GetTask(id) => {
+            let history_length = request::history_length(query_history_length(request.uri)?);
+            Operation::GetTask(GetTaskRequest { tenant, id: id.into(), history_length })
         }
-        _ => Err(no_route(request, path)),
+        Route::ListTasks => return Err(no_list_tasks()),
+        Route::CancelTask(id) => Operation::CancelTask(CancelTaskRequest { id: id.into(), ..Default::default() }),
+        Route::SubscribeToTask(id) => Operation::SubscribeToTurn(SubscribeToTaskRequest { tenant, id: id.into() }),
+        Route::CreatePushConfig(task) => {
+            let sent = rest::read_body(request)?;
+            Operation::CreatePushConfig(v0_3::rest::create_push_config(task.into(), &sent)?)
+        }
+        Route::ListPushConfigs(task) => Operation::ListPushConfigs(ListTaskPushNotificationConfigsRequest {
+            task_id: task.into(),
+            ..Default::default()
+        }),
+        Route::GetPushConfig(task, id) => {
+            let (task_id, id) = (task.into(), id.to_owned());
+            Operation::GetPushConfig(GetTaskPushNotificationConfigRequest { tenant, task_id, id })
+        }
+        Route::DeletePushConfig(task, id) => {
+            let (task_id, id) = (task.into(), id.to_owned());
+            Operation::DeletePushConfig(DeleteTaskPushNotificationConfigRequest { tenant, task_id, id })
+        }
+        Route::ExtendedAgentCard => Operation::GetExtendedAgentCard(GetExtendedAgentCardRequest::default()),
+        Route::ExtensionMethod(extension, ref method) => rest::method_call(request, None, (extension, method.clone()))?,
+    })
+}
+
+/// The error with the names that fields have in 0.3.
+fn refusal(route: &Route<'_>, request: &HttpRequest<'_>, error: A2aError) -> A2aError {
+    match route {
+        Route::SendMessage | Route::SendStreamingMessage => v0_3::rest::refusal_of_message(error),
+        Route::CreatePushConfig(_) => match rest::read_body(request) {
+            Ok(sent) => v0_3::rest::refusal_of_push_config(error, &sent),
+            Err(_) => error,
+        },
+        _ => error,
     }
 }
 
-/// The name of the operation in 1.0; empty for a path that is none of A2A's.
-fn operation_name(method: &HttpMethod, segments: &[&str]) -> &'static str {
-    match (method, segments) {
-        (_, ["message:send"]) => "SendMessage",
-        (_, ["message:stream"]) => "SendStreamingMessage",
-        (_, ["card"]) => "GetExtendedAgentCard",
-        (_, ["tasks", id]) if id.ends_with(":subscribe") => "SubscribeToTask",
-        (_, ["tasks", id]) if id.ends_with(":cancel") => "CancelTask",
-        (_, ["tasks", _]) => "GetTask",
-        (&HttpMethod::POST, ["tasks", _, "pushNotificationConfigs"]) => "CreateTaskPushNotificationConfig",
-        (_, ["tasks", _, "pushNotificationConfigs"]) => "ListTaskPushNotificationConfigs",
-        (&HttpMethod::DELETE, ["tasks", _, "pushNotificationConfigs", _]) => "DeleteTaskPushNotificationConfig",
-        (_, ["tasks", _, "pushNotificationConfigs", _]) => "GetTaskPushNotificationConfig",
-        _ => "",
-    }
+/// Writes the result into a response.
+fn write(app: &App, caller: &Caller, reply: Reply) -> Result<Response, A2aError> {
+    let Reply { result, active, place } = reply;
+    let response = match result {
+        OperationResult::Sent(sent) => {
+            let event = |event: &StreamResponse| encode(&v0_3::rest::Event::from(event));
+            body(caller, sent_event(sent, event)?)?
+        }
+        OperationResult::Events(events) => rest_events(caller, place, events),
+        OperationResult::Task(task) => body(caller, encode(&v0_3::rest::Task::from(&task.into_task()?))?)?,
+        OperationResult::Tasks(_) => return Err(no_list_tasks()),
+        OperationResult::CanceledTask(task) => body(caller, encode(&v0_3::rest::Task::from(&task))?)?,
+        OperationResult::PushConfig(config) => {
+            body(caller, encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?)?
+        }
+        OperationResult::PushConfigs(configs) => {
+            body(caller, encode(&v0_3::rest::ListTaskPushNotificationConfigsResponse::from(&configs))?)?
+        }
+        OperationResult::NoPushConfig => body(caller, "{}".to_owned())?,
+        OperationResult::ExtendedAgentCard(extended) => card(app, caller, Some(&extended))?,
+        OperationResult::Method(result) => rest::method_result((caller, place), result)?,
+    };
+    Ok(echo(response, &active))
 }
 
-/// The extended card, where there is one: whoever gets here is authenticated then. Else the public one.
-fn card(app: &App, handler: &RequestHandler, caller: &Caller) -> Result<Response, A2aError> {
-    let extended = handler.get_extended_agent_card().ok();
-    let Some(extended) = extended.as_deref().and_then(v0_3::AgentCard::of) else {
+/// The extended card if there is one for 0.3, else the public card.
+fn card(app: &App, caller: &Caller, extended: Option<&AgentCard>) -> Result<Response, A2aError> {
+    let Some(extended) = extended.and_then(v0_3::AgentCard::of) else {
         return body(caller, app.installer().publisher().current().card_v0_3.clone());
     };
     let mut response = body(caller, encode(&extended)?)?;
@@ -128,47 +171,7 @@ fn card(app: &App, handler: &RequestHandler, caller: &Caller) -> Result<Response
     Ok(response)
 }
 
-async fn push_configs(
-    handler: &RequestHandler,
-    call: &ServiceParameters,
-    request: &HttpRequest<'_>,
-    task: &TaskId,
-    rest: &[&str],
-) -> Result<Response, A2aError> {
-    let task_id = task.clone();
-    match (request.method, rest) {
-        (&HttpMethod::POST, []) => {
-            let sent = rest::read_body(request)?;
-            let config = v0_3::rest::create_push_config(task_id, &sent)?;
-            let config = handler.create_push_config(call, config).await;
-            let config = config.map_err(|error| v0_3::rest::refusal_of_push_config(error, &sent))?;
-            body(request.caller, encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?)
-        }
-        (&HttpMethod::GET, []) => {
-            let list = ListTaskPushNotificationConfigsRequest { task_id, ..Default::default() };
-            let configs = handler.list_push_configs(call, &list).await?;
-            body(request.caller, encode(&v0_3::rest::ListTaskPushNotificationConfigsResponse::from(&configs))?)
-        }
-        (&HttpMethod::GET, [id]) => {
-            let get = GetTaskPushNotificationConfigRequest { task_id, id: (*id).to_owned(), ..Default::default() };
-            let config = handler.get_push_config(call, &get).await?;
-            body(request.caller, encode(&v0_3::rest::TaskPushNotificationConfig::from(&config))?)
-        }
-        (&HttpMethod::DELETE, [id]) => {
-            let delete =
-                DeleteTaskPushNotificationConfigRequest { task_id, id: (*id).to_owned(), ..Default::default() };
-            handler.delete_push_config(call, &delete).await?;
-            body(request.caller, "{}".to_owned())
-        }
-        _ => Err(no_route(request, &format!("tasks/{task}/pushNotificationConfigs"))),
-    }
-}
-
-fn no_route(request: &HttpRequest<'_>, path: &str) -> A2aError {
-    A2aError::MethodNotFound { method: format!("{} /v1/{path}", request.method) }
-}
-
-fn rest_events(caller: &Caller, place: StreamPlace, events: EventStream) -> Response {
+fn rest_events(caller: &Caller, place: Option<StreamPlace>, events: EventStream) -> Response {
     let answer = sse::respond(events, |event| match event {
         Ok(event) => encode(&v0_3::rest::Event::from(event.event())).unwrap_or_default(),
         Err(error) => annex_protocol::http_json::failure(error),

@@ -1,163 +1,135 @@
 //! JSON-RPC of 0.3.
 
 use annex_operations::answer::{EventStream, encode};
+use annex_operations::operation::{MethodRequest, Operation, OperationResult};
 use annex_operations::service_parameters::{ServiceParameters, sent_version};
 use annex_protocol::jsonrpc::{self, Request, RequestId};
 use annex_protocol::service::{VERSION, is_version};
 use annex_protocol::v0_3::{self, Method, request};
-use annex_protocol::{A2aError, StreamResponse};
+use annex_protocol::{A2aError, GetExtendedAgentCardRequest, Json, StreamResponse};
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 
-use super::{echo, json, read_call, sent_event};
+use super::{echo, json, no_list_tasks, read_call, sent_event};
 use crate::access_log;
 use crate::bindings::answer_body;
 use crate::bindings::jsonrpc as json_rpc_binding;
 use crate::bindings::sse;
 use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
-use crate::tenants::AskedTenants;
+use crate::operations::{Operations, Reply};
 
-/// Answers a JSON-RPC request of 0.3: one whose method has a 0.3 name and that does not say 1.0, or one that names no newer version
-/// and whose method is none of A2A's, because an extension may have it. `None` for a request of 1.0.
+/// Answers a JSON-RPC request of 0.3; `None` for a request of 1.0.
+///
+/// A request is one of 0.3 if its method has a 0.3 name and it does not say 1.0. It also is if it names no newer version and
+/// its method is none of A2A's, because an extension may have that method.
 pub(crate) async fn answer(
-    tenants: &AskedTenants<'_>,
+    operations: &Operations<'_>,
     caller: &Caller,
     (headers, uri): (&HeaderMap, &Uri),
     request: &Request<'_>,
 ) -> Option<Response> {
-    if let Some(method) = Method::from_name(&request.method) {
-        // Who says 1.0 is told by the binding of 1.0 that it has no such method.
-        let says_1_0 = is_version(&sent_version(headers, uri), VERSION);
-        return if says_1_0 { None } else { Some(operation(tenants, caller, (headers, uri), method, request).await) };
+    let method = Method::from_name(&request.method);
+    // A client that says 1.0 is told by the binding of 1.0 that it has no such method.
+    let is_of_1_0 = match method {
+        Some(_) => is_version(&sent_version(headers, uri), VERSION),
+        None => annex_protocol::Method::from_name(&request.method).is_some(),
+    };
+    let call = read_call(caller.identity.clone(), (headers, uri));
+    // A request of an extension's method that names another version is left to the binding of 1.0, which serves it or says what
+    // it serves.
+    if is_of_1_0 || (method.is_none() && call.is_err()) {
+        return None;
     }
-    // A request that names no version is one of 0.3 (A2A 1.0 section 3.6.2).
-    let is_known = jsonrpc::METHODS.contains(&&*request.method);
-    // A request that names another version is left to the binding of 1.0, which serves it or says what it serves.
-    let call = if is_known { None } else { read_call(caller.identity.clone(), (headers, uri)).ok() };
-    Some(extension_method(tenants, caller, call?, request).await)
-}
-
-/// Answers a request whose method has a 0.3 name.
-async fn operation(
-    tenants: &AskedTenants<'_>,
-    caller: &Caller,
-    (headers, uri): (&HeaderMap, &Uri),
-    method: Method,
-    request: &Request<'_>,
-) -> Response {
     access_log::speaks(v0_3::VERSION);
-    access_log::asks_for(operation_name(method));
-    dispatch(tenants, caller, (headers, uri), method, request).await.unwrap_or_else(|error| {
+    if let Some(method) = method {
+        access_log::asks_for(method.of_1_0().name());
+    }
+    let answer = match call {
+        Ok(call) => perform(operations, caller, call, method, request).await,
+        Err(error) => Err(error),
+    };
+    Some(answer.unwrap_or_else(|error| {
         access_log::note_error(&error);
         let failure = v0_3::failure(&request.id, &error);
         // A stream's client reads events only; anything else costs it the reason.
-        if method.streams() { sse::respond_once(&failure) } else { json(failure.into()) }
+        let streams = method.is_some_and(Method::streams);
+        if streams { sse::respond_once(&failure) } else { json(failure.into()) }
+    }))
+}
+
+/// Without `method`, the method that the request names may be an extension's.
+async fn perform(
+    operations: &Operations<'_>,
+    caller: &Caller,
+    call: ServiceParameters,
+    method: Option<Method>,
+    request: &Request<'_>,
+) -> Result<Response, A2aError> {
+    let params = request.params_json()?;
+    let operation = match method {
+        Some(method) => operation(method, &params)?,
+        // 0.3 has no field for a tenant, so all parameters are the extension's.
+        None => {
+            let method = request.method.clone().into_owned();
+            Operation::CallMethod(MethodRequest { tenant: None, extension: None, method, params })
+        }
+    };
+    let reply = operations.call(caller, call, operation).await;
+    write(caller, &request.id, reply.map_err(|error| refusal(method, error))?)
+}
+
+/// The operation that a method and its parameters ask for.
+fn operation(method: Method, sent: &Json) -> Result<Operation, A2aError> {
+    Ok(match method {
+        Method::SendMessage => Operation::SendMessage(request::send_message(sent)?),
+        Method::SendStreamingMessage => Operation::SendStreamingMessage(request::send_message(sent)?),
+        Method::GetTask => Operation::GetTask(request::get_task(sent)?),
+        Method::CancelTask => Operation::CancelTask(request::cancel_task(sent)?),
+        Method::SubscribeToTask => Operation::SubscribeToTurn(request::subscribe_to_task(sent)?),
+        Method::CreateTaskPushNotificationConfig => Operation::CreatePushConfig(request::create_push_config(sent)?),
+        Method::GetTaskPushNotificationConfig => match request::get_push_config(sent)? {
+            get if get.id.is_empty() => Operation::GetFirstPushConfig(get),
+            get => Operation::GetPushConfig(get),
+        },
+        Method::ListTaskPushNotificationConfigs => Operation::ListPushConfigs(request::list_push_configs(sent)?),
+        Method::DeleteTaskPushNotificationConfig => Operation::DeletePushConfig(request::delete_push_config(sent)?),
+        Method::GetExtendedAgentCard => Operation::GetExtendedAgentCard(GetExtendedAgentCardRequest::default()),
     })
 }
 
-/// Answers a JSON-RPC request of 0.3 whose method is none of A2A's: an extension may have it.
-async fn extension_method(
-    tenants: &AskedTenants<'_>,
-    caller: &Caller,
-    call: ServiceParameters,
-    request: &Request<'_>,
-) -> Response {
-    access_log::speaks(v0_3::VERSION);
-    let answer = async {
-        let params = request.params_json()?;
-        let (handler, call) = tenants.serving(call, None).await?;
-        let answered = handler.call_method(&call, (None, &request.method), &params).await?;
-        let answer = json_rpc_binding::method_result(caller, &request.id, answered.value, v0_3::failure)?;
-        Ok(echo(answer, &answered.active))
-    };
-    access_log::noted(answer).await.unwrap_or_else(|error| json(v0_3::failure(&request.id, &error).into()))
+/// The error with the names that fields have in 0.3.
+fn refusal(method: Option<Method>, error: A2aError) -> A2aError {
+    match method {
+        Some(Method::SendMessage | Method::SendStreamingMessage) => request::refusal_of_message(error),
+        Some(Method::CreateTaskPushNotificationConfig) => request::refusal_of_push_config(error),
+        _ => error,
+    }
 }
 
-async fn dispatch(
-    tenants: &AskedTenants<'_>,
-    caller: &Caller,
-    (headers, uri): (&HeaderMap, &Uri),
-    method: Method,
-    request: &Request<'_>,
-) -> Result<Response, A2aError> {
-    let call = read_call(caller.identity.clone(), (headers, uri))?;
-    let (handler, call) = tenants.serving(call, None).await?;
-    let id = request.id.clone();
-    let sent = &request.params_json()?;
-    let success = |result: &str| json_rpc_binding::success(caller, &id, result);
-    let events = |place: StreamPlace, events: EventStream| stream(caller, place, id.clone(), events);
-    match method {
-        Method::SendMessage => {
-            let answer = handler.send_message(&call, request::send_message(sent)?).await;
-            let answer = answer.map_err(request::refusal_of_message)?;
-            Ok(echo(success(&sent_event(answer.value, encode_event)?)?, &answer.active))
-        }
-        Method::SendStreamingMessage => {
-            let place = caller.open_stream()?;
-            let answer = handler.send_streaming_message(&call, request::send_message(sent)?).await;
-            let answer = answer.map_err(request::refusal_of_message)?;
-            Ok(echo(events(place, answer.value), &answer.active))
-        }
-        Method::GetTask => {
-            let task = handler.get_task(&call, &request::get_task(sent)?).await?.into_task()?;
-            success(&encode(&v0_3::Task::from(&task))?)
-        }
-        Method::CancelTask => {
-            let task = handler.cancel_task(&call, &request::cancel_task(sent)?).await?;
-            success(&encode(&v0_3::Task::from(&task))?)
-        }
-        Method::SubscribeToTask => {
-            let place = caller.open_stream()?;
-            // Clients of 0.3 expect a subscription to end with the turn. In 1.0 it ends with the task.
-            Ok(events(place, handler.follow_turn(&call, &request::subscribe_to_task(sent)?).await?))
-        }
-        Method::CreateTaskPushNotificationConfig => {
-            let config = handler.create_push_config(&call, request::create_push_config(sent)?).await;
-            let config = config.map_err(request::refusal_of_push_config)?;
-            success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?)
-        }
-        Method::GetTaskPushNotificationConfig => {
-            let get = request::get_push_config(sent)?;
-            let config = match get.id.is_empty() {
-                true => handler.first_push_config(&call, &get.task_id).await?,
-                false => handler.get_push_config(&call, &get).await?,
-            };
-            success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?)
-        }
-        Method::ListTaskPushNotificationConfigs => {
-            let configs = handler.list_push_configs(&call, &request::list_push_configs(sent)?).await?;
-            success(&encode(&v0_3::push_configs(&configs))?)
-        }
-        Method::DeleteTaskPushNotificationConfig => {
-            handler.delete_push_config(&call, &request::delete_push_config(sent)?).await?;
-            success("null")
-        }
-        Method::GetExtendedAgentCard => {
-            let card = handler.get_extended_agent_card()?;
+/// Writes the result into a response.
+fn write(caller: &Caller, id: &RequestId, reply: Reply) -> Result<Response, A2aError> {
+    let Reply { result, active, place } = reply;
+    let success = |result: &str| json_rpc_binding::success(caller, id, result);
+    let response = match result {
+        OperationResult::Sent(sent) => success(&sent_event(sent, encode_event)?)?,
+        OperationResult::Events(events) => stream(caller, place, id.clone(), events),
+        OperationResult::Task(task) => success(&encode(&v0_3::Task::from(&task.into_task()?))?)?,
+        OperationResult::CanceledTask(task) => success(&encode(&v0_3::Task::from(&task))?)?,
+        OperationResult::Tasks(_) => return Err(no_list_tasks()),
+        OperationResult::PushConfig(config) => success(&encode(&v0_3::TaskPushNotificationConfig::from(&config))?)?,
+        OperationResult::PushConfigs(configs) => success(&encode(&v0_3::push_configs(&configs))?)?,
+        OperationResult::NoPushConfig => success("null")?,
+        OperationResult::ExtendedAgentCard(card) => {
             let card = v0_3::AgentCard::of(&card).ok_or(A2aError::ExtendedAgentCardNotConfigured)?;
-            success(&encode(&card)?)
+            success(&encode(&card)?)?
         }
-    }
+        OperationResult::Method(result) => json_rpc_binding::method_result((caller, place), id, result, v0_3::failure)?,
+    };
+    Ok(echo(response, &active))
 }
 
-/// The name of the same operation in 1.0.
-fn operation_name(method: Method) -> &'static str {
-    match method {
-        Method::SendMessage => "SendMessage",
-        Method::SendStreamingMessage => "SendStreamingMessage",
-        Method::GetTask => "GetTask",
-        Method::CancelTask => "CancelTask",
-        Method::SubscribeToTask => "SubscribeToTask",
-        Method::CreateTaskPushNotificationConfig => "CreateTaskPushNotificationConfig",
-        Method::GetTaskPushNotificationConfig => "GetTaskPushNotificationConfig",
-        Method::ListTaskPushNotificationConfigs => "ListTaskPushNotificationConfigs",
-        Method::DeleteTaskPushNotificationConfig => "DeleteTaskPushNotificationConfig",
-        Method::GetExtendedAgentCard => "GetExtendedAgentCard",
-    }
-}
-
-fn stream(caller: &Caller, place: StreamPlace, id: RequestId, events: EventStream) -> Response {
+fn stream(caller: &Caller, place: Option<StreamPlace>, id: RequestId, events: EventStream) -> Response {
     let answer = sse::respond(events, move |event| match event {
         Ok(event) => jsonrpc::success_raw(&id, &encode_event(event.event()).unwrap_or_default()),
         Err(error) => v0_3::failure(&id, error),

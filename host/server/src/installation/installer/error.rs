@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use annex_cluster::editions::EditionsError;
-use annex_operations::fault;
 use annex_runtime::{LoadError, Source};
+use annex_telemetry::fault;
 
 use super::version::Origin;
 use crate::config::ConfigError;

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use annex_cluster::editions::Editions;
 use annex_files::Purpose;
-use annex_operations::fault;
 use annex_protocol::Timestamp;
 use annex_runtime::{Digest, Extension, Installation, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
 use annex_tasks::TaskStore;
+use annex_telemetry::fault;
 
 use super::arrange::{self, Arranged, Candidate};
 use super::error::InstallError;
@@ -325,7 +325,7 @@ impl Loader {
         };
         let gone = || wrong("is not among the components that were uploaded; upload it again");
         let found = self.uploads.as_ref().ok_or_else(gone)?.components().find(digest).await.map_err(|error| {
-            drop(fault::logged(&error));
+            fault::log(&error);
             wrong("the components that were uploaded cannot be read now")
         })?;
         let bytes = found.ok_or_else(gone)?;

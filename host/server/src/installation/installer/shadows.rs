@@ -5,7 +5,6 @@ use std::sync::Arc;
 use annex_cluster::editions::Consent;
 use annex_protocol::ExtensionUri;
 use annex_runtime::LoadError;
-use annex_session::Redaction;
 
 use super::history::Action;
 use super::loader;
@@ -13,6 +12,7 @@ use super::version::{Origin, Version};
 use super::{InstallError, Installer};
 use crate::config::ExtensionConfig;
 use crate::installation::shadow::{Candidate, Shadow};
+use crate::redaction::Redaction;
 
 impl Installer {
     /// Runs a component beside the version of `uri` in force, on `share` of 100 of its turns and with no effect on

@@ -1,17 +1,15 @@
-//! Redaction: hides the values of a session that are not for every operator to see.
+//! Redaction: hides values of sessions and recordings that not every operator may see.
 
 use annex_protocol::{Json, JsonObject};
 use serde::de::IgnoredAny;
-
-use crate::state::State;
 
 mod secret_names;
 
 /// The text that stands in the place of a hidden value.
 const HIDDEN: &str = "[hidden]";
-/// How often JSON that is the text of a string of JSON is looked into. What lies deeper is hidden as a whole.
+/// The depth to which redaction parses strings that contain JSON. A string below it is hidden as a whole.
 const MAX_TEXTS: usize = 4;
-/// The most bytes of a text that is looked into as JSON. A longer one that begins as JSON does is hidden as a whole.
+/// The largest text, in bytes, that redaction parses as JSON. A larger one that begins like JSON is hidden as a whole.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// The keys of an entry in a list: `{"name": "Cookie", "value": "…"}`.
@@ -20,22 +18,23 @@ const VALUE: &str = "value";
 
 /// Hides values by the names of their keys, at any depth, and in texts that are themselves JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Redaction {
+pub(crate) struct Redaction {
     /// `None` for the usual names of secrets.
     patterns: Option<Vec<String>>,
 }
 
 impl Redaction {
-    /// Hides what these patterns match, and nothing else. The default hides the usual names of secrets in each spelling.
+    /// Hides the values whose keys match one of these patterns, and no other value. The default hides the usual names of
+    /// secrets in each spelling.
     ///
-    /// A pattern is a key in which `*` stands for any characters; upper and lower case are the same. The prefix of a scope
-    /// belongs to the key.
-    pub fn new(patterns: impl IntoIterator<Item = String>) -> Self {
+    /// A pattern is a key in which `*` stands for any characters; upper and lower case are the same. The key includes the
+    /// prefix of its scope, as in `user:email`.
+    pub(crate) fn new(patterns: impl IntoIterator<Item = String>) -> Self {
         Self { patterns: Some(patterns.into_iter().map(|pattern| pattern.to_lowercase()).collect()) }
     }
 
-    /// The state without what is hidden.
-    pub fn state(&self, state: &State) -> State {
+    /// A copy of the state in which hidden values are replaced by [`HIDDEN`].
+    pub(crate) fn state(&self, state: &JsonObject) -> JsonObject {
         let plain = Texts { change: &str::to_owned, depth: MAX_TEXTS };
         match self.object_without(state, plain) {
             Some(shown) => shown,
@@ -43,23 +42,23 @@ impl Redaction {
         }
     }
 
-    /// The value without what is hidden in it. Numbers, the order of keys and all else stay as they are.
-    pub fn json(&self, value: &Json) -> Json {
+    /// [`Self::state`] for any JSON. Numbers, the order of keys and all other values stay as they are.
+    pub(crate) fn json(&self, value: &Json) -> Json {
         self.json_and_texts(value, &str::to_owned)
     }
 
-    /// The same with every text in it as `text` gives it.
-    pub fn json_and_texts(&self, value: &Json, text: &dyn Fn(&str) -> String) -> Json {
+    /// [`Self::json`], with each text in the value replaced by `text` of it.
+    pub(crate) fn json_and_texts(&self, value: &Json, text: &dyn Fn(&str) -> String) -> Json {
         self.without(value, Texts { change: text, depth: MAX_TEXTS }).unwrap_or_else(|| value.clone())
     }
 
-    /// A text without what is hidden in it, if it is JSON.
-    pub fn text(&self, text: &str) -> String {
+    /// [`Self::json`] for a text that may be JSON. Any other text is returned as it is.
+    pub(crate) fn text(&self, text: &str) -> String {
         self.text_without(text, Texts { change: &str::to_owned, depth: MAX_TEXTS }).unwrap_or_else(|| text.to_owned())
     }
 
     /// True when values of the key are hidden.
-    pub fn hides(&self, key: &str) -> bool {
+    pub(crate) fn hides(&self, key: &str) -> bool {
         let Some(patterns) = &self.patterns else { return secret_names::is_secret(key) };
         let key = key.to_lowercase();
         patterns.iter().any(|pattern| matches(pattern, &key))
@@ -179,7 +178,7 @@ mod tests {
     use super::*;
 
     fn shown(redaction: &Redaction, state: &str) -> String {
-        redaction.state(&State::parse(state).unwrap()).to_json_string()
+        redaction.state(&JsonObject::parse(state).unwrap()).to_json_string()
     }
 
     #[test]

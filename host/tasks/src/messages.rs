@@ -1,15 +1,6 @@
-//! The owners of tasks, and the messages that are known.
+//! Messages of clients that are remembered, so that a repeated one is recognised.
 
 use annex_protocol::{ContextId, Message, MessageId, TaskId};
-
-/// The owner of a task. Nobody else finds it. Both names may be empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
-    /// The tenant that the request was authorised for.
-    pub tenant: String,
-    /// The authenticated principal, never a name that the client chose.
-    pub principal: String,
-}
 
 /// The key by which a client's message is recognised when it comes again.
 #[derive(Clone, Debug, PartialEq, Eq)]

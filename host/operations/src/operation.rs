@@ -1,0 +1,151 @@
+//! The operations of A2A with their parameters, and the one place that calls them.
+//!
+//! A binding makes an [`Operation`] of the bytes that it reads, and writes the [`OperationResult`].
+
+use std::sync::Arc;
+
+use annex_protocol::{
+    A2aError, AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest, GetTaskRequest, Json, ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse, ListTasksRequest, ListTasksResponse, SendMessageRequest,
+    SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
+};
+
+use crate::answer::{Answer, EventStream, Sent, ShownTask};
+use crate::methods::MethodResult;
+use crate::request_handler::RequestHandler;
+use crate::service_parameters::ServiceParameters;
+
+/// An operation and its parameters, which the binding has parsed and nobody has validated.
+pub enum Operation {
+    SendMessage(SendMessageRequest),
+    SendStreamingMessage(SendMessageRequest),
+    GetTask(GetTaskRequest),
+    ListTasks(ListTasksRequest),
+    CancelTask(CancelTaskRequest),
+    SubscribeToTask(SubscribeToTaskRequest),
+    /// SubscribeToTask of 0.3: the stream ends with the turn. In 1.0 it ends with the task.
+    SubscribeToTurn(SubscribeToTaskRequest),
+    CreatePushConfig(TaskPushNotificationConfig),
+    GetPushConfig(GetTaskPushNotificationConfigRequest),
+    /// GetTaskPushNotificationConfig of 0.3 without an id of the config: the first config of the task.
+    GetFirstPushConfig(GetTaskPushNotificationConfigRequest),
+    ListPushConfigs(ListTaskPushNotificationConfigsRequest),
+    DeletePushConfig(DeleteTaskPushNotificationConfigRequest),
+    GetExtendedAgentCard(GetExtendedAgentCardRequest),
+    CallMethod(MethodRequest),
+}
+
+/// The parameters of a call of an extension's method.
+pub struct MethodRequest {
+    /// The tenant that the request names.
+    pub tenant: Option<String>,
+    /// The name of the extension; `None` if the binding has only the name of the method.
+    pub extension: Option<String>,
+    /// The name of the method, as the extension declares it.
+    pub method: String,
+    /// The parameters for the extension, which must be an object.
+    pub params: Json,
+}
+
+/// The result of an [`Operation`].
+pub enum OperationResult {
+    /// SendMessage.
+    Sent(Sent),
+    /// SendStreamingMessage and SubscribeToTask.
+    Events(EventStream),
+    /// GetTask.
+    Task(ShownTask),
+    /// ListTasks.
+    Tasks(ListTasksResponse),
+    /// CancelTask.
+    CanceledTask(Task),
+    /// CreateTaskPushNotificationConfig and GetTaskPushNotificationConfig.
+    PushConfig(TaskPushNotificationConfig),
+    /// ListTaskPushNotificationConfigs.
+    PushConfigs(ListTaskPushNotificationConfigsResponse),
+    /// DeleteTaskPushNotificationConfig.
+    NoPushConfig,
+    /// GetExtendedAgentCard.
+    ExtendedAgentCard(Arc<AgentCard>),
+    /// A method of an extension.
+    Method(MethodResult),
+}
+
+impl Operation {
+    /// The tenant that the request names.
+    pub fn tenant(&self) -> Option<&str> {
+        let tenant = match self {
+            Self::SendMessage(request) | Self::SendStreamingMessage(request) => &request.tenant,
+            Self::GetTask(request) => &request.tenant,
+            Self::ListTasks(request) => &request.tenant,
+            Self::CancelTask(request) => &request.tenant,
+            Self::SubscribeToTask(request) | Self::SubscribeToTurn(request) => &request.tenant,
+            Self::CreatePushConfig(config) => &config.tenant,
+            Self::GetPushConfig(request) | Self::GetFirstPushConfig(request) => &request.tenant,
+            Self::ListPushConfigs(request) => &request.tenant,
+            Self::DeletePushConfig(request) => &request.tenant,
+            Self::GetExtendedAgentCard(request) => &request.tenant,
+            Self::CallMethod(request) => &request.tenant,
+        };
+        tenant.as_deref()
+    }
+
+    /// True if the operation is always answered with a stream. A method of an extension may be.
+    pub fn streams(&self) -> bool {
+        matches!(self, Self::SendStreamingMessage(_) | Self::SubscribeToTask(_) | Self::SubscribeToTurn(_))
+    }
+}
+
+impl RequestHandler {
+    /// Validates the parameters and performs the operation.
+    ///
+    /// # Errors
+    /// The errors that A2A gives the operation.
+    pub async fn perform(
+        &self,
+        call: &ServiceParameters,
+        operation: Operation,
+    ) -> Result<Answer<OperationResult>, A2aError> {
+        let result = match operation {
+            Operation::SendMessage(request) => {
+                return Ok(self.send_message(call, request).await?.map(OperationResult::Sent));
+            }
+            Operation::SendStreamingMessage(request) => {
+                return Ok(self.send_streaming_message(call, request).await?.map(OperationResult::Events));
+            }
+            Operation::CallMethod(MethodRequest { extension, method, params, .. }) => {
+                let called = self.call_method(call, (extension.as_deref(), &method), &params).await?;
+                return Ok(called.map(OperationResult::Method));
+            }
+            Operation::GetTask(request) => OperationResult::Task(self.get_task(call, &request).await?),
+            Operation::ListTasks(request) => OperationResult::Tasks(self.list_tasks(call, &request).await?),
+            Operation::CancelTask(request) => OperationResult::CanceledTask(self.cancel_task(call, &request).await?),
+            Operation::SubscribeToTask(request) => {
+                OperationResult::Events(self.subscribe_to_task(call, &request).await?)
+            }
+            Operation::SubscribeToTurn(request) => OperationResult::Events(self.follow_turn(call, &request).await?),
+            Operation::CreatePushConfig(config) => {
+                OperationResult::PushConfig(self.create_push_config(call, config).await?)
+            }
+            Operation::GetPushConfig(request) => {
+                OperationResult::PushConfig(self.get_push_config(call, &request).await?)
+            }
+            Operation::GetFirstPushConfig(request) => {
+                OperationResult::PushConfig(self.first_push_config(call, &request.task_id).await?)
+            }
+            Operation::ListPushConfigs(request) => {
+                OperationResult::PushConfigs(self.list_push_configs(call, &request).await?)
+            }
+            Operation::DeletePushConfig(request) => {
+                self.delete_push_config(call, &request).await?;
+                OperationResult::NoPushConfig
+            }
+            // The caller makes no difference: with `[auth]` every caller is authenticated, and without it the agent has no
+            // such card.
+            Operation::GetExtendedAgentCard(_) => OperationResult::ExtendedAgentCard(self.get_extended_agent_card()?),
+        };
+        // Operations that carry no message activate no extension (`docs/decisions/server-read-operations.md`).
+        Ok(Answer { value: result, active: Vec::new() })
+    }
+}

@@ -1,0 +1,120 @@
+//! The operations of A2A as the bindings call them: for a caller, on the agent of the tenant that the request names.
+
+use std::sync::Arc;
+
+use annex_operations::answer::Answer;
+use annex_operations::fault;
+use annex_operations::methods::MethodResult;
+use annex_operations::operation::{MethodRequest, Operation, OperationResult};
+use annex_operations::request_handler::RequestHandler;
+use annex_operations::service_parameters::ServiceParameters;
+use annex_protocol::{A2aError, ExtensionUri, Json, JsonObject};
+use axum::http::HeaderMap;
+
+use crate::connections::caller::Caller;
+use crate::connections::streams::StreamPlace;
+use crate::tenants::Tenants;
+
+/// The operations for one request.
+pub(crate) struct Operations<'a> {
+    tenants: &'a Tenants,
+    headers: &'a HeaderMap,
+    /// The tenant in the path of a request that has a field for the tenant as well.
+    of_path: Option<&'a str>,
+}
+
+/// The result of an operation, before the binding writes it.
+pub(crate) struct Reply {
+    pub(crate) result: OperationResult,
+    /// The extensions that were active.
+    pub(crate) active: Vec<ExtensionUri>,
+    /// The place of the stream, if the result is one. The stream must hold it until it ends.
+    pub(crate) place: Option<StreamPlace>,
+}
+
+impl<'a> Operations<'a> {
+    /// The operations for a request with these header fields.
+    pub(crate) fn new(tenants: &'a Tenants, headers: &'a HeaderMap) -> Self {
+        Self { tenants, headers, of_path: None }
+    }
+
+    /// The operations for a request whose path names the tenant. The request itself may repeat that name.
+    pub(crate) fn at_path(self, tenant: Option<&'a str>) -> Self {
+        Self { of_path: tenant, ..self }
+    }
+
+    /// Performs the operation on the agent of the tenant that the request names.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while nothing serves the tenant,
+    /// [`A2aError::QuotaExceeded`] if the tenant has used up its quota, [`A2aError::Overloaded`] if the caller has too many
+    /// streams, and the errors of the operation.
+    pub(crate) async fn call(
+        &self,
+        caller: &Caller,
+        call: ServiceParameters,
+        operation: Operation,
+    ) -> Result<Reply, A2aError> {
+        // The place comes first: a client that gets no stream must not have begun a turn.
+        let place = operation.streams().then(|| caller.open_stream()).transpose()?;
+        let (handler, call) = self.serving(call, operation.tenant()).await?;
+        let Answer { value: result, active } = handler.perform(&call, operation).await?;
+        let place = match &result {
+            // Only the answer tells whether a method streams.
+            OperationResult::Method(MethodResult::Results(_)) => Some(caller.open_stream()?),
+            _ => place,
+        };
+        Ok(Reply { result, active, place })
+    }
+
+    /// The handler of the tenant, and the call with the tenant set in its owner.
+    async fn serving(
+        &self,
+        mut call: ServiceParameters,
+        tenant: Option<&str>,
+    ) -> Result<(Arc<RequestHandler>, ServiceParameters), A2aError> {
+        // In protobuf an absent string is an empty one, so an empty name is none.
+        let named = tenant.filter(|name| !name.is_empty());
+        if let (Some(named), Some(of_path)) = (named, self.of_path)
+            && named != of_path
+        {
+            return Err(other_than_in_path());
+        }
+        let tenant = named.or(self.of_path);
+        let handler = self.tenants.handler(tenant, &call.owner.principal).await?;
+        if let Some(tenant) = tenant {
+            tenant.clone_into(&mut call.owner.tenant);
+        }
+        handler.admit()?;
+        // The fields are copied only for a remote agent, which may be sent some of them.
+        let headers = handler.agent_is_remote.then(|| Arc::new(self.headers.clone()));
+        Ok((handler, call.with_headers(headers)))
+    }
+
+    /// The call of an extension's method by a binding that has no other place for the tenant than the parameters. They are
+    /// the extension's as a whole if the path names the tenant, or if there are no tenants.
+    ///
+    /// # Errors
+    /// [`A2aError::InvalidParams`] for a tenant that is not a string.
+    pub(crate) fn method(&self, method: &str, params: Json) -> Result<Operation, A2aError> {
+        let (tenant, params) = match self.of_path.is_none() && self.tenants.has_others() {
+            true => tenant_in(params)?,
+            false => (None, params),
+        };
+        Ok(Operation::CallMethod(MethodRequest { tenant, extension: None, method: method.to_owned(), params }))
+    }
+}
+
+/// The tenant that parameters name, and the parameters without it.
+fn tenant_in(params: Json) -> Result<(Option<String>, Json), A2aError> {
+    // Parameters that are no object are refused, with the reason, where the method is called.
+    let Ok(mut object) = JsonObject::parse(params.get()) else { return Ok((None, params)) };
+    let Some(tenant) = object.remove("tenant") else { return Ok((None, params)) };
+    let tenant = tenant.to::<String>().map_err(|_| A2aError::invalid_field("tenant", "is not a string"))?;
+    Ok((Some(tenant), object.to_json().map_err(|error| fault::internal(&error))?))
+}
+
+/// The refusal of a request that names another tenant than its path.
+pub(crate) fn other_than_in_path() -> A2aError {
+    A2aError::invalid_field("tenant", "is not the tenant of the path")
+}

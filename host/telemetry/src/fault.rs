@@ -1,0 +1,38 @@
+//! Faults that are not the client's, in the log: each has an error id, and the client is told that id alone.
+
+use std::error::Error;
+
+use uuid::Uuid;
+
+use crate::scope::ids;
+use crate::{LOG_TARGET, with};
+
+/// The most bytes of one fault in the log. A trap brings the stack of the guest.
+const MAX_LOGGED: usize = 8 << 10;
+
+/// Logs the fault with its causes, for a reader of the log alone.
+pub fn log(fault: &(dyn Error + 'static)) {
+    log_with_id(Uuid::new_v4(), fault);
+}
+
+/// Logs the fault with its causes. Returns a new error id, under which the fault stands in the log.
+#[must_use]
+pub fn log_for_client(fault: &(dyn Error + 'static)) -> String {
+    let error_id = Uuid::new_v4();
+    log_with_id(error_id, fault);
+    error_id.to_string()
+}
+
+/// Logs the fault with its causes under an error id that is known already.
+pub fn log_with_id(error_id: Uuid, fault: &(dyn Error + 'static)) {
+    let ids = ids();
+    let (tenant, context, task) = ids.all();
+    tracing::error!(target: LOG_TARGET, %error_id, tenant, context, task, "{}", text(fault));
+    with(|request| drop(request.error_id.set(error_id.to_string().into())));
+}
+
+/// The error and its causes in one line. A guest may have written parts of them, so the line is escaped and cut.
+#[must_use]
+pub fn text(error: &(dyn Error + 'static)) -> String {
+    annex_text::line_within(&annex_text::with_causes(error), MAX_LOGGED)
+}
