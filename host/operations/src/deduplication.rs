@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use annex_cluster::Replica;
-use annex_cluster::wake::Wake;
+use annex_leases::Replica;
+use annex_leases::wake::Wake;
 use annex_fairness::of_same_tenant;
 use annex_protocol::{A2aError, ContextId, Message, MessageId, SendMessageRequest, TaskId};
 use annex_tasks::{MessageKey, Owner, Remembered, StoreError, TaskStore};

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_cluster::Replica;
-use annex_cluster::editions::{EditionsError, News};
+use annex_leases::Replica;
+use annex_leases::editions::{EditionsError, News};
 use annex_operations::fault;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -68,9 +68,9 @@ async fn look(
         return Ok(());
     }
     let mut news: HashMap<String, Told> = HashMap::new();
-    for News { tenant, number, is_in_force } in editions.news(&replica).await? {
+    for News { tenant, number, is_current } in editions.news(&replica).await? {
         let told = news.entry(tenant).or_default();
-        if is_in_force {
+        if is_current {
             told.is_behind = true;
         } else {
             told.proposed = Some(number);

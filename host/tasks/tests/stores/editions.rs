@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use annex_cluster::Replica;
-use annex_cluster::editions::{Consent, Editions, Found, News, Proposal, Report};
 use annex_database::PostgresConnections;
+use annex_leases::Replica;
+use annex_leases::editions::{Consent, Editions, Found, News, Proposal, Report};
 use annex_tasks::PostgresTaskStore;
 use futures::future::join_all;
 use sqlx::postgres::{PgConnectOptions, PgConnection};

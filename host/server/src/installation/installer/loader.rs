@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use annex_cluster::editions::Editions;
+use annex_leases::editions::Editions;
 use annex_files::Purpose;
 use annex_operations::fault;
 use annex_protocol::Timestamp;
