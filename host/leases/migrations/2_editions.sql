@@ -6,12 +6,13 @@ CREATE TABLE component (
     kept_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
 );
 
--- An edition is the extensions and cards that an agent is served with. The accepted edition with the highest number is current.
+-- An edition is the extensions and cards that an agent is served with. The accepted edition with the highest number is
+-- in force.
 CREATE TABLE edition (
     -- Empty for the agent of the config itself.
     tenant TEXT COLLATE "C" NOT NULL,
     number BIGINT NOT NULL,
-    -- The edition that was current at the time of the proposal; 0 where there was none.
+    -- The edition in force at the time of the proposal; 0 before the first.
     parent BIGINT NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('proposed', 'accepted', 'withdrawn')),
     -- The replica that proposed the edition. Only this replica may conclude.

@@ -1,7 +1,7 @@
 //! Editions: the extensions and cards that all processes on one database serve an agent with.
 //!
 //! A process proposes an edition. Each process that serves the agent tries the edition and reports. One statement accepts the
-//! edition if all processes whose lease holds can serve it, and the edition is current from then on. This module does not read
+//! edition if all processes whose lease holds can serve it, and the edition is in force from then on. This module does not read
 //! the content of an edition.
 
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct Edition {
 pub struct Proposal<'a> {
     /// The tenant of the agent.
     pub tenant: &'a str,
-    /// The number of the current edition; 0 for the first proposal.
+    /// The number of the edition in force; 0 for the first proposal.
     pub parent: u64,
     /// See [`Edition::config`].
     pub config: &'a str,
@@ -62,7 +62,7 @@ pub struct Proposal<'a> {
 pub enum Consent {
     /// All processes.
     OfAll,
-    /// The processes that can serve the edition. Each other process has to report that it cannot.
+    /// The processes that can serve the edition. Each other process has to report a reason against the edition.
     OfThoseWhoCan,
 }
 
@@ -93,8 +93,8 @@ pub struct News {
     pub tenant: String,
     /// The number of the edition.
     pub number: u64,
-    /// True for an accepted edition, false for a proposal.
-    pub is_current: bool,
+    /// True for the edition in force, false for a proposal.
+    pub is_in_force: bool,
 }
 
 impl Editions {
@@ -142,7 +142,7 @@ impl Editions {
         Ok(rows.first().map(|row| row.bytes(0)).transpose()?)
     }
 
-    /// The current edition; `None` before the first.
+    /// The edition in force; `None` before the first.
     ///
     /// # Errors
     /// When the database fails.
@@ -181,7 +181,7 @@ impl Editions {
     }
 
     /// Proposes an edition and returns its number. `proposer` can serve the edition. Returns `None` while the agent has another
-    /// proposal, where the parent is not current, and where the lease of the proposer is over.
+    /// proposal, where the parent is not in force, and where the lease of the proposer has ended.
     ///
     /// # Errors
     /// When the database fails.
@@ -227,7 +227,7 @@ impl Editions {
     }
 
     /// Accepts a proposal if the processes of `consent` agree. Otherwise returns false and changes nothing; likewise where the
-    /// lease of the proposer or the time of the proposal is over.
+    /// lease of the proposer or the time of the proposal has ended.
     ///
     /// # Errors
     /// When the database fails.
@@ -262,7 +262,7 @@ impl Editions {
     }
 
     /// Notes that the process serves these agents, each from this edition on. Proposers wait for the process from now on. Returns
-    /// false if its lease is over.
+    /// false if its lease has ended.
     ///
     /// # Errors
     /// When the database fails.
@@ -317,8 +317,8 @@ impl Editions {
         Ok(rows.iter().map(news).collect::<sqlx::Result<_>>()?)
     }
 
-    /// Withdraws proposals whose proposer is gone or whose time is up. Deletes old editions, except for the last eight of each
-    /// agent and its current one, and then components without an edition.
+    /// Withdraws proposals whose proposer lost its lease or whose time is up. Deletes old editions, except for the last eight of
+    /// each agent and its edition in force, and then components without an edition.
     ///
     /// # Errors
     /// When the database fails.
@@ -344,7 +344,7 @@ fn report<R: Row>(row: &R) -> sqlx::Result<Report> {
 }
 
 fn news<R: Row>(row: &R) -> sqlx::Result<News> {
-    Ok(News { tenant: row.text(0)?, number: from_sql(row.int(1)?), is_current: row.int(2)? == 1 })
+    Ok(News { tenant: row.text(0)?, number: from_sql(row.int(1)?), is_in_force: row.int(2)? == 1 })
 }
 
 fn as_json<T: serde::Serialize>(value: &T) -> String {

@@ -1,12 +1,12 @@
 //! The lease of this process.
 //!
-//! Each start of a process is a replica with a row of its own. Tasks and messages name the replica that works on them, and
-//! another process may take over only the work of a replica whose lease ended.
+//! Each start of a process is a replica with a row of its own. Each task and each claimed message names the replica that works
+//! on it. Another process may take over only the work of a replica whose lease ended.
 //!
-//! Two clocks take part, and both can be set in tests. The clock of the database decides whether a lease holds, so clocks of
-//! machines are never compared: the statements ask `clock_timestamp()`, which a schema of the database can replace. The clock of
-//! this process decides when to renew, and when to stop: this is the clock of tokio, which a test can pause. A process that
-//! cannot renew its lease ends it a second before the database does, and becomes another replica when the database answers.
+//! Two clocks take part, and a test can set both. The clock of the database decides whether a lease holds, so clocks of machines
+//! are never compared: the statements ask `clock_timestamp()`, which a schema of the test database replaces. The clock of tokio
+//! decides when this process renews its lease and when it stops; a test pauses this clock. A process that cannot renew its lease
+//! ends it a second before the database does, and becomes another replica when the database answers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,11 +25,11 @@ use crate::{Description, ListedReplica, MIGRATIONS, Replica};
 const LEASE: Duration = Duration::from_secs(5);
 /// The time after the last renewal at which a process ends its lease itself, before another process may take over.
 const SELF_STOP: Duration = Duration::from_secs(4);
-/// The time between two renewals. Two of them may fail before the process stops.
+/// The time between two renewals. Two renewals may fail before the process stops.
 const RENEWAL: Duration = Duration::from_millis(1_250);
 /// The time between a renewal that failed and the next.
 const RENEW_AGAIN: Duration = Duration::from_millis(200);
-/// The longest time that one renewal takes, so that the next comes in time.
+/// The longest time of one renewal, after which the next one comes in time.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The connections of a lease: a second one where the first hangs.
 const CONNECTIONS: u32 = 2;
@@ -196,7 +196,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// Ends the lease if the last renewal is too long ago. Returns true if the lease is over.
+    /// Ends the lease if the last renewal is too long ago. Returns true if this process has no lease.
     fn is_stopped(&self) -> bool {
         let standing = self.standing();
         if standing.renewed.elapsed() < SELF_STOP {
@@ -296,7 +296,7 @@ impl LeaseKeeper {
 }
 
 impl LeaseStanding {
-    /// Notes a renewal that was asked for at this time. Returns false where the lease ended before the answer came.
+    /// Notes a renewal, with the time of its request. Returns false where the lease ended before the answer came.
     fn renew(&mut self, asked: Instant) -> bool {
         let is_over = self.replica.is_over();
         if !is_over {

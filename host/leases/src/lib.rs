@@ -1,5 +1,5 @@
 //! Processes that share one PostgreSQL database: the lease of each process, the SQL that says whose lease holds, wake-ups
-//! between processes, and the editions that they agree on.
+//! between processes, and editions, the extensions that all processes serve.
 //!
 //! This crate owns the table `replica`. A statement of another crate names the table through [`is_alive!`] and
 //! [`living_replicas!`]. This crate knows neither tasks nor conversations.

@@ -30,7 +30,7 @@ pub(super) const SELECT_OTHERS: &str = concat!(
     " LIMIT 1"
 );
 
-/// Withdraws proposals that block others: their time is up, or their proposer is gone.
+/// Withdraws proposals that block others: their time is up, or their proposer lost its lease.
 pub(super) const WITHDRAW_LEFT: &str = concat!(
     "
     UPDATE edition SET state = 'withdrawn'
@@ -40,7 +40,7 @@ pub(super) const WITHDRAW_LEFT: &str = concat!(
     RETURNING number"
 );
 
-/// Of two proposals at the same time, one gets the number and the other makes no row.
+/// Two proposals at the same time make one row: the second finds the number taken.
 pub(super) const PROPOSE: &str = concat!(
     "
     WITH made AS (
@@ -132,7 +132,7 @@ pub(super) const SELECT_NEWS: &str = "
                 AND edition.number IS DISTINCT FROM serving.tried))
     ORDER BY edition.tenant, edition.number";
 
-/// Keeps the last eight editions of each agent, its current edition, and proposals.
+/// Keeps the last eight editions of each agent, its edition in force, and proposals.
 pub(super) const FORGET_EDITIONS: &str = "
     DELETE FROM edition USING (
         SELECT tenant, max(number) AS last, max(number) FILTER (WHERE state = 'accepted') AS current

@@ -1,4 +1,4 @@
-//! Wake-ups over a core subject of NATS, for more hints than every process can read from PostgreSQL. NATS stores none of them.
+//! Wake-ups over a core subject of NATS, for more hints than every process can read from PostgreSQL. NATS stores no hint.
 
 use std::error::Error;
 use std::io;

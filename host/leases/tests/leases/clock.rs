@@ -70,8 +70,8 @@ impl Clock {
         }
     }
 
-    /// Lets time pass until the next renewal of leases, and waits until each process has one that is new. `replica` is what a
-    /// process is now.
+    /// Lets time pass until the next renewal, and waits until the lease of each process is new. Each function names the replica
+    /// of a process.
     pub(crate) async fn renew(&mut self, replicas: &[&dyn Fn() -> String]) {
         self.pass(RENEWAL).await;
         let begin = Instant::now();
@@ -83,7 +83,7 @@ impl Clock {
         }
     }
 
-    /// The seconds until the lease is over; `None` where there is no row.
+    /// The rest of the lease in seconds; `None` without a row.
     pub(crate) async fn left(&mut self, replica: &str) -> Option<f64> {
         let left = "SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 FROM replica WHERE id = $1";
         sqlx::query_scalar(left).bind(replica).fetch_optional(&mut self.database).await.unwrap()

@@ -26,14 +26,14 @@ impl Process {
         Self::start_over(scratch, scratch.url()).await
     }
 
-    /// One whose editions are at another URL of the database.
+    /// A process with another URL of the database for its editions.
     async fn start_over(scratch: &Scratch, url: &str) -> Self {
         let lease = Lease::open(&PostgresConnections::new(scratch.url(), 2).unwrap(), None).await.unwrap();
         let connections = PostgresConnections::new(url, 2).unwrap();
         Self { editions: Editions::open(&connections, Arc::new(lease)).await.unwrap() }
     }
 
-    /// One that serves the agent `a` from this edition on.
+    /// A process that serves the agent `a` from this edition on.
     async fn serving(scratch: &Scratch, number: u64) -> Self {
         let process = Self::start(scratch).await;
         assert!(process.editions.join(&process.replica(), &[("a", number)]).await.unwrap());
@@ -66,7 +66,7 @@ impl Process {
         self.editions.current("a").await.unwrap().map_or(0, |edition| edition.number)
     }
 
-    /// Brings an edition in force that nobody else is asked about.
+    /// Accepts an edition where no other process serves the agent.
     async fn accept(&self, parent: u64) -> u64 {
         let number = self.propose(parent).await.unwrap();
         assert!(self.conclude(number, Consent::OfAll).await);
@@ -129,8 +129,8 @@ async fn a_proposal_whose_answer_is_lost_is_gone_on_with() {
     scratch.remove().await;
 }
 
-fn told(number: u64, is_current: bool) -> News {
-    News { tenant: "a".to_owned(), number, is_current }
+fn told(number: u64, is_in_force: bool) -> News {
+    News { tenant: "a".to_owned(), number, is_in_force }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

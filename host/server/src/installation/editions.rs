@@ -68,9 +68,9 @@ async fn look(
         return Ok(());
     }
     let mut news: HashMap<String, Told> = HashMap::new();
-    for News { tenant, number, is_current } in editions.news(&replica).await? {
+    for News { tenant, number, is_in_force } in editions.news(&replica).await? {
         let told = news.entry(tenant).or_default();
-        if is_current {
+        if is_in_force {
             told.is_behind = true;
         } else {
             told.proposed = Some(number);
