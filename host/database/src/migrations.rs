@@ -25,6 +25,18 @@ struct TooNew {
     known: i64,
 }
 
+/// The reason why tables that an unreleased version made are not used. A released migration never changes, so only the
+/// migrations of such a version differ.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{table} has another migration {number}: a version before 0.1.0 made these tables, and 0.1.0 begins with empty databases; \
+     name an empty database or another data_dir"
+)]
+struct BeforeFirstRelease {
+    table: &'static str,
+    number: i64,
+}
+
 impl Migrations {
     /// The number of the last one; 0 without any.
     #[must_use]
@@ -35,7 +47,7 @@ impl Migrations {
         }
     }
 
-    pub(crate) fn migrator(&self) -> Migrator {
+    fn migrator(&self) -> Migrator {
         let migrations = self.files.iter().map(|&(version, name, sql)| {
             Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
         });
@@ -44,12 +56,26 @@ impl Migrations {
         migrator
     }
 
+    /// Runs the migrations of a file.
+    pub(crate) async fn run(&self, connection: &mut SqliteConnection) -> Result<(), MigrateError> {
+        self.migrator().run(connection).await.map_err(|error| self.refusal(error))
+    }
+
+    fn refusal(&self, error: MigrateError) -> MigrateError {
+        match error {
+            MigrateError::VersionMismatch(number) => {
+                MigrateError::Source(Box::new(BeforeFirstRelease { table: self.table, number }))
+            }
+            other => other,
+        }
+    }
+
     /// Runs the migrations of a database in which the next version may have run its own already: processes of both work on it
     /// side by side while one is rolled out, or taken back.
     pub(crate) async fn run_beside_the_next(&self, connection: &mut PgConnection) -> Result<(), MigrateError> {
         let mut migrator = self.migrator();
         migrator.set_ignore_missing(true);
-        migrator.run(&mut *connection).await?;
+        migrator.run(&mut *connection).await.map_err(|error| self.refusal(error))?;
         // Where the tables are newer, all that are known here have run before, and none did now.
         let latest = format!("SELECT coalesce(max(version), 0) FROM {}", self.table);
         let found: i64 = sqlx::query_scalar(AssertSqlSafe(latest)).fetch_one(connection).await?;
@@ -71,7 +97,7 @@ impl Migrations {
         }
         let migrator = self.migrator();
         migrator.skip(&mut *transaction, Some(version)).await?;
-        migrator.run(&mut *transaction).await?;
+        migrator.run(&mut *transaction).await.map_err(|error| self.refusal(error))?;
         transaction.commit().await?;
         Ok(())
     }

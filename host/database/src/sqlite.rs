@@ -105,7 +105,7 @@ impl SqliteDatabase {
     pub async fn open(path: &Path, migrations: Migrations) -> Result<Self, OpenError> {
         let options = create(path)?;
         let mut connection = open_writer(&options).await.map_err(|error| not_opened(path, error))?;
-        migrations.migrator().run(&mut connection).await?;
+        migrations.run(&mut connection).await?;
         Ok(Self::on(options, connection))
     }
 

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use annex_cluster::Replica;
-use annex_cluster::wake::Wake;
 use annex_fairness::of_same_tenant;
+use annex_leases::Replica;
+use annex_leases::wake::Wake;
 use annex_protocol::{A2aError, ContextId, Message, MessageId, Owner, SendMessageRequest, TaskId};
 use annex_tasks::{MessageKey, Remembered, StoreError, TaskStore};
 use sha2::{Digest, Sha256};

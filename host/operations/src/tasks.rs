@@ -5,9 +5,9 @@ use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use annex_cluster::Replica;
-use annex_cluster::wake::Wake;
 use annex_fairness::of_same_tenant;
+use annex_leases::Replica;
+use annex_leases::wake::Wake;
 use annex_protocol::{A2aError, Message, Owner, Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
 use annex_tasks::{
     Creator, Retention, StoreError, StoredTask, TaskEvent, TaskLimits, TaskSnapshot, TaskStore, WaitingBounds,

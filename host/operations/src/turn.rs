@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext, counted};
-use annex_cluster::Replica;
+use annex_leases::Replica;
 use annex_protocol::{A2aError, ExtensionUri, Message, Owner, StreamResponse, TaskState};
 use annex_runtime::Chain;
 use annex_telemetry::{Stage as RequestStage, enter};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use annex_agent::AgentExecutor;
 use annex_auth::{AuthError, Authenticator, Principal};
-use annex_cluster::Description;
+use annex_leases::Description;
 use annex_operations::counters::Counters;
 use annex_operations::deduplication::Deduplication;
 use annex_operations::permits::TurnLimiter;

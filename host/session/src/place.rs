@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use annex_cluster::Replica;
+use annex_leases::Replica;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::session::Session;

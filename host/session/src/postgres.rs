@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use annex_cluster::Replica;
 use annex_database::{Migrations, OpenError, PostgresConnections, PostgresDatabase};
+use annex_leases::Replica;
 
 use crate::limits::Limits;
 use crate::sql::SqlSessionService;
@@ -43,7 +43,7 @@ impl SqlSessionService<PostgresDatabase> {
 
     /// The sessions as one of several processes have them: the turns of a session run in the order in which they came to any
     /// of these, and what a turn appends is stored only while `replica`, which this process was when the turn came, has its
-    /// lease. Leases are in the table `replica` of this database.
+    /// lease. The leases are in this database.
     #[must_use]
     pub fn among_others(self, replica: impl Fn() -> Replica + Send + Sync + 'static) -> Self {
         self.in_queues_as(Arc::new(replica))

@@ -1,6 +1,6 @@
 //! Tasks whose process is gone.
 
-use annex_cluster::Replica;
+use annex_leases::Replica;
 use annex_protocol::{Owner, TaskId};
 
 /// The turn that creates a task.

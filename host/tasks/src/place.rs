@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_cluster::Replica;
+use annex_leases::Replica;
 
 /// The place in the log of a task where a writer goes on.
 #[derive(Clone, Debug, Default)]

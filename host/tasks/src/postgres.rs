@@ -1,7 +1,7 @@
 //! Tasks in a PostgreSQL database.
 
-use annex_cluster::Lease;
 use annex_database::{Migrations, PostgresConnections, PostgresDatabase};
+use annex_leases::Lease;
 
 use crate::sql::SqlTaskStore;
 use crate::{StoreError, distance};
@@ -53,7 +53,7 @@ impl SqlTaskStore<PostgresDatabase> {
     pub async fn open_as(name: Option<&str>, connections: &PostgresConnections) -> Result<Self, StoreError> {
         distance::check(connections).await?;
         let database = PostgresDatabase::open(connections, MIGRATIONS).await?;
-        let lease = Lease::begin(&database, name).await?;
+        let lease = Lease::open(connections, name).await?;
         Ok(Self::on(database).among_others(lease))
     }
 }

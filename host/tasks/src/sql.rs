@@ -16,8 +16,8 @@ mod write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_cluster::{Lease, Replica};
 use annex_database::{Database, Row, Value, Writer, from_sql, may_pass, outlast, with_long_statements};
+use annex_leases::{Lease, Replica};
 use annex_protocol::{Message, Owner, TaskId, TaskPushNotificationConfig, Timestamp, portable};
 use async_trait::async_trait;
 
@@ -383,6 +383,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {
         if let Some(lease) = &self.lease {
             lease.forget_gone().await?;
+            self.database.change(places::FORGET_GONE, &[]).await?;
         }
         with_long_statements(retention::sweep(self.database.as_ref(), retention)).await
     }

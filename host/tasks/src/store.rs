@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_cluster::Replica;
+use annex_leases::Replica;
 use annex_protocol::{Message, Owner, TaskId, TaskPushNotificationConfig};
 use async_trait::async_trait;
 

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use sqlx::Connection;
 use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection};
 
 use crate::lost;
 use crate::proxy::{Proxy, Way};
 use crate::replicas::{LEASE_AND_LOOK, Replicas, last_state, said};
 use crate::stopped::{STOPS, is_waited_for};
 use crate::support::Server;
+use crate::table;
 
 /// An agent that says something five times a second, for a minute.
 fn talkative() -> String {
@@ -31,6 +32,12 @@ impl Stored {
 
     async fn execute(&mut self, sql: &'static str, task: &str) -> Result<()> {
         sqlx::query(sql).bind(task).execute(&mut self.0).await?;
+        Ok(())
+    }
+
+    /// A replica without a process.
+    async fn begin_lease(&mut self, replica: &str) -> Result<()> {
+        sqlx::raw_sql(AssertSqlSafe(table::endless(replica))).execute(&mut self.0).await?;
         Ok(())
     }
 
@@ -92,8 +99,7 @@ async fn a_turn_whose_task_another_process_has_taken_writes_nothing_more() -> Re
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let server = replicas.start(&talkative())?;
     let mut stored = Stored::of(&replicas).await?;
-    let other = "INSERT INTO replica (id, lease_until) VALUES ($1, clock_timestamp() + INTERVAL '1 hour')";
-    stored.execute(other, "other").await?;
+    stored.begin_lease("other").await?;
     let taken = "UPDATE task SET runner = 'other', epoch = epoch + 1 WHERE id = $1";
     assert_eq!(added_after(&replicas, &server, "m-1", taken).await?, (0, 0));
     // It is the epoch that stops it: without another one the turn writes on.
@@ -340,8 +346,7 @@ async fn a_turn_that_could_not_store_its_end_does_not_fail_what_its_client_has_g
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let server = replicas.start("")?;
     let mut stored = Stored::of(&replicas).await?;
-    let other = "INSERT INTO replica (id, lease_until) VALUES ($1, clock_timestamp() + INTERVAL '1 hour')";
-    stored.execute(other, "other").await?;
+    stored.begin_lease("other").await?;
     let gone_on = unstored(&replicas, &server, &mut stored, "m-1").await?;
     stored.execute("UPDATE task SET runner = 'other', epoch = epoch + 1 WHERE id = $1", &gone_on).await?;
     let task = replicas.call(&server, "GetTask", json!({"id": gone_on})).await?;

@@ -92,26 +92,6 @@ async fn the_turn_of_a_killed_process_is_run_again_by_another_one_where_the_conf
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_that_is_lost_twice_fails() -> Result<()> {
-    let Some(replicas) = Replicas::create().await else { return Ok(()) };
-    let mut killed = start(&replicas, RERUN, "")?;
-    let task = replicas.begin(&killed, "talk").await?;
-    until_number(&replicas, EVENTS, &task, 2).await?;
-    let mut second = start(&replicas, RERUN, "")?;
-    killed.process.kill()?;
-    until_number(&replicas, ATTEMPT, &task, 2).await?;
-    // The second attempt has said something.
-    until_number(&replicas, EVENTS, &task, 3).await?;
-    let third = start(&replicas, RERUN, "")?;
-    second.process.kill()?;
-    let failed = replicas.until(&third, &task, FAILED, LEASE_AND_LOOK).await?;
-    assert_eq!(text(&failed), "The server stopped while the task ran; send the message again.");
-    drop((killed, second, third));
-    replicas.remove().await;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_whose_agent_is_configured_otherwise_by_now_fails() -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let [mut killed, other] = [start(&replicas, RERUN, "")?, start(&replicas, &RERUN.replace("rerun", "fail"), "")?];

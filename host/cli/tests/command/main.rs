@@ -40,6 +40,9 @@ mod stopped;
 mod stopping;
 mod strangers;
 mod support;
+#[path = "../../../leases/tests/leases/table.rs"]
+#[expect(dead_code, reason = "these tests only begin leases")]
+mod table;
 mod tenants;
 mod trace;
 mod trips;

@@ -294,27 +294,6 @@ async fn a_message_that_another_process_looks_at_for_long_is_asked_for_under_its
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_that_a_killed_process_had_taken_is_worked_on_when_it_comes_again() -> Result<()> {
-    let Some(replicas) = Replicas::create().await else { return Ok(()) };
-    let [mut killed, other] = [replicas.start("")?, replicas.start("")?];
-    let sent = said("silent", "m");
-    let url = killed.url.clone();
-    let begun = call(&replicas.client, &url, "SendMessage", sent.clone());
-    let kill = async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        killed.process.kill()
-    };
-    let (begun, kill) = tokio::join!(begun, kill);
-    kill?;
-    assert!(begun.is_err(), "it was answered: {begun:?}");
-    let again = replicas.call(&other, "SendMessage", sent).await?;
-    assert_eq!(again["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{again}");
-    drop((killed, other));
-    replicas.remove().await;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscriber_follows_a_task_that_another_process_runs() -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let [mut one, other] = [replicas.start("")?, replicas.start("")?];

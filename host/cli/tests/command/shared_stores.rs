@@ -420,27 +420,3 @@ async fn a_caller_has_as_many_turns_at_once_as_it_may_through_all_processes() ->
     shared.remove().await;
     Ok(())
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_turns_of_a_killed_process_do_not_count_when_its_lease_is_over() -> Result<()> {
-    let Some(shared) = Shared::create().await else { return Ok(()) };
-    let [mut killed, other] = [shared.start(AUTHENTICATED)?, shared.start(AUTHENTICATED)?];
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(begin(&shared, &[&killed], "long", 95).await?.len(), 88);
-    assert_eq!(begin(&shared, &[&other], "long", 80).await?.len(), 12);
-    killed.process.kill()?;
-    let begin_of_wait = Instant::now();
-    let mut begun = 12;
-    while begun < 100 {
-        ensure!(begin_of_wait.elapsed() < Duration::from_secs(6 + 4), "{begun} turns");
-        // One by one: the log of what is refused is read by nobody here, and must not fill its pipe.
-        match begin(&shared, &[&other], "long", 1).await?.len() {
-            0 => tokio::time::sleep(Duration::from_millis(200)).await,
-            more => begun += more,
-        }
-    }
-    assert!(begin(&shared, &[&other], "long", 1).await?.is_empty());
-    drop((killed, other));
-    shared.remove().await;
-    Ok(())
-}

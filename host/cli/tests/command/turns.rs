@@ -95,27 +95,6 @@ async fn two_messages_at_once_to_two_processes_are_answered_one_after_the_other(
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_behind_the_turn_of_a_killed_process_is_answered_when_its_lease_is_over() -> Result<()> {
-    let Some(replicas) = Replicas::create().await else { return Ok(()) };
-    let [mut killed, other] = [replicas.start("")?, replicas.start("")?];
-    replicas.begin(&killed, "long").await?;
-    let kill = async {
-        until_queued(&replicas, 2).await?;
-        killed.process.kill()?;
-        anyhow::Ok(Instant::now())
-    };
-    let (sent, kill) = tokio::join!(replicas.call(&other, "SendMessage", said("hello", "m-2")), kill);
-    let (sent, took) = (sent?, kill?.elapsed());
-    assert_eq!(state(&sent), COMPLETED, "{sent}");
-    assert!(took < LEASE_AND_LOOK, "{took:?}");
-    println!("answered {took:?} after the kill");
-    assert_eq!(replicas.conversation().await?, ["long", "BROKEN_OFF", "hello", "-"]);
-    drop((killed, other));
-    replicas.remove().await;
-    Ok(())
-}
-
 /// Stops the process with SIGSTOP from the beginning of its turn, for as long as `until` takes, and lets it end that turn.
 async fn stop(server: &Server, until: impl Future<Output = Result<()>>) -> Result<()> {
     server.signal(Signal::STOP)?;

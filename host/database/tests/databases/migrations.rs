@@ -75,6 +75,9 @@ async fn a_migration_that_is_not_what_has_run_is_refused<P: Place>(place: &P) {
     close(place.entries().await).await;
     let refused = place.open(CHANGED).await.err().unwrap();
     assert!(matches!(refused, OpenError::Migration(_)), "{refused}");
+    let reason = refused.source().unwrap().to_string();
+    assert!(reason.contains("entry_migrations has another migration 1"), "{reason}");
+    assert!(reason.contains("name an empty database"), "{reason}");
 }
 
 async fn stores_in_one_place_have_migrations_of_their_own<P: Place>(place: &P) {

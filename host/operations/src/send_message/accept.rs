@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_agent::{Steps, TurnContext, UpstreamContext};
-use annex_cluster::Replica;
+use annex_leases::Replica;
 use annex_protocol::{A2aError, ContextId, Message, Owner, SendMessageRequest, TaskId, TaskPushNotificationConfig};
 use annex_runtime::{Chain, Extension, Installed, RequestOutcome, TurnRequest, TurnView};
 use annex_session::{Beginning, Event, Following, StateDelta, TurnSession};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_cluster::wake::{Heard, Hint};
+use annex_leases::wake::{Hint, Notice};
 use annex_protocol::TaskId;
 use annex_tasks::StoreError;
 use futures::future::try_join_all;
@@ -40,11 +40,11 @@ impl Tasks {
             let heard = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                heard = hints.heard() => heard,
+                heard = hints.next() => heard,
             };
             let read = match heard {
-                Heard::Hints(hints) => self.read_on_about(&hints).await,
-                Heard::Lost => self.read_on().await,
+                Notice::Hints(hints) => self.read_on_about(&hints).await,
+                Notice::Lost => self.read_on().await,
             };
             if let Err(error) = read {
                 // The next look says it aloud.

@@ -6,8 +6,8 @@
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use annex_cluster::Replica;
-use annex_cluster::wake::Wake;
+use annex_leases::Replica;
+use annex_leases::wake::Wake;
 use annex_protocol::{
     A2aError, ContextId, Message, Owner, StreamResponse, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent,
     Timestamp,

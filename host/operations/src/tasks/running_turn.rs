@@ -1,6 +1,6 @@
 //! The turn of this process that works on a task, as others see it.
 
-use annex_cluster::Replica;
+use annex_leases::Replica;
 use annex_tasks::Place;
 use tokio_util::sync::CancellationToken;
 

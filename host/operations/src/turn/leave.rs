@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use annex_cluster::Replica;
+use annex_leases::Replica;
 use annex_protocol::ExtensionUri;
 
 use super::{Stage, Turn};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_cluster::ListedReplica;
+use annex_leases::ListedReplica;
 use annex_protocol::Timestamp;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -62,7 +62,7 @@ fn shown(replica: ListedReplica, own: &str) -> Replica {
         answers: id == own,
         id: Some(id),
         name,
-        since: since.map(|since| Timestamp::from_millis(since).to_string()),
+        since: Some(Timestamp::from_millis(since).to_string()),
         version,
         address,
         phase,

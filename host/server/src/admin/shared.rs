@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use annex_agent::AgentExecutor;
-use annex_cluster::editions::Consent;
+use annex_leases::editions::Consent;
 use annex_operations::counters::Counters;
 use annex_operations::quota::Quotas;
 use annex_operations::request_handler::RequestHandler;

@@ -56,7 +56,7 @@ fn difference(whose: &str, theirs: SystemTime, between: Duration) -> Option<Find
 async fn databases(config: &Config) -> Vec<Finding> {
     let kept = [
         ("tasks.postgres_env", &config.tasks.postgres_env, annex_tasks::POSTGRES_MIGRATIONS),
-        ("tasks.postgres_env", &config.tasks.postgres_env, annex_cluster::editions::MIGRATIONS),
+        ("tasks.postgres_env", &config.tasks.postgres_env, annex_leases::MIGRATIONS),
         // What names no place of its own is where the tasks are.
         (
             "sessions.postgres_env",

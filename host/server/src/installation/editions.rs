@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_cluster::Replica;
-use annex_cluster::editions::{EditionsError, News};
+use annex_leases::Replica;
+use annex_leases::editions::{EditionsError, News};
 use annex_telemetry::fault;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_cluster::Lease;
-use annex_cluster::editions::Editions;
-use annex_cluster::wake::Wake;
 use annex_database::OpenError;
+use annex_leases::Lease;
+use annex_leases::editions::Editions;
+use annex_leases::wake::Wake;
 
 use crate::config::Config;
 use crate::installation::installer::Peers;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_cluster::Lease;
+use annex_leases::Lease;
 use annex_session::{
     Bounds, InMemorySessionService, Limits, OpenError, PostgresSessionService, Retention, SessionService,
     SqliteSessionService,

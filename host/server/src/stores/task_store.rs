@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_cluster::Lease;
+use annex_leases::Lease;
 use annex_operations::tasks::others::STOPPED;
 use annex_tasks::{
     MemoryBounds, MemoryTaskStore, PostgresTaskStore, Retention, SqliteTaskStore, StoreError, TaskLimits, TaskStore,

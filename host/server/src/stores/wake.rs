@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use annex_cluster::wake::{Local, SharedWake, Wake, WakeError};
 use annex_database::{OpenError, PostgresConnections};
+use annex_leases::wake::{LocalWake, SharedWake, Wake, WakeError};
 use annex_tasks::TaskStore;
 
 use crate::config::Config;
@@ -50,7 +50,7 @@ pub(crate) async fn open(
     store: &dyn TaskStore,
 ) -> Result<Arc<dyn Wake>, WakeOpenError> {
     let Some(tasks) = config.tasks.postgres_env.as_ref().filter(|_| store.is_shared()) else {
-        return Ok(Arc::new(Local));
+        return Ok(Arc::new(LocalWake));
     };
     #[cfg(feature = "nats")]
     if let Some(name) = &config.wake.nats_env {

@@ -1,5 +1,5 @@
 -- The turns of a session in the order in which they came, the one that runs first: 'replica/number', a replica being a row of
--- the table of leases, which is made with the tasks. Empty where one process has the sessions for itself.
+-- the table of leases. Empty where one process has the sessions for itself.
 --
 -- The queue is in the row that each append changes, so that an append can neither miss nor overtake a change of the queue.
 ALTER TABLE session ADD COLUMN turns TEXT[] COLLATE "C" NOT NULL DEFAULT '{}';

@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_cluster::Replica;
 use annex_database::{Database, Row, Value, from_sql, may_pass};
 use annex_fairness::of_same_tenant;
+use annex_leases::Replica;
 use annex_protocol::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};

@@ -3,12 +3,7 @@
 //!
 //! For PostgreSQL only; one process has a file for itself.
 
-/// True in a statement about a session while the replica of this parameter has its lease.
-macro_rules! is_alive {
-    ($replica:literal) => {
-        concat!("EXISTS (SELECT 1 FROM replica WHERE replica.id = ", $replica, " AND lease_until > clock_timestamp())")
-    };
-}
+use annex_leases::{is_alive, living_replicas};
 
 /// The first events of a session. The row may be there for the queue alone.
 macro_rules! begin_session {
@@ -74,7 +69,7 @@ pub(super) const LOCK_SESSION: &str = concat!(
     " THEN 1 ELSE 0 END AS BIGINT)"
 );
 
-pub(super) const SELECT_LEASE: &str = "SELECT id FROM replica WHERE id = $1 AND lease_until > clock_timestamp()";
+pub(super) const SELECT_LEASE: &str = concat!("SELECT id FROM ", living_replicas!(), " AS living WHERE id = $1");
 
 /// The session that its first turn has just made.
 pub(super) const ENTER_NEW: &str = "UPDATE session SET turns = ARRAY[$2] WHERE id = $1";
@@ -95,7 +90,7 @@ macro_rules! enter {
             ", ARRAY[",
             $member,
             "] WHERE ",
-            is_alive!($replica),
+            annex_leases::is_alive!($replica),
             "
         ON CONFLICT (tenant, app, user_id, context_id) DO UPDATE SET turns = ",
             $($others)*,
@@ -140,7 +135,7 @@ macro_rules! join_session {
 /// A turn joins the end of the queue while another one of its process runs, or waits.
 pub(super) const LINE_UP: &str = enter!("$5", "$6", "$7", "array_append(session.turns, $6)");
 
-pub(super) use {enter, is_alive, join_session};
+pub(super) use {enter, join_session};
 
 /// The place of a turn in the queue, 1 for the first and 0 for none, and 1 if the replica of the first one has its lease.
 pub(super) const SELECT_PLACE: &str = concat!(
@@ -157,8 +152,9 @@ pub(super) const REMOVE_GONE: &str = concat!(
     "
     UPDATE session SET turns = ARRAY(
         SELECT member FROM unnest(turns) WITH ORDINALITY AS queue (member, place)
-        WHERE EXISTS (SELECT 1 FROM replica
-            WHERE replica.id = split_part(member, '/', 1) AND lease_until > statement_timestamp())
+        WHERE ",
+    is_alive!("split_part(member, '/', 1)", "statement_timestamp()"),
+    "
         ORDER BY place)
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND ",
     is_alive!("$5")
@@ -176,7 +172,10 @@ pub(super) const FORGET_QUEUE: &str = "
 
 /// Rows that were there for the queue alone, unchanged since before a time and without a turn that is alive: those of
 /// processes that are gone.
-pub(super) const FORGET_QUEUES: &str = "
+pub(super) const FORGET_QUEUES: &str = concat!(
+    "
     DELETE FROM session WHERE revision = 0 AND changed_at < $1 AND NOT EXISTS (
-        SELECT 1 FROM unnest(turns) AS queue (member), replica
-        WHERE replica.id = split_part(member, '/', 1) AND lease_until > clock_timestamp())";
+        SELECT 1 FROM unnest(turns) AS queue (member) WHERE ",
+    is_alive!("split_part(member, '/', 1)"),
+    ")"
+);

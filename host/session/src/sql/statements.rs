@@ -4,7 +4,7 @@
 
 use annex_database::{OfFirst, Rows};
 
-use super::queue_statements::{enter, is_alive, join_session};
+use super::queue_statements::{enter, join_session};
 
 // An update that changes nothing, because SQLite has no `SELECT … FOR UPDATE`.
 /// Keeps other writers off the session until the end of the transaction.

@@ -64,6 +64,8 @@ macro_rules! on_every_database {
 
 #[path = "../../../tasks/tests/stores/cluster.rs"]
 mod cluster;
+#[path = "../../../leases/tests/leases/table.rs"]
+mod table;
 
 mod artifacts;
 mod beginnings;

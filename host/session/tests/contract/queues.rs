@@ -16,7 +16,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::cluster::Scratch;
-use crate::support::{LEASES, Store, create, event, events, find, ids, key, query, refusal};
+use crate::support::{Store, create, event, events, find, ids, key, query, refusal};
+use crate::table;
 
 /// Long for a turn that has nobody before it.
 const SOON: Duration = Duration::from_secs(60);
@@ -44,7 +45,7 @@ impl Place {
     async fn create() -> Option<Self> {
         let scratch = Scratch::create().await?;
         let mut database = PgConnection::connect(scratch.url()).await.unwrap();
-        sqlx::raw_sql(LEASES).execute(&mut database).await.unwrap();
+        sqlx::raw_sql(table::CREATE).execute(&mut database).await.unwrap();
         Some(Self { scratch, database })
     }
 
@@ -58,7 +59,7 @@ impl Place {
 
     /// A process whose lease does not end by itself.
     async fn process(&mut self, replica: &'static str) -> Process {
-        self.execute(&format!("INSERT INTO replica VALUES ('{replica}', NULL, 'infinity')")).await;
+        self.execute(&table::endless(replica)).await;
         let url = self.scratch.url().to_owned();
         let runtime = tokio::runtime::Handle::current();
         // On a thread of its own: sqlx's migrations are no future that can be sent.
@@ -68,8 +69,7 @@ impl Place {
     }
 
     async fn end_lease(&mut self, replica: &str) {
-        let sql = format!("UPDATE replica SET lease_until = clock_timestamp() WHERE id = '{replica}'");
-        assert_eq!(self.execute(&sql).await, 1);
+        assert_eq!(self.execute(&table::end(replica)).await, 1);
     }
 
     async fn queued(&mut self) -> i64 {
@@ -187,8 +187,8 @@ async fn a_turn_takes_the_place_of_one_whose_lease_is_over_and_that_one_writes_n
     place.end_lease("one").await;
     let (next, other) = timeout(SOON, next).await.unwrap().unwrap();
     // The next turn has written nothing yet: the revision is what the zombie expects.
-    for lease in ["clock_timestamp()", "'infinity'"] {
-        place.execute(&format!("UPDATE replica SET lease_until = {lease} WHERE id = 'one'")).await;
+    for lease in [table::end("one"), table::endless("one")] {
+        place.execute(&lease).await;
         is_fenced(zombie.append(answer("late")).await);
         // What takes more than one statement, too.
         is_fenced(zombie.append(event("late", r#"{"user:a":1,"app:b":2}"#)).await);

@@ -9,11 +9,12 @@ use annex_session::{
     Appended, Beginning, Bounds, Event, EventFilter, InMemorySessionService, Limits, PostgresSessionService, Session,
     SessionError, SessionKey, SessionQuery, SessionService, SqliteSessionService, StateDelta, TurnSession, Turns,
 };
-use sqlx::Connection as _;
 use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection as _};
 use tokio::runtime::Handle;
 
 use crate::cluster::Scratch;
+use crate::table;
 
 pub(crate) type Store = Arc<dyn SessionService>;
 
@@ -88,8 +89,8 @@ pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: i
 pub(crate) async fn among_others<F: Future<Output = ()> + Send + 'static>(case: impl FnOnce(Backend) -> F) {
     let Some(scratch) = Scratch::create().await else { return };
     let mut database = PgConnection::connect(scratch.url()).await.unwrap();
-    sqlx::raw_sql(LEASES).execute(&mut database).await.unwrap();
-    sqlx::raw_sql("INSERT INTO replica VALUES ('one', NULL, 'infinity')").execute(&mut database).await.unwrap();
+    sqlx::raw_sql(table::CREATE).execute(&mut database).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(table::endless("one"))).execute(&mut database).await.unwrap();
     database.close().await.unwrap();
     let outcome = tokio::spawn(case(Backend::AmongOthers(scratch.url().to_owned()))).await;
     scratch.remove().await;
@@ -97,10 +98,6 @@ pub(crate) async fn among_others<F: Future<Output = ()> + Send + 'static>(case: 
         std::panic::resume_unwind(failure.into_panic());
     }
 }
-
-/// The table of leases, as the migrations of the tasks make it.
-pub(crate) const LEASES: &str =
-    "CREATE TABLE replica (id TEXT PRIMARY KEY, name TEXT, lease_until TIMESTAMPTZ NOT NULL)";
 
 /// A key from `tenant/app/user/context`, read from the right: what is missing on the left is `-`.
 pub(crate) fn key(path: &str) -> SessionKey {

@@ -17,13 +17,13 @@ CREATE TABLE task_pin (
 
 CREATE INDEX task_pin_kept ON task_pin (kept_at);
 
--- Places that callers' turns take from all processes together, beside those that each process has for itself. They go with
--- their process.
+-- Places that callers' turns take from all processes together, beside those that each process has for itself. A place counts
+-- while its process is alive.
 CREATE TABLE turn_place (
     id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     tenant TEXT COLLATE "C" NOT NULL,
     principal TEXT COLLATE "C" NOT NULL,
-    runner TEXT COLLATE "C" NOT NULL REFERENCES replica (id) ON DELETE CASCADE
+    runner TEXT COLLATE "C" NOT NULL
 );
 
 CREATE INDEX turn_place_of_caller ON turn_place (tenant, principal);

@@ -22,9 +22,3 @@ CREATE TABLE uploaded_component (
     -- Milliseconds since 1970-01-01T00:00:00Z.
     uploaded_at BIGINT NOT NULL
 );
-
--- What a process says of itself, for operators. NULL where it is of a version from before these columns.
-ALTER TABLE replica ADD COLUMN since TIMESTAMPTZ DEFAULT clock_timestamp();
-ALTER TABLE replica ADD COLUMN version TEXT COLLATE "C";
-ALTER TABLE replica ADD COLUMN address TEXT COLLATE "C";
-ALTER TABLE replica ADD COLUMN phase TEXT COLLATE "C";

@@ -1,6 +1,7 @@
 //! Cursors of push notifications. Each change is one statement, so that one of any number of processes makes it.
 
 use annex_database::{Database, Row, Value, from_sql};
+use annex_leases::{is_alive, living_replicas};
 use annex_protocol::{Owner, TaskId};
 use async_trait::async_trait;
 
@@ -22,9 +23,7 @@ macro_rules! changed_cursors {
 /// True for a cursor that no living process has, to a process with a lease.
 macro_rules! is_left {
     () => {
-        "(sender IS NULL OR sender <> $1 AND NOT EXISTS (
-            SELECT 1 FROM replica WHERE replica.id = sender AND lease_until > clock_timestamp()))
-        AND EXISTS (SELECT 1 FROM replica WHERE replica.id = $1 AND lease_until > clock_timestamp())"
+        concat!("(sender IS NULL OR sender <> $1 AND NOT ", is_alive!("push_cursor.sender"), ") AND ", is_alive!("$1"))
     };
 }
 
@@ -52,7 +51,7 @@ const CLAIM: &str = concat!(
 /// Cursors with events that nobody sends, of those for which more is true. One that another process claims at the same time is
 /// left to that one.
 macro_rules! claim_unsent {
-    ($more:literal) => {
+    ($more:expr) => {
         concat!(
             "
     WITH found AS (
@@ -75,26 +74,30 @@ macro_rules! claim_unsent {
 
 /// Those whose sender is gone, or has left them. The others are those of tasks that wait, any number of them, and of senders
 /// that live: indexes pass them over.
-const CLAIM_LEFT: &str = claim_unsent!(
+const CLAIM_LEFT: &str = claim_unsent!(concat!(
     "(task_id, config_id) IN (
-            SELECT task_id, config_id FROM push_cursor WHERE sender IS NOT NULL AND sender NOT IN (
-                SELECT id FROM replica WHERE lease_until > clock_timestamp())
+            SELECT task_id, config_id FROM push_cursor WHERE sender IS NOT NULL AND sender NOT IN ",
+    living_replicas!(),
+    "
             UNION ALL
             SELECT task_id, config_id FROM push_cursor WHERE sender IS NULL AND retry_at <= clock_timestamp()) AND"
-);
+));
 
 const CLAIM_UNSENT: &str = claim_unsent!("");
 
 /// Cursors for configs that a process of before the cursors has stored, once it works on the task no more. It has sent what
 /// there is.
-const ADOPT: &str = "
+const ADOPT: &str = concat!(
+    "
     INSERT INTO push_cursor (task_id, config_id, sent_seq)
     SELECT push_config.task_id, push_config.id, task.seq FROM push_config JOIN task ON task.id = push_config.task_id
-    WHERE task.finished_at IS NULL AND NOT EXISTS (
-            SELECT 1 FROM replica WHERE replica.id = task.runner AND lease_until > clock_timestamp())
+    WHERE task.finished_at IS NULL AND NOT ",
+    is_alive!("task.runner"),
+    "
         AND NOT EXISTS (SELECT 1 FROM push_cursor
             WHERE push_cursor.task_id = push_config.task_id AND push_cursor.config_id = push_config.id)
-    ON CONFLICT DO NOTHING";
+    ON CONFLICT DO NOTHING"
+);
 
 /// The sender that it has then is returned, and nothing where that was another one. A sender that rests while there are other
 /// events goes on.

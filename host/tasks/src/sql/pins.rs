@@ -1,7 +1,7 @@
 //! Pins in a database: a row for each task that has some, which goes when the task goes.
 
-use annex_cluster::Replica;
 use annex_database::{Database, Row, Value, from_sql, to_sql};
+use annex_leases::Replica;
 use annex_protocol::{Owner, TaskId, Timestamp};
 use async_trait::async_trait;
 

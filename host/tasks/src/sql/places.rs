@@ -1,26 +1,33 @@
 //! Places of turns in a database of several processes.
 
 use annex_database::{Database, Row, Value, from_sql};
+use annex_leases::{is_alive, living_replicas};
 use annex_protocol::Owner;
 use async_trait::async_trait;
 
 use super::SqlTaskStore;
 use crate::{StoreError, TaskStore, TurnPlaceStore};
 
-const COUNT_PROCESSES: &str = "SELECT count(*) FROM replica WHERE lease_until > clock_timestamp()";
+const COUNT_PROCESSES: &str = concat!("SELECT count(*) FROM ", living_replicas!(), " AS living");
 
 /// Whoever else takes a place of the same caller waits for the end of the transaction. The number is an arbitrary one that
 /// nothing else locks.
 const LOCK_CALLER: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 4711240515))";
 
-const TAKE: &str = "
+const TAKE: &str = concat!(
+    "
     INSERT INTO turn_place (id, tenant, principal, runner) SELECT $1, $2, $3, $4 WHERE $5 > (
-        SELECT count(*) FROM turn_place JOIN replica ON replica.id = turn_place.runner
-        WHERE turn_place.tenant = $2 AND turn_place.principal = $3 AND replica.lease_until > clock_timestamp())";
+        SELECT count(*) FROM turn_place WHERE tenant = $2 AND principal = $3 AND runner IN ",
+    living_replicas!(),
+    ")"
+);
 
-const COUNT_RUNNING: &str = "
-    SELECT count(*) FROM task JOIN replica ON replica.id = task.runner
-    WHERE task.tenant = $1 AND replica.lease_until > clock_timestamp()";
+const COUNT_RUNNING: &str = concat!("SELECT count(*) FROM task WHERE tenant = $1 AND runner IN ", living_replicas!());
+
+/// Deletes the places of replicas that are gone. The time is that of the beginning of the statement, as for the leases that it
+/// sees.
+pub(super) const FORGET_GONE: &str =
+    concat!("DELETE FROM turn_place WHERE NOT ", is_alive!("turn_place.runner", "statement_timestamp()"));
 
 const GIVE_BACK: &str = "DELETE FROM turn_place WHERE id = $1 RETURNING id";
 

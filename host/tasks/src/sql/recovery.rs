@@ -2,8 +2,8 @@
 
 use std::mem;
 
-use annex_cluster::Replica;
 use annex_database::{Database, Row, Value, from_sql};
+use annex_leases::Replica;
 use annex_protocol::{Owner, TaskId, TaskState};
 
 use super::{SqlTaskStore, count_changed, since, statements};

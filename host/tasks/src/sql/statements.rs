@@ -3,14 +3,7 @@
 //! Parameters of `LIMIT` are cast: where SQLite sees the parameter itself it plans the statement anew for each value.
 
 use annex_database::{OfFirst, Rows};
-
-/// True while the replica has its lease that the parameter names. `clock_timestamp()` is the time of the look, not that of the
-/// transaction.
-macro_rules! is_alive {
-    ($replica:literal) => {
-        concat!("EXISTS (SELECT 1 FROM replica WHERE replica.id = ", $replica, " AND lease_until > clock_timestamp())")
-    };
-}
+use annex_leases::is_alive;
 
 pub(super) static INSERT_TASK: Rows = Rows {
     head: "
@@ -195,7 +188,7 @@ macro_rules! has_joined {
 
 /// The same where several processes take messages. One that nobody looks at any more, because the replica that took it is
 /// gone, counts as coming for the first time, and keeps its task id: should its replica create that task after all, only
-/// one of the two can. `clock_timestamp()` is the time of the look, not that of the transaction.
+/// one of the two can.
 ///
 /// The last column is 1 for a message that another replica looks at, and 2 for one of this replica without a task or an answer.
 pub(super) const REMEMBER_AMONG_OTHERS: &str = concat!(
@@ -206,9 +199,9 @@ pub(super) const REMEMBER_AMONG_OTHERS: &str = concat!(
         SELECT CASE WHEN is_left THEN 1 ELSE message_seen.times + 1 END,
             CASE WHEN is_left THEN excluded.runner ELSE message_seen.runner END
         FROM (SELECT message_seen.digest = excluded.digest AND message_seen.answer IS NULL
-            AND NOT EXISTS (SELECT 1 FROM replica WHERE replica.id = message_seen.runner
-                AND replica.lease_until > clock_timestamp())
             AND NOT ",
+    is_alive!("message_seen.runner"),
+    " AND NOT ",
     has_joined!(),
     " AS is_left) AS found)
     RETURNING times, digest, task_id, coalesce(answer, ''), CAST(CASE
@@ -275,12 +268,10 @@ pub(super) const SELECT_ABANDONED: &str = concat!(
     ORDER BY id LIMIT CAST($2 AS BIGINT)"
 );
 
-/// True for a task whose replica is gone. A scalar query asks for the lease, so that it is asked anew where another process has
-/// just changed the row.
+/// True for a task whose replica is gone. The query for the lease runs again where another process has just changed the row.
 macro_rules! is_lost {
     () => {
-        "runner IS NOT NULL AND finished_at IS NULL
-            AND coalesce((SELECT lease_until <= clock_timestamp() FROM replica WHERE replica.id = task.runner), TRUE)"
+        concat!("runner IS NOT NULL AND finished_at IS NULL AND NOT ", is_alive!("task.runner"))
     };
 }
 
@@ -349,10 +340,13 @@ pub(super) const HAND_OVER: &str = "
     WHERE id = $1 AND epoch = $2 AND runner = $3 AND finished_at IS NULL RETURNING id";
 
 /// The second column is 1 if the replica that is asked is alive.
-pub(super) const ASK_TO_CANCEL: &str = "
+pub(super) const ASK_TO_CANCEL: &str = concat!(
+    "
     UPDATE task SET cancel_asked = epoch WHERE id = $1 AND runner IS NOT NULL AND finished_at IS NULL
-    RETURNING epoch, CAST(CASE WHEN EXISTS (
-        SELECT 1 FROM replica WHERE replica.id = task.runner AND lease_until > clock_timestamp()) THEN 1 ELSE 0 END AS BIGINT)";
+    RETURNING epoch, CAST(CASE WHEN ",
+    is_alive!("task.runner"),
+    " THEN 1 ELSE 0 END AS BIGINT)"
+);
 
 pub(super) const COUNT_TASKS: &str = "SELECT count(*) FROM task WHERE tenant = $1";
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{iter, slice};
 
-use annex_cluster::Replica;
 use annex_database::{Change, Database, Row, Step, Value, from_sql};
+use annex_leases::Replica;
 use annex_protocol::{ContextId, Owner, TaskId};
 
 use super::statements;

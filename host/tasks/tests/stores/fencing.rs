@@ -1,17 +1,24 @@
 //! Of two processes that write for one task, the one that had it before is refused.
 
-use std::time::{Duration, Instant};
-
+use annex_leases::Replica;
 use annex_protocol::{Message, StreamResponse, TaskId, TaskState};
 use annex_tasks::{AskedRunner, Creator, Place, PostgresTaskStore, StoreError, TaskEvent, TaskStore};
-use sqlx::Connection;
 use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection};
 
 use crate::cluster::Scratch;
 use crate::fixture::{at, change, owner, working};
+use crate::table;
 
 async fn connect(scratch: &Scratch) -> PostgresTaskStore {
     PostgresTaskStore::connect(scratch.url(), 4).await.unwrap()
+}
+
+/// Ends the lease in the database, which its process has not heard of.
+async fn end_lease(scratch: &Scratch, replica: &Replica) {
+    let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(table::end(replica.id()))).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
 }
 
 /// A task of this process.
@@ -71,10 +78,7 @@ async fn a_turn_whose_lease_is_over_creates_no_task() {
         slow.create(&owner("ada"), &events, &task.into(), Creator { runner: Some(&replica), turn: None }).await
     };
     assert_eq!(create("t-1").await.unwrap().runner.unwrap().id(), replica.id());
-    let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
-    let over = sqlx::query("UPDATE replica SET lease_until = clock_timestamp() WHERE id = $1").bind(replica.id());
-    over.execute(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
+    end_lease(&scratch, &replica).await;
     let refused = create("t-2").await.unwrap_err();
     assert!(matches!(refused, StoreError::Fenced { .. }), "{refused}");
     // Whoever has taken the message over creates it.
@@ -90,10 +94,7 @@ async fn a_turn_whose_lease_is_over_joins_no_task() {
     let [slow, other] = [connect(&scratch).await, connect(&scratch).await];
     let place = begin(&other, "t-1").await;
     let late = Place { runner: slow.replica(), ..place.clone() };
-    let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
-    let over = sqlx::query("UPDATE replica SET lease_until = clock_timestamp() WHERE id = $1");
-    over.bind(slow.replica().unwrap().id().to_owned()).execute(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
+    end_lease(&scratch, &slow.replica().unwrap()).await;
     let refused = answer(&slow, "t-1", &late).await.unwrap_err();
     assert!(matches!(refused, StoreError::Fenced { .. }), "{refused}");
     assert_eq!(answer(&other, "t-1", &place).await.unwrap().epoch, place.epoch + 1);
@@ -144,51 +145,11 @@ async fn the_lost_task_that_was_to_be_cancelled_is_cancelled() {
     other.ask_to_cancel(&id).await.unwrap();
     let replica = killed.replica().unwrap();
     drop(killed);
-    let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
-    let over = sqlx::query("UPDATE replica SET lease_until = clock_timestamp() WHERE id = $1").bind(replica.id());
-    over.execute(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
+    end_lease(&scratch, &replica).await;
     let asked = other.ask_to_cancel(&id).await.unwrap();
     assert_eq!(asked, Some(AskedRunner { epoch: 0, is_alive: false }));
     assert_eq!(other.recover_lost("the server stopped").await.unwrap(), std::slice::from_ref(&id));
     let task = other.load(&owner("ada"), &id).await.unwrap().unwrap();
     assert_eq!((task.epoch, task.decode().unwrap().state()), (1, TaskState::Canceled));
-    scratch.remove().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_cannot_renew_its_lease_stops_before_it_is_over() {
-    let Some(scratch) = Scratch::create().await else { return };
-    let store = connect(&scratch).await;
-    let replica = store.replica().unwrap();
-    let place = begin(&store, "t-1").await;
-    let mut locks = PgConnection::connect(scratch.url()).await.unwrap();
-    let mut transaction = locks.begin().await.unwrap();
-    sqlx::query("LOCK TABLE replica IN ACCESS EXCLUSIVE MODE").execute(&mut *transaction).await.unwrap();
-    // The lease ends at least 3.75 seconds later: a renewal may have been under way when the table was locked.
-    let left = "SELECT extract(epoch FROM max(lease_until) - clock_timestamp())::float8 FROM replica";
-    let left: f64 = sqlx::query_scalar(left).fetch_one(&mut *transaction).await.unwrap();
-    let locked = Instant::now();
-    replica.over().await;
-    let stopped = locked.elapsed().as_secs_f64();
-    assert!(stopped < left, "stopped after {stopped} s, and the lease was over after {left} s");
-    assert!(left - stopped < 1.5, "stopped after {stopped} s of {left} s");
-    transaction.commit().await.unwrap();
-    // It is another replica from then on, and the turn of the former one is anybody's.
-    let begin_again = async {
-        while store.replica().unwrap().is_over() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), begin_again).await.unwrap();
-    let next = store.replica().unwrap();
-    assert_ne!(next.id(), replica.id());
-    let known: Vec<String> = sqlx::query_scalar("SELECT id FROM replica").fetch_all(&mut locks).await.unwrap();
-    assert_eq!(known, [next.id()]);
-    // What the turn had under way when its replica ended counts as that replica's.
-    write(&store, "t-1", &place).await.unwrap();
-    let runner: String = sqlx::query_scalar("SELECT runner FROM task").fetch_one(&mut locks).await.unwrap();
-    assert_eq!(runner, replica.id());
-    locks.close().await.unwrap();
     scratch.remove().await;
 }

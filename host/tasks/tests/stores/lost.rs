@@ -2,11 +2,12 @@
 
 use annex_protocol::{Message, StreamResponse, TaskId, TaskState};
 use annex_tasks::{Creator, LostTurn, Place, PostgresTaskStore, TaskEvent, TaskStore};
-use sqlx::Connection;
 use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection};
 
 use crate::cluster::Scratch;
 use crate::fixture::{owner, working};
+use crate::table;
 
 const REASON: &str = "the server stopped";
 
@@ -25,8 +26,7 @@ async fn kill(scratch: &Scratch, store: PostgresTaskStore) {
     let replica = store.replica().unwrap();
     drop(store);
     let mut database = PgConnection::connect(scratch.url()).await.unwrap();
-    let over = sqlx::query("UPDATE replica SET lease_until = clock_timestamp() WHERE id = $1").bind(replica.id());
-    over.execute(&mut database).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(table::end(replica.id()))).execute(&mut database).await.unwrap();
     database.close().await.unwrap();
 }
 

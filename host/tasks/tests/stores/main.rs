@@ -50,12 +50,18 @@ macro_rules! across_a_restart {
     };
 }
 
+#[path = "../../../leases/tests/leases/clock.rs"]
+#[expect(dead_code, reason = "these tests wait for renewals only")]
+mod clock;
+#[path = "../../../leases/tests/leases/table.rs"]
+#[expect(dead_code, reason = "these tests only end leases")]
+mod table;
+
 mod cluster;
 mod components;
 mod configs;
 mod crash;
 mod cursors;
-mod editions;
 mod events;
 mod fencing;
 mod fixture;
@@ -68,6 +74,7 @@ mod memory;
 mod messages;
 mod outage;
 mod pins;
+mod places;
 mod postgres;
 mod recovery;
 mod replicas;
@@ -76,3 +83,4 @@ mod sqlite;
 mod tenants;
 mod usage;
 mod waiting;
+mod wires;

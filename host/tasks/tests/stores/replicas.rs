@@ -1,7 +1,5 @@
 //! Several processes on one PostgreSQL database: leases, and whose work is whose.
 
-use std::time::Duration;
-
 use annex_database::PostgresConnections;
 use annex_protocol::{Message, Task, TaskId, TaskState};
 use annex_tasks::{MessageKey, PostgresTaskStore, Remembered, StoreError, TaskEvent, TaskStore};
@@ -10,6 +8,7 @@ use sqlx::{AssertSqlSafe, Connection};
 
 use crate::cluster::Scratch;
 use crate::fixture::{OneByOne, at, change, owner, working};
+use crate::table;
 
 const REASON: &str = "the server stopped";
 
@@ -25,16 +24,9 @@ async fn sql(scratch: &Scratch, sql: &str) {
 
 /// The process of the store is killed, and its lease runs out.
 pub(crate) async fn kill(scratch: &Scratch, store: PostgresTaskStore) {
-    let replica: String = {
-        let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
-        store.begin(&owner("killer"), &working("whose")).await.unwrap();
-        let found = sqlx::query_scalar("SELECT runner FROM task WHERE id = 'whose'").fetch_one(&mut connection).await;
-        sqlx::query("DELETE FROM task WHERE id = 'whose'").execute(&mut connection).await.unwrap();
-        found.unwrap()
-    };
+    let replica = store.replica().unwrap();
     drop(store);
-    let over = "UPDATE replica SET lease_until = clock_timestamp() - INTERVAL '1 ms' WHERE id = ";
-    sql(scratch, &format!("{over}'{replica}'")).await;
+    sql(scratch, &table::end(replica.id())).await;
 }
 
 /// A task that began with a message of this id.
@@ -188,47 +180,6 @@ async fn a_start_under_the_same_name_ends_the_lease_of_its_predecessor_at_once()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_processes_of_one_name_do_not_end_each_others_leases_by_turns() {
-    let Some(scratch) = Scratch::create().await else { return };
-    let named = async || named_as(&scratch, "a").await;
-    let [first, second] = [named().await, named().await];
-    // Longer than two renewals take.
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    second.begin(&owner("ada"), &working("t-1")).await.unwrap();
-    first.begin(&owner("ada"), &working("t-2")).await.unwrap();
-    let third = connect(&scratch).await;
-    assert!(third.recover(REASON).await.unwrap().is_empty(), "both are alive");
-    scratch.remove().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_keeps_its_name_when_it_did_not_hear_that_its_next_lease_has_begun() {
-    let Some(scratch) = Scratch::create().await else { return };
-    let store = named_as(&scratch, "a").await;
-    let first = store.replica().unwrap();
-    // The first lease that begins from now on takes longer than its process waits for it.
-    sql(&scratch, "CREATE SEQUENCE begun").await;
-    let slowly = "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS
-        $$BEGIN IF nextval('begun') = 1 THEN PERFORM pg_sleep(1.5); END IF; RETURN NEW; END$$";
-    sql(&scratch, slowly).await;
-    sql(&scratch, "CREATE TRIGGER slowly BEFORE INSERT ON replica FOR EACH ROW EXECUTE FUNCTION slowly()").await;
-    sql(&scratch, "DELETE FROM replica").await;
-    let begin = std::time::Instant::now();
-    while store.replica().unwrap().id() == first.id() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "it has no lease");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
-    let named: Vec<(String, Option<String>)> =
-        sqlx::query_as("SELECT id, name FROM replica").fetch_all(&mut connection).await.unwrap();
-    assert_eq!(named, [(store.replica().unwrap().id().to_owned(), Some("a".to_owned()))]);
-    assert!(sqlx::query_scalar::<_, i64>("SELECT last_value FROM begun").fetch_one(&mut connection).await.unwrap() > 1);
-    connection.close().await.unwrap();
-    drop(store);
-    scratch.remove().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_version_without_leases_worked_on_fails_at_a_start_and_not_later() {
     let Some(scratch) = Scratch::create().await else { return };
     let store = connect(&scratch).await;
@@ -251,22 +202,6 @@ async fn a_lost_task_that_cannot_be_read_keeps_no_other_from_its_end() {
     assert_eq!(ids(&other.recover_lost(REASON).await.unwrap()), ["t-2"]);
     sql(&scratch, "UPDATE task SET json = 'looked at again' WHERE id = 't-1' AND runner IS NOT NULL").await;
     assert!(other.recover_lost(REASON).await.unwrap().is_empty());
-    scratch.remove().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_without_a_lease_judges_nobody() {
-    let Some(scratch) = Scratch::create().await else { return };
-    let [one, other] = [connect(&scratch).await, connect(&scratch).await];
-    one.begin(&owner("ada"), &working("t-1")).await.unwrap();
-    // No lease is renewed, as when the database was away.
-    let over = "CREATE FUNCTION over() RETURNS trigger LANGUAGE plpgsql AS
-        $$BEGIN NEW.lease_until := '-infinity'; RETURN NEW; END$$";
-    sql(&scratch, over).await;
-    sql(&scratch, "CREATE TRIGGER over BEFORE UPDATE ON replica FOR EACH ROW EXECUTE FUNCTION over()").await;
-    sql(&scratch, "UPDATE replica SET id = id").await;
-    assert!(other.recover_lost(REASON).await.unwrap().is_empty());
-    assert_eq!(state(&one, "t-1").await, TaskState::Working);
     scratch.remove().await;
 }
 

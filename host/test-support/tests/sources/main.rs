@@ -5,3 +5,4 @@
 mod circles;
 mod code;
 mod graph;
+mod leases;

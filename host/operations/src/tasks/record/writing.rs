@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use annex_cluster::Replica;
+use annex_leases::Replica;
 use annex_protocol::{Message, StreamResponse};
 use annex_tasks::{Place, StoreError, TaskEvent, TaskSnapshot, is_worked_on};
 

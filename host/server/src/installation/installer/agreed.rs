@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_cluster::Replica;
-use annex_cluster::editions::{Consent, Edition, Editions, EditionsError, Found, Proposal, Report};
+use annex_leases::Replica;
+use annex_leases::editions::{Consent, Edition, Editions, EditionsError, Finding, Proposal, Report};
 use annex_runtime::Installed;
 use tokio::time::{Instant, sleep};
 
@@ -209,14 +209,14 @@ impl Installer {
         let until = Instant::now() + agreement.limit();
         loop {
             let reports = editions.reports(replica, (&self.tenant, number)).await?;
-            let unable = reports.iter().find_map(|report| match &report.found {
-                Found::Unable(reason) => Some((report.replica.clone(), reason.clone())),
-                Found::Nothing | Found::Ready => None,
+            let unable = reports.iter().find_map(|report| match &report.finding {
+                Finding::Unable(reason) => Some((report.replica.clone(), reason.clone())),
+                Finding::Nothing | Finding::Ready => None,
             });
             if let Some((replica, reason)) = unable.filter(|_| consent == Consent::OfAll) {
                 return Err(InstallError::Unable { replica, reason });
             }
-            let silent = reports.iter().filter(|report| report.found == Found::Nothing);
+            let silent = reports.iter().filter(|report| report.finding == Finding::Nothing);
             let silent: Vec<&str> = silent.map(|Report { replica, .. }| replica.as_str()).collect();
             if silent.is_empty() && editions.conclude(replica, (&self.tenant, number), consent).await? {
                 return Ok(());

@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use annex_cluster::Replica;
-use annex_cluster::editions::{Edition, Editions};
-use annex_cluster::wake::Wake;
+use annex_leases::Replica;
+use annex_leases::editions::{Edition, Editions};
+use annex_leases::wake::Wake;
 use annex_operations::extension_set::Bar;
 
 use super::prepared::Prepared;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use annex_cluster::editions::EditionsError;
+use annex_leases::editions::EditionsError;
 use annex_runtime::{LoadError, Source};
 use annex_telemetry::fault;
 

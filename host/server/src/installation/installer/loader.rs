@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use annex_cluster::editions::Editions;
 use annex_files::Purpose;
+use annex_leases::editions::Editions;
 use annex_protocol::Timestamp;
 use annex_runtime::{Digest, Extension, Installation, Installed, LoadError, MAX_COMPONENT_BYTES, Runtime};
 use annex_tasks::TaskStore;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_cluster::editions::Consent;
+use annex_leases::editions::Consent;
 use annex_protocol::ExtensionUri;
 use annex_runtime::LoadError;
 

@@ -1,4 +1,4 @@
-//! Core subjects of NATS: where more is told than every process can read from PostgreSQL. Nothing is stored there.
+//! Wake-ups over a core subject of NATS, for more hints than every process can read from PostgreSQL. NATS stores no hint.
 
 use std::error::Error;
 use std::io;
@@ -10,21 +10,21 @@ use futures::StreamExt;
 use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, timeout};
 
-use super::hints::{Heard, Readers, WakeError};
+use super::hints::{Notice, Readers, WakeError};
 use super::outbox::Outbox;
 use super::shared::SharedWake;
 
 /// The subject of all processes.
 const SUBJECT: &str = "annex.wake";
-/// The longest wait for a connection, and for this process's own greeting.
+/// The longest wait for a connection or the greeting of this process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl SharedWake {
-    /// Hears and tells from now on. `urls` has one or several, with commas between them: `nats://user:password@host:port`,
-    /// or `tls://` with the certificate authorities of the machine.
+    /// Sends and receives hints from now on. `urls` is one URL, or several with commas between them:
+    /// `nats://user:password@host:port`, or `tls://` with the certificate authorities of the machine.
     ///
     /// # Errors
-    /// When one is no URL, none of them is reached, or the subject `annex.wake` is forbidden.
+    /// When a URL is invalid, no server answers, or the subject `annex.wake` is forbidden.
     pub async fn over_nats(urls: &str) -> Result<Self, WakeError> {
         let outbox = Arc::new(Outbox::new());
         let readers = Readers::new();
@@ -39,9 +39,9 @@ impl SharedWake {
         let client = connecting.map_err(failed)?.map_err(failed)?;
         let mut subscriber = client.subscribe(SUBJECT).await.map_err(failed)?;
         greet(&client, &mut subscriber, &outbox).await?;
-        let hearing = hear_for_ever(subscriber, Arc::clone(&outbox), readers.clone());
-        let telling = tell_for_ever(client, Arc::clone(&outbox));
-        Ok(Self::new(outbox, readers, hearing, telling))
+        let receiving = receive_for_ever(subscriber, Arc::clone(&outbox), readers.clone());
+        let sending = send_for_ever(client, Arc::clone(&outbox));
+        Ok(Self::new(outbox, readers, receiving, sending))
     }
 }
 
@@ -52,12 +52,12 @@ fn options(outbox: &Arc<Outbox>, readers: &Readers) -> ConnectOptions {
     ConnectOptions::new().name("annex").connection_timeout(PATIENCE).event_callback(move |event| {
         match event {
             Event::Connected | Event::SlowConsumer(_) => {
-                // Nobody knows what was told meanwhile.
+                // Hints of the time without a connection are lost.
                 outbox.is_joined();
-                readers.hear(Heard::Lost);
+                readers.send(Notice::Lost);
             }
             Event::Disconnected => {
-                tracing::warn!("NATS is lost; other processes are looked after each second meanwhile");
+                tracing::warn!("NATS is lost; tasks of other processes are polled each second until it is back");
             }
             other => tracing::warn!(event = %other, "NATS"),
         }
@@ -65,10 +65,10 @@ fn options(outbox: &Arc<Outbox>, readers: &Readers) -> ConnectOptions {
     })
 }
 
-/// Tells, and waits to hear it.
+/// Publishes the greeting and waits until the subscriber receives it.
 async fn greet(client: &Client, subscriber: &mut Subscriber, outbox: &Outbox) -> Result<(), WakeError> {
     let greeting = outbox.greeting();
-    let heard = async {
+    let greeting_arrives = async {
         client.publish(SUBJECT, greeting.clone().into()).await.map_err(failed)?;
         client.flush().await.map_err(failed)?;
         while let Some(message) = subscriber.next().await {
@@ -78,25 +78,25 @@ async fn greet(client: &Client, subscriber: &mut Subscriber, outbox: &Outbox) ->
         }
         Err(WakeError::Forbidden { subject: SUBJECT })
     };
-    timeout(PATIENCE, heard).await.unwrap_or(Err(WakeError::Forbidden { subject: SUBJECT }))
+    timeout(PATIENCE, greeting_arrives).await.unwrap_or(Err(WakeError::Forbidden { subject: SUBJECT }))
 }
 
-async fn hear_for_ever(mut subscriber: Subscriber, outbox: Arc<Outbox>, readers: Readers) {
+async fn receive_for_ever(mut subscriber: Subscriber, outbox: Arc<Outbox>, readers: Readers) {
     while let Some(message) = subscriber.next().await {
         let text = String::from_utf8_lossy(&message.payload);
         if let Some(hints) = outbox.read(&text).filter(|hints| !hints.is_empty()) {
-            readers.hear(Heard::Hints(hints.into()));
+            readers.send(Notice::Hints(hints.into()));
         }
     }
 }
 
-/// It costs little where nobody else is there, so that is not asked.
-async fn tell_for_ever(client: Client, outbox: Arc<Outbox>) {
+/// Sends hints also where no other process exists: this costs little, so nothing asks for other processes.
+async fn send_for_ever(client: Client, outbox: Arc<Outbox>) {
     let mut last = Instant::now();
     loop {
         for text in outbox.batch(last).await {
             if let Err(error) = client.publish(SUBJECT, text.into()).await {
-                tracing::debug!(%error, "other processes cannot be told of changes");
+                tracing::debug!(%error, "hints cannot be sent");
             }
         }
         last = Instant::now();
@@ -106,13 +106,13 @@ async fn tell_for_ever(client: Client, outbox: Arc<Outbox>) {
 /// The client writes the URLs of its servers to the log.
 fn without_credentials(server: ServerAddr) -> io::Result<ServerAddr> {
     let mut url = server.into_inner();
-    // A URL that cannot have them has none.
+    // Setting fails only for a URL that can have no credentials.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     ServerAddr::from_url(url)
 }
 
-/// As it was before it became a part of a URL.
+/// The text without the percent-encoding of URLs.
 fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

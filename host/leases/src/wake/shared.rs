@@ -1,4 +1,4 @@
-//! Wake-ups among processes: an outbox for what is told, readers for what is heard, and the two pieces of work in between.
+//! Wake-ups over a medium that processes share: an outbox, readers, and two tasks that send and receive.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use tokio::task::JoinHandle;
 use super::hints::{Hints, Readers, Wake};
 use super::outbox::Outbox;
 
-/// Wake-ups through what the processes share: [PostgreSQL](Self::over_postgres), or NATS.
+/// Wake-ups over a medium that processes share: [PostgreSQL](Self::over_postgres), or NATS.
 #[derive(Debug)]
 pub struct SharedWake {
     outbox: Arc<Outbox>,
     readers: Readers,
-    /// The work that hears and the work that tells, both until this is dropped.
-    working: [JoinHandle<()>; 2],
+    /// The tasks that receive and send, until this value is dropped.
+    work: [JoinHandle<()>; 2],
 }
 
 impl SharedWake {
     pub(super) fn new(
         outbox: Arc<Outbox>,
         readers: Readers,
-        hearing: impl Future<Output = ()> + Send + 'static,
-        telling: impl Future<Output = ()> + Send + 'static,
+        receiving: impl Future<Output = ()> + Send + 'static,
+        sending: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        Self { outbox, readers, working: [tokio::spawn(hearing), tokio::spawn(telling)] }
+        Self { outbox, readers, work: [tokio::spawn(receiving), tokio::spawn(sending)] }
     }
 }
 
@@ -39,7 +39,7 @@ impl Wake for SharedWake {
 
 impl Drop for SharedWake {
     fn drop(&mut self) {
-        for work in &self.working {
+        for work in &self.work {
             work.abort();
         }
     }

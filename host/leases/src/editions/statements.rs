@@ -1,4 +1,6 @@
-//! The statements of editions. A replica is alive while its lease holds by the clock of the database.
+//! The statements of editions.
+
+use crate::{is_alive, living_replicas};
 
 pub(super) const TOUCH: &str = "
     UPDATE component SET kept_at = clock_timestamp()
@@ -20,73 +22,97 @@ pub(super) const SELECT_EDITION: &str = "
 pub(super) const SELECT_SEEN: &str = "
     SELECT number FROM edition WHERE tenant = $1 AND state = 'accepted' AND config = $2 LIMIT 1";
 
-pub(super) const SELECT_OTHERS: &str = "
-    SELECT replica.id FROM edition_replica JOIN replica ON replica.id = edition_replica.replica
-    WHERE edition_replica.tenant = $1 AND replica.id <> $2 AND replica.lease_until > clock_timestamp() LIMIT 1";
+pub(super) const SELECT_OTHERS: &str = concat!(
+    "
+    SELECT replica FROM edition_replica
+    WHERE tenant = $1 AND replica <> $2 AND replica IN ",
+    living_replicas!(),
+    " LIMIT 1"
+);
 
-/// A proposal in the way of others: its time is up, or nobody is left to conclude it.
-pub(super) const WITHDRAW_LEFT: &str = "
+/// Withdraws proposals that block others: their time is up, or their proposer lost its lease.
+pub(super) const WITHDRAW_LEFT: &str = concat!(
+    "
     UPDATE edition SET state = 'withdrawn'
-    WHERE state = 'proposed' AND (until < clock_timestamp() OR NOT EXISTS (
-        SELECT 1 FROM replica WHERE id = edition.proposer AND lease_until > clock_timestamp()))
-    RETURNING number";
+    WHERE state = 'proposed' AND (until < clock_timestamp() OR NOT ",
+    is_alive!("edition.proposer"),
+    ")
+    RETURNING number"
+);
 
-/// Whoever proposes at the same time has the number or the one place of a proposal first.
-pub(super) const PROPOSE: &str = "
+/// Two proposals at the same time make one row: the second finds the number taken.
+pub(super) const PROPOSE: &str = concat!(
+    "
     WITH made AS (
         INSERT INTO edition (tenant, number, parent, state, proposer, until, config, sources, cards)
         SELECT $1, coalesce((SELECT max(number) FROM edition WHERE tenant = $1), 0) + 1, $2, 'proposed', $3,
             clock_timestamp() + $4::bigint * INTERVAL '1 millisecond', $5, $6, $7
         WHERE $2 = coalesce((SELECT max(number) FROM edition WHERE tenant = $1 AND state = 'accepted'), 0)
-            AND NOT EXISTS (SELECT 1 FROM edition WHERE tenant = $1 AND state = 'proposed')
-            AND EXISTS (SELECT 1 FROM replica WHERE id = $3 AND lease_until > clock_timestamp())
+            AND NOT EXISTS (SELECT 1 FROM edition WHERE tenant = $1 AND state = 'proposed') AND ",
+    is_alive!("$3"),
+    "
         ON CONFLICT DO NOTHING
         RETURNING tenant, number
     ), named AS (
         INSERT INTO edition_component (tenant, number, digest)
         SELECT made.tenant, made.number, digests.digest FROM made, json_array_elements_text($8::json) AS digests (digest)
     )
-    SELECT number FROM made";
+    SELECT number FROM made"
+);
 
-/// A process has one proposal for an agent at a time.
+/// The proposal of a process for an agent, of which there is one at a time.
 pub(super) const SELECT_PROPOSED: &str =
     "SELECT number FROM edition WHERE tenant = $1 AND parent = $2 AND state = 'proposed' AND proposer = $3";
 
-/// 0 for a replica that has not tried it yet, 1 for one that can serve it, 2 for one that cannot. The proposer has tried it
-/// before.
-pub(super) const SELECT_REPORTS: &str = "
+/// The second column is 0 for a replica that has not tried the proposal yet, 1 for a replica that can serve the proposal, and 2
+/// for a replica that cannot. The proposer needs no report.
+pub(super) const SELECT_REPORTS: &str = concat!(
+    "
     SELECT coalesce(replica.name, replica.id),
         (CASE WHEN serving.tried IS DISTINCT FROM $2 THEN 0 WHEN serving.reason IS NULL THEN 1 ELSE 2 END)::bigint,
         coalesce(serving.reason, '')
     FROM edition_replica AS serving JOIN replica ON replica.id = serving.replica
-    WHERE serving.tenant = $1 AND replica.id <> $3 AND replica.lease_until > clock_timestamp()";
+    WHERE serving.tenant = $1 AND serving.replica <> $3 AND serving.replica IN ",
+    living_replicas!()
+);
 
-/// The one statement that puts an edition in force.
-pub(super) const CONCLUDE: &str = "
+/// Accepts an edition. No other statement does.
+pub(super) const CONCLUDE: &str = concat!(
+    "
     UPDATE edition SET state = 'accepted'
-    WHERE tenant = $1 AND number = $2 AND state = 'proposed' AND proposer = $3 AND until > clock_timestamp()
-        AND EXISTS (SELECT 1 FROM replica WHERE id = $3 AND lease_until > clock_timestamp())
-        AND NOT EXISTS (
-            SELECT 1 FROM edition_replica AS serving JOIN replica ON replica.id = serving.replica
-            WHERE serving.tenant = $1 AND replica.id <> $3 AND replica.lease_until > clock_timestamp()
+    WHERE tenant = $1 AND number = $2 AND state = 'proposed' AND proposer = $3 AND until > clock_timestamp() AND ",
+    is_alive!("$3"),
+    " AND NOT EXISTS (
+            SELECT 1 FROM edition_replica AS serving
+            WHERE serving.tenant = $1 AND serving.replica <> $3 AND serving.replica IN ",
+    living_replicas!(),
+    "
                 AND (serving.tried IS DISTINCT FROM $2 OR ($4::bigint = 0 AND serving.reason IS NOT NULL)))
-    RETURNING number";
+    RETURNING number"
+);
 
 pub(super) const WITHDRAW: &str = "
     UPDATE edition SET state = 'withdrawn'
     WHERE tenant = $1 AND number = $2 AND state = 'proposed' AND proposer = $3 RETURNING number";
 
-pub(super) const SELECT_BEHIND: &str = "
+pub(super) const SELECT_BEHIND: &str = concat!(
+    "
     SELECT coalesce(replica.name, replica.id)
     FROM edition_replica AS serving JOIN replica ON replica.id = serving.replica
-    WHERE serving.tenant = $1 AND serving.serves_from < $2 AND replica.lease_until > clock_timestamp()";
+    WHERE serving.tenant = $1 AND serving.serves_from < $2 AND serving.replica IN ",
+    living_replicas!()
+);
 
-pub(super) const JOIN: &str = "
+pub(super) const JOIN: &str = concat!(
+    "
     INSERT INTO edition_replica (tenant, replica, serves_from)
     SELECT joined.tenant, $1, joined.number FROM json_to_recordset($2::json) AS joined (tenant TEXT, number BIGINT)
-    WHERE EXISTS (SELECT 1 FROM replica WHERE id = $1 AND lease_until > clock_timestamp())
+    WHERE ",
+    is_alive!("$1"),
+    "
     ON CONFLICT (tenant, replica) DO UPDATE SET serves_from = excluded.serves_from, tried = NULL, reason = NULL
-    RETURNING tenant";
+    RETURNING tenant"
+);
 
 pub(super) const LEAVE: &str = "DELETE FROM edition_replica WHERE tenant = $1 AND replica = $2";
 
@@ -96,7 +122,7 @@ pub(super) const REPORT: &str = "
 pub(super) const SERVE_FROM: &str = "
     UPDATE edition_replica SET serves_from = greatest(serves_from, $3) WHERE tenant = $1 AND replica = $2";
 
-/// The editions that a replica has to take or to try, of all agents that it serves.
+/// The editions that a replica has to serve or to try, for all its agents.
 pub(super) const SELECT_NEWS: &str = "
     SELECT edition.tenant, edition.number, (CASE edition.state WHEN 'accepted' THEN 1 ELSE 0 END)::bigint
     FROM edition_replica AS serving JOIN edition ON edition.tenant = serving.tenant
@@ -106,7 +132,7 @@ pub(super) const SELECT_NEWS: &str = "
                 AND edition.number IS DISTINCT FROM serving.tried))
     ORDER BY edition.tenant, edition.number";
 
-/// All but the last eight of each agent, and the one in force.
+/// Keeps the last eight editions of each agent, its edition in force, and proposals.
 pub(super) const FORGET_EDITIONS: &str = "
     DELETE FROM edition USING (
         SELECT tenant, max(number) AS last, max(number) FILTER (WHERE state = 'accepted') AS current

@@ -1,32 +1,24 @@
-//! Editions: what an agent is served with by all processes on one database, and how they agree on something else.
+//! Editions: the extensions and cards that all processes on one database serve an agent with.
 //!
-//! A process proposes an edition. Each one that serves the agent tries it and reports, and one statement puts it in force if
-//! all whose lease holds can serve it. What is in an edition is not known here.
+//! A process proposes an edition. Each process that serves the agent tries the edition and reports. One statement accepts the
+//! edition if all processes whose lease holds can serve it, and the edition is in force from then on. This module does not read
+//! the content of an edition.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_database::{
-    Database, Migrations, OpenError, PostgresConnections, PostgresDatabase, Row, Value, from_sql, may_pass,
-};
+use annex_database::{Database, OpenError, PostgresConnections, PostgresDatabase, Row, Value, from_sql, may_pass};
 
-use crate::{Lease, Replica};
+use crate::{Lease, MIGRATIONS, Replica};
 
 mod statements;
 
-/// The migrations of the tables of editions.
-pub const MIGRATIONS: Migrations = Migrations {
-    // Tables of their own, so that the tables of tasks stay at the version that an earlier program starts on.
-    table: "_cluster_migrations",
-    files: &[(1, "editions", include_str!("../migrations/1_editions.sql"))],
-};
-
-/// The database does not say what it is asked.
+/// The database failed.
 #[derive(Debug, thiserror::Error)]
 #[error("the database of the editions failed")]
 pub struct EditionsError(#[from] sqlx::Error);
 
-/// The editions in one database, for one process. An agent is named by its tenant, which is empty for that of the config.
+/// The editions in one database, as one process uses them. A tenant names an agent; the agent of the config has an empty tenant.
 #[derive(Debug)]
 pub struct Editions {
     database: PostgresDatabase,
@@ -36,77 +28,77 @@ pub struct Editions {
 /// One edition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edition {
-    /// Counts the editions of the agent, those that never came in force too.
+    /// The number among all proposals for the agent, accepted or not.
     pub number: u64,
-    /// The digest of what a config named when it came in force.
+    /// The digest of the config that named the extensions.
     pub config: String,
-    /// Its extensions, as the proposer wrote them.
+    /// The extensions, as the proposer wrote them.
     pub sources: String,
-    /// Its cards, as the proposer wrote them.
+    /// The cards, as the proposer wrote them.
     pub cards: String,
 }
 
-/// A set of extensions that is proposed.
+/// A proposal of an edition.
 #[derive(Clone, Copy, Debug)]
 pub struct Proposal<'a> {
-    /// The agent.
+    /// The tenant of the agent.
     pub tenant: &'a str,
-    /// The number of the edition that it follows; 0 for the first.
+    /// The number of the edition in force; 0 for the first proposal.
     pub parent: u64,
-    /// As in [`Edition`].
+    /// See [`Edition::config`].
     pub config: &'a str,
-    /// As in [`Edition`].
+    /// See [`Edition::sources`].
     pub sources: &'a str,
-    /// As in [`Edition`].
+    /// See [`Edition::cards`].
     pub cards: &'a str,
-    /// The components that it needs, which are kept.
+    /// The digests of the components. The database has these components already.
     pub digests: &'a [String],
-    /// It cannot come in force later.
+    /// The time in which the edition can be accepted.
     pub limit: Duration,
 }
 
-/// Whose agreement puts an edition in force.
+/// The processes that have to agree to an edition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consent {
-    /// That of all processes.
+    /// All processes.
     OfAll,
-    /// That of the processes that can serve it. The others have to say that they cannot.
+    /// The processes that can serve the edition. Each other process has to report a reason against the edition.
     OfThoseWhoCan,
 }
 
-/// The finding of a process whose lease holds on a proposal.
+/// A report on a proposal, by a process whose lease holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The name of the process, or its id where it has none.
+    /// The name of the process, or the id of the replica where the process has no name.
     pub replica: String,
-    /// Its finding.
-    pub found: Found,
+    /// The outcome of the trial.
+    pub finding: Finding,
 }
 
-/// The outcome of trying an edition.
+/// The outcome of a trial of an edition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// It has not been tried yet.
+pub enum Finding {
+    /// The process has not tried the edition yet.
     Nothing,
-    /// It can be served.
+    /// The process can serve the edition.
     Ready,
-    /// It cannot, for this reason.
+    /// The process cannot serve the edition, for this reason.
     Unable(String),
 }
 
-/// An edition that a process has to take or to try.
+/// An edition that a process has to serve or to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
-    /// The agent.
+    /// The tenant of the agent.
     pub tenant: String,
-    /// The edition.
+    /// The number of the edition.
     pub number: u64,
-    /// True if it is in force, false if it is proposed.
+    /// True for the edition in force, false for a proposal.
     pub is_in_force: bool,
 }
 
 impl Editions {
-    /// Makes the tables if they are not there. The table of replicas is.
+    /// Makes the tables if they are missing.
     ///
     /// # Errors
     /// As [`PostgresDatabase::open`].
@@ -120,7 +112,7 @@ impl Editions {
         &self.lease
     }
 
-    /// Notes that components are needed. Returns false if one of them is not kept.
+    /// Notes that components are needed. Returns false if the database has not all of the components.
     ///
     /// # Errors
     /// When the database fails.
@@ -129,19 +121,19 @@ impl Editions {
         Ok(touched.len() == digests.len())
     }
 
-    /// Keeps a component.
+    /// Stores a component, unless the database has one of this digest.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn keep(&self, digest: &str, bytes: &[u8]) -> Result<(), EditionsError> {
-        // Most are there already, and need not be sent.
+        // The database has most components already, so their bytes need not be sent.
         if !self.touch(&[digest.to_owned()]).await? {
             self.database.change(statements::KEEP, &[Value::Text(digest), Value::Bytes(bytes)]).await?;
         }
         Ok(())
     }
 
-    /// The bytes of a component.
+    /// The bytes of a component; `None` for an unknown digest.
     ///
     /// # Errors
     /// When the database fails.
@@ -159,7 +151,7 @@ impl Editions {
         Ok(rows.first().map(edition).transpose()?)
     }
 
-    /// The edition of this number; `None` for one that is withdrawn, or forgotten.
+    /// The edition of this number; `None` for a withdrawn or deleted edition.
     ///
     /// # Errors
     /// When the database fails.
@@ -169,7 +161,7 @@ impl Editions {
         Ok(rows.first().map(edition).transpose()?)
     }
 
-    /// True if an edition of this config is or was in force, one of the last eight.
+    /// True if one of the last eight accepted editions was made of this config.
     ///
     /// # Errors
     /// When the database fails.
@@ -188,8 +180,8 @@ impl Editions {
         Ok(!self.database.read(statements::SELECT_OTHERS, &values).await?.is_empty())
     }
 
-    /// Proposes an edition as `proposer`, which can serve it. Returns its number; `None` while there is another proposal,
-    /// where the parent is not in force, or where the lease of the proposer is over.
+    /// Proposes an edition and returns its number. `proposer` can serve the edition. Returns `None` while the agent has another
+    /// proposal, where the parent is not in force, and where the lease of the proposer has ended.
     ///
     /// # Errors
     /// When the database fails.
@@ -207,7 +199,7 @@ impl Editions {
             Value::Text(&digests),
         ];
         let rows = match self.database.change(statements::PROPOSE, &values).await {
-            // The answer may be lost and not the proposal, which would be in the way of all others until its time is up.
+            // The proposal may be stored although the answer was lost. It would block all others until its time is up.
             Err(error) if may_pass(&error) => {
                 let rows = self.database.read(statements::SELECT_PROPOSED, &values[..3]).await?;
                 if rows.is_empty() {
@@ -220,7 +212,7 @@ impl Editions {
         Ok(rows.first().map(|row| row.int(0).map(from_sql)).transpose()?)
     }
 
-    /// The findings on a proposal of the processes whose lease holds, but for the proposer.
+    /// The reports on a proposal by the processes whose lease holds, without the proposer.
     ///
     /// # Errors
     /// When the database fails.
@@ -234,8 +226,8 @@ impl Editions {
         Ok(rows.iter().map(report).collect::<sqlx::Result<_>>()?)
     }
 
-    /// Puts a proposal in force, if those whose consent it takes have given it. Returns false, and has changed nothing, if not,
-    /// and where the lease of the proposer or the time of the proposal is over.
+    /// Accepts a proposal if the processes of `consent` agree. Otherwise returns false and changes nothing; likewise where the
+    /// lease of the proposer or the time of the proposal has ended.
     ///
     /// # Errors
     /// When the database fails.
@@ -250,7 +242,7 @@ impl Editions {
         Ok(!self.database.change(statements::CONCLUDE, &values).await?.is_empty())
     }
 
-    /// Takes a proposal back. Returns false if it is in force, or withdrawn already.
+    /// Withdraws a proposal. Returns false if the proposal was accepted or withdrawn before.
     ///
     /// # Errors
     /// When the database fails.
@@ -259,7 +251,7 @@ impl Editions {
         Ok(!self.database.change(statements::WITHDRAW, &values).await?.is_empty())
     }
 
-    /// The processes whose lease holds and that may still serve something older.
+    /// The processes whose lease holds and which may still serve an older edition.
     ///
     /// # Errors
     /// When the database fails.
@@ -269,8 +261,8 @@ impl Editions {
         Ok(rows.iter().map(|row| row.text(0)).collect::<sqlx::Result<_>>()?)
     }
 
-    /// The process serves these agents, each with nothing older than that edition, and is asked from now on. Returns false if
-    /// its lease is over.
+    /// Notes that the process serves these agents, each from this edition on. Proposers wait for the process from now on. Returns
+    /// false if its lease has ended.
     ///
     /// # Errors
     /// When the database fails.
@@ -282,7 +274,7 @@ impl Editions {
         Ok(joined.len() == served.len())
     }
 
-    /// The process serves the agent no longer.
+    /// Notes that the process no longer serves the agent.
     ///
     /// # Errors
     /// When the database fails.
@@ -291,7 +283,7 @@ impl Editions {
         Ok(())
     }
 
-    /// The process has tried a proposal, and cannot serve it where there is a reason.
+    /// Reports that the process tried a proposal. With a reason, the process cannot serve the proposal.
     ///
     /// # Errors
     /// When the database fails.
@@ -306,7 +298,7 @@ impl Editions {
         Ok(())
     }
 
-    /// The process serves nothing older than this edition any more.
+    /// Notes that the process serves no edition before this one.
     ///
     /// # Errors
     /// When the database fails.
@@ -316,7 +308,7 @@ impl Editions {
         Ok(())
     }
 
-    /// The editions that the process has to take or to try, of all agents that it serves.
+    /// The editions that the process has to serve or to try, for all its agents.
     ///
     /// # Errors
     /// When the database fails.
@@ -325,8 +317,8 @@ impl Editions {
         Ok(rows.iter().map(news).collect::<sqlx::Result<_>>()?)
     }
 
-    /// Withdraws proposals that nobody concludes any more. Forgets all editions but the last eight of each agent and the one
-    /// in force, and components that none of them names.
+    /// Withdraws proposals whose proposer lost its lease or whose time is up. Deletes old editions, except for the last eight of
+    /// each agent and its edition in force, and then components without an edition.
     ///
     /// # Errors
     /// When the database fails.
@@ -343,12 +335,12 @@ fn edition<R: Row>(row: &R) -> sqlx::Result<Edition> {
 }
 
 fn report<R: Row>(row: &R) -> sqlx::Result<Report> {
-    let found = match row.int(1)? {
-        0 => Found::Nothing,
-        1 => Found::Ready,
-        _ => Found::Unable(row.text(2)?),
+    let finding = match row.int(1)? {
+        0 => Finding::Nothing,
+        1 => Finding::Ready,
+        _ => Finding::Unable(row.text(2)?),
     };
-    Ok(Report { replica: row.text(0)?, found })
+    Ok(Report { replica: row.text(0)?, finding })
 }
 
 fn news<R: Row>(row: &R) -> sqlx::Result<News> {
@@ -356,6 +348,6 @@ fn news<R: Row>(row: &R) -> sqlx::Result<News> {
 }
 
 fn as_json<T: serde::Serialize>(value: &T) -> String {
-    // Texts and numbers always are JSON.
+    // Texts and numbers are always valid JSON.
     serde_json::to_string(value).unwrap_or_default()
 }

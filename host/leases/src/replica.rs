@@ -1,18 +1,18 @@
-//! What a process is from one beginning of its lease to its end.
+//! A process for the time of one lease.
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// A process as long as it keeps one lease. When that is over the process is another replica. Clones are the same.
+/// A process for the time of one lease. A process whose lease ends becomes another replica. Clones are the same replica.
 #[derive(Clone, Debug)]
 pub struct Replica {
     id: Arc<str>,
     over: CancellationToken,
 }
 
-/// A replica whose lease is not this process's to end.
+/// A replica of another process, whose lease this process does not end.
 impl From<&str> for Replica {
     fn from(id: &str) -> Self {
         Self { id: id.into(), over: CancellationToken::new() }
@@ -24,19 +24,19 @@ impl Replica {
         Self { id: Uuid::now_v7().to_string().into(), over: CancellationToken::new() }
     }
 
-    /// Its id, as in the table `replica`.
+    /// The id, as the database has it.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// True once its lease is over, as far as this process knows: what it worked on may be somebody else's.
+    /// True after the end of the lease, as far as this process knows. Another process may have taken over the work by then.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.over.is_cancelled()
     }
 
-    /// Resolves when its lease is over.
+    /// Resolves when the lease ends.
     pub async fn over(&self) {
         self.over.cancelled().await;
     }

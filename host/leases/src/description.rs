@@ -1,37 +1,36 @@
-//! What processes say of themselves to operators.
+//! The list of replicas that operators see.
 
 use annex_database::Row;
 
-/// What a process says of itself.
+/// The description that a process gives of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// Its version.
+    /// The version of the program.
     pub version: String,
-    /// Where clients reach it.
+    /// The address that clients use.
     pub address: String,
-    /// What it does: `starting`, `ready` or `draining`.
+    /// The phase of the process: `starting`, `ready` or `draining`.
     pub phase: String,
 }
 
-/// A process that has, or had, a lease.
+/// A replica with a row in the table of leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedReplica {
-    /// Its id, another one for each lease.
+    /// The id, a new one for each lease.
     pub id: String,
-    /// What its config calls it.
+    /// The name from the config of the process.
     pub name: Option<String>,
-    /// When its lease began, in milliseconds since 1970-01-01T00:00:00Z by the clock of the database; `None` for a version that did
-    /// not say so.
-    pub since: Option<i64>,
-    /// What it says of itself; `None` for a version that says nothing.
+    /// The beginning of the lease, in milliseconds since 1970-01-01T00:00:00Z by the clock of the database.
+    pub since: i64,
+    /// The description; `None` before the process has given one.
     pub description: Option<Description>,
-    /// The time that is left of its lease in milliseconds. It is over where that is not positive.
+    /// The rest of the lease in milliseconds; zero or less after its end.
     pub lease_left: i64,
 }
 
 impl ListedReplica {
     pub(crate) fn of_row(row: &impl Row) -> sqlx::Result<Self> {
-        // An empty text stands for NULL, and is none that a process says.
+        // The statement returns an empty text for NULL. No process describes itself with an empty text.
         let some = |text: String| (!text.is_empty()).then_some(text);
         let description = match some(row.text(2)?) {
             Some(version) => Some(Description { version, address: row.text(3)?, phase: row.text(4)? }),
@@ -40,7 +39,7 @@ impl ListedReplica {
         Ok(Self {
             id: row.text(0)?,
             name: some(row.text(1)?),
-            since: row.maybe_int(5)?,
+            since: row.int(5)?,
             description,
             lease_left: row.int(6)?,
         })

@@ -1,7 +1,7 @@
-//! LISTEN and NOTIFY.
+//! Wake-ups over LISTEN and NOTIFY.
 //!
-//! Never in the transaction of what is told: its commit would take a lock that all other commits wait for. One connection
-//! hears, another one tells, and no request waits for either.
+//! NOTIFY never runs in the transaction that stores an event: the commit would take a lock that all other commits wait for. One
+//! connection listens and another notifies. No request waits for either.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,50 +11,55 @@ use sqlx::Executor;
 use sqlx::postgres::PgListener;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::hints::{Heard, Readers, WakeError};
+use super::hints::{Notice, Readers, WakeError};
 use super::outbox::Outbox;
 use super::shared::SharedWake;
+use crate::living_replicas;
 
 /// The channel of all processes on a database.
 const CHANNEL: &str = "annex_wake";
-/// The longest wait for a connection, for a statement, and for this process's own greeting.
+/// The longest wait for a connection, a statement, or the greeting of this process.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The time until it is tried again to hear, or to tell.
+/// The pause after a failure to listen or to notify.
 const RETRY: Duration = Duration::from_secs(1);
-/// After so long without a word the connection that hears is asked whether it is there.
+/// The longest silence of the connection that listens before a statement checks the connection.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// Tells nothing, and returns no row, where no other process is there to hear. The table is that of the leases.
-const TELL: &str = "
+/// Notifies, unless this process is alone: then the statement returns no row.
+const TELL: &str = concat!(
+    "
     SELECT pg_notify('annex_wake', $1)
-    WHERE (SELECT count(*) FROM replica WHERE lease_until > clock_timestamp()) > 1";
+    WHERE (SELECT count(*) FROM ",
+    living_replicas!(),
+    " AS living) > 1"
+);
 
 const GREET: &str = "SELECT pg_notify('annex_wake', $1)";
 
 impl SharedWake {
-    /// Hears and tells from now on, over connections of its own to `direct`. `tasks` is the database as requests reach it:
-    /// what is notified there has to be heard.
+    /// Sends and receives hints from now on, over connections of its own to `direct`. `tasks` is the database as requests reach
+    /// it. A notification there has to arrive at `direct`.
     ///
     /// # Errors
-    /// When it is not.
+    /// When no notification arrives within five seconds.
     pub async fn over_postgres(tasks: &PostgresConnections, direct: &PostgresConnections) -> Result<Self, WakeError> {
         let late = |_| sqlx::Error::PoolTimedOut;
         let listening = timeout(PATIENCE, direct.listen(CHANNEL)).await;
         let mut listener = listening.map_err(late).flatten().map_err(WakeError::Connect)?;
         let outbox = Arc::new(Outbox::new());
-        // Others hear it too, and know that there is somebody to tell.
+        // Other processes receive the greeting too, and send their hints from then on.
         greet(&mut listener, &tasks.beside(1, PATIENCE), &outbox).await?;
         let readers = Readers::new();
-        let hearing = hear_for_ever(listener, direct.clone(), Arc::clone(&outbox), readers.clone());
-        let telling = tell_for_ever(direct.beside(1, PATIENCE), Arc::clone(&outbox));
-        Ok(Self::new(outbox, readers, hearing, telling))
+        let receiving = receive_for_ever(listener, direct.clone(), Arc::clone(&outbox), readers.clone());
+        let sending = send_for_ever(direct.beside(1, PATIENCE), Arc::clone(&outbox));
+        Ok(Self::new(outbox, readers, receiving, sending))
     }
 }
 
-/// Notifies over one connection and waits for the other one to hear it.
+/// Notifies over one connection and waits until the other one receives the greeting.
 async fn greet(listener: &mut PgListener, tasks: &PostgresDatabase, outbox: &Outbox) -> Result<(), WakeError> {
     let greeting = outbox.greeting();
-    let heard = async {
+    let greeting_arrives = async {
         tasks.change(GREET, &[Value::Text(&greeting)]).await.map_err(WakeError::Notify)?;
         loop {
             match listener.try_recv().await.map_err(WakeError::Connect)? {
@@ -64,45 +69,50 @@ async fn greet(listener: &mut PgListener, tasks: &PostgresDatabase, outbox: &Out
             }
         }
     };
-    let heard = timeout(PATIENCE, heard).await.unwrap_or(Err(WakeError::Deaf));
+    let arrived = timeout(PATIENCE, greeting_arrives).await.unwrap_or(Err(WakeError::Deaf));
     tasks.close().await;
-    heard
+    arrived
 }
 
-async fn hear_for_ever(mut listener: PgListener, direct: PostgresConnections, outbox: Arc<Outbox>, readers: Readers) {
+async fn receive_for_ever(
+    mut listener: PgListener,
+    direct: PostgresConnections,
+    outbox: Arc<Outbox>,
+    readers: Readers,
+) {
     loop {
-        hear(&mut listener, &outbox, &readers).await;
+        receive(&mut listener, &outbox, &readers).await;
         tracing::warn!(
-            "the connection that hears of other processes is lost; they are looked after each second meanwhile"
+            "the connection that listens to other processes is lost; their tasks are polled each second until it is back"
         );
         listener = loop {
             match timeout(PATIENCE, direct.listen(CHANNEL)).await {
                 Ok(Ok(listener)) => break listener,
-                Ok(Err(error)) => tracing::debug!(%error, "other processes are not heard"),
+                Ok(Err(error)) => tracing::debug!(%error, "the connection that listens to other processes fails"),
                 Err(_) => {}
             }
             sleep(RETRY).await;
         };
-        tracing::info!("other processes are heard again");
-        // Nobody knows what was told meanwhile.
+        tracing::info!("the connection that listens to other processes is back");
+        // Hints of the time without a connection are lost.
         outbox.is_joined();
-        readers.hear(Heard::Lost);
+        readers.send(Notice::Lost);
     }
 }
 
-/// Returns when the connection is lost.
-async fn hear(listener: &mut PgListener, outbox: &Outbox, readers: &Readers) {
+/// Receives hints until the connection is lost.
+async fn receive(listener: &mut PgListener, outbox: &Outbox, readers: &Readers) {
     loop {
         match timeout(SILENCE, listener.try_recv()).await {
             Ok(Ok(Some(notification))) => {
                 let Some(hints) = outbox.read(notification.payload()) else { continue };
                 outbox.is_joined();
                 if !hints.is_empty() {
-                    readers.hear(Heard::Hints(hints.into()));
+                    readers.send(Notice::Hints(hints.into()));
                 }
             }
             Ok(Ok(None) | Err(_)) => return,
-            // A network that swallows everything looks like this, too.
+            // A network that drops all packets also looks like silence.
             Err(_) => match timeout(PATIENCE, listener.execute("SELECT 1")).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(_)) | Err(_) => return,
@@ -111,7 +121,7 @@ async fn hear(listener: &mut PgListener, outbox: &Outbox, readers: &Readers) {
     }
 }
 
-async fn tell_for_ever(database: PostgresDatabase, outbox: Arc<Outbox>) {
+async fn send_for_ever(database: PostgresDatabase, outbox: Arc<Outbox>) {
     let mut last = Instant::now();
     let mut is_well = true;
     loop {
@@ -126,7 +136,7 @@ async fn tell_for_ever(database: PostgresDatabase, outbox: Arc<Outbox>) {
                 Ok(_) => is_well = true,
                 Err(error) => {
                     if is_well {
-                        tracing::warn!(%error, "other processes cannot be told of changes and look by themselves");
+                        tracing::warn!(%error, "hints cannot be sent; other processes poll the database");
                     }
                     is_well = false;
                     sleep(RETRY).await;

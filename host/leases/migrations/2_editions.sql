@@ -1,25 +1,25 @@
--- The bytes of components, by their digest.
+-- Components, each under the digest of its bytes.
 CREATE TABLE component (
     digest TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     bytes BYTEA NOT NULL,
-    -- When it was proposed last. It goes an hour later if no edition names it.
+    -- When an edition last needed the component. An hour later it is deleted if no edition names it.
     kept_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
 );
 
--- What an agent is served with: the extensions, and the cards that declare them. The accepted one with the highest number is in
--- force.
+-- An edition is the extensions and cards that an agent is served with. The accepted edition with the highest number is
+-- in force.
 CREATE TABLE edition (
     -- Empty for the agent of the config itself.
     tenant TEXT COLLATE "C" NOT NULL,
     number BIGINT NOT NULL,
-    -- The edition in force when it was proposed; 0 where there was none.
+    -- The edition in force at the time of the proposal; 0 before the first.
     parent BIGINT NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('proposed', 'accepted', 'withdrawn')),
-    -- The replica that proposed it, and alone may conclude.
+    -- The replica that proposed the edition. Only this replica may conclude.
     proposer TEXT COLLATE "C" NOT NULL,
-    -- It cannot be accepted later.
+    -- The time after which the edition cannot be accepted.
     until TIMESTAMPTZ NOT NULL,
-    -- The digest of what the config named when it came in force.
+    -- The digest of the config that named the extensions.
     config TEXT COLLATE "C" NOT NULL,
     sources TEXT NOT NULL,
     cards TEXT NOT NULL,
@@ -39,16 +39,15 @@ CREATE TABLE edition_component (
 
 CREATE INDEX edition_component_digest ON edition_component (digest);
 
--- The replicas that serve an agent, and what they have found of the last proposal. A version from before these tables has no
--- rows here, and is not waited for.
+-- The replicas that serve an agent, and the finding of each on the last proposal. A proposer waits only for replicas with a row.
 CREATE TABLE edition_replica (
     tenant TEXT COLLATE "C" NOT NULL,
     replica TEXT COLLATE "C" NOT NULL REFERENCES replica (id) ON DELETE CASCADE,
-    -- It serves nothing older than this edition.
+    -- The replica serves no edition before this one.
     serves_from BIGINT NOT NULL,
-    -- The proposal that it has tried last; NULL before the first.
+    -- The last proposal that the replica tried; NULL before the first.
     tried BIGINT,
-    -- Why it cannot serve that one; NULL where it can.
+    -- The reason why the replica cannot serve that proposal; NULL where it can.
     reason TEXT,
     PRIMARY KEY (tenant, replica)
 );

@@ -1,25 +1,24 @@
 //! Editions of what agents are served with, over several processes on one PostgreSQL database.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use annex_cluster::Replica;
-use annex_cluster::editions::{Consent, Editions, Found, News, Proposal, Report};
 use annex_database::PostgresConnections;
-use annex_tasks::PostgresTaskStore;
+use annex_leases::editions::{Consent, Editions, Finding, News, Proposal, Report};
+use annex_leases::{Lease, Replica};
 use futures::future::join_all;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Connection};
 
 use crate::cluster::Scratch;
-use crate::outage::Proxy;
-use crate::replicas::{connect, kill};
+use crate::table;
+use crate::wires::Proxy;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A process that serves agents, and its lease.
+/// A process that serves agents.
 struct Process {
     editions: Editions,
-    store: PostgresTaskStore,
 }
 
 impl Process {
@@ -27,15 +26,14 @@ impl Process {
         Self::start_over(scratch, scratch.url()).await
     }
 
-    /// One whose editions are at another URL of the database.
+    /// A process with another URL of the database for its editions.
     async fn start_over(scratch: &Scratch, url: &str) -> Self {
-        let store = connect(scratch).await;
+        let lease = Lease::open(&PostgresConnections::new(scratch.url(), 2).unwrap(), None).await.unwrap();
         let connections = PostgresConnections::new(url, 2).unwrap();
-        let editions = Editions::open(&connections, store.lease().unwrap()).await.unwrap();
-        Self { editions, store }
+        Self { editions: Editions::open(&connections, Arc::new(lease)).await.unwrap() }
     }
 
-    /// One that serves the agent `a` from this edition on.
+    /// A process that serves the agent `a` from this edition on.
     async fn serving(scratch: &Scratch, number: u64) -> Self {
         let process = Self::start(scratch).await;
         assert!(process.editions.join(&process.replica(), &[("a", number)]).await.unwrap());
@@ -68,7 +66,7 @@ impl Process {
         self.editions.current("a").await.unwrap().map_or(0, |edition| edition.number)
     }
 
-    /// Brings an edition in force that nobody else is asked about.
+    /// Accepts an edition where no other process serves the agent.
     async fn accept(&self, parent: u64) -> u64 {
         let number = self.propose(parent).await.unwrap();
         assert!(self.conclude(number, Consent::OfAll).await);
@@ -76,9 +74,9 @@ impl Process {
     }
 
     async fn kill(self, scratch: &Scratch) {
-        let Self { editions, store } = self;
-        drop(editions);
-        kill(scratch, store).await;
+        let replica = self.replica();
+        drop(self);
+        execute(scratch, table::end(replica.id())).await;
     }
 }
 
@@ -89,9 +87,9 @@ async fn count(scratch: &Scratch, sql: &str) -> i64 {
     count
 }
 
-async fn execute(scratch: &Scratch, sql: &'static str) {
+async fn execute(scratch: &Scratch, sql: impl Into<String>) {
     let mut connection = PgConnection::connect(scratch.url()).await.unwrap();
-    sqlx::query(sql).execute(&mut connection).await.unwrap();
+    sqlx::query(AssertSqlSafe(sql.into())).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
 }
 
@@ -170,7 +168,8 @@ async fn one_that_cannot_serve_an_edition_keeps_it_out_of_force_unless_it_is_ove
     other.report(number, Some("the ceiling")).await;
     assert!(!one.conclude(number, Consent::OfAll).await);
     let reports = one.editions.reports(&one.replica(), ("a", number)).await.unwrap();
-    let unable = Report { replica: other.replica().id().to_owned(), found: Found::Unable("the ceiling".to_owned()) };
+    let unable =
+        Report { replica: other.replica().id().to_owned(), finding: Finding::Unable("the ceiling".to_owned()) };
     assert_eq!(reports, [unable]);
     assert!(one.editions.withdraw(&one.replica(), "a", number).await.unwrap());
     assert!(!one.conclude(number, Consent::OfThoseWhoCan).await, "it is withdrawn");
@@ -273,16 +272,10 @@ async fn old_editions_are_forgotten_and_components_that_none_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_tables_of_editions_leave_those_of_tasks_to_the_version_before() {
+async fn a_process_that_serves_no_agent_is_not_waited_for() {
     let Some(scratch) = Scratch::create().await else { return };
-    drop(connect(&scratch).await);
-    let version = "SELECT max(version) FROM _sqlx_migrations";
-    let before = count(&scratch, version).await;
-    let one = Process::serving(&scratch, 0).await;
-    assert_eq!(count(&scratch, version).await, before);
-    // A process of that version knows nothing of editions, and is not waited for.
-    let earlier = connect(&scratch).await;
+    let [one, other] = [Process::serving(&scratch, 0).await, Process::start(&scratch).await];
     one.accept(0).await;
-    drop(earlier);
+    assert!(other.editions.news(&other.replica()).await.unwrap().is_empty());
     scratch.remove().await;
 }

@@ -1,4 +1,4 @@
-//! What is to be told, in batches.
+//! The outbox of hints, which leave in batches.
 
 use std::collections::HashMap;
 use std::mem;
@@ -14,21 +14,21 @@ use super::hints::Hint;
 
 /// The least time between two batches.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The most bytes of a text; PostgreSQL takes less than 8,000.
+/// The most bytes of a text. PostgreSQL takes less than 8,000.
 const MAX_BYTES: usize = 7_900;
-/// With so many ids that wait to be told no more are taken.
+/// The most tasks in the outbox. Hints of further tasks are lost.
 const MAX_WAITING: usize = 10_000;
-/// After so long without others it is asked again whether there are some.
+/// The time after which a process that was alone asks again for other processes.
 const ALONE: Duration = Duration::from_secs(10);
 
-/// The hints that wait to be told.
+/// The hints that wait to be sent.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    /// Names this process in what it tells, so that it does not heed itself.
+    /// The name of this process in its texts. A process ignores its own texts.
     sender: String,
     waiting: Mutex<HashMap<String, u64>>,
     filled: Notify,
-    /// True while nobody else is there to hear.
+    /// True while no other process exists.
     is_alone: AtomicBool,
     company: Notify,
 }
@@ -41,13 +41,13 @@ impl Outbox {
     }
 
     pub(super) fn put(&self, id: &str, seq: u64) {
-        // Relaxed: a hint that goes astray here is one more that is lost.
+        // Relaxed: a hint that this load drops by mistake is a lost hint, which readers expect.
         if self.is_alone.load(Ordering::Relaxed) || self.sender.len() + 32 + id.len() > MAX_BYTES {
             return;
         }
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(told) = waiting.get_mut(id) {
-            // Zero says that something else has changed, and whoever hears a number does not look without need.
+            // Zero stays zero: it makes readers look for any change, and a number only for events after their own.
             *told = if seq == 0 || *told == 0 { 0 } else { seq.max(*told) };
         } else if waiting.len() < MAX_WAITING {
             waiting.insert(id.to_owned(), seq);
@@ -55,7 +55,7 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Waits until there is something to tell, and until so long after `last` that batches stay few. Returns it as texts.
+    /// Waits for hints, and for the end of the pause after the `last` batch. Returns the hints as texts.
     pub(super) async fn batch(&self, last: Instant) -> Vec<String> {
         loop {
             self.filled.notified().await;
@@ -67,7 +67,7 @@ impl Outbox {
         }
     }
 
-    /// Nobody else is there. Returns when somebody may be.
+    /// Drops all hints while this process is alone. Returns when another process may exist.
     pub(super) async fn wait_for_company(&self) {
         self.is_alone.store(true, Ordering::Relaxed);
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -75,19 +75,18 @@ impl Outbox {
         self.is_alone.store(false, Ordering::Relaxed);
     }
 
-    /// Somebody else may be there.
+    /// Notes that another process may exist.
     pub(super) fn is_joined(&self) {
-        // Kept for whoever has asked before and waits later.
+        // The permit stays for a caller that begins to wait later.
         self.company.notify_one();
     }
 
-    /// A text that tells of nothing but this process.
+    /// A text without hints.
     pub(super) fn greeting(&self) -> String {
         self.sender.clone()
     }
 
-    /// What a text of another process tells; `None` for one of this process. One that is longer than any that is told tells
-    /// nothing.
+    /// The hints in a text; `None` for a text of this process. A text over the limit counts as one without hints.
     pub(super) fn read(&self, text: &str) -> Option<Vec<Hint>> {
         if text.len() > MAX_BYTES {
             return Some(Vec::new());
@@ -96,7 +95,7 @@ impl Outbox {
         if lines.next()? == self.sender {
             return None;
         }
-        // A later version may write other lines, too.
+        // A later version may write lines of other kinds.
         let hint = |line: &str| {
             let (seq, id) = line.split_once(' ')?;
             Some(Hint { id: id.to_owned(), seq: seq.parse().ok()? })
@@ -105,7 +104,7 @@ impl Outbox {
     }
 }
 
-/// A line with the sender, then one for each hint.
+/// Texts within the limit, each with the sender in the first line and a hint in each further line.
 fn texts(sender: &str, told: HashMap<String, u64>) -> Vec<String> {
     let mut texts = Vec::new();
     let mut text = sender.to_owned();

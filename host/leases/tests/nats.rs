@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use annex_cluster::wake::{Heard, Hint, Hints, SharedWake, Wake, WakeError};
+use annex_leases::wake::{Hint, Hints, Notice, SharedWake, Wake, WakeError};
 use tempfile::TempDir;
 use tokio::time::timeout;
 use tracing::field::{Field, Visit};
@@ -78,7 +78,7 @@ fn serve(port: u16, folder: &TempDir) -> Child {
 /// The hints that are heard next.
 async fn heard(hints: &mut Hints) -> Vec<Hint> {
     loop {
-        if let Heard::Hints(heard) = timeout(LONG, hints.heard()).await.unwrap() {
+        if let Notice::Hints(heard) = timeout(LONG, hints.next()).await.unwrap() {
             return heard.to_vec();
         }
     }
@@ -112,7 +112,7 @@ async fn a_server_that_was_away_is_followed_by_a_look_at_everything() {
     assert_eq!(heard(&mut hints).await, [hint("task", 1)]);
     server.stop();
     server.start_again();
-    let lost = async { while !matches!(hints.heard().await, Heard::Lost) {} };
+    let lost = async { while !matches!(hints.next().await, Notice::Lost) {} };
     timeout(LONG, lost).await.unwrap();
     // The one that tells may be connected later than the one that hears.
     let begin = Instant::now();

@@ -1,0 +1,14 @@
+//! Wake-ups between processes: after a process stored an event of a task, a hint makes the other processes read the task at once.
+//!
+//! A hint is never data and may be lost. Each reader of a task also polls the database, so a lost hint costs the time until the
+//! next poll.
+
+mod hints;
+#[cfg(feature = "nats")]
+mod nats;
+mod outbox;
+mod postgres;
+mod shared;
+
+pub use hints::{Hint, Hints, LocalWake, Notice, Wake, WakeError};
+pub use shared::SharedWake;

@@ -1,0 +1,17 @@
+//! Leases without a process: SQL on the table of leases for the tests of all crates, which do not name the table either.
+
+/// Makes the table.
+pub(crate) const CREATE: &str = include_str!("../../migrations/1_replicas.sql");
+
+/// Begins a lease that lasts longer than any test, also after its end.
+pub(crate) fn endless(replica: &str) -> String {
+    format!(
+        "INSERT INTO replica (id, lease_until) VALUES ('{replica}', clock_timestamp() + INTERVAL '1 day')
+         ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until"
+    )
+}
+
+/// Ends the lease, as if its process had not renewed it.
+pub(crate) fn end(replica: &str) -> String {
+    format!("UPDATE replica SET lease_until = clock_timestamp() WHERE id = '{replica}'")
+}

@@ -1,0 +1,88 @@
+//! Places of turns, and tasks, of a process that is gone, on a clock that the test moves.
+
+use std::time::Duration;
+
+use annex_protocol::TaskState;
+use annex_tasks::{PostgresTaskStore, Retention, TaskStore};
+
+use crate::clock::Clock;
+use crate::fixture::{OneByOne, owner, working};
+
+const REASON: &str = "the server stopped";
+
+async fn connect(clock: &Clock) -> PostgresTaskStore {
+    PostgresTaskStore::connect(clock.url(), 4).await.unwrap()
+}
+
+/// Lets time pass up to the next renewal of the store's lease, which comes.
+async fn renew(clock: &mut Clock, store: &PostgresTaskStore) {
+    clock.renew(&[&|| store.replica().unwrap().id().to_owned()]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_places_of_a_killed_process_count_until_its_lease_is_over() {
+    let Some(mut clock) = Clock::create().await else { return };
+    let ada = owner("ada");
+    let [killed, other] = [connect(&clock).await, connect(&clock).await];
+    for id in ["k-1", "k-2"] {
+        assert!(killed.places().unwrap().take(&ada, id, 3).await.unwrap());
+    }
+    let places = other.places().unwrap();
+    assert!(places.take(&ada, "o-1", 3).await.unwrap());
+    drop(killed);
+    for _ in 0..3 {
+        renew(&mut clock, &other).await;
+        assert!(!places.take(&ada, "o-2", 3).await.unwrap());
+        assert_eq!(places.processes().await.unwrap(), 2);
+    }
+    renew(&mut clock, &other).await;
+    assert_eq!(places.processes().await.unwrap(), 1);
+    assert!(places.take(&ada, "o-2", 3).await.unwrap());
+    assert!(places.take(&ada, "o-3", 3).await.unwrap());
+    assert!(!places.take(&ada, "o-4", 3).await.unwrap());
+    // Its rows go with the next sweep, and no others.
+    other.sweep(&Retention { age: Duration::MAX, count: 10 }).await.unwrap();
+    assert_eq!(clock.number("SELECT count(*) FROM turn_place").await, 3);
+    clock.remove().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_task_of_a_killed_process_is_taken_when_its_lease_is_over_and_not_before() {
+    let Some(mut clock) = Clock::create().await else { return };
+    let ada = owner("ada");
+    let [killed, other] = [connect(&clock).await, connect(&clock).await];
+    killed.begin(&ada, &working("t-1")).await.unwrap();
+    other.begin(&ada, &working("t-2")).await.unwrap();
+    drop(killed);
+    for _ in 0..3 {
+        renew(&mut clock, &other).await;
+        assert!(other.recover_lost(REASON).await.unwrap().is_empty());
+    }
+    renew(&mut clock, &other).await;
+    assert_eq!(other.recover_lost(REASON).await.unwrap(), ["t-1".into()]);
+    let task = other.load(&ada, &"t-1".into()).await.unwrap().unwrap();
+    assert_eq!(task.decode().unwrap().state(), TaskState::Failed);
+    clock.remove().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_without_a_lease_takes_nothing_until_the_others_could_renew_theirs() {
+    let Some(mut clock) = Clock::create().await else { return };
+    let ada = owner("ada");
+    let [killed, other] = [connect(&clock).await, connect(&clock).await];
+    killed.begin(&ada, &working("t-1")).await.unwrap();
+    let replica = other.replica().unwrap();
+    drop(killed);
+    // As when the database was away: no lease was renewed.
+    clock.pass_in_database(Duration::from_secs(5)).await;
+    assert!(other.recover_lost(REASON).await.unwrap().is_empty(), "its own lease is over too");
+    renew(&mut clock, &other).await;
+    assert_ne!(other.replica().unwrap().id(), replica.id());
+    for _ in 0..3 {
+        assert!(other.recover_lost(REASON).await.unwrap().is_empty());
+        renew(&mut clock, &other).await;
+    }
+    renew(&mut clock, &other).await;
+    assert_eq!(other.recover_lost(REASON).await.unwrap(), ["t-1".into()]);
+    clock.remove().await;
+}
