@@ -34,6 +34,8 @@ pub(crate) const GRPC: &str = "GRPC";
 
 /// The public card, which is no operation of A2A.
 pub(crate) const AGENT_CARD: &str = "AgentCard";
+/// The question of a browser whether a page of another origin may call.
+pub(crate) const PREFLIGHT: &str = "Preflight";
 /// `/livez` and `/readyz`, and health and reflection of gRPC.
 pub(crate) const HEALTH: &str = "Health";
 /// A method that an extension adds.

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use annex_telemetry::{Distribution, Histogram, Outcome};
 
-use super::{AGENT_CARD, CONTENT_TYPE, EXTENSION_METHOD, FOREIGN_HOST, HEALTH, UNKNOWN, UNKNOWN_PATH, UNKNOWN_TENANT};
+use super::{
+    AGENT_CARD, CONTENT_TYPE, EXTENSION_METHOD, FOREIGN_HOST, HEALTH, PREFLIGHT, UNKNOWN, UNKNOWN_PATH, UNKNOWN_TENANT,
+};
 
 /// What requests ask for. The last one stands for all that is not listed.
-const OPERATIONS: [&str; 15] = [
+const OPERATIONS: [&str; 16] = [
     "SendMessage",
     "SendStreamingMessage",
     "GetTask",
@@ -21,6 +23,7 @@ const OPERATIONS: [&str; 15] = [
     "DeleteTaskPushNotificationConfig",
     "GetExtendedAgentCard",
     AGENT_CARD,
+    PREFLIGHT,
     EXTENSION_METHOD,
     HEALTH,
     UNKNOWN,
