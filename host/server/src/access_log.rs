@@ -44,6 +44,7 @@ const EXTENSION_METHOD: &str = "ExtensionMethod";
 const UNKNOWN: &str = "Unknown";
 
 /// The reasons that refuse a request before any operation is asked.
+pub(crate) const MALFORMED: &str = "malformed";
 pub(crate) const FOREIGN_HOST: &str = "foreign_host";
 pub(crate) const UNKNOWN_PATH: &str = "unknown_path";
 pub(crate) const UNKNOWN_TENANT: &str = "unknown_tenant";
@@ -73,6 +74,12 @@ impl AccessLog {
         let is_logged = tracing::enabled!(target: TARGET, tracing::Level::INFO) && self.share.get().takes_one();
         let request = Request::begin(is_logged);
         Exchange { log: Arc::clone(self), request, peer, status: None, sent: 0, is_over: false }
+    }
+
+    /// What this peer has sent is no request.
+    pub(crate) fn refuse_malformed(self: &Arc<Self>, peer: IpAddr) {
+        let exchange = self.begin(peer);
+        exchange.request.refuse(MALFORMED);
     }
 }
 

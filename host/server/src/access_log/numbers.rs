@@ -6,7 +6,8 @@ use std::time::Duration;
 use annex_telemetry::{Distribution, Histogram, Outcome};
 
 use super::{
-    AGENT_CARD, CONTENT_TYPE, EXTENSION_METHOD, FOREIGN_HOST, HEALTH, PREFLIGHT, UNKNOWN, UNKNOWN_PATH, UNKNOWN_TENANT,
+    AGENT_CARD, CONTENT_TYPE, EXTENSION_METHOD, FOREIGN_HOST, HEALTH, MALFORMED, PREFLIGHT, UNKNOWN, UNKNOWN_PATH,
+    UNKNOWN_TENANT,
 };
 
 /// What requests ask for. The last one stands for all that is not listed.
@@ -30,7 +31,7 @@ const OPERATIONS: [&str; 16] = [
 ];
 
 /// The reasons for which requests are refused. The last one stands for all that is not listed.
-const REASONS: [&str; 24] = [
+const REASONS: [&str; 25] = [
     "quota",
     "credentials",
     "required_extension",
@@ -54,6 +55,7 @@ const REASONS: [&str; 24] = [
     "starting",
     "draining",
     FOREIGN_HOST,
+    MALFORMED,
     "other",
 ];
 

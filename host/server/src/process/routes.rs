@@ -86,6 +86,10 @@ impl Site for Arc<Routes> {
         let answer = poll_fn(poll).await;
         exchange.answered(answer)
     }
+
+    fn refuse_malformed(&self, network: Network) {
+        self.gate.access_log.refuse_malformed(network.address());
+    }
 }
 
 impl Routes {

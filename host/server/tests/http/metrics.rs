@@ -6,6 +6,8 @@ use std::fs;
 use annex_test_support::{TEST_EXTENSION, TestConfig, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::installation::{Installation, TOKEN, addition, admin, extension, marked, segment};
 use crate::prometheus::{Scrape, parse};
@@ -162,6 +164,13 @@ async fn with_admin(keys: &str) -> (TempDir, TestServer) {
 
 const METRICS_TOKEN: &str = "a-token-of-the-scraper";
 
+/// Sends what is no request, and waits until the server hangs up.
+async fn malformed(server: &TestServer) {
+    let mut stream = TcpStream::connect(server.url().trim_start_matches("http://")).await.expect("a connection");
+    stream.write_all(b"no request\r\n\r\n").await.expect("sent");
+    stream.read_to_end(&mut Vec::new()).await.expect("an answer");
+}
+
 #[tokio::test]
 async fn requests_turns_and_calls_of_the_model_are_counted_with_their_times_and_refusals_by_reason() {
     let (_folder, server) = with_admin("").await;
@@ -171,14 +180,17 @@ async fn requests_turns_and_calls_of_the_model_are_counted_with_their_times_and_
     server.call("GetTask", r#"{"id":"nobody"}"#).send().await.expect("a reply");
     server.say("prompt").version(None).send().await.expect("a reply");
     server.get("/nowhere").await.expect("a reply");
+    malformed(&server).await;
     let scrape = scrape(&server).await;
     let requests = |operation, outcome| {
         let labels = [("operation", operation), ("outcome", outcome)];
         scrape.value("annex_request_duration_seconds_count", &labels)
     };
     assert_eq!((requests("SendMessage", "ok"), requests("GetTask", "refused")), (3.0, 1.0));
-    assert_eq!((requests("SendMessage", "refused"), requests("Unknown", "refused")), (1.0, 1.0));
-    for (reason, count) in [("not_found", 1.0), ("version", 1.0), ("unknown_path", 1.0), ("quota", 0.0)] {
+    assert_eq!((requests("SendMessage", "refused"), requests("Unknown", "refused")), (1.0, 2.0));
+    for (reason, count) in
+        [("not_found", 1.0), ("version", 1.0), ("unknown_path", 1.0), ("malformed", 1.0), ("quota", 0.0)]
+    {
         assert_eq!(scrape.value("annex_refusals_total", &[("reason", reason)]), count, "{reason}");
     }
     assert_eq!(scrape.value("annex_turn_duration_seconds_count", &[("outcome", "completed")]), 3.0);

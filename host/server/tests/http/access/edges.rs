@@ -2,8 +2,10 @@
 
 use annex_test_support::TestServer;
 use axum::http::Method;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use super::line;
+use super::{line, next_line, requests};
 use crate::agent;
 use crate::hostile::log;
 
@@ -31,5 +33,60 @@ async fn a_preflight_has_a_line_that_says_whether_the_page_may_call() {
         let line = line();
         assert_eq!(line.ended(), ("Preflight", outcome, reason), "{}", line.0);
         assert_eq!((told.to_string().as_str(), line.get("status")), (status, status), "{}", line.0);
+    }
+}
+
+/// Sends the bytes and nothing more, and reads until the server hangs up.
+async fn send(server: &TestServer, bytes: &[u8]) {
+    let mut stream = TcpStream::connect(server.url().trim_start_matches("http://")).await.expect("a connection");
+    // The server may hang up before it has read all.
+    let _ = stream.write_all(bytes).await;
+    let _ = stream.shutdown().await;
+    let _ = stream.read_to_end(&mut Vec::new()).await;
+}
+
+const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+#[tokio::test]
+async fn a_connection_with_input_that_is_not_http_has_one_line() {
+    log::listen();
+    let server = agent("Say something.", "").await;
+    log::of_thread();
+    let large = |head: &str| format!("{head}{}", "a".repeat(200_000)).into_bytes();
+    for bytes in [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 the hello of TLS".to_vec(),
+        b"GET / HTTP/9.9\r\n\r\n".to_vec(),
+        b"GET / HTTP/1.1\r\nno field\r\n\r\n".to_vec(),
+        b"no request at all\r\n\r\n".repeat(100),
+        large("GET /"),
+        large("GET / HTTP/1.1\r\nhost: localhost\r\nx: "),
+        [HTTP2, b"no frame of settings"].concat(),
+    ] {
+        send(&server, &bytes).await;
+        let line = next_line().await;
+        assert_eq!(line.ended(), ("Unknown", "refused", "malformed"), "{}", line.0);
+        assert_eq!((line.get("address"), line.get("status")), ("127.0.0.1", ""), "{}", line.0);
+    }
+}
+
+#[tokio::test]
+async fn what_follows_a_request_on_its_connection_has_a_line_of_its_own_if_it_is_not_http() {
+    log::listen();
+    let server = agent("Say something.", "").await;
+    log::of_thread();
+    send(&server, b"GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\nno request\r\n\r\n").await;
+    let lines = requests(log::of_thread());
+    let reasons: Vec<_> = lines.iter().map(|line| line.get("reason")).collect();
+    assert_eq!(reasons, ["unknown_path", "malformed"]);
+    // A body is a part of its request, and who hangs up has sent nothing wrong.
+    let chunked = "POST /a2a/jsonrpc HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+                   transfer-encoding: chunked\r\n\r\nno length\r\n";
+    for (bytes, expected) in
+        [(chunked.as_bytes(), &["broken_body"][..]), (b"", &[]), (b"GET / HT", &[]), (b"PRI * HTTP", &[]), (HTTP2, &[])]
+    {
+        send(&server, bytes).await;
+        let lines = requests(log::of_thread());
+        let reasons: Vec<_> = lines.iter().map(|line| line.get("reason")).collect();
+        assert_eq!(reasons, expected, "{:?}", String::from_utf8_lossy(bytes));
     }
 }
