@@ -1,11 +1,12 @@
-//! Lines of what is no call of an operation: preflights, and input that is not HTTP.
+//! Lines of what is no call of an operation: preflights, input that is not HTTP, and turns without a request.
 
-use annex_test_support::TestServer;
+use annex_test_support::{TestServer, until};
 use axum::http::Method;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{line, next_line, requests};
+use super::{Line, line, message, next_line, requests};
 use crate::agent;
 use crate::hostile::log;
 
@@ -89,4 +90,54 @@ async fn what_follows_a_request_on_its_connection_has_a_line_of_its_own_if_it_is
         let reasons: Vec<_> = lines.iter().map(|line| line.get("reason")).collect();
         assert_eq!(reasons, expected, "{:?}", String::from_utf8_lossy(bytes));
     }
+}
+
+fn turns(lines: Vec<String>) -> Vec<Line> {
+    lines.into_iter().filter(|line| line.starts_with("INFO turn ")).map(Line).collect()
+}
+
+/// Has a turn begin that takes about a second, with the task as the answer at once.
+async fn begin(server: &TestServer) -> Value {
+    let mut params = message("slow");
+    params["configuration"] = json!({"returnImmediately": true});
+    server.call("SendMessage", params.to_string()).send().await.expect("a reply").task().clone()
+}
+
+#[tokio::test]
+async fn a_turn_that_outlives_its_request_has_a_line_when_it_ends() {
+    log::listen();
+    let server = agent("Say something.", "").await;
+    server.say("prompt").send().await.expect("a reply");
+    assert_eq!(turns(log::of_thread()).len(), 0, "its request says how it ended");
+    let task = begin(&server).await;
+    let mut left = server.say("slow").context("c-left").streaming().open().await.expect("a stream");
+    left.next().await.expect("an event");
+    drop(left);
+    let mut lines = Vec::new();
+    until("two lines", async || {
+        lines.extend(turns(log::of_thread()));
+        lines.len() == 2
+    })
+    .await;
+    for line in &lines {
+        assert_eq!(line.get("outcome"), "completed", "{}", line.0);
+        assert!(line.number("ms") > 500.0, "{}", line.0);
+    }
+    let told = [lines[0].get("task"), lines[0].get("context"), lines[1].get("context")];
+    let expected = [task["id"].as_str(), task["contextId"].as_str(), Some("c-left")];
+    assert_eq!(told.map(Some), expected);
+}
+
+#[tokio::test]
+async fn turns_have_no_lines_where_requests_have_none() {
+    log::listen();
+    let server = agent("Say something.", "[log]\naccess = \"off\"").await;
+    let task = begin(&server).await;
+    until("the end", async || {
+        let params = json!({"id": task["id"]}).to_string();
+        let shown = server.call("GetTask", params).send().await.expect("a reply");
+        shown.body["result"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    })
+    .await;
+    assert_eq!(turns(log::of_thread()).len(), 0);
 }
