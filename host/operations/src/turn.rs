@@ -15,7 +15,7 @@ use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContex
 use annex_leases::Replica;
 use annex_protocol::{A2aError, ExtensionUri, Message, Owner, StreamResponse, TaskState};
 use annex_runtime::Chain;
-use annex_telemetry::{Stage as RequestStage, enter};
+use annex_telemetry::{ACCESS_TARGET, Stage as RequestStage, enter, millis};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
@@ -227,9 +227,21 @@ impl Turn {
         Some(self.owner.tenant.as_str()).filter(|tenant| !tenant.is_empty())
     }
 
-    /// Counts how it ends.
+    /// Counts how it ends. The line of a request that is over could not say so, and the turn has one of its own.
     fn count(&self, end: TurnEnd) {
-        self.counters.turn(end, self.began.elapsed());
+        let took = self.began.elapsed();
+        self.counters.turn(end, took);
+        annex_telemetry::with(|request| {
+            if request.is_logged() && request.is_over() {
+                self.write_line(end, took);
+            }
+        });
+    }
+
+    fn write_line(&self, end: TurnEnd, took: Duration) {
+        let TurnContext { context_id: context, task_id: task, .. } = &self.context;
+        let (outcome, ms) = (end.name(), millis(took));
+        tracing::info!(target: ACCESS_TARGET, tenant = self.tenant(), %context, %task, outcome, ms, "turn");
     }
 
     /// The extensions that are active here, and at an agent that lives elsewhere.

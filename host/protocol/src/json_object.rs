@@ -72,6 +72,15 @@ impl JsonObject {
         self.entries().is_some_and(|entries| entries.contains_key(key))
     }
 
+    /// Adds the entries of `other`, which win a key. Nothing is copied where this has none.
+    pub fn merge(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+        } else {
+            self.extend(other);
+        }
+    }
+
     /// Keeps the entries whose key passes, in order.
     pub fn retain_keys(&mut self, mut passes: impl FnMut(&str) -> bool) {
         // An object that stays as it is need not be copied.

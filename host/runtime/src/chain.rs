@@ -100,7 +100,7 @@ impl Chain {
             let parts = outcome.parts.as_deref().unwrap_or(&request.message.parts);
             match Member::enter(extension, request, &seen, parts).await {
                 Ok(Some((member, changes))) => {
-                    outcome.delta.extend(changes.delta);
+                    outcome.delta.merge(changes.delta);
                     outcome.parts = changes.parts.or(outcome.parts);
                     outcome.chain.members.push(member);
                 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use annex_protocol::service::format_extensions;
 use annex_protocol::{A2aError, ExtensionUri};
-use annex_telemetry::{Outcome, OutcomeCounts, Request, Spent, with};
+use annex_telemetry::{ACCESS_TARGET, Outcome, OutcomeCounts, Request, Spent, millis, with};
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -23,9 +23,6 @@ mod numbers;
 use body::WatchedBody;
 pub(crate) use numbers::RequestNumbers;
 
-/// What operators filter the lines by, as in `ANNEX_LOG=info,annex_server::access=off`.
-const TARGET: &str = "annex_server::access";
-
 /// The bindings, as cards name them.
 pub(crate) const JSONRPC: &str = "JSONRPC";
 pub(crate) const HTTP_JSON: &str = "HTTP+JSON";
@@ -33,6 +30,8 @@ pub(crate) const GRPC: &str = "GRPC";
 
 /// The public card, which is no operation of A2A.
 pub(crate) const AGENT_CARD: &str = "AgentCard";
+/// The question of a browser whether a page of another origin may call.
+pub(crate) const PREFLIGHT: &str = "Preflight";
 /// `/livez` and `/readyz`, and health and reflection of gRPC.
 pub(crate) const HEALTH: &str = "Health";
 /// A method that an extension adds.
@@ -41,6 +40,7 @@ const EXTENSION_METHOD: &str = "ExtensionMethod";
 const UNKNOWN: &str = "Unknown";
 
 /// The reasons that refuse a request before any operation is asked.
+pub(crate) const MALFORMED: &str = "malformed";
 pub(crate) const FOREIGN_HOST: &str = "foreign_host";
 pub(crate) const UNKNOWN_PATH: &str = "unknown_path";
 pub(crate) const UNKNOWN_TENANT: &str = "unknown_tenant";
@@ -67,9 +67,15 @@ impl AccessLog {
 
     /// A request of this peer begins.
     pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr) -> Exchange {
-        let is_logged = tracing::enabled!(target: TARGET, tracing::Level::INFO) && self.share.get().takes_one();
+        let is_logged = tracing::enabled!(target: ACCESS_TARGET, tracing::Level::INFO) && self.share.get().takes_one();
         let request = Request::begin(is_logged);
-        Exchange { log: Arc::clone(self), request, peer, status: None, sent: 0, is_over: false }
+        Exchange { log: Arc::clone(self), request, peer, status: None, sent: 0 }
+    }
+
+    /// What this peer has sent is no request.
+    pub(crate) fn refuse_malformed(self: &Arc<Self>, peer: IpAddr) {
+        let exchange = self.begin(peer);
+        exchange.request.refuse(MALFORMED);
     }
 }
 
@@ -82,7 +88,6 @@ pub(crate) struct Exchange {
     status: Option<StatusCode>,
     /// Bytes of the answer's body.
     sent: u64,
-    is_over: bool,
 }
 
 impl Exchange {
@@ -107,8 +112,8 @@ impl Exchange {
     }
 
     /// The request is over.
-    fn end(&mut self) {
-        if !std::mem::replace(&mut self.is_over, true) {
+    fn end(&self) {
+        if self.request.end() {
             let (outcome, reason) = self.verdict();
             self.conclude(outcome, reason);
         }
@@ -158,7 +163,7 @@ impl Exchange {
         let is_well = outcome == Outcome::Ok;
         // Fields that are `None` are left out.
         tracing::info!(
-            target: TARGET,
+            target: ACCESS_TARGET,
             tenant = request.tenant.get().map(|tenant| cut(tenant)),
             caller = request.caller.get().map(|caller| cut(caller)),
             address = %self.peer,
@@ -188,7 +193,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        if !std::mem::replace(&mut self.is_over, true) {
+        if self.request.end() {
             let (outcome, reason) = match self.verdict() {
                 (Outcome::Ok, _) => (Outcome::Gone, None),
                 other => other,
@@ -200,11 +205,6 @@ impl Drop for Exchange {
 
 fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default()
-}
-
-/// In thousandths, of which a clock of microseconds has no more.
-fn millis(time: Duration) -> f64 {
-    time.as_micros() as f64 / 1e3
 }
 
 /// Whoever learned it first stays.

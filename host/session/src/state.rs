@@ -108,7 +108,7 @@ impl StateDelta {
 
     /// Adds the keys of `other`, which win over those of `self`.
     pub fn merge(&mut self, other: Self) {
-        self.0.extend(other.0);
+        self.0.merge(other.0);
     }
 
     /// The scopes that it touches.

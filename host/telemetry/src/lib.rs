@@ -8,12 +8,14 @@
 
 pub mod fault;
 mod histogram;
+mod line;
 mod outcome;
 mod request;
 mod scope;
 mod stages;
 
 pub use histogram::{Distribution, Histogram};
+pub use line::{ACCESS_TARGET, millis};
 pub use outcome::{Outcome, OutcomeCounts};
 pub use request::Request;
 pub use scope::{Ids, enter, enter_at, ids, in_request, of_request, of_same_request, with};

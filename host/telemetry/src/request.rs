@@ -1,6 +1,6 @@
 //! One request, as far as it is known.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ pub struct Request {
     stages: Stages,
     is_logged: bool,
     received: AtomicU64,
+    is_over: AtomicBool,
     /// The tenant that it names, known here or not.
     pub tenant: OnceLock<Arc<str>>,
     /// The principal that sent it; none where nobody is authenticated.
@@ -50,6 +51,7 @@ impl Request {
             stages: Stages::new(Instant::now()),
             is_logged,
             received: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
             tenant: OnceLock::new(),
             caller: OnceLock::new(),
             binding: OnceLock::new(),
@@ -71,6 +73,17 @@ impl Request {
     #[must_use]
     pub fn is_logged(&self) -> bool {
         self.is_logged
+    }
+
+    /// Ends it, and with it what its line of the log can say. True for whoever does so first.
+    pub fn end(&self) -> bool {
+        !self.is_over.swap(true, Ordering::Relaxed)
+    }
+
+    /// True once it has ended. A turn may go on.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 
     /// Counts bytes of its body.

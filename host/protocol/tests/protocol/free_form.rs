@@ -115,6 +115,24 @@ fn an_object_keeps_its_order_through_changes() {
 }
 
 #[test]
+fn what_is_merged_wins_a_key_and_the_places_of_keys_stay() {
+    let object = |text: &str| JsonObject::parse(text).unwrap();
+    for (first, second, merged) in [
+        ("{}", r#"{"b":1,"a":2}"#, r#"{"b":1,"a":2}"#),
+        (r#"{"b":1,"a":2}"#, "{}", r#"{"b":1,"a":2}"#),
+        (r#"{"b":1,"a":2}"#, r#"{"c":3,"b":4}"#, r#"{"b":4,"a":2,"c":3}"#),
+    ] {
+        let second = object(second);
+        let mut whole = object(first);
+        whole.merge(second.clone());
+        assert_eq!(whole.to_json_string(), merged);
+        // What was merged is shared, and stays as it was when the whole changes.
+        whole.insert("d".to_owned(), Json::string("new"));
+        assert!(!second.contains_key("d"));
+    }
+}
+
+#[test]
 fn only_objects_are_metadata() {
     for json in [r#"{"text":"x","metadata":[]}"#, r#"{"text":"x","metadata":"{}"}"#] {
         let error = serde_json::from_str::<Part>(json).unwrap_err().to_string();

@@ -6,10 +6,13 @@ use std::time::Duration;
 use annex_protocol::Method;
 use annex_telemetry::{Distribution, Histogram, Outcome};
 
-use super::{AGENT_CARD, CONTENT_TYPE, EXTENSION_METHOD, FOREIGN_HOST, HEALTH, UNKNOWN, UNKNOWN_PATH, UNKNOWN_TENANT};
+use super::{
+    AGENT_CARD, CONTENT_TYPE, EXTENSION_METHOD, FOREIGN_HOST, HEALTH, MALFORMED, PREFLIGHT, UNKNOWN, UNKNOWN_PATH,
+    UNKNOWN_TENANT,
+};
 
 /// The operations that are no [`Method`] of A2A. The last one stands for every operation that has no name here.
-const OTHERS: [&str; 4] = [AGENT_CARD, EXTENSION_METHOD, HEALTH, UNKNOWN];
+const OTHERS: [&str; 5] = [AGENT_CARD, PREFLIGHT, EXTENSION_METHOD, HEALTH, UNKNOWN];
 
 /// The names of all operations.
 fn operations() -> impl Iterator<Item = &'static str> + Clone {
@@ -17,7 +20,7 @@ fn operations() -> impl Iterator<Item = &'static str> + Clone {
 }
 
 /// The reasons for which requests are refused. The last one stands for all that is not listed.
-const REASONS: [&str; 24] = [
+const REASONS: [&str; 25] = [
     "quota",
     "credentials",
     "required_extension",
@@ -41,6 +44,7 @@ const REASONS: [&str; 24] = [
     "starting",
     "draining",
     FOREIGN_HOST,
+    MALFORMED,
     "other",
 ];
 

@@ -4,6 +4,7 @@ mod activity;
 mod beginning;
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -28,7 +29,7 @@ const SEND_BUFFER: usize = 16 << 10;
 /// Bytes per HTTP/1 connection that wait in memory, of the head of a request and of an answer that is not read.
 const HTTP1_BUFFER: usize = 64 << 10;
 
-type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+type Ended = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// Serves connections, each with the builder for its version of HTTP: telling the versions apart by the first bytes is
 /// done here, where it has a time limit.
@@ -76,6 +77,9 @@ impl<S: Site> Connections<S> {
             self.serve_http1(stream, network, closed).await
         };
         if let Err(error) = ended {
+            if is_malformed(&*error) {
+                self.site.refuse_malformed(network);
+            }
             tracing::debug!(error, "a connection broke");
         }
     }
@@ -136,6 +140,13 @@ impl<S: Site> Connections<S> {
             }
         }
     }
+}
+
+/// True if a connection ended because what the client sent is not HTTP, or because the head of a request is too large.
+fn is_malformed(error: &(dyn Error + 'static)) -> bool {
+    let Some(error) = error.downcast_ref::<hyper::Error>() else { return false };
+    let of_http2 = || error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    error.is_parse() || of_http2().is_some_and(h2::Error::is_library)
 }
 
 fn unread(time: Duration) -> io::Error {

@@ -15,6 +15,9 @@ use crate::connections::network::Network;
 pub(crate) trait Site: Clone + Send + Sync + 'static {
     /// Answers one request, which comes from `network`.
     fn answer(&self, request: Request<Incoming>, network: Network) -> impl Future<Output = Response> + Send;
+
+    /// Is told of a connection from `network` that ended because what came on it is not HTTP; at most once for each.
+    fn refuse_malformed(&self, _network: Network) {}
 }
 
 impl Site for Router {

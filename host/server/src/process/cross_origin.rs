@@ -11,8 +11,8 @@ use annex_auth::ApiKeyHeaderConfig;
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION};
 use annex_protocol::v0_3::X_A2A_EXTENSIONS;
 use axum::http::header::{
-    ALLOW, AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, ORIGIN, RETRY_AFTER,
-    WWW_AUTHENTICATE,
+    ACCESS_CONTROL_REQUEST_METHOD, ALLOW, AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderName, IF_MODIFIED_SINCE,
+    IF_NONE_MATCH, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use axum::http::{Method, Request};
 use axum::response::Response;
@@ -89,6 +89,11 @@ impl Pages {
         let Ok(response) = self.layer.layer(service_fn(answer)).oneshot(request).await;
         response
     }
+}
+
+/// True if a browser asks whether a page of another origin may send a request.
+pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
+    request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 /// The fields that a page may send besides those that every page may.

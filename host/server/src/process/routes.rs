@@ -31,6 +31,7 @@ use crate::connections::request_body::{BodyError, RequestBody};
 use crate::connections::site::Site;
 use crate::operations::Operations;
 use crate::paths::{CARD_PATH, JSONRPC_PATH, OLD_CARD_PATH, REST_PATH};
+use crate::process::cross_origin::is_preflight;
 use crate::process::hosts::Hosts;
 use crate::process::readiness_gate::{NoCard, ReadinessGate};
 
@@ -85,13 +86,24 @@ impl Site for Arc<Routes> {
         let answer = poll_fn(poll).await;
         exchange.answered(answer)
     }
+
+    fn refuse_malformed(&self, network: Network) {
+        self.gate.access_log.refuse_malformed(network.address());
+    }
 }
 
 impl Routes {
     /// Answers one request, with the fields for browsers where pages of other origins may call.
     async fn paged(self: &Arc<Self>, request: Request<Incoming>, network: Network) -> Response {
-        let Some(pages) = self.gate.cross_origin.pages() else { return self.reply(request, network, false).await };
-        let is_allowed = pages.allow(&request);
+        let pages = self.gate.cross_origin.pages();
+        let is_allowed = pages.as_ref().is_some_and(|pages| pages.allow(&request));
+        if is_preflight(&request) {
+            access_log::asks_for(access_log::PREFLIGHT);
+            if !is_allowed {
+                access_log::refused(access_log::FOREIGN_HOST);
+            }
+        }
+        let Some(pages) = pages else { return self.reply(request, network, false).await };
         // On the heap, so that the future of a server that no page calls is not larger for it.
         Box::pin(pages.answer(request, |request| {
             let routes = Arc::clone(self);

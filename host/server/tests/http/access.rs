@@ -14,6 +14,8 @@ use crate::hostile::log;
 use crate::installation::{CARD, Installation, admin};
 use crate::{agent, test_extension};
 
+mod edges;
+
 /// The line of one request.
 struct Line(String);
 

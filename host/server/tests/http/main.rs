@@ -17,6 +17,7 @@ mod config;
 mod connections;
 mod cors;
 mod crowd;
+mod deploy;
 mod documents;
 mod durable;
 mod extension_folder;

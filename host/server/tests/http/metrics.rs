@@ -1,11 +1,13 @@
 //! `/metrics` and the numbers of the admin API, after real requests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use annex_test_support::{TEST_EXTENSION, TestConfig, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::installation::{Installation, TOKEN, addition, admin, extension, marked, segment};
 use crate::prometheus::{Scrape, parse};
@@ -162,6 +164,13 @@ async fn with_admin(keys: &str) -> (TempDir, TestServer) {
 
 const METRICS_TOKEN: &str = "a-token-of-the-scraper";
 
+/// Sends what is no request, and waits until the server hangs up.
+async fn malformed(server: &TestServer) {
+    let mut stream = TcpStream::connect(server.url().trim_start_matches("http://")).await.expect("a connection");
+    stream.write_all(b"no request\r\n\r\n").await.expect("sent");
+    stream.read_to_end(&mut Vec::new()).await.expect("an answer");
+}
+
 #[tokio::test]
 async fn requests_turns_and_calls_of_the_model_are_counted_with_their_times_and_refusals_by_reason() {
     let (_folder, server) = with_admin("").await;
@@ -171,14 +180,17 @@ async fn requests_turns_and_calls_of_the_model_are_counted_with_their_times_and_
     server.call("GetTask", r#"{"id":"nobody"}"#).send().await.expect("a reply");
     server.say("prompt").version(None).send().await.expect("a reply");
     server.get("/nowhere").await.expect("a reply");
+    malformed(&server).await;
     let scrape = scrape(&server).await;
     let requests = |operation, outcome| {
         let labels = [("operation", operation), ("outcome", outcome)];
         scrape.value("annex_request_duration_seconds_count", &labels)
     };
     assert_eq!((requests("SendMessage", "ok"), requests("GetTask", "refused")), (3.0, 1.0));
-    assert_eq!((requests("SendMessage", "refused"), requests("Unknown", "refused")), (1.0, 1.0));
-    for (reason, count) in [("not_found", 1.0), ("version", 1.0), ("unknown_path", 1.0), ("quota", 0.0)] {
+    assert_eq!((requests("SendMessage", "refused"), requests("Unknown", "refused")), (1.0, 2.0));
+    for (reason, count) in
+        [("not_found", 1.0), ("version", 1.0), ("unknown_path", 1.0), ("malformed", 1.0), ("quota", 0.0)]
+    {
         assert_eq!(scrape.value("annex_refusals_total", &[("reason", reason)]), count, "{reason}");
     }
     assert_eq!(scrape.value("annex_turn_duration_seconds_count", &[("outcome", "completed")]), 3.0);
@@ -216,18 +228,46 @@ async fn a_listener_of_its_own_has_metrics_alone_and_asks_for_the_token_if_there
     }
 }
 
-#[tokio::test]
-async fn the_page_about_metrics_names_each_of_them_and_no_other() {
+/// The names and kinds of all metrics.
+async fn kinds() -> BTreeMap<String, String> {
     let (_folder, server) = with_admin("").await;
     let response = server.client().get(format!("{}/metrics", server.admin_url())).bearer_auth(TOKEN).send().await;
     let text = response.expect("a reply").text().await.expect("a body");
-    let shown = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
-    let shown: BTreeSet<&str> = shown.collect();
+    let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    kinds.map(|(name, kind)| (name.to_owned(), kind.to_owned())).collect()
+}
+
+#[tokio::test]
+async fn the_page_about_metrics_names_each_of_them_and_no_other() {
+    let kinds = kinds().await;
+    let shown: BTreeSet<&str> = kinds.keys().map(String::as_str).collect();
     let rows = include_str!("../../../docs/metrics.md").lines().filter_map(|line| line.strip_prefix("| `annex_"));
     let names = rows.flat_map(|row| row.split('|').next().unwrap_or_default().split(','));
     let names: BTreeSet<String> =
         names.map(|name| format!("annex_{}", name.trim().trim_matches('`').trim_start_matches("annex_"))).collect();
     assert_eq!(names.iter().map(String::as_str).collect::<BTreeSet<_>>(), shown);
+}
+
+#[tokio::test]
+async fn the_board_for_grafana_asks_for_metrics_that_exist() {
+    let mut known = BTreeSet::new();
+    for (name, kind) in kinds().await {
+        match kind.as_str() {
+            "histogram" => known.extend(["bucket", "count", "sum"].map(|part| format!("{name}_{part}"))),
+            _ => drop(known.insert(name)),
+        }
+    }
+    let board: Value = serde_json::from_str(include_str!("../../../deploy/grafana/annex.json")).expect("JSON");
+    let panels = board["panels"].as_array().expect("panels");
+    for target in panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets")) {
+        let expression = target["expr"].as_str().expect("a query");
+        let words = expression.split(|character: char| !(character.is_ascii_alphanumeric() || character == '_'));
+        let asked: Vec<&str> = words.filter(|word| word.starts_with("annex_")).collect();
+        assert!(!asked.is_empty(), "{expression}");
+        for name in asked {
+            assert!(known.contains(name), "{name} in {expression}");
+        }
+    }
 }
 
 #[tokio::test]

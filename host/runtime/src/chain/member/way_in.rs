@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use annex_protocol::{A2aError, FieldViolation, JsonObject, Part};
+use annex_protocol::{A2aError, FieldViolation, Json, JsonObject, Part};
 
 use super::Member;
 use crate::bindings::SeenRequest;
@@ -21,6 +21,15 @@ pub(in crate::chain) struct RequestChanges {
     pub(in crate::chain) delta: JsonObject,
     /// The message's parts, when it has rewritten them.
     pub(in crate::chain) parts: Option<Vec<Part>>,
+}
+
+/// A value of the request under a key that the extension owns.
+struct OwnValue<'a> {
+    location: Location,
+    /// The JSON pointer to the metadata that it is in.
+    pointer: &'static str,
+    key: &'a str,
+    value: &'a Json,
 }
 
 impl Member {
@@ -138,7 +147,7 @@ impl Member {
             .await?;
         match validated {
             Ok(None) => Ok(JsonObject::new()),
-            Ok(Some(delta)) => Ok(self.check_delta(&delta)?),
+            Ok(Some(delta)) => Ok(self.check_delta(&delta, request)?),
             Err(rejection) => Err(self.refusal(Hook::State, rejection)?.into()),
         }
     }
@@ -148,18 +157,23 @@ impl Member {
         let mut entries = Vec::new();
         // All entries share one limit, because they are handed to one call.
         let mut left = self.extension.profile.limits.input;
+        for OwnValue { location, pointer, key, value } in self.own_values(request) {
+            left = left.checked_sub(value.get().len()).ok_or_else(|| self.too_large(pointer, key))?;
+            entries.push(MetadataEntry { location, key: key.to_owned(), value: value.get().to_owned() });
+        }
+        Ok(entries)
+    }
+
+    fn own_values<'a>(&'a self, request: &'a TurnRequest<'_>) -> impl Iterator<Item = OwnValue<'a>> {
         let places = [
             (Location::Message, &request.message.metadata, "/message/metadata/"),
             (Location::Request, request.request, "/metadata/"),
         ];
-        for (location, metadata, pointer) in places {
-            for key in &self.extension.descriptor.metadata_keys {
-                let Some(value) = metadata.get(key) else { continue };
-                left = left.checked_sub(value.get().len()).ok_or_else(|| self.too_large(pointer, key))?;
-                entries.push(MetadataEntry { location, key: key.clone(), value: value.get().to_owned() });
-            }
-        }
-        Ok(entries)
+        let keys = &self.extension.descriptor.metadata_keys;
+        places.into_iter().flat_map(move |(location, metadata, pointer)| {
+            let own = move |key: &'a String| Some(OwnValue { location, pointer, key, value: metadata.get(key)? });
+            keys.iter().filter_map(own)
+        })
     }
 
     fn too_large(&self, place: &str, key: &str) -> A2aError {
@@ -171,9 +185,14 @@ impl Member {
         A2aError::InvalidParams { violations: vec![FieldViolation { field, description }] }
     }
 
-    fn check_delta(&self, delta: &str) -> Result<JsonObject, Fault> {
-        let delta = JsonObject::parse(delta)
-            .map_err(|error| self.broke(Hook::State, &format!("the delta is not a JSON object: {error}")))?;
+    fn check_delta(&self, delta: &str, request: &TurnRequest<'_>) -> Result<JsonObject, Fault> {
+        // What the client sent was checked when it came, and many a delta is just that.
+        let read = match self.own_values(request).find(|own| own.value.get() == delta) {
+            Some(sent) => sent.value.deserialize(),
+            None => JsonObject::parse(delta),
+        };
+        let delta =
+            read.map_err(|error| self.broke(Hook::State, &format!("the delta is not a JSON object: {error}")))?;
         // One such key refuses the whole delta. A part of it would be a state that the extension never meant.
         let forbidden = delta.keys().find(|key| !self.extension.profile.grants.may_write_key(key));
         match forbidden {
