@@ -1,18 +1,18 @@
-//! The longest wait for the answer to a statement.
+//! Timeout of a statement.
 
 use std::future::Future;
 use std::time::Duration;
 
-/// A machine that is gone without a word does not break its connections.
+/// Default timeout. Connections to a machine that lost power stay open, so only a timeout notices.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// For statements that go through many rows, and that nobody waits for.
+/// Timeout of statements that read many rows and that no client waits for.
 const LONG: Duration = Duration::from_secs(600);
 
 tokio::task_local! {
     static CHOSEN: Duration;
 }
 
-/// Does something whose statements may each take ten minutes.
+/// Runs a future whose statements may each take ten minutes.
 pub fn with_long_statements<F: Future>(done: F) -> impl Future<Output = F::Output> {
     CHOSEN.scope(LONG, done)
 }

@@ -1,4 +1,4 @@
-//! Migrations run once, and a place that a later version wrote is refused.
+//! Migrations run once. A database that a later version has written is refused.
 
 use std::error::Error;
 
@@ -7,13 +7,13 @@ use annex_database::{Database, Migrations, OpenError, PostgresDatabase};
 use crate::cluster::Scratch;
 use crate::places::{ENTRIES, Folder, Place, TABLE, committed, insert};
 
-/// The next version of the tests' tables. A second run would insert the entry twice, which its key forbids.
+/// The next version of the tests' table. Running it twice would insert the row twice and fail on the primary key.
 const LATER: Migrations = Migrations {
     table: ENTRIES.table,
     files: &[TABLE, (2, "first", "INSERT INTO entry (name, number) VALUES ('first', 1)")],
 };
 
-/// The version after that one.
+/// The version after `LATER`.
 const LATEST: Migrations = Migrations {
     table: ENTRIES.table,
     files: &[TABLE, LATER.files[1], (3, "second", "INSERT INTO entry (name, number) VALUES ('second', 2)")],

@@ -1,4 +1,4 @@
-//! Cases of SQLite alone: the file and its log.
+//! Cases for SQLite only: the file and its write-ahead log.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn closing_empties_the_log_into_the_file() {
     let mut transaction = database.begin().await.unwrap();
     insert::<SqliteDatabase>(&mut transaction, "a", 1).await;
     SqliteDatabase::commit(transaction).await.unwrap();
-    // With a reader, which must not keep the log either.
+    // Opens a reader too. It must not keep the log alive either.
     assert_eq!(committed(&database).await.len(), 1);
     assert!(folder.files().contains(&"entries.sqlite-wal".to_owned()), "{:?}", folder.files());
     database.close().await;
@@ -38,7 +38,7 @@ async fn a_transaction_that_was_dropped_does_not_keep_the_file_from_being_closed
 #[tokio::test]
 async fn a_new_file_that_somebody_else_has_locked_is_opened_once_it_is_free() {
     let folder = Folder::create();
-    // In the mode of a new file, from which SQLite switches without waiting for the lock.
+    // The mode of a new file, from which SQLite switches without waiting for the lock.
     let mut other =
         SqliteConnectOptions::new().filename(folder.file()).create_if_missing(true).connect().await.unwrap();
     other.execute("BEGIN IMMEDIATE").await.unwrap();

@@ -1,4 +1,4 @@
-//! Transactions: what they show, what they leave, and what several statements tell.
+//! Transactions: isolation, rollback, and the results of several statements.
 
 use annex_database::{Database, Row, Step, Value};
 
@@ -11,7 +11,7 @@ async fn a_transaction_that_is_dropped_is_rolled_back<P: Place>(place: &P) {
     let mut dropped = database.begin().await.unwrap();
     assert_eq!(insert::<P::Database>(&mut dropped, "a", 1).await, 1);
     drop(dropped);
-    // The next one begins with what was there before.
+    // The next transaction sees the state before the dropped one.
     let mut next = database.begin().await.unwrap();
     assert!(P::Database::query(&mut next, "SELECT name FROM entry", &[]).await.unwrap().is_empty());
     assert_eq!(insert::<P::Database>(&mut next, "a", 2).await, 1);
@@ -62,7 +62,7 @@ async fn a_statement_that_changes_no_row_is_told_apart<P: Place>(place: &P) {
     let update = |name| Step::new(UPDATE, [Value::Int(4), Value::Text(name)]);
     insert::<P::Database>(&mut transaction, "a", 1).await;
     let changed = P::Database::execute_all(&mut transaction, &[update("a"), update("b"), update("a")]).await.unwrap();
-    // A database may stop at the one that did not do what it was to.
+    // A database may stop after the statement whose count is wrong.
     assert_eq!(changed.get(..2), Some([1, 0].as_slice()));
 }
 

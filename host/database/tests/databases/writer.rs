@@ -1,4 +1,4 @@
-//! The writer: one transaction for those who come together, and an answer for each of them.
+//! The writer: one transaction for changes that arrive together, and one answer per change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,15 +9,15 @@ use futures::future::join_all;
 
 use crate::places::{FREE, Folder, INSERT, Place, committed, insert};
 
-/// An entry that is to be added.
+/// An entry to insert.
 struct Entry {
     name: String,
     number: i64,
-    /// True if it can go in one trip with others.
+    /// True if the insertion is a fixed list of statements.
     is_common: bool,
 }
 
-/// The way in which an entry was added.
+/// The way in which an entry was inserted.
 #[derive(Debug, PartialEq)]
 enum Added {
     InTrip,
@@ -62,12 +62,12 @@ fn entry(name: &str, number: i64) -> Entry {
     Entry { name: name.to_owned(), number, is_common: true }
 }
 
-/// Twenty entries: more than go in one trip.
+/// Twenty entries: more than fit into one round trip.
 fn twenty() -> impl Iterator<Item = Entry> {
     (0..20).map(|number| entry(&format!("e-{number:02}"), number))
 }
 
-/// Stores them as callers that come at the same time do.
+/// Stores entries from concurrent tasks.
 async fn store_all<D: Database>(
     writer: &Writer<D, Entry>,
     entries: impl IntoIterator<Item = Entry>,
@@ -143,7 +143,7 @@ on_both! {
     where_the_database_is_closed_every_caller_is_told,
 }
 
-/// Counts the transactions of the SQLite file behind it.
+/// Counts the transactions of an SQLite database.
 #[derive(Debug)]
 struct Counted {
     file: SqliteDatabase,
