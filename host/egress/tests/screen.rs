@@ -61,7 +61,7 @@ async fn urls_are_screened_by_their_form() {
     check(
         &screen_allowing(&[], Arc::new(Names)),
         &[
-            // What is called.
+            // Accepted URLs.
             ("https://public.example/hook?a=b#c", "ok"),
             ("http://public.example/hook", "ok"),
             ("HTTPS://PUBLIC.EXAMPLE./", "ok"),
@@ -73,7 +73,7 @@ async fn urls_are_screened_by_their_form() {
             ("https://[2606:4700::1111]:8443/", "ok"),
             ("https://[::ffff:8.8.8.8]/", "ok"),
             ("https://[64:ff9b::8.8.8.8]/", "ok"),
-            // The form of the URL.
+            // Malformed URLs.
             ("", "malformed"),
             ("/hook", "malformed"),
             ("public.example/hook", "malformed"),
@@ -229,7 +229,7 @@ async fn the_operator_may_allow_hosts_addresses_and_ranges() {
         ],
     )
     .await;
-    // Metadata services only when they are named exactly.
+    // Metadata services are allowed only by their exact address.
     check(
         &screen_allowing(&allow[4..], Arc::new(Names)),
         &[

@@ -1,4 +1,4 @@
-//! Exceptions that the operator makes for hosts and addresses that are not public.
+//! Hosts and addresses that the operator allows although they are not public.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,21 +7,21 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use url::Host;
 
-/// A host or addresses that may be called although they are not public. Read from a host name (`hooks.internal`), an
-/// address (`10.0.0.7`, `[::1]`) or a range (`10.0.0.0/8`).
+/// A host or a range of addresses that may be called although it is not public. Parsed from a host name
+/// (`hooks.internal`), an address (`10.0.0.7`, `[::1]`) or a range (`10.0.0.0/8`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// One host name in lower case without a final dot, whatever it resolves to. Its subdomains are not meant.
+    /// A host name in lower case without a final dot. Its addresses do not matter, and subdomains are not included.
     Host(String),
     /// One address or a range.
     Addresses(IpNet),
 }
 
-/// This is neither a host name nor an address nor a range of addresses.
+/// The text is neither a host name nor an address nor a range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is neither a host name nor an address nor a range of addresses")]
 pub struct InvalidAllowed {
-    /// The text that was read.
+    /// The invalid text.
     pub text: String,
 }
 
@@ -33,8 +33,8 @@ impl Allowed {
         }
     }
 
-    /// True if this names exactly this one address. A metadata service is let through in no other way: an operator who
-    /// allows a range or a name does not mean to give the credentials of the machine away.
+    /// True if this is exactly this one address. Nothing else allows a metadata service: an operator who allows a
+    /// range or a name does not intend to expose the credentials of the machine.
     pub(crate) fn is_exactly(&self, address: IpAddr) -> bool {
         match self {
             Self::Host(_) => false,
@@ -43,7 +43,7 @@ impl Allowed {
     }
 }
 
-/// As it is read.
+/// The text form that [`FromStr`] accepts.
 impl fmt::Display for Allowed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

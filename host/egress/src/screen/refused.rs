@@ -1,54 +1,54 @@
-//! The reasons for which a URL is not called.
+//! Reasons for refusing a URL.
 
 use std::net::IpAddr;
 
-/// The reason for which a URL is not called. The texts are for whoever chose the URL.
+/// Why a URL is refused. The texts are for the author of the URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The URL is longer than anybody needs.
+    /// The URL is longer than [`Screen::MAX_URL`](super::Screen::MAX_URL).
     #[error("the URL is longer than {limit} bytes")]
     TooLong {
-        /// The longest URL that is accepted, in bytes.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// It is no absolute URL.
+    /// The text is not an absolute URL.
     #[error("the URL cannot be read")]
     Malformed(#[source] url::ParseError),
-    /// Neither https nor http.
+    /// The scheme is neither https nor http.
     #[error("the URL is neither https nor http")]
     Scheme,
-    /// Plain http where it is not accepted.
+    /// The scheme is http, and only https is allowed.
     #[error("the URL is not https")]
     NotHttps,
-    /// A user name or password in the URL.
+    /// The URL contains a user name or a password.
     #[error("the URL contains a user name or a password")]
     UserInfo,
-    /// The host is missing, or cannot be a host name.
+    /// The host is missing or is not a valid host name.
     #[error("the URL has no valid host")]
     NoHost,
-    /// A port where no web server is expected: below 1024, other than 80 and 443.
+    /// The port is below 1024 and neither 80 nor 443. No web server is expected there.
     #[error("port {port} may not be called")]
     Port {
-        /// The port.
+        /// The port of the URL.
         port: u16,
     },
-    /// A literal address that is not public.
+    /// The literal address is not public.
     #[error("address {address} is not public")]
     Address {
-        /// The address.
+        /// The address of the URL.
         address: IpAddr,
     },
-    /// The name cannot be resolved now. The text does not differ from the next one, or clients could find out which
-    /// names exist in the network of the server.
+    /// The name cannot be resolved now. The text equals that of [`PrivateName`](Self::PrivateName): otherwise clients
+    /// could find out which names exist in the server's network.
     #[error("host {name} does not resolve to a public address")]
     UnknownName {
-        /// The host.
+        /// The host name.
         name: String,
     },
-    /// The name resolves, but to no address that is public.
+    /// The name resolves, but to no public address.
     #[error("host {name} does not resolve to a public address")]
     PrivateName {
-        /// The host.
+        /// The host name.
         name: String,
     },
 }
