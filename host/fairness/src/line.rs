@@ -1,12 +1,12 @@
-//! Those who wait, by tenant, and whose turn it is.
+//! The queue of waiters, by tenant.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Takes from each tenant in turn, and of one tenant in the order in which they came.
+/// Serves tenants round robin, and the waiters of one tenant in order of arrival.
 #[derive(Debug)]
 pub(crate) struct Line<T> {
-    /// The tenants of which somebody waits, each once. The first is the next.
+    /// Tenants with waiters, each once. The first is served next.
     turns: VecDeque<Arc<str>>,
     waiting: HashMap<Arc<str>, VecDeque<T>>,
 }
@@ -22,13 +22,13 @@ impl<T> Line<T> {
         if let Some(waiting) = self.waiting.get_mut(tenant) {
             waiting.push_back(waiter);
         } else {
-            // Behind the tenants that wait, one of each of which comes before it.
+            // Behind all waiting tenants. Each is served once before this one.
             self.turns.push_back(Arc::clone(tenant));
             self.waiting.insert(Arc::clone(tenant), VecDeque::from([waiter]));
         }
     }
 
-    /// The next one.
+    /// Removes and returns the next waiter.
     pub(crate) fn take(&mut self) -> Option<T> {
         let tenant = self.turns.pop_front()?;
         let waiting = self.waiting.get_mut(&tenant)?;

@@ -1,4 +1,4 @@
-//! The places, and those who wait for one.
+//! The places and their waiters.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,34 +15,34 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// As long as there is a free place nobody waits.
+/// If `free` is above 0, `line` is empty.
 #[derive(Debug)]
 struct State {
     free: usize,
     line: Line<oneshot::Sender<Place>>,
 }
 
-/// One place, free again when this is dropped.
+/// A taken place. Dropping it passes it on to the next waiter, or makes it free.
 #[derive(Debug)]
 pub struct Place {
-    /// `None` for one that somebody else has by now.
+    /// `None` after the place was passed on.
     places: Option<Arc<Shared>>,
 }
 
 impl FairPlaces {
-    /// So many places.
+    /// Creates `places` free places.
     #[must_use]
     pub fn new(places: usize) -> Self {
         Self(Arc::new(Shared { state: Mutex::new(State { free: places, line: Line::default() }) }))
     }
 
-    /// The places that are free now.
+    /// Number of free places.
     #[must_use]
     pub fn free(&self) -> usize {
         self.0.state().free
     }
 
-    /// A place that is free now.
+    /// Takes a place if one is free.
     #[must_use]
     pub fn try_take(&self) -> Option<Place> {
         let mut state = self.0.state();
@@ -51,8 +51,8 @@ impl FairPlaces {
         Some(self.0.place())
     }
 
-    /// Waits for a place. Whoever stops waiting leaves the line. The future has to be polled to its end, or dropped: a place that
-    /// it was given is taken.
+    /// Waits for a place. Dropping the future leaves the queue. Do not keep the future without polling it: it may
+    /// hold a place already.
     pub async fn take(&self, tenant: &Arc<str>) -> Place {
         loop {
             let waiting = {
@@ -65,7 +65,7 @@ impl FairPlaces {
                 state.line.join(tenant, sender);
                 waiting
             };
-            // Whoever gives a place back hands it on, so that nobody who comes later takes it in between.
+            // A returned place goes directly to the next waiter, so that a newcomer cannot take it in between.
             if let Ok(place) = waiting.await {
                 return place;
             }
@@ -91,13 +91,13 @@ impl Shared {
                 let next = state.line.take();
                 if next.is_none() {
                     state.free += 1;
-                    // It is counted, and must not be given back a second time.
+                    // The place is counted as free, and dropping `place` must not count it again.
                     place.places = None;
                 }
                 next
             };
             let Some(next) = next else { return };
-            // Not under the lock. Whoever stopped waiting gives it back at once, and it goes to the next.
+            // Sent without holding the lock. If the receiver is gone, the place goes to the next waiter.
             match next.send(place) {
                 Ok(()) => return,
                 Err(refused) => place = refused,

@@ -1,4 +1,4 @@
-//! The order in which places are given.
+//! The order in which waiters get places.
 #![cfg(test)]
 
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,8 @@ async fn whoever_stops_waiting_leaves_no_place_behind_and_holds_up_nobody() {
         assert!(waiting.as_mut().now_or_never().is_none(), "all places are taken");
     }
     drop(given_up);
-    // It goes past the first to the quiet one or the second of the loud one, and from whoever drops it unread to the other.
+    // The place goes past the first waiter to the quiet tenant or to the loud tenant's second waiter. Whichever drops
+    // it unread passes it to the other.
     drop(held);
     drop(told);
     let place = next.await;
