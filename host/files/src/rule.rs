@@ -1,4 +1,4 @@
-//! The rule itself, without a look at any file.
+//! The rule, as a pure function of attributes.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -7,45 +7,46 @@ use std::path::Path;
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 const OTHERS_READ: u32 = 0o004;
-/// Any access of the group or of others.
+/// Any access by the group or by others.
 const SHARED: u32 = 0o077;
 const PERMISSIONS: u32 = 0o7777;
 
 const ROOT: u32 = 0;
 
-/// The purpose of a file or a folder, which decides what others may do with it. It must belong to root or to this user,
-/// whatever the purpose. A sticky bit makes no difference: others can add files to such a folder.
+/// The use of a file or folder. It decides which access of other users is tolerated. The owner must be root or this
+/// user; for [`Private`](Self::Private) only this user. The sticky bit is ignored, because others can still add files
+/// to a folder with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Run or obeyed because of where it lies: neither its group nor others may write it.
+    /// Executed or obeyed because of its location. Neither its group nor others may have write access.
     Managed,
-    /// Run or obeyed because the operator's config names it: others must not write it, and a remark is logged when its
-    /// group can.
+    /// Executed or obeyed because the operator's config names it. Others must not have write access. Write access of
+    /// the group is logged.
     Named,
-    /// A token, a key or another secret: as [`Purpose::Named`], and a remark is logged when others can read it. Its group
-    /// may, which is how Kubernetes mounts secrets.
+    /// A token, a key or another secret. As [`Purpose::Named`], and read access of others is logged. The group may
+    /// read it, which is how Kubernetes mounts secrets.
     Secret,
-    /// Written by this process for itself: a file is nobody else's to read or write, a folder nobody else's to write. A
-    /// remark is logged when others can enter the folder.
+    /// Written by this process for itself. No other user may read or write the file, or write to the folder. Other
+    /// access to the folder is logged.
     Private,
 }
 
-/// The verdict of the rule on a file or a folder.
+/// The result of checking a file or folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fine,
-    /// Used, and the operator hears of it.
+    /// Accepted, with a warning for the operator.
     Remark(String),
     Refused(String),
 }
 
-/// The attributes that the rule looks at.
+/// Attributes that the rule uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
     pub(crate) is_folder: bool,
     pub(crate) owner: u32,
     pub(crate) group: u32,
-    /// Of `st_mode` the permissions alone.
+    /// Permission bits of `st_mode`.
     pub(crate) mode: u32,
 }
 
@@ -57,14 +58,14 @@ impl From<&Metadata> for Attributes {
 }
 
 impl Purpose {
-    /// Judges a file for the user whose number is `user`. The path is for the message.
+    /// Checks a file for the user with id `user`. `path` appears in the message.
     pub(crate) fn judge(self, attributes: Attributes, user: u32, path: &Path) -> Verdict {
-        // The owner comes first: whoever owns a file can change its mode after this look.
+        // The owner is checked first: the owner of a file can change its mode after this check.
         if let Some(reason) = self.foreign(attributes, user, path) {
             return Verdict::Refused(reason);
         }
         let Attributes { is_folder, group, mode, .. } = attributes;
-        // A group with the user's own number is the user's alone, by the custom of systems whose umask is 002.
+        // A group with the user's own id has no other members on systems with umask 002.
         let is_shared_group = group != user;
         let by_group = mode & GROUP_WRITES != 0;
         let by_others = mode & OTHERS_WRITE != 0;
@@ -91,7 +92,7 @@ impl Purpose {
         }
     }
 
-    /// The reason for which the owner is the wrong one; `None` when it is a right one.
+    /// Why the owner is not acceptable; `None` if it is.
     fn foreign(self, attributes: Attributes, user: u32, path: &Path) -> Option<String> {
         let owner = attributes.owner;
         let path = path.display();

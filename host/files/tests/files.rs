@@ -10,7 +10,7 @@ use annex_files::{Purpose, check_folder, create, create_folders, open, read, rea
 use tempfile::TempDir;
 
 const ALL: [Purpose; 4] = [Purpose::Managed, Purpose::Named, Purpose::Secret, Purpose::Private];
-/// The user `nobody`, whatever it is called.
+/// User id of `nobody` on most systems.
 const NOBODY: u32 = 65_534;
 
 fn file(mode: u32) -> (TempDir, PathBuf) {
@@ -50,7 +50,7 @@ fn a_file_that_others_can_write_is_refused_with_the_command_that_mends_it() {
 fn a_file_of_another_user_is_refused() {
     let (_folder, path) = file(0o600);
     if chown(&path, Some(NOBODY), None).is_err() {
-        // Only root can give a file away; who is not root has files of root to look at instead.
+        // Only root can change the owner of a file. Other users test with a file of root instead.
         assert!(refusal(Path::new("/etc/passwd"), Purpose::Private).contains("another user"));
         return;
     }
