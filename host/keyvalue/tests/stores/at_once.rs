@@ -1,4 +1,4 @@
-//! Changes that several processes make at once.
+//! Concurrent changes by several processes.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use annex_keyvalue::{KeyValueError, KeyValueStore, Quota, Space, SqliteKeyValueS
 use crate::cluster::Scratch;
 use crate::{ROOMY, own, own_in, postgres_in, task};
 
-/// Runs a test against each kind of database, with two stores on it as two processes have them.
+/// Runs a test on each kind of database, with two stores on one database, as two processes have them.
 async fn check_two(test: impl AsyncFn([Arc<dyn KeyValueStore>; 2])) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keyvalue.sqlite");
@@ -18,7 +18,7 @@ async fn check_two(test: impl AsyncFn([Arc<dyn KeyValueStore>; 2])) {
     scratch.remove().await;
 }
 
-/// Forty calls at once, by turns to both.
+/// Makes forty concurrent calls, alternating between both stores.
 async fn forty<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     stores: &[Arc<dyn KeyValueStore>; 2],
     call: impl Fn(Arc<dyn KeyValueStore>, usize) -> F,

@@ -1,4 +1,4 @@
-//! Keys in SQLite files, also of earlier and later versions.
+//! Keys in SQLite files, including files of earlier and later versions.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ async fn keys_are_there_after_the_file_is_opened_again() {
     assert_eq!(store.get(&own(), "a").await.expect("a store"), Some(b"1".to_vec()));
 }
 
-/// As the first version wrote it.
+/// Schema of the first version.
 const FIRST_VERSION: &str = "
     CREATE TABLE entry (
         tenant TEXT NOT NULL,
@@ -32,7 +32,7 @@ const FIRST_VERSION: &str = "
     PRAGMA user_version = 1;
 ";
 
-/// As the second version wrote it, before the crate kept a table of migrations.
+/// Schema of the second version, before the crate had a table of migrations.
 const SECOND_VERSION: &str = "
     CREATE TABLE entry (
         kind TEXT NOT NULL,
@@ -62,7 +62,7 @@ async fn connect(path: &Path) -> SqliteConnection {
     SqliteConnection::connect_with(&options).await.expect("a file")
 }
 
-/// Runs SQL on a file, which is created if needed.
+/// Runs SQL on a file and creates the file if needed.
 async fn run(path: &Path, sql: &'static str) {
     let mut connection = connect(path).await;
     sqlx::raw_sql(sql).execute(&mut connection).await.expect("valid SQL");

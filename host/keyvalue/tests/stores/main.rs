@@ -1,4 +1,4 @@
-//! All stores keep one contract.
+//! All stores fulfil one contract.
 
 #![cfg(test)]
 
@@ -27,7 +27,7 @@ fn own() -> Space {
     space("", "https://annex.example/own/v1")
 }
 
-/// A bucket of our own extension.
+/// A bucket of the test extension.
 fn own_in(scope: Scope) -> Space {
     Space { scope, ..own() }
 }
@@ -36,7 +36,7 @@ fn task(principal: &str, id: &str) -> Scope {
     Scope::task("", principal, &id.into())
 }
 
-/// Runs a test against each store, all empty.
+/// Runs a test on each kind of store, each empty.
 async fn check(test: impl AsyncFn(&dyn KeyValueStore)) {
     test(&MemoryKeyValueStore::default()).await;
     let folder = tempfile::tempdir().expect("a folder");
@@ -47,7 +47,7 @@ async fn check(test: impl AsyncFn(&dyn KeyValueStore)) {
     scratch.remove().await;
 }
 
-/// A store with connections of its own, as another process has them.
+/// A store with its own connections, as another process has.
 async fn postgres_in(scratch: &Scratch) -> Arc<PostgresKeyValueStore> {
     let connections = PostgresConnections::new(scratch.url(), 4).expect("a URL");
     Arc::new(PostgresKeyValueStore::open(&connections, Duration::ZERO).await.expect("the database opens"))
@@ -284,7 +284,7 @@ async fn all_tasks_and_conversations_of_an_extension_share_a_quota() {
         set(Scope::lasting(""), "a", b"1234567890").await.expect("what lasts has a quota of its own");
         let other = Space { extension: "https://annex.example/other/v1".into(), scope: task("", "t") };
         store.set(&other, "a", b"1234".to_vec(), &quota).await.expect("another's quota");
-        // Room comes back whichever way keys go, and only as much as they took.
+        // Deleting or replacing a key frees exactly the bytes that it used.
         store.delete(&own(), "a").await.expect("a store");
         store.delete(&own_in(context), "a").await.expect("a store");
         store.delete(&own_in(task("", "t")), "b").await.expect("a store");

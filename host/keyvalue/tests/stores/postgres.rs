@@ -1,4 +1,4 @@
-//! Keys in PostgreSQL alone.
+//! Cases for PostgreSQL only.
 
 use std::time::Duration;
 
