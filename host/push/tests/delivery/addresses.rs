@@ -1,4 +1,4 @@
-//! The addresses that are connected to, whatever was checked before.
+//! The address check on each connection, independent of earlier checks.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! The end.
+//! Closing a notifier.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The header fields that a receiver gets beside the event, and the secrets that a log does not get.
+//! Headers that a receiver gets, and secrets that must not appear in the log.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -122,8 +122,8 @@ thread_local! {
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps the log of each test apart: a test has a thread, and its runtime no other. A subscriber per thread would not
-/// do, because `tracing` remembers for all threads that one of them does not want an event.
+/// Separates the logs of parallel tests by thread. A subscriber per thread would not work, because `tracing` caches for all
+/// threads that one of them does not want an event.
 struct LogOfThread;
 
 impl Write for LogOfThread {

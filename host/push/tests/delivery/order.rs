@@ -56,7 +56,7 @@ async fn an_event_that_is_given_up_does_not_hold_up_the_next() {
 async fn a_receiver_that_never_answers_delays_no_other() {
     let dead = DeadReceiver::start();
     let mut live = Receiver::start().await;
-    // Fewer slots than dead configs: what keeps one free is the bound per host.
+    // There are fewer slots than unresponsive hosts. Only the limit per host keeps one slot free.
     let notifier = Notifier::new(&NotifierConfig { max_concurrent: 3, max_concurrent_per_host: 2, ..quick() }).unwrap();
     let mut configs: Vec<_> = (0..10).map(|config| dead.config(&format!("dead {config}"))).collect();
     configs.push(live.config("live"));

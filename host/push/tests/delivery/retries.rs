@@ -1,4 +1,4 @@
-//! The failures that are tried again, the number of attempts and the time between them.
+//! Which failures are retried, how often, and after which delay.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ async fn a_receiver_that_asks_for_time_gets_it_up_to_the_maximum() {
     receiver.next().await;
     let asked = Instant::now();
     receiver.next().await;
-    // Without the header the wait would be a nanosecond; the first moment is when the request came, not the answer.
+    // Without the header the delay would be a nanosecond. `asked` is the time of the request, not of the answer.
     assert!(asked.elapsed() >= max);
 }
 
@@ -92,10 +92,10 @@ async fn an_endless_answer_is_not_read() {
         let (mut connection, _) = listener.accept().await.unwrap();
         read_request(&mut connection).await;
         connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n").await.unwrap();
-        // Ends when the other side hangs up.
+        // Ends when the notifier closes the connection.
         while connection.write_all(&[b'x'; 4096]).await.is_ok() {}
     });
-    // So long that the end of the attempt is not what closes the connection.
+    // Long enough that the timeout is not the reason for closing the connection.
     let timeout = Duration::from_secs(3600);
     let notifier = Notifier::new(&NotifierConfig { timeout, ..quick() }).unwrap();
     send(&notifier, &config("c", &url), &update("event"));
