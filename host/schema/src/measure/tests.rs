@@ -17,7 +17,7 @@ fn schemas_whose_work_has_no_bound_are_refused() {
     refused(&json!({"$schema": "https://example.com/my-dialect"}), "$schema");
 }
 
-/// The validator decodes references before it follows them: `%24` is `$`, and `%2F` a slash.
+/// The validator decodes references before following them: `%24` is `$`, and `%2F` a slash.
 #[test]
 fn a_reference_leads_where_the_validator_goes() {
     let decoys = json!({"$ref": "#/%24defs/a", "%24defs": {"a": true}, "$defs": {"a": {"$ref": "#/%24defs/a"}}});
