@@ -1,8 +1,8 @@
-//! What is known of a request while it is served: whose it is, what it asks for, how it ends and where its time goes; and
-//! histograms for Prometheus.
+//! Facts about a request while it is served: tenant, operation, outcome and time per stage; and histograms for
+//! Prometheus.
 //!
-//! Whatever works on a request finds it in its tokio task, so that no call has to pass it on. What the operations of the
-//! server are is not known here, nor how a line of the log or a page of metrics looks.
+//! The request is stored in its tokio task, so that calls need not pass it on. This crate does not know the
+//! operations of the server, the format of log lines, or the format of the metrics page.
 
 #![warn(missing_docs)]
 
