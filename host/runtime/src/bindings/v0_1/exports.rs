@@ -1,4 +1,4 @@
-//! The hooks that a component exports: where they are found in an instance, and one function per call of the host.
+//! The hooks that a component exports: their lookup in an instance, and one function per call.
 
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
@@ -12,10 +12,10 @@ use crate::contract::{
 };
 use crate::hook::Hook;
 
-/// The result of a call: the hook's own result within that of the call, which fails by a trap or a limit.
+/// The result of a call. The outer result fails with a trap or a limit; the inner one is the hook's own.
 type Called<T, E> = wasmtime::Result<Result<T, E>>;
 
-/// The place of each exported hook in an instance; `None` when the component has no such hook.
+/// The exported hooks. `None` if the component does not export the hook.
 pub(crate) struct Exports {
     descriptor: hooks::descriptor::GuestIndices,
     card: Option<hooks::card::GuestIndices>,
@@ -29,11 +29,11 @@ pub(crate) struct Exports {
 }
 
 impl Exports {
-    /// Looks the hooks up.
+    /// Looks up the exported hooks.
     pub(crate) fn of(component: &InstancePre<HostState>, exported: &[Hook]) -> wasmtime::Result<Self> {
         let has = |hook| exported.contains(&hook);
         Ok(Self {
-            // `Inspection` has refused a component without a descriptor.
+            // `Inspection` has refused components without a descriptor.
             descriptor: hooks::descriptor::GuestIndices::new(component)?,
             card: has(Hook::Card).then(|| hooks::card::GuestIndices::new(component)).transpose()?,
             activation: has(Hook::Activation).then(|| hooks::activation::GuestIndices::new(component)).transpose()?,
@@ -46,10 +46,10 @@ impl Exports {
         })
     }
 
-    /// Compares the types of all exported functions with the contract's. The indices alone know only that they are there.
+    /// Compares the types of all exported functions with the contract. The lookup alone only checks their names.
     ///
     /// # Errors
-    /// The hook whose type is another one, and the place in the type.
+    /// The hook whose type differs, and the position in the type.
     pub(crate) fn check_types(
         &self,
         store: &mut Store<HostState>,
@@ -225,7 +225,7 @@ impl Exports {
     }
 }
 
-/// The host looks with [`Exports::has`] before it calls, so this fails only by a fault of its own.
+/// Unwraps the lookup of a hook. The host checks [`Exports::has`] before each call, so an error is a bug of the host.
 fn found<T>(indices: Option<&T>) -> wasmtime::Result<&T> {
     indices.ok_or_else(|| wasmtime::format_err!("the component has no such hook"))
 }

@@ -1,4 +1,4 @@
-//! The context of WASI for one instance: with log lines for its output, and nothing else in it.
+//! The WASI context of an instance: output goes to the log, and everything else is empty.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::contract::LogLevel;
 use crate::observation::log::Log;
 use crate::outside::{Clock, Outside, Random};
 
-/// Handles that one instance can hold at once: streams, pollables, requests, responses.
+/// Most handles that an instance can hold: streams, pollables, requests, responses.
 const MAX_RESOURCES: usize = 100;
-/// Random bytes that one call gives.
+/// Random bytes per call.
 const MAX_RANDOM_BYTES: u64 = 64 << 10;
 
-/// The WASI of one instance. It is made when it is first used, which most instances never do.
+/// The WASI state of an instance, created on first use.
 pub(crate) struct Wasi {
     pub(super) context: WasiCtx,
     pub(super) resources: ResourceTable,
@@ -33,7 +33,7 @@ pub(crate) struct Wasi {
 impl Wasi {
     pub(super) fn new(log: &Log, profile: &Arc<Profile>, outside: &Outside) -> Self {
         let mut resources = ResourceTable::new();
-        // Handles, random bytes and header fields take memory of the host, which no limit of linear memory counts
+        // Handles, random bytes and header fields take host memory, which the limit on linear memory does not cover
         // (wasmtime GHSA-852m-cvvp-9p4w).
         resources.set_max_capacity(MAX_RESOURCES);
         let stream = |level, name| LogStream::new(log.clone(), level, name);
@@ -42,7 +42,7 @@ impl Wasi {
             .stdout(stream(LogLevel::Info, "stdout"))
             .stderr(stream(LogLevel::Warn, "stderr"))
             .max_random_size(MAX_RANDOM_BYTES)
-            // Every component may import sockets, as standard libraries do. None can be opened.
+            // Components may import sockets, as standard libraries do. Opening one fails.
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false);
@@ -67,7 +67,7 @@ impl Wasi {
     }
 }
 
-/// A service that the turn brings, as WASI's own clock or source of random numbers.
+/// Adapts the turn's replacement of a clock or a source of random numbers to WASI.
 struct Given<T: ?Sized>(Arc<T>);
 
 impl HostWallClock for Given<dyn Clock> {

@@ -1,4 +1,4 @@
-//! A store stops its guest after a number of ticks that the tests count: nothing ticks here but the guest itself.
+//! A store stops its guest after a number of ticks. The guests of these tests advance the epoch themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::load::installation::Installation;
 use crate::observation::log::Log;
 use crate::outside::Outside;
 
-/// Each makes the epoch advance once per round.
+/// Modules that advance the epoch once per iteration.
 const LOOPS: [&str; 3] = [
     r#"(module (import "" "tick" (func $tick))
         (func (export "run") (loop $ever (call $tick) (br $ever))))"#,
@@ -41,7 +41,7 @@ fn profile(cpu: Duration) -> Arc<Profile> {
     Arc::new(Profile::new(ExtensionUri::from("https://annex.example/loop/v1"), &installation, services))
 }
 
-/// Ticks from the start of the call to the moment when it is broken off.
+/// Number of ticks until a call is stopped.
 async fn ticks_to_stop(module: &str, cpu: Duration) -> u64 {
     let engine =
         Engine::new(&engine::config(1, engine::EngineOptions::default()).expect("settings")).expect("an engine");
