@@ -72,7 +72,7 @@ impl From<Beginning> for SeenBeginning {
 /// The result of a call. The outer result fails with a trap or a limit; the inner one is the hook's own.
 type Called<T, E> = wasmtime::Result<Result<T, E>>;
 
-/// The hooks of a component, by the contract version that it was built against.
+/// The hooks of a component, by its contract version.
 pub(crate) enum Hooks {
     V0_1(v0_1::exports::Exports),
 }

@@ -43,7 +43,7 @@ pub struct TurnRequest<'a> {
     pub message: &'a Message,
     /// `metadata` of the request.
     pub request: &'a Metadata,
-    /// The turn. Each part of it is only for extensions with the matching grant.
+    /// The turn. Extensions see the parts that they have grants for.
     pub view: Arc<dyn TurnView>,
     /// True if the message was accepted in an earlier turn, and its task is resumed. On the way in, only `activation`
     /// runs then.

@@ -16,7 +16,7 @@ use crate::outside::Outside;
 pub struct RuntimeConfig {
     /// Most live instances over all extensions and tenants.
     pub instances: u32,
-    /// How long a turn waits for an instance before it is refused.
+    /// Longest wait of a turn for an instance. After that the turn is refused.
     pub instance_timeout: Duration,
     /// Folder for compiled components. `None` compiles at every start.
     pub cache: Option<PathBuf>,

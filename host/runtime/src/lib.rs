@@ -1,11 +1,11 @@
-//! Loads, checks, confines and calls WebAssembly components that implement A2A extensions.
+//! Loads, checks, isolates and calls WebAssembly components that implement A2A extensions.
 //!
-//! [`Runtime::load`] turns a component's bytes into an [`Extension`]; [`Installed`] holds those that work together;
-//! a [`Chain`] runs the active ones for one turn. The crate knows A2A's data model and nothing of how it is served or
-//! how sessions and tasks are kept.
+//! [`Runtime::load`] turns the bytes of a component into an [`Extension`]. [`Installed`] is a set of extensions that
+//! fit together. A [`Chain`] runs the active extensions in one turn. This crate knows A2A's data model, but not how
+//! it is served, and neither sessions nor tasks.
 //!
-//! Every call into a guest has: an instance that no other turn has left anything in, a memory limit, a CPU deadline, an
-//! outer deadline, a budget of host calls, and caps on what crosses the boundary ([`Limits`]).
+//! Every call into a guest has an instance without data of other turns, a memory limit, CPU and wall-clock limits, a
+//! limit on host calls, and limits on the data that it exchanges with the host ([`Limits`]).
 
 mod advisories;
 mod bindings;

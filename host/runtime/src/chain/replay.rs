@@ -78,7 +78,7 @@ struct Player<'a> {
     playing: Playing,
 }
 
-/// What the extension is executing.
+/// The extension's current work.
 enum Playing {
     Nothing,
     Turn(Box<Member>),

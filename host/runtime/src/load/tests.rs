@@ -1,4 +1,4 @@
-//! What an extension says of itself is checked before it is installed.
+//! Checks of descriptors before installation.
 
 use super::check_descriptor;
 use crate::confinement::limits::Limits;

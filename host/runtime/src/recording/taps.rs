@@ -1,4 +1,4 @@
-//! The services of a turn that is noted: they do what they did, and say so to the tape.
+//! Services of a recorded turn: they forward each call and record it on the tape.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::extension::Extension;
 use crate::outside::{Clock, HttpListener, Outside, Random};
 use crate::turn_view::{TurnIds, TurnView};
 
-/// Bytes of a call whose question and answer are numbers.
+/// Size of a call with only numbers, in bytes.
 const SMALL: usize = 32;
-/// The longest that a look at a key may hold up the change of it.
+/// Most time for reading a key's old value before it is changed.
 const LOOK: Duration = Duration::from_millis(50);
-/// The header fields of an answer that are noted.
+/// Header fields of an answer that are recorded.
 const KEPT_FIELDS: [&str; 4] = ["content-type", "content-language", "etag", "last-modified"];
 
-/// A turn that is noted.
+/// The view of a recorded turn.
 pub(crate) struct TappedView {
     view: Arc<dyn TurnView>,
     tape: Arc<Tape>,
@@ -34,7 +34,7 @@ pub(crate) struct TappedView {
 }
 
 impl TappedView {
-    /// The view of a turn of the extension, whose calls go on the tape.
+    /// Wraps the view of a turn, so that its calls are recorded.
     pub(crate) fn new(view: Arc<dyn TurnView>, tape: Arc<Tape>, extension: &Extension) -> Self {
         let services = &extension.profile.services;
         let given = view.outside().unwrap_or(&services.outside).clone();
@@ -93,7 +93,7 @@ impl TurnView for TappedView {
         }
         let (answer, error) = match &listed {
             Ok(listed) => {
-                // Narrowed as the guest's is: other extensions may have written on these tasks.
+                // Metadata of other owners is removed, as for the guest.
                 let mut shown = listed.clone();
                 let keys = self.tape.keys();
                 shown.tasks.iter_mut().for_each(|task| owned_metadata::retain_in_task(task, keys));
@@ -163,13 +163,13 @@ impl Random for TappedRandom {
     }
 }
 
-/// The random numbers of the operating system: an extension may make secrets of them, noted or not.
+/// Random bytes of the operating system. Extensions may derive secrets from them, also in recorded turns.
 struct SystemRandom;
 
 impl Random for SystemRandom {
     fn fill(&self, bytes: &mut [u8]) {
         let system = ring::rand::SystemRandom::new();
-        // The operating system waits itself until it has numbers, so an error is one of a moment.
+        // The operating system blocks until it has random numbers, so an error is temporary.
         while system.fill(bytes).is_err() {
             std::thread::yield_now();
         }
@@ -183,7 +183,7 @@ impl HttpListener for TappedHttp {
         let answered = answer.map_or(0, |answer| answer.body().len());
         self.0.called(request.len() + body.len() + answered, || {
             let answer = answer.map(|answer| {
-                // Other fields may have cookies, tokens and what else is between the two.
+                // Other fields may contain cookies, tokens and other confidential data.
                 let fields = KEPT_FIELDS.iter().filter_map(|name| {
                     let value = answer.headers().get(*name)?.to_str().ok()?;
                     Some(((*name).to_owned(), value.to_owned()))
@@ -208,12 +208,12 @@ impl fmt::Debug for TappedKeys {
 }
 
 impl TappedKeys {
-    /// Notes what a key was, before it is changed for the first time.
+    /// Records the key's value before its first change.
     async fn look(&self, space: &Space, key: &str) {
         if !self.tape.is_unknown(space.scope.kind, key) {
             return;
         }
-        // A store that is slow or fails must not fail a change that would succeed without anybody watching.
+        // A slow or failing store must not affect a change that would succeed without recording.
         if let Ok(Ok(value)) = timeout(LOOK, self.store.get(space, key)).await {
             self.tape.knows(&space.scope, key, value.as_deref());
         }
@@ -260,7 +260,7 @@ impl KeyValueStore for TappedKeys {
 
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
         let value = self.store.increment(space, key, delta, quota).await?;
-        // The count before follows from the count now. A look before would race with other turns.
+        // The old value follows from the new one. Reading it would race with other turns.
         let before = value.checked_sub(delta).filter(|before| *before > 0).map(|before| before.to_string());
         self.tape.knows(&space.scope, key, before.as_deref().map(str::as_bytes));
         let key = key.to_owned();

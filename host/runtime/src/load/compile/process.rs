@@ -1,4 +1,4 @@
-//! Starts a process that compiles, asks it, believes only an answer to what was asked, and says how it ended otherwise.
+//! Starts a compiling process, checks its answers, and explains how it ended if it did not answer.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -22,40 +22,40 @@ use crate::load::inspect::{Inspection, Outline};
 use crate::load::keep_functions::KeepFunctions;
 use crate::load::source::Source;
 
-/// The longest that a process may take to greet.
+/// Timeout for the greeting of the process.
 const GREETING_TIME: Duration = Duration::from_secs(10);
 
-/// Bytes of code that the host takes, whatever the component.
+/// Most bytes of compiled code for any component.
 const MAX_CODE_BYTES: u64 = 256 << 20;
 
 /// The program that compiles components for a [`Runtime`](crate::Runtime).
 #[derive(Clone, Debug)]
 pub struct CompilerProcess {
-    /// Its file.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Its arguments. The program calls [`compile_if_asked`](crate::compile_if_asked).
+    /// Arguments. The program must call [`compile_if_asked`](crate::compile_if_asked).
     pub arguments: Vec<OsString>,
 }
 
 impl Default for CompilerProcess {
-    /// The program that runs, also when its file has been replaced or removed meanwhile.
+    /// The running program, even if its file was replaced or removed.
     fn default() -> Self {
         Self { program: PathBuf::from("/proc/self/exe"), arguments: vec![COMPILE_ARGUMENT.into()] }
     }
 }
 
-/// A component to inspect or to compile.
+/// A component to inspect or compile.
 pub(super) struct Job {
     pub(super) bytes: Vec<u8>,
     pub(super) digest: Digest,
     pub(super) task: Task,
-    /// It is compiled only if these cover what it imports.
+    /// The component is compiled only if these cover its imports.
     pub(super) grants: Grants,
-    /// The engine that runs the code.
+    /// Identity of the engine that runs the code.
     pub(super) engine: u64,
-    /// CPU time that it may cost, rounded up to seconds.
+    /// CPU limit, rounded up to seconds.
     pub(super) time: Duration,
-    /// Bytes of memory that it may cost.
+    /// Memory limit in bytes.
     pub(super) memory: u64,
     pub(super) options: EngineOptions,
 }
@@ -63,34 +63,35 @@ pub(super) struct Job {
 /// The answers of the process.
 pub(super) struct Made {
     pub(super) outline: Outline,
-    /// Why its instances cannot be kept; not found out for a component that is compiled.
+    /// Why instances cannot be kept. Only set by an inspection.
     pub(super) unkeepable: Option<String>,
-    /// Empty for a component that was only inspected.
+    /// Compiled code; empty for an inspection.
     pub(super) code: Vec<u8>,
-    /// The functions by which its instances are kept.
+    /// Number of added functions, in code for kept instances.
     pub(super) functions: Option<KeepFunctions>,
 }
 
-/// The reason for a missing answer.
+/// Why there is no answer.
 enum Failure {
-    /// The answer is a refusal, or the host refuses what it says.
+    /// The process refused the component, or the host refused the answer.
     Refused(LoadError),
-    /// The program is none that compiles.
+    /// The program did not send the greeting.
     NoGreeting(io::Error),
-    /// The process ended, or was given up.
+    /// The process ended or was killed.
     Ended,
-    /// The process says something else than an answer.
+    /// The process sent an invalid answer.
     Nonsense(String),
 }
 
 impl CompilerProcess {
-    /// Has the job done. It blocks the thread until the process has ended, and the process ends when the other side of
-    /// `pipe` is shut down.
+    /// Executes the job. Blocks the thread until the process has ended. Shutting down the other side of `pipe` ends
+    /// the process.
     pub(super) fn run(&self, job: &Job, pipe: &UnixStream, stdin: UnixStream) -> Result<Made, LoadError> {
         let start = |error: io::Error| LoadError::CompilerStart { reason: error.into() };
         let process = Running(self.start(stdin).map_err(start)?);
         let made = ask(job, pipe);
-        // By now it has answered, or its answer is of no use. One that ended by itself keeps the status of its end.
+        // By now the process has answered, or its answer is useless. If it has ended by itself, its exit status is
+        // kept.
         let status = process.end().map_err(start)?;
         made.map_err(|failure| match failure {
             Failure::Refused(error) => error,
@@ -104,9 +105,9 @@ impl CompilerProcess {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
-            // The environment of the host holds keys and secrets, which the process does not need.
+            // The host's environment contains keys and secrets.
             .env_clear()
-            // The allocator of the `annex` command sets a gigabyte aside otherwise, which would count as used.
+            // Otherwise the allocator of the `annex` command reserves a gigabyte, which would count as used.
             .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
             .current_dir("/")
             .stdin(OwnedFd::from(stdin))
@@ -116,7 +117,7 @@ impl CompilerProcess {
     }
 }
 
-/// A process that is killed when this is dropped.
+/// A process that is killed when dropped.
 struct Running(Child);
 
 impl Running {
@@ -128,7 +129,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It fails when the process has been waited for.
+        // Fails if the process has been waited for.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -153,7 +154,7 @@ fn ask(job: &Job, mut pipe: &UnixStream) -> Result<Made, Failure> {
     if job.task == Task::Inspect {
         return Ok(Made { outline: *outline, unkeepable, code: Vec::new(), functions: None });
     }
-    // Before the compiler, which costs most, has come far. A refusal ends the process.
+    // Checked before the compiler, which takes most of the time, has got far. A refusal ends the process.
     let inspection = Inspection::of(job.digest, job.bytes.len(), Outline::clone(&outline)).map_err(Failure::Refused)?;
     inspection.check_grants(&job.grants).map_err(Failure::Refused)?;
     let compiled = judge(job, wire::read_header(&mut pipe)?)?;
@@ -176,7 +177,7 @@ fn greeted(mut pipe: &UnixStream) -> io::Result<()> {
     if greeting != wire::GREETING {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it says something else"));
     }
-    // From here on the load's time holds, which ends with the pipe being shut.
+    // From here on the timeout of the load applies, which shuts down the pipe.
     pipe.set_read_timeout(None)
 }
 
@@ -200,7 +201,7 @@ fn no_greeting(error: &io::Error, status: ExitStatus) -> Source {
     format!("{what}; the program's main function has to call annex_runtime::compile_if_asked() before all else").into()
 }
 
-/// An answer counts when it is one to this job. Words of the process are cut, and one that is a refusal is an error.
+/// Checks that an answer belongs to this job. Text of the process is cut. A refusal becomes an error.
 fn judge(job: &Job, answer: Answer) -> Result<Outcome, Failure> {
     let digest = job.digest;
     if answer.version != VERSION || answer.component != digest.hex() || answer.engine != job.engine {
@@ -208,7 +209,7 @@ fn judge(job: &Job, answer: Answer) -> Result<Outcome, Failure> {
     }
     let shown = |text: &str| annex_text::line_within(text, MAX_TEXT);
     Err(Failure::Refused(match answer.outcome {
-        // Code that is too long is not even read.
+        // Code that is too long is not read.
         Outcome::Compiled { length, .. } if length > MAX_CODE_BYTES => {
             LoadError::TooComplex { what: "bytes of compiled code".into(), found: length, limit: MAX_CODE_BYTES }
         }
@@ -229,14 +230,14 @@ fn judge(job: &Job, answer: Answer) -> Result<Outcome, Failure> {
     }))
 }
 
-/// The end of a process that did not answer.
+/// Explains how a process ended without an answer.
 fn ended(job: &Job, status: ExitStatus) -> LoadError {
     let digest = job.digest;
     let is = |signal: Signal| status.signal() == Some(signal.as_raw());
     if is(Signal::XCPU) {
         LoadError::CompileTime { digest, limit: Duration::from_secs(whole_seconds(job.time)) }
     } else if is(Signal::ABORT) {
-        // Nothing else in a compiler ends it so: panics are answers.
+        // In a compiler only a failed allocation aborts: panics are caught.
         LoadError::CompileMemory { digest, limit: job.memory }
     } else if is(Signal::SYS) {
         LoadError::CompilerForbidden { digest }
@@ -298,7 +299,7 @@ mod tests {
         Answer { version: VERSION, component: job().digest.hex(), engine: 7, filtered: true, outcome }
     }
 
-    /// The error with which the load ends.
+    /// The error of a load that fails.
     fn refused(outcome: Outcome) -> LoadError {
         match judge(&job(), answer(outcome)) {
             Err(Failure::Refused(error)) => error,

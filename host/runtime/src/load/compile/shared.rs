@@ -1,5 +1,5 @@
-//! Compiled code that is in use, by the digest of what was compiled and how. A process has it once, however many installations and
-//! tenants have the component: code is only ever read. Linkers, limits, grants and instances are each installation's own.
+//! Compiled code in use, by digest. Code is read-only, so all installations and tenants of a process share it.
+//! Linkers, limits, grants and instances belong to each installation.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,27 +10,27 @@ use crate::digest::Digest;
 use crate::load::inspect::Inspection;
 use crate::load::keep_functions::KeepFunctions;
 
-/// Compiled code, which others find for as long as somebody holds it.
+/// Compiled code. Other loads find it as long as one installation holds it.
 pub(crate) struct Code {
     pub(crate) component: Component,
     pub(crate) inspection: Inspection,
-    /// The functions by which instances are kept, in code that was made for that.
+    /// Number of added functions, in code for kept instances.
     pub(crate) functions: Option<KeepFunctions>,
 }
 
-/// The code of one digest. It is locked while the code is made, so that whoever comes meanwhile waits for it.
+/// The code for one digest. Locked while the code is compiled, so that concurrent loads wait for it.
 pub(crate) type Place = tokio::sync::Mutex<Weak<Code>>;
 
-/// The code that one compiler has made. All of it is for one engine, so that a digest says all that it depends on.
+/// The code of one compiler. All of it is for one engine, so the digest identifies it.
 pub(crate) struct SharedCode(Mutex<Places>);
 
 struct Places {
     of: HashMap<Digest, Arc<Place>>,
-    /// With so many of them, those are looked for that nobody needs.
+    /// Number of entries that triggers a clean-up.
     most: usize,
 }
 
-/// The fewest places that are worth a look.
+/// Least value of `most`.
 const FEW: usize = 64;
 
 impl Default for SharedCode {
@@ -44,14 +44,14 @@ impl SharedCode {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if places.of.len() >= places.most {
             places.of.retain(|_, place| is_needed(place));
-            // Twice as many as are left, so that a look costs each load a constant time.
+            // Twice the remaining entries, so that the clean-up costs constant time per load on average.
             places.most = places.of.len().saturating_mul(2).max(FEW);
         }
         Arc::clone(places.of.entry(digest).or_default())
     }
 }
 
-/// True if the code of the place is in use, or somebody is about to make it.
+/// True if the code is in use or being compiled.
 fn is_needed(place: &Arc<Place>) -> bool {
     Arc::strong_count(place) > 1 || place.try_lock().is_ok_and(|code| code.strong_count() > 0)
 }
