@@ -2,8 +2,8 @@
 //! robin.
 //!
 //! However many tasks of one tenant wait, a task of another tenant waits for at most one task of each tenant ahead. A
-//! place stands for whatever the user of the crate limits, such as instances or connections. While places are free,
-//! taking one never waits and costs one uncontended lock.
+//! place stands for a limited resource, such as an instance or a connection. While places are free, taking one never
+//! waits and costs one uncontended lock.
 
 mod line;
 mod places;

@@ -17,7 +17,7 @@ pub struct Histogram {
 /// The state of a histogram at one moment.
 #[derive(Clone, Debug)]
 pub struct Distribution {
-    /// Cumulative counts: upper bound and number of durations up to it, in ascending order.
+    /// Cumulative counts: upper bound, and number of durations below or equal, in ascending order.
     pub within: Vec<(Duration, u64)>,
     /// Number of all durations.
     pub count: u64,

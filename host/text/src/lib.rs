@@ -86,8 +86,8 @@ pub fn cut(mut text: String, limit: usize) -> String {
     text
 }
 
-/// The text with its line breaks, for a reader who asked for it. Tabs are kept. So are joiners (U+200C, U+200D) between two
-/// visible characters: Persian and family emoji need them.
+/// The text with its line breaks, for a reader who wants the whole text. Tabs are kept. So are joiners (U+200C,
+/// U+200D) between two visible characters: Persian and family emoji need them.
 #[must_use]
 pub fn block(text: &str) -> Cow<'_, str> {
     // A carriage return before a line feed belongs to the line break. Any other one is escaped.
@@ -173,7 +173,7 @@ fn escaped(text: &str, stays: impl Fn(Option<char>, char, Option<char>) -> bool)
     Cow::Owned(shown)
 }
 
-/// True if a joiner may stand beside this character. Letters and pictures with joined forms are not ASCII.
+/// True if a joiner may be next to this character. Letters and pictures with joined forms are not ASCII.
 fn joins(neighbour: Option<char>) -> bool {
     neighbour.is_some_and(|character| !character.is_ascii() && !steers(character))
 }

@@ -1,4 +1,4 @@
-//! The hook `client`: what it sees of a call and of what comes back, and what it may add.
+//! The hook `client`: its input, and what it may add.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Components that are fine, and what the operator decided about them is not.
+//! Valid components with invalid settings of the operator.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ async fn extensions_that_depend_on_one_another_are_refused_and_the_ring_is_named
         let loaded = runtime.load(component(annex_components::TEST_EXTENSION), with_parameters(&parameters)).await;
         loaded.expect("the test extension loads")
     };
-    // `d` hangs on the ring and is no part of it.
+    // `d` depends on the circle and does not belong to it.
     let loaded = [
         load("d", r#""https://annex.example/a""#).await,
         load("a", r#""https://annex.example/b""#).await,

@@ -1,4 +1,4 @@
-//! The hook `message`: what it is shown, what it may make of a message, and what it may not.
+//! The hook `message`: its input, and allowed and forbidden rewrites.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ async fn rewriting() -> Arc<Extension> {
     test_extension(&runtime(), Installation { grants, ..installation() }).await
 }
 
-/// The parts of the message after the way in, as JSON; `None` when they were not rewritten.
+/// The parts of the message after the way in, as JSON; `None` if they were not rewritten.
 async fn parts(extension: &Arc<Extension>, turn: &Turn) -> Option<String> {
     let entered = turn.enter(std::slice::from_ref(extension)).await.expect("the turn starts");
     entered.parts.map(|parts: Vec<Part>| serde_json::to_string(&parts).expect("parts are JSON"))

@@ -1,4 +1,4 @@
-//! Turns that are noted, played to another version, and compared.
+//! Turns that are recorded, replayed with another version, and compared.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use crate::support::{
     with_parameters,
 };
 
-/// Keeps the turns of an extension.
+/// Stores the recorded turns of an extension.
 #[derive(Default)]
 struct Kept(Mutex<Vec<RecordedTurn>>);
 
@@ -37,7 +37,7 @@ impl Kept {
         kept
     }
 
-    /// The only turn, as a file gives it back.
+    /// The only recorded turn, after a round trip through a file.
     fn turn(&self, extension: &Extension) -> RecordedTurn {
         let turns = self.0.lock().expect("no panic");
         assert_eq!(turns.len(), 1, "one turn was noted");
@@ -68,7 +68,7 @@ impl Hide for Hidden<'_> {
     }
 }
 
-/// A conversation with keys, a session, tasks and steps.
+/// A conversation with keys, session state, tasks and agent steps.
 struct Rich;
 
 #[async_trait]
@@ -106,7 +106,7 @@ impl TurnView for Rich {
     }
 }
 
-/// The differences between a noted turn and the same turn with another version, as `what: was -> is`.
+/// The differences between a recorded turn and its replay with another version, as `what: was -> is`.
 async fn compared(turn: &RecordedTurn, other: &Arc<Extension>) -> (Comparison, Vec<String>) {
     let replayed = replay(other, turn, None).await.expect("it runs");
     let mut comparison = Comparison::default();
@@ -117,7 +117,7 @@ async fn compared(turn: &RecordedTurn, other: &Arc<Extension>) -> (Comparison, V
     (comparison, lines)
 }
 
-/// Everything from outside of a turn.
+/// Commands that use every service outside of a turn.
 const COMMANDS: &str = r#""time", {"random": 8}, "hash", {"get": "a"}, {"set": ["a", "1"]}, {"increment": ["n", 2]},
     {"in": ["context", {"increment": ["n", 5]}]}, {"in": ["task", {"set-bytes": ["b", 300]}]}, "list", {"delete": "z"},
     "task", "steps", {"tasks": "{}"}, {"resume": "t-2"}"#;
@@ -144,11 +144,11 @@ async fn a_turn_that_is_played_again_gets_the_answers_that_it_got_and_changes_no
     let turn = kept.turn(&extension);
     assert_eq!(peer.count(), 1);
 
-    // Elsewhere, where there are no such keys, another time and nobody to call.
+    // In another process, with no keys, another time and an unreachable peer.
     let elsewhere = load(&runtime(), granted).await;
     let (comparison, differences) = compared(&turn, &elsewhere).await;
     assert_eq!((comparison.agreed, comparison.unanswered), (1, 0), "{differences:?}");
-    // And here, where the keys are others by now.
+    // In this process, where the keys have changed.
     let (comparison, differences) = compared(&turn, &extension).await;
     assert_eq!((comparison.agreed, comparison.unanswered), (1, 0), "{differences:?}");
     assert_eq!(peer.count(), 1, "nothing was sent");
@@ -223,7 +223,7 @@ async fn an_extension_has_one_observer_at_a_time() {
     assert_eq!((first.0.lock().expect("no panic").len(), second.0.lock().expect("no panic").len()), (0, 1));
 }
 
-/// A turn with all of its steps, in which the test extension does its usual.
+/// A recorded turn with all kinds of steps, with the usual behaviour of the test extension.
 async fn noted(extension: &Arc<Extension>) -> RecordedTurn {
     let kept = Kept::on(extension);
     let mut chain = Turn::with("{}").chain(std::slice::from_ref(extension)).await;
@@ -380,7 +380,7 @@ async fn a_turn_that_was_given_up_leaves_the_steps_that_ended() {
     let kept = Kept::on(&extension);
     let mut chain = Turn::with("{}").chain(std::slice::from_ref(&extension)).await;
     let mut event = StreamResponse::ArtifactUpdate(artifact());
-    // Dropped before it is polled to its end.
+    // Dropped before it completes.
     drop(Box::pin(chain.run_response_hooks(&mut event)));
     drop(chain);
     assert_eq!(kept.turn(&extension).steps.len(), 1);

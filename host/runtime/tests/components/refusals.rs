@@ -1,15 +1,15 @@
-//! Files that are no extensions of this host.
+//! Files that are not extensions for this host.
 
 use annex_runtime::{LoadError, MAX_COMPONENT_BYTES};
 
 use crate::incidents::hand_made;
 use crate::support::{chain_of, component, installation, refused};
 
-/// A component with nothing in it: magic number, version and layer.
+/// An empty component: magic number, version and layer.
 const EMPTY_COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 const EMPTY_CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
-/// The test extension with every `from` in it replaced, which must have the same length.
+/// The test extension with every `from` replaced by `to`, which must have the same length.
 fn patched(from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = component(annex_components::TEST_EXTENSION);
@@ -22,7 +22,7 @@ fn patched(from: &str, to: &str) -> Vec<u8> {
     bytes
 }
 
-/// Numbers of a linear congruential generator: random enough, and the same each time.
+/// Numbers of a linear congruential generator: random enough and reproducible.
 fn noise(length: usize) -> impl Iterator<Item = u8> {
     let step = |state: &u32| Some(state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
     std::iter::successors(Some(42), step).map(|state: u32| (state >> 24) as u8).take(length)
@@ -90,7 +90,7 @@ async fn an_import_that_no_host_has_is_refused() {
     assert!(matches!(&error, LoadError::UnknownImport { name } if name.starts_with("wasi:config/stone")), "{error:?}");
 }
 
-/// A name is shown before it has been validated, so it must not look like another line, or steer a terminal.
+/// A name is displayed before it is validated, so it must neither look like another line nor control a terminal.
 #[tokio::test]
 async fn names_that_would_forge_a_line_are_refused_and_shown_harmlessly() {
     for (from, to) in [

@@ -1,4 +1,4 @@
-//! Secrets and the task: what is shown to the extension that it was granted to, and to nobody else.
+//! Secrets and tasks are visible only to extensions with the grant.
 
 use annex_protocol::{JsonObject, Secret};
 use annex_runtime::LoadError;

@@ -1,4 +1,4 @@
-//! The hook `transition`: what it may make of the states of a task, and what it may not.
+//! The hook `transition`: allowed and forbidden changes of a task's state.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn update(state: TaskState) -> TaskStatusUpdateEvent {
     }
 }
 
-/// The outcome of a change from working to `next` when the extension does as `command` says.
+/// The outcome of a change from working to `next` if the extension executes `command`.
 async fn change(command: &str, next: TaskState) -> Result<(ChangeOutcome, TaskStatusUpdateEvent), Fault> {
     let extension = test_extension(&runtime(), installation()).await;
     let mut chain = Turn::commanding(&format!(r#"{{"change":"{command}"}}"#)).chain(&[extension]).await;
@@ -123,7 +123,7 @@ async fn of_several_extensions_each_is_asked_once_and_sees_what_the_others_made_
     let mut chain = Turn::with("{}").chain(&extensions).await;
     let mut changed = update(TaskState::Completed);
     let steering = chain.run_transition_hooks(TaskState::Working, &mut changed).await.expect("no fault");
-    // The last one had the last word; the second saw that the first had let the task wait.
+    // The last extension decided. The second one saw that the first had made the task wait.
     assert!(matches!(steering, ChangeOutcome::Interrupted(uri) if uri.as_str() == "urn:c"));
     assert_eq!(changed.status.state, TaskState::InputRequired);
 }

@@ -1,4 +1,4 @@
-//! The view of a turn beside session and task: keys that end with it, lists of tasks, steps, resumption.
+//! The rest of a turn's view: scoped keys, lists of tasks, agent steps, resumption.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use crate::capabilities::{capable, load, results, served};
 use crate::support::runtime;
 
-/// The keys of one task and one conversation of `ada`.
+/// A view with one task and one conversation of `ada`.
 struct OneTask(&'static str);
 
 impl TurnView for OneTask {
@@ -78,7 +78,7 @@ async fn a_key_that_is_too_long_or_one_task_too_many_is_an_error() {
     assert_eq!(served_by(&extension, &in_task("u"), r#"{"in": ["task", {"set": ["a", ""]}]}"#).await, [expected]);
 }
 
-/// Answers with so many bytes, or never.
+/// A view whose task list has this many bytes, or never arrives.
 struct Lists(Option<usize>);
 
 #[async_trait]
@@ -92,7 +92,7 @@ impl TurnView for Lists {
     }
 }
 
-/// A response that is so many bytes of JSON.
+/// A response of `bytes` bytes of JSON.
 fn response(bytes: usize) -> ListTasksResponse {
     let with_token = |length| ListTasksResponse { next_page_token: "x".repeat(length), ..ListTasksResponse::default() };
     with_token(bytes - encoded(&with_token(0)).len())
@@ -102,7 +102,7 @@ fn encoded(response: &ListTasksResponse) -> String {
     serde_json::to_string(response).expect("JSON")
 }
 
-/// One task with metadata in each place.
+/// A view that lists one task with metadata in each place.
 struct Task;
 
 #[async_trait]

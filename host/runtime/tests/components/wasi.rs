@@ -1,4 +1,4 @@
-//! A component for WASI, as authors build them who need a standard library: there is nothing in its world.
+//! A component of a toolchain with a standard library: its WASI context is empty.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn a_sleeping_guest_is_stopped_by_the_outer_limit() {
     assert!(matches!(fault, Fault::LimitReached { limit: LimitReached::Wall, .. }), "{fault:?}");
 }
 
-/// Under the CPU time of the standard limits, which is ten ticks a call and two hundred a turn.
+/// With the standard CPU limits: ten ticks per call, two hundred per turn.
 #[tokio::test]
 async fn waiting_for_a_timer_takes_no_cpu_time() {
     let mut installation = capable();
