@@ -17,7 +17,7 @@ pub struct Migrations {
 /// The tables were migrated by a version later than the next one.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{table} is at {found}, and this program knows {known} and works beside the version after that: start a later one"
+    "{table} is at migration {found}; this program has {known} and works with at most one more: start a later version"
 )]
 struct TooNew {
     table: &'static str,

@@ -15,7 +15,7 @@ pub fn create(path: &Path, mode: u32, in_place: bool) -> io::Result<File> {
     if in_place {
         match fs::symlink_metadata(path) {
             Ok(there) if there.is_file() || there.is_symlink() => fs::remove_file(path)?,
-            Ok(_) => return Err(io::Error::new(ErrorKind::AlreadyExists, "it is there and is not a file")),
+            Ok(_) => return Err(io::Error::new(ErrorKind::AlreadyExists, "the path exists and is not a file")),
             Err(_) => {}
         }
     }

@@ -52,8 +52,8 @@ pub fn read(path: &Path, purpose: Purpose, most: usize) -> io::Result<Vec<u8>> {
     file.take(limit).read_to_end(&mut bytes)?;
     if bytes.len() > most {
         let reason = match most >> 20 {
-            0 => format!("it is larger than {most} bytes, the most that is loaded here"),
-            mib => format!("it is larger than {mib} MiB, the most that is loaded here"),
+            0 => format!("it is larger than {most} bytes, the limit for this file"),
+            mib => format!("it is larger than {mib} MiB, the limit for this file"),
         };
         return Err(io::Error::new(ErrorKind::FileTooLarge, reason));
     }

@@ -74,13 +74,12 @@ impl Purpose {
             Self::Private if !is_folder && mode & SHARED != 0 => {
                 Verdict::Refused(format!("others can read or write it {}", mend("600")))
             }
-            Self::Managed | Self::Private if by_group || by_others => Verdict::Refused(format!(
-                "it can be written by others {}, once you know what they left there",
-                mend("go-w")
-            )),
-            Self::Private if mode & SHARED != 0 => Verdict::Remark(format!("others can look into it {}", mend("700"))),
+            Self::Managed | Self::Private if by_group || by_others => {
+                Verdict::Refused(format!("it can be written by others {}, after checking its content", mend("go-w")))
+            }
+            Self::Private if mode & SHARED != 0 => Verdict::Remark(format!("others can list it {}", mend("700"))),
             Self::Named | Self::Secret if by_others => {
-                Verdict::Refused(format!("it can be written by others {}, once you know what it says", mend("go-w")))
+                Verdict::Refused(format!("it can be written by others {}, after checking its content", mend("go-w")))
             }
             Self::Secret if mode & OTHERS_READ != 0 => {
                 Verdict::Remark(format!("it is secret, and others can read it {}", mend("o-r")))
@@ -101,8 +100,8 @@ impl Purpose {
             Self::Private => Some(format!("it belongs to another user ({owner}); name a place of your own")),
             Self::Managed | Self::Named | Self::Secret if owner == ROOT => None,
             Self::Managed | Self::Named | Self::Secret => Some(format!(
-                "it belongs to another user ({owner}), who can write it: run `chown {user} {path}`, once you know what it \
-                 says"
+                "it belongs to another user ({owner}), who can write it: run `chown {user} {path}`, after checking \
+                 its content"
             )),
         }
     }

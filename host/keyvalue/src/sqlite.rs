@@ -44,7 +44,7 @@ pub enum KeyValueOpenError {
         source: sqlx::Error,
     },
     /// A later version of the software wrote the file.
-    #[error("the database file {} has version {found}, and this software knows none after {VERSION}", path.display())]
+    #[error("the database file {} has version {found}; this software supports versions up to {VERSION}", path.display())]
     Version {
         /// The database file.
         path: PathBuf,

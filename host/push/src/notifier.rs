@@ -260,7 +260,7 @@ impl Notifier {
                 }
                 Pushed::Overflows { first, dropped } => {
                     if first {
-                        tracing::warn!(%task, config = key.config.as_str(), "push notifications overflow, older ones are dropped");
+                        tracing::warn!(%task, config = key.config.as_str(), "a queue of push notifications overflows, and older events are dropped");
                     }
                     add(&self.shared.dropped, dropped);
                 }
@@ -309,7 +309,7 @@ impl Notifier {
         let events = self.shared.no_room.fetch_add(1, Ordering::Relaxed) + 1;
         // Logs the 1st, 2nd, 4th, 8th, … event: a flood shows in the log without filling it.
         if events.is_power_of_two() {
-            tracing::warn!(events, "events are dropped because other push notifications take all the room");
+            tracing::warn!(events, "events are dropped because the queues of push notifications are full");
         }
     }
 }

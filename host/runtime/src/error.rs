@@ -24,7 +24,7 @@ pub enum RuntimeError {
     #[error("cannot start the epoch ticker")]
     Ticker(#[source] std::io::Error),
     /// The engine does not stop a guest that loops.
-    #[error("a guest that loops is not stopped: the epoch does not tick, so no limit of CPU time would hold")]
+    #[error("a guest that loops is not stopped: the epoch does not tick, so no CPU limit would work")]
     NotStopped,
 }
 
@@ -160,7 +160,7 @@ pub enum LoadError {
         how: String,
     },
     /// The compiling process gave an invalid answer.
-    #[error("the process that compiled the component {digest} answered nonsense: {reason}")]
+    #[error("the process that compiled the component {digest} gave an invalid answer: {reason}")]
     CompilerAnswer {
         /// Digest of the component.
         digest: Digest,
@@ -260,7 +260,7 @@ pub enum LoadError {
         name: String,
     },
     /// Extensions depend on each other in a circle.
-    #[error("extensions depend on one another in a ring: {}", ring(uris))]
+    #[error("extensions depend on each other in a circle: {}", ring(uris))]
     Cycle {
         /// The circle: each extension depends on the next, the last on the first.
         uris: Vec<ExtensionUri>,
@@ -387,7 +387,7 @@ pub enum Fault {
         next_trial: Duration,
     },
     /// An outgoing event is larger than the extension's limit.
-    #[error("an event of {size} bytes is more than the {limit} of limits.input_bytes that extension {uri} is handed")]
+    #[error("an event of {size} bytes exceeds limits.input_bytes of extension {uri}, which is {limit}")]
     EventTooLarge {
         /// The extension.
         uri: ExtensionUri,

@@ -313,7 +313,7 @@ fn check_descriptor(described: Description, installation: &Installation) -> Resu
         return wrong("a metadata key is empty".to_owned());
     }
     if let Some(key) = described.metadata_keys.iter().find(|key| key.starts_with("annex/")) {
-        return wrong(format!("its metadata key {key:?} begins with annex/, as only those of this server do"));
+        return wrong(format!("its metadata key {key:?} begins with annex/, which is reserved for this server"));
     }
     // Requests iterate over these lists, so duplicates are refused.
     for (names, what) in [(&described.depends_on, "dependency"), (&described.metadata_keys, "metadata key")] {

@@ -84,9 +84,9 @@ fn keyword(name: &str) -> Keyword {
         "unevaluatedProperties" | "unevaluatedItems" => Keyword::Unevaluated,
         "$ref" => Keyword::Reference,
         "$schema" => Keyword::Draft,
-        "$dynamicRef" | "$recursiveRef" => Keyword::Refused("refers to what is known only while it validates"),
-        "$id" | "id" => Keyword::Refused("changes what every $ref means"),
-        "$vocabulary" => Keyword::Refused("changes what keywords mean"),
+        "$dynamicRef" | "$recursiveRef" => Keyword::Refused("has a target that is known only during validation"),
+        "$id" | "id" => Keyword::Refused("changes the meaning of every $ref"),
+        "$vocabulary" => Keyword::Refused("changes the meaning of keywords"),
         _ => Keyword::Annotation,
     }
 }
@@ -299,7 +299,7 @@ fn check_unevaluated(members: &Map<String, Value>) -> Result<(), String> {
 fn draft(value: &Value) -> Result<(), String> {
     match value.as_str().map(|uri| uri.trim_end_matches('#')) {
         Some(uri) if !DRAFTS.contains(&uri) => {
-            Err(format!("its $schema {uri:?} is none that this host knows, such as {:?}", LATEST_DRAFT))
+            Err(format!("its $schema {uri:?} is not supported; use for example {:?}", LATEST_DRAFT))
         }
         _ => Ok(()),
     }

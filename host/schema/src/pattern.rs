@@ -17,7 +17,7 @@ pub(crate) fn automaton_bytes(pattern: &str) -> Result<u64, String> {
         return Err(format!("a pattern has {} bytes; at most {MAX_TEXT} are allowed", pattern.len()));
     }
     let refused = |reason: String| format!("the pattern {pattern:?} is not usable: {reason}");
-    let translated = to_rust_regex(pattern).map_err(|()| refused("it is no regular expression".to_owned()))?;
+    let translated = to_rust_regex(pattern).map_err(|()| refused("it is not a regular expression".to_owned()))?;
     // The limit stops the build itself: nested repetitions of a few bytes can need more memory than the machine has.
     let config = thompson::Config::new().nfa_size_limit(Some(MAX_AUTOMATON));
     let automaton = thompson::Compiler::new().configure(config).build(&translated);

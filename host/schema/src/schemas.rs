@@ -165,7 +165,9 @@ impl Schemas {
         let place = take(&self.place).await?;
         let compiled = self.compile_new(place, schema, allowed, spent).await?;
         let weight = compiled.weight();
-        let no_room = || SchemaError::Unusable(format!("there is no room for its {weight} bytes beside the others"));
+        let no_room = || {
+            SchemaError::Unusable(format!("its {weight} bytes do not fit into the memory that is left for validators"))
+        };
         Ok(Arc::new(compiled.pin(budget.reserve(weight).ok_or_else(no_room)?)))
     }
 

@@ -74,7 +74,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
             match object.entry(key) {
                 Entry::Vacant(entry) => entry.insert(value),
                 Entry::Occupied(entry) => {
-                    return Err(A::Error::custom(format_args!("the key {:?} comes twice", entry.key())));
+                    return Err(A::Error::custom(format_args!("the key {:?} is a duplicate", entry.key())));
                 }
             };
         }

@@ -188,11 +188,11 @@ impl Manager for Connector {
 
     async fn recycle(&self, connection: &mut PgConnection, metrics: &Metrics) -> RecycleResult<sqlx::Error> {
         if !self.is_lasting && metrics.age() > OLD {
-            return Err(RecycleError::message("it is old"));
+            return Err(RecycleError::message("the connection is old"));
         }
         let idle = metrics.last_used();
         if self.dead.is_since(idle) {
-            return Err(RecycleError::message("one of its time is dead"));
+            return Err(RecycleError::message("a connection of the same age is dead"));
         }
         // Pinging a connection before every use would cost as much as most statements.
         if idle >= IDLE_TRUST || self.lost.is_since(idle) {

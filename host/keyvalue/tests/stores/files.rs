@@ -135,7 +135,7 @@ async fn a_file_of_a_later_version_is_refused() {
     run(&path, "PRAGMA user_version = 3").await;
     let error = SqliteKeyValueStore::open(&path).await.expect_err("a later version");
     assert!(matches!(error, KeyValueOpenError::Version { found: 3, .. }), "{error:?}");
-    let text = format!("the database file {} has version 3, and this software knows none after 2", path.display());
+    let text = format!("the database file {} has version 3; this software supports versions up to 2", path.display());
     assert_eq!(error.to_string(), text);
     assert_eq!(user_version(&path).await, 3, "the file stays as it is");
 }

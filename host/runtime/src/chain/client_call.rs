@@ -154,7 +154,7 @@ impl ClientCall {
         let told = told.map_err(|message| self.member.failed(Hook::Client, &message))?;
         let told = told.map(Json::parse).transpose();
         told.map_err(|error| {
-            self.member.broke(Hook::Client, &format!("what it has for the program is not JSON: {error}"))
+            self.member.broke(Hook::Client, &format!("its output for the program is not JSON: {error}"))
         })
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>, keys: &[String]) -
         let place =
             place.ok_or_else(|| format!("it rewrites the part {part} of a message of {} parts", parts.len()))?;
         let read: Result<Vec<Part>, String> = replacement.iter().map(|json| read_part(json)).collect();
-        let read = read.map_err(|error| format!("what replaces the part {part} is not a Part: {error}"))?;
+        let read = read.map_err(|error| format!("the replacement of part {part} is not a Part: {error}"))?;
         check_metadata(parts.get(part as usize), &read, keys)?;
         if place.replace(read).is_some() {
             return Err(format!("it rewrites the part {part} twice"));

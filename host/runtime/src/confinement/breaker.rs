@@ -162,7 +162,7 @@ impl Breaker {
             Some(quarantine) if admission.trial != Some(quarantine.round) => return,
             Some(_) => {
                 let ids = annex_telemetry::ids();
-                tracing::info!(extension = %self.uri, tenant = ids.tenant(), "out of quarantine: a trial went well");
+                tracing::info!(extension = %self.uri, tenant = ids.tenant(), "out of quarantine: a trial succeeded");
             }
             None => {}
         }

@@ -101,7 +101,7 @@ impl Keeping {
         let Some(snapshots) = snapshots else {
             if self.is_possible.swap(false, Ordering::Relaxed) {
                 let extension = &store.data().profile.uri;
-                tracing::warn!(%extension, bytes, "no instance is kept: they begin with different or too large memories");
+                tracing::warn!(%extension, bytes, "no instance is kept: initial memories differ or are too large");
             }
             return Ok(None);
         };

@@ -124,7 +124,7 @@ impl CompileCache {
             signed.starts_with(&self.origin(digest)) && hmac::verify(&self.key(), signed, tag).is_ok()
         });
         if !is_ours {
-            return Err(io::Error::new(ErrorKind::InvalidData, "it is damaged, or was written by somebody else"));
+            return Err(io::Error::new(ErrorKind::InvalidData, "it is damaged, or another program has written it"));
         }
         // Only the order of deletion depends on this.
         let _ = mark_used(&file);
@@ -143,7 +143,7 @@ impl CompileCache {
         let length = u32::try_from(facts.len()).map_err(io::Error::other)?.to_le_bytes();
         // Other files would be deleted for this one, and the folder would still be too large.
         if code.len() as u64 > self.folder.most {
-            let reason = format!("it has {} bytes, more than runtime.cache_bytes lets all have", code.len());
+            let reason = format!("it has {} bytes, more than runtime.cache_bytes allows in total", code.len());
             return Err(io::Error::new(ErrorKind::FileTooLarge, reason));
         }
         let origin = self.origin(digest);

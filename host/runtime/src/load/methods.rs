@@ -44,7 +44,9 @@ pub(super) async fn declared(
     // Over HTTP the path of a method contains the extension's name, so the name must be one path segment.
     if !is_word(&descriptor.name) {
         let name = &descriptor.name;
-        return Err(wrong(format!("it has methods, and its name {name:?} is no word of letters, digits, _, - and .")));
+        return Err(wrong(format!(
+            "it has methods, and its name {name:?} is not a word of letters, digits, _, - and ."
+        )));
     }
     let mut spent = Duration::ZERO;
     let mut methods: Vec<Method> = Vec::with_capacity(declared.len());

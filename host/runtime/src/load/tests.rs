@@ -33,7 +33,7 @@ fn a_metadata_key_is_named_once() {
 
 #[test]
 fn a_metadata_key_is_none_of_the_servers_own() {
-    let expected = r#"its metadata key "annex/not-carried" begins with annex/, as only those of this server do"#;
+    let expected = r#"its metadata key "annex/not-carried" begins with annex/, which is reserved for this server"#;
     assert_eq!(refusal("urn:x", &["a", "annex/not-carried"]), expected);
 }
 

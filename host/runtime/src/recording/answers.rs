@@ -138,7 +138,7 @@ impl TurnView for Answers {
             Some((None, error)) => Err(error.clone().unwrap_or_default()),
             None => {
                 self.calls.lacks("a list of tasks");
-                Err("the recording has no such list".to_owned())
+                Err("the recording has no list for this request".to_owned())
             }
         }
     }

@@ -142,7 +142,7 @@ async fn a_list_of_tasks_is_bounded_as_what_a_hook_is_given() {
     let fitting = served_by(&extension, &listing(Some(1_000)), list).await;
     assert_eq!(fitting, [encoded(&response(1_000)), "error: is wrong".to_owned()]);
     let large = served_by(&extension, &listing(Some(1_001)), list).await;
-    let expected = "error: the answer has 1001 bytes, and at most 1000 are handed over; ask for a smaller page";
+    let expected = "error: the answer has 1001 bytes, and at most 1000 are allowed; ask for a smaller page";
     assert_eq!(large[0], expected);
 }
 

@@ -96,7 +96,7 @@ impl Member {
                 Ok(TransitionVerdict::Agrees)
             }
             ChangeRuling::Interrupt(_) | ChangeRuling::Veto(_) if is_final => {
-                Err(self.broke(Hook::Transition, &format!("it stands against the change to {next}, which is final")))
+                Err(self.broke(Hook::Transition, &format!("it objects to the change to {next}, which is final")))
             }
             ChangeRuling::Interrupt(asked) => self.interruption(asked).map(TransitionVerdict::Interrupts),
             ChangeRuling::Veto(reason) => Ok(TransitionVerdict::Vetoes(self.extension.profile.words(&reason))),

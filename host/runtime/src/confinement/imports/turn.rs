@@ -39,9 +39,9 @@ impl HostState {
         }
         let answer = serde_json::to_string(&listed)?;
         Ok(match answer.len() {
-            bytes if bytes > limit => Err(format!(
-                "the answer has {bytes} bytes, and at most {limit} are handed over; ask for a smaller page"
-            )),
+            bytes if bytes > limit => {
+                Err(format!("the answer has {bytes} bytes, and at most {limit} are allowed; ask for a smaller page"))
+            }
             _ => Ok(answer),
         })
     }

@@ -60,7 +60,7 @@ impl<I> Parking<I> {
     /// Records that an instance has grown in its turn and cannot be kept.
     pub(crate) fn note_grown(&self) {
         if self.grown.fetch_add(1, Ordering::Relaxed) + 1 == HOPELESS {
-            tracing::warn!("no instance of an extension is kept any more, because they grow in their turns");
+            tracing::warn!("an extension's instances are no longer kept, because they grow during turns");
         }
     }
 
@@ -221,7 +221,7 @@ impl AllParked {
             let tidying = thread::Builder::new().name("annex-kept".to_owned()).spawn(move || tidy(&all));
             // Without the thread, idle instances stay until a turn needs their slots.
             if let Err(error) = tidying {
-                tracing::warn!(%error, "instances that are kept are not given up when idle");
+                tracing::warn!(%error, "kept instances are not dropped when idle");
             }
         }
     }

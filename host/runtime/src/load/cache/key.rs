@@ -32,7 +32,7 @@ pub(super) fn of(folder: &Path) -> io::Result<hmac::Key> {
         // Another process may have created a key first. That key counts.
         Ok(()) => read(&file),
         Err(error) => {
-            tracing::warn!(%error, "the compile cache cannot keep its key, so nothing is found in it at the next start");
+            tracing::warn!(%error, "the key of the compile cache cannot be stored, so the next start compiles all components");
             Ok(hmac::Key::new(HMAC_SHA256, &key))
         }
     }

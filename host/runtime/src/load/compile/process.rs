@@ -161,13 +161,13 @@ fn ask(job: &Job, mut pipe: &UnixStream) -> Result<Made, Failure> {
     let Outcome::Compiled { length, code: digest, functions } = compiled else { return Err(out_of_turn()) };
     let code = wire::read_bytes(&mut pipe, length)?;
     if Digest::of(&code).hex() != digest {
-        return Err(Failure::Nonsense("the code is not what its digest says".to_owned()));
+        return Err(Failure::Nonsense("the code does not match its digest".to_owned()));
     }
     Ok(Made { outline: *outline, unkeepable: None, code, functions })
 }
 
 fn out_of_turn() -> Failure {
-    Failure::Nonsense("it answers out of turn".to_owned())
+    Failure::Nonsense("the answer does not fit the task".to_owned())
 }
 
 fn greeted(mut pipe: &UnixStream) -> io::Result<()> {
@@ -175,7 +175,7 @@ fn greeted(mut pipe: &UnixStream) -> io::Result<()> {
     let mut greeting = vec![0; wire::GREETING.len()];
     pipe.read_exact(&mut greeting)?;
     if greeting != wire::GREETING {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it says something else"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it sent something other than the greeting"));
     }
     // From here on the timeout of the load applies, which shuts down the pipe.
     pipe.set_read_timeout(None)
@@ -193,9 +193,9 @@ impl From<io::Error> for Failure {
 fn no_greeting(error: &io::Error, status: ExitStatus) -> Source {
     let what = match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("it said nothing for {} s", GREETING_TIME.as_secs())
+            format!("it sent nothing for {} s", GREETING_TIME.as_secs())
         }
-        io::ErrorKind::UnexpectedEof => format!("it ended ({status}) before it said anything"),
+        io::ErrorKind::UnexpectedEof => format!("it ended ({status}) before it sent anything"),
         _ => error.to_string(),
     };
     format!("{what}; the program's main function has to call annex_runtime::compile_if_asked() before all else").into()
@@ -205,7 +205,7 @@ fn no_greeting(error: &io::Error, status: ExitStatus) -> Source {
 fn judge(job: &Job, answer: Answer) -> Result<Outcome, Failure> {
     let digest = job.digest;
     if answer.version != VERSION || answer.component != digest.hex() || answer.engine != job.engine {
-        return Err(Failure::Nonsense("it answers something else than it was asked".to_owned()));
+        return Err(Failure::Nonsense("the answer is for another request".to_owned()));
     }
     let shown = |text: &str| annex_text::line_within(text, MAX_TEXT);
     Err(Failure::Refused(match answer.outcome {
