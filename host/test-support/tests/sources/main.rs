@@ -5,3 +5,6 @@
 mod circles;
 mod code;
 mod graph;
+mod passages;
+mod prose;
+mod shapes;
