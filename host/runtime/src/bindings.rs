@@ -70,7 +70,7 @@ impl From<Beginning> for SeenBeginning {
 }
 
 /// The result of a call. The outer result fails with a trap or a limit; the inner one is the hook's own.
-type Called<T, E> = wasmtime::Result<Result<T, E>>;
+type CallResult<T, E> = wasmtime::Result<Result<T, E>>;
 
 /// The hooks of a component, by its contract version.
 pub(crate) enum Hooks {
@@ -109,14 +109,18 @@ impl Hooks {
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
-    ) -> Called<Description, String> {
+    ) -> CallResult<Description, String> {
         match self {
             Self::V0_1(exports) => exports.describe(store, instance).await,
         }
     }
 
     /// Calls `card.declare`.
-    pub(crate) async fn declare(&self, store: &mut Store<HostState>, instance: &Instance) -> Called<CardEntry, String> {
+    pub(crate) async fn declare(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+    ) -> CallResult<CardEntry, String> {
         match self {
             Self::V0_1(exports) => exports.declare(store, instance).await,
         }
@@ -128,7 +132,7 @@ impl Hooks {
         store: &mut Store<HostState>,
         instance: &Instance,
         request: &SeenRequest,
-    ) -> Called<Decision, ExtensionError> {
+    ) -> CallResult<Decision, ExtensionError> {
         match self {
             Self::V0_1(exports) => exports.activate(store, instance, &request.v0_1).await,
         }
@@ -141,7 +145,7 @@ impl Hooks {
         instance: &Instance,
         request: &SeenRequest,
         message: String,
-    ) -> Called<Vec<Rewrite>, Rejection> {
+    ) -> CallResult<Vec<Rewrite>, Rejection> {
         match self {
             Self::V0_1(exports) => exports.check(store, instance, &request.v0_1, message).await,
         }
@@ -154,7 +158,7 @@ impl Hooks {
         instance: &Instance,
         request: &SeenRequest,
         metadata: Vec<MetadataEntry>,
-    ) -> Called<Option<String>, Rejection> {
+    ) -> CallResult<Option<String>, Rejection> {
         match self {
             Self::V0_1(exports) => exports.validate(store, instance, &request.v0_1, metadata).await,
         }
@@ -167,7 +171,7 @@ impl Hooks {
         instance: &Instance,
         request: &SeenRequest,
         beginning: &SeenBeginning,
-    ) -> Called<BeginRuling, String> {
+    ) -> CallResult<BeginRuling, String> {
         match self {
             Self::V0_1(exports) => exports.begin(store, instance, &request.v0_1, &beginning.v0_1).await,
         }
@@ -179,7 +183,7 @@ impl Hooks {
         store: &mut Store<HostState>,
         instance: &Instance,
         change: StateChange,
-    ) -> Called<ChangeRuling, String> {
+    ) -> CallResult<ChangeRuling, String> {
         match self {
             Self::V0_1(exports) => exports.change(store, instance, change).await,
         }
@@ -191,7 +195,7 @@ impl Hooks {
         store: &mut Store<HostState>,
         instance: &Instance,
         event: Event,
-    ) -> Called<Option<Entries>, String> {
+    ) -> CallResult<Option<Entries>, String> {
         match self {
             Self::V0_1(exports) => exports.respond(store, instance, event).await,
         }
@@ -202,7 +206,7 @@ impl Hooks {
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
-    ) -> Called<Vec<MethodDeclaration>, String> {
+    ) -> CallResult<Vec<MethodDeclaration>, String> {
         match self {
             Self::V0_1(exports) => exports.declare_methods(store, instance).await,
         }
@@ -216,7 +220,7 @@ impl Hooks {
         request: &SeenRequest,
         name: &str,
         params: String,
-    ) -> Called<MethodReply, Rejection> {
+    ) -> CallResult<MethodReply, Rejection> {
         match self {
             Self::V0_1(exports) => exports.call(store, instance, &request.v0_1, name, params).await,
         }
@@ -227,7 +231,7 @@ impl Hooks {
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
-    ) -> Called<Option<String>, Rejection> {
+    ) -> CallResult<Option<String>, Rejection> {
         match self {
             Self::V0_1(exports) => exports.next(store, instance).await,
         }
@@ -239,7 +243,7 @@ impl Hooks {
         store: &mut Store<HostState>,
         instance: &Instance,
         call: ClientRequest,
-    ) -> Called<ClientAddition, Rejection> {
+    ) -> CallResult<ClientAddition, Rejection> {
         match self {
             Self::V0_1(exports) => exports.before(store, instance, call).await,
         }
@@ -251,7 +255,7 @@ impl Hooks {
         store: &mut Store<HostState>,
         instance: &Instance,
         event: ClientEvent,
-    ) -> Called<Option<String>, String> {
+    ) -> CallResult<Option<String>, String> {
         match self {
             Self::V0_1(exports) => exports.after(store, instance, event).await,
         }

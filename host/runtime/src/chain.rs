@@ -9,7 +9,7 @@ use annex_protocol::{
 use uuid::Uuid;
 
 use crate::bindings::SeenRequest;
-use crate::chain::transition::{BeginOutcome, Begun, ChangeOutcome, TransitionVerdict};
+use crate::chain::transition::{BeginOutcome, ChangeOutcome, TransitionVerdict, TurnBeginning};
 use crate::contract::Request;
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
@@ -130,10 +130,10 @@ impl Chain {
         if !self.watches_transitions() {
             return Ok(BeginOutcome::Proceed);
         }
-        Box::pin(self.ask_to_begin(&seen, &Begun { task_id, context_id, waits_in, resumed })).await
+        Box::pin(self.ask_to_begin(&seen, &TurnBeginning { task_id, context_id, waits_in, resumed })).await
     }
 
-    async fn ask_to_begin(&mut self, seen: &SeenRequest, begun: &Begun<'_>) -> Result<BeginOutcome, Fault> {
+    async fn ask_to_begin(&mut self, seen: &SeenRequest, begun: &TurnBeginning<'_>) -> Result<BeginOutcome, Fault> {
         let mut outcome = BeginOutcome::Proceed;
         let beginning = begun.seen();
         for member in &mut self.members {

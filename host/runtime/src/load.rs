@@ -37,7 +37,7 @@ use crate::load::installation::{Installation, Instances};
 use crate::load::program::Program;
 use crate::observation::log::Log;
 use crate::observation::metrics::{BusyTime, HookTotals, Registry};
-use crate::outside::{Nobody, Outside};
+use crate::outside::{Outside, UnreachableClient};
 use crate::recording::slot::ObserverSlot;
 
 pub(crate) mod cache;
@@ -127,7 +127,7 @@ impl Runtime {
     #[must_use]
     pub fn aside(&self) -> Self {
         // No turn exists while a shadow is loaded, so its requests fail then.
-        let outside = Outside { http: Some(Arc::new(Nobody)), ..self.outside.clone() };
+        let outside = Outside { http: Some(Arc::new(UnreachableClient)), ..self.outside.clone() };
         let guest_time = self.guest_time.clone();
         Self { outside, slots: self.slots.spare(), metrics: Arc::default(), guest_time, ..self.of_tenant(&self.tenant) }
     }

@@ -58,10 +58,10 @@ pub trait HttpListener: Send + Sync {
 
 /// A client for which every destination is unreachable.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Nobody;
+pub(crate) struct UnreachableClient;
 
 #[async_trait]
-impl HttpClient for Nobody {
+impl HttpClient for UnreachableClient {
     async fn send(&self, _: Request<Bytes>) -> Result<Response<Bytes>, Unreachable> {
         Err(Unreachable)
     }

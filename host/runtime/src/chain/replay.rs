@@ -6,7 +6,7 @@ use annex_keyvalue::KeyValueStore;
 use annex_protocol::{Message, Metadata};
 
 use crate::bindings::SeenRequest;
-use crate::chain::transition::Begun;
+use crate::chain::transition::TurnBeginning;
 use crate::chain::{Member, MethodAnswer, MethodCall, TurnRequest};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
@@ -35,7 +35,7 @@ pub async fn replay(
     turn: &RecordedTurn,
     keys: Option<Arc<dyn KeyValueStore>>,
 ) -> Result<Replayed, Fault> {
-    let taken = Arc::new(Taken::default());
+    let taken = Arc::new(TurnCapture::default());
     let answers = Arc::new(Answers::new(turn, extension, Arc::clone(&taken) as _, keys));
     let mut player = Player { extension, turn, answers: &answers, seen: None, playing: Playing::Nothing };
     for step in &turn.steps {
@@ -54,9 +54,9 @@ pub async fn replay(
 
 /// Stores the recording of the replayed turn.
 #[derive(Default)]
-struct Taken(Mutex<Option<RecordedTurn>>);
+struct TurnCapture(Mutex<Option<RecordedTurn>>);
 
-impl TurnObserver for Taken {
+impl TurnObserver for TurnCapture {
     fn wants(&self) -> bool {
         true
     }
@@ -101,7 +101,7 @@ impl Player<'_> {
             }
             (StepInput::Begin { task_id, context_id, waits_in }, Playing::Turn(member)) => {
                 let Some(seen) = &self.seen else { return Ok(false) };
-                let begun = Begun { task_id, context_id, waits_in: *waits_in, resumed: turn.resumed };
+                let begun = TurnBeginning { task_id, context_id, waits_in: *waits_in, resumed: turn.resumed };
                 Ok(unless_overloaded(member.begin(seen, &begun.seen(), &begun).await)? && !member.is_out())
             }
             (StepInput::Change { current, update }, Playing::Turn(member)) => {

@@ -8,7 +8,7 @@ use crate::contract::{Beginning, StateChange};
 use crate::load::descriptor::Descriptor;
 
 /// The beginning of a turn.
-pub(crate) struct Begun<'a> {
+pub(crate) struct TurnBeginning<'a> {
     pub(crate) task_id: &'a TaskId,
     pub(crate) context_id: &'a ContextId,
     /// The state in which the task waited, if it did.
@@ -16,7 +16,7 @@ pub(crate) struct Begun<'a> {
     pub(crate) resumed: bool,
 }
 
-impl Begun<'_> {
+impl TurnBeginning<'_> {
     /// Converts the beginning for the hooks.
     pub(crate) fn seen(&self) -> SeenBeginning {
         let beginning = Beginning {

@@ -33,17 +33,17 @@ pub(crate) struct GuestTime {
 
 /// The place of a call, while it has one. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HeldPlace(Arc<Held>);
+pub(crate) struct HeldPlace(Arc<CallPlace>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct CallPlace {
     place: Mutex<Option<Place>>,
     /// True while the guest waits in [`GuestTime::go_on`].
     goes_on: AtomicBool,
 }
 
 /// A call that has begun. Dropping it frees its place.
-pub(crate) struct Entered {
+pub(crate) struct GuestCall {
     /// `None` if the call needs no place.
     call: Option<(GuestTime, HeldPlace)>,
     /// Waits for a place after a wait in the host.
@@ -84,15 +84,15 @@ impl GuestTime {
     }
 
     /// Waits until a call may begin. `None` if that takes longer than `patience`.
-    pub(crate) async fn enter(&self, patience: Duration) -> Option<Entered> {
+    pub(crate) async fn enter(&self, patience: Duration) -> Option<GuestCall> {
         if self.tenant.is_empty() {
-            return Some(Entered::without_place());
+            return Some(GuestCall::without_place());
         }
         let held = HeldPlace::default();
         if self.is_busy() {
             held.set(Some(timeout(patience, self.places.take(&self.tenant)).await.ok()?));
         }
-        Some(Entered { call: Some((self.clone(), held)), entering: None })
+        Some(GuestCall { call: Some((self.clone(), held)), entering: None })
     }
 
     /// Frees the place of a call, and waits for another one.
@@ -130,7 +130,7 @@ impl HeldPlace {
     }
 }
 
-impl Entered {
+impl GuestCall {
     /// A call that needs no place.
     pub(crate) const fn without_place() -> Self {
         Self { call: None, entering: None }
@@ -168,7 +168,7 @@ impl Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for GuestCall {
     fn drop(&mut self) {
         if let Some((_, held)) = &self.call {
             held.give_up();

@@ -131,7 +131,7 @@ fn overheard(
 ) -> Result<Response<WasiBody>, Error> {
     let (head, body) = answer.inspect_err(|_| listener.exchanged(&line, &sent, None))?.into_parts();
     let noted = Response::from_parts(head.clone(), ());
-    let mut heard = Heard { listener, line, sent, head: noted, body: Vec::new() };
+    let mut heard = ObservedAnswer { listener, line, sent, head: noted, body: Vec::new() };
     let body = body.map_frame(move |frame| {
         heard.add(frame.data_ref());
         frame
@@ -143,7 +143,7 @@ fn overheard(
 const MAX_HEARD: usize = 1 << 20;
 
 /// An answer while the guest reads it.
-struct Heard {
+struct ObservedAnswer {
     listener: Arc<dyn HttpListener>,
     line: String,
     sent: Bytes,
@@ -151,7 +151,7 @@ struct Heard {
     body: Vec<u8>,
 }
 
-impl Heard {
+impl ObservedAnswer {
     fn add(&mut self, data: Option<&Bytes>) {
         let room = MAX_HEARD.saturating_sub(self.body.len());
         let data = data.map(Bytes::as_ref).unwrap_or_default();
@@ -159,7 +159,7 @@ impl Heard {
     }
 }
 
-impl Drop for Heard {
+impl Drop for ObservedAnswer {
     fn drop(&mut self) {
         let body = Bytes::from(std::mem::take(&mut self.body));
         let answer = std::mem::take(&mut self.head).map(|()| body);

@@ -15,8 +15,8 @@ use tokio::time::{Instant, timeout};
 use wasmtime::Store;
 use wasmtime::component::Instance;
 
-use crate::confinement::guest_time::Entered;
-use crate::confinement::kept::{Keeping, Kept};
+use crate::confinement::guest_time::GuestCall;
+use crate::confinement::kept::{Keeping, ResetState};
 use crate::confinement::limits::{HostBusy, LimitReached};
 use crate::confinement::profile::Profile;
 use crate::confinement::store::{self, HostState};
@@ -42,7 +42,7 @@ pub(crate) struct GuestInstance {
     /// Remaining part of [`Limits::turn_wall`](crate::Limits::turn_wall).
     wall_left: Duration,
     /// The state to reset the instance to, if it can be kept.
-    kept: Option<Box<Kept>>,
+    kept: Option<Box<ResetState>>,
     // Fields are dropped in order, so the store leaves the pool before another turn gets the slot.
     _slot: Place,
 }
@@ -115,7 +115,7 @@ impl GuestInstance {
         if let Some(kept) = &self.kept {
             let resetting = kept.reset_globals(&mut self.store);
             // Code of the host, which is short.
-            call.bounded(self.wall_left, &mut Entered::without_place(), resetting).await?;
+            call.bounded(self.wall_left, &mut GuestCall::without_place(), resetting).await?;
         }
         Ok(self)
     }
@@ -232,7 +232,7 @@ impl GuestInstance {
 }
 
 /// Waits for CPU time for a call.
-async fn enter(profile: &Profile, patience: Duration) -> Result<Entered, Fault> {
+async fn enter(profile: &Profile, patience: Duration) -> Result<GuestCall, Fault> {
     let entered = profile.services.guest_time.enter(patience).await;
     entered.ok_or_else(|| Fault::Overloaded { uri: profile.uri.clone() })
 }
@@ -250,7 +250,7 @@ impl Call<'_> {
     async fn bounded<T>(
         &self,
         wall_left: Duration,
-        entered: &mut Entered,
+        entered: &mut GuestCall,
         running: impl Future<Output = wasmtime::Result<T>>,
     ) -> Result<T, Fault> {
         let wall = self.profile.limits.wall;

@@ -12,7 +12,7 @@ use wasmtime::Store;
 use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, TypedFunc, WasmList};
 
 use crate::confinement::instance::GuestInstance;
-use crate::confinement::kept::memory::{Place, Snapshot};
+use crate::confinement::kept::memory::{MemoryRange, Snapshot};
 use crate::confinement::kept::parking::{AllParked, InUse, Parking};
 use crate::confinement::store::HostState;
 use crate::load::keep_functions::{KeepFunctions, MAX_MEMORY};
@@ -73,7 +73,7 @@ impl Keeping {
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
-    ) -> wasmtime::Result<Option<Box<Kept>>> {
+    ) -> wasmtime::Result<Option<Box<ResetState>>> {
         for save in &self.saves {
             function::<()>(store, instance, save)?.call_async(&mut *store, ()).await?;
         }
@@ -105,9 +105,9 @@ impl Keeping {
             }
             return Ok(None);
         };
-        let mut places: Vec<Place> = memories.into_iter().map(Place::of).collect();
+        let mut places: Vec<MemoryRange> = memories.into_iter().map(MemoryRange::of).collect();
         // If the kernel cannot list the pages here, it cannot after a turn either.
-        if places.iter_mut().try_for_each(Place::let_go).is_err() {
+        if places.iter_mut().try_for_each(MemoryRange::let_go).is_err() {
             return Ok(None);
         }
         let sizes = store.data().sizes();
@@ -115,7 +115,7 @@ impl Keeping {
         let idle_log = store.data().log.clone();
         let parking = Arc::downgrade(&self.parking);
         let turns_left = self.turns;
-        let kept = Kept { resets, places, snapshots, sizes, turns_left, idle_log, parking, in_use: None };
+        let kept = ResetState { resets, places, snapshots, sizes, turns_left, idle_log, parking, in_use: None };
         Ok(Some(Box::new(kept)))
     }
 }
@@ -133,9 +133,9 @@ where
 }
 
 /// The state to reset an instance to.
-pub(crate) struct Kept {
+pub(crate) struct ResetState {
     resets: Vec<TypedFunc<(), ()>>,
-    places: Vec<Place>,
+    places: Vec<MemoryRange>,
     snapshots: Snapshots,
     /// Bytes of memory and elements of tables before the first turn.
     sizes: (usize, usize),
@@ -149,7 +149,7 @@ pub(crate) struct Kept {
     in_use: Option<InUse>,
 }
 
-impl Kept {
+impl ResetState {
     /// Marks the instance as in use.
     pub(crate) fn enter_use(&mut self) {
         self.in_use = self.parking.upgrade().map(|parking| parking.enter());

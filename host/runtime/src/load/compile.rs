@@ -35,7 +35,7 @@ mod wire;
 
 pub use child::{COMPILE_ARGUMENT, compile_if_asked};
 pub use process::CompilerProcess;
-use process::{Job, Made};
+use process::{CompilerOutput, Job};
 use under_way::UnderWay;
 pub use under_way::{Compilation, compilations};
 use wire::Task;
@@ -98,7 +98,7 @@ impl Compiler {
     /// Inspects a component in a separate process.
     pub(crate) async fn inspect(&self, component: ComponentFile) -> Result<Inspected, LoadError> {
         let (digest, size) = (component.digest, component.bytes.len());
-        let Made { outline, unkeepable, .. } =
+        let CompilerOutput { outline, unkeepable, .. } =
             self.in_process(component, Task::Inspect, Grants::default(), |_| Ok(())).await?.0;
         Ok(Inspected { inspection: Inspection::of(digest, size, outline)?, unkeepable })
     }
@@ -161,7 +161,7 @@ impl Compiler {
         let engine = self.engine.clone();
         let cache = self.cache.clone();
         let digest = component.digest;
-        let finish = move |made: &Made| {
+        let finish = move |made: &CompilerOutput| {
             let component = deserialize(&engine, &made.code, digest)?;
             if let Some(cache) = cache {
                 let facts = Facts { outline: made.outline.clone(), functions: made.functions };
@@ -179,8 +179,8 @@ impl Compiler {
         component: ComponentFile,
         task: Task,
         grants: Grants,
-        finish: impl FnOnce(&Made) -> Result<T, LoadError> + Send + 'static,
-    ) -> Result<(Made, T), LoadError> {
+        finish: impl FnOnce(&CompilerOutput) -> Result<T, LoadError> + Send + 'static,
+    ) -> Result<(CompilerOutput, T), LoadError> {
         // This process itself was started to compile, and its main function did not check for that. Starting another
         // process would repeat this endlessly.
         if child::asked() {

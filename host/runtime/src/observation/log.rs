@@ -30,7 +30,7 @@ pub(crate) struct Log {
 
 /// The turn that lines belong to.
 struct Turn {
-    left: Left,
+    left: LineBudget,
     /// `None` while the extension is loaded.
     view: Option<Arc<dyn TurnView>>,
     /// Read with the first line, because most turns log nothing.
@@ -45,12 +45,12 @@ struct Turn {
 }
 
 /// Remaining lines and bytes.
-struct Left {
+struct LineBudget {
     lines: AtomicU32,
     bytes: AtomicUsize,
 }
 
-impl Left {
+impl LineBudget {
     /// Takes a line and returns the remaining bytes. `None` if the limit is reached.
     fn take_line(&self) -> Option<usize> {
         let bytes = self.bytes.load(Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Left {
 
 impl Log {
     pub(crate) fn new(profile: Arc<Profile>, view: Option<Arc<dyn TurnView>>) -> Self {
-        let left = Left { lines: profile.limits.log_lines.into(), bytes: profile.limits.log_bytes.into() };
+        let left = LineBudget { lines: profile.limits.log_lines.into(), bytes: profile.limits.log_bytes.into() };
         let hook = AtomicU8::new(Hook::Descriptor as u8);
         let pieces = Pieces::default();
         let turn = Turn { left, view, ids: OnceLock::new(), error_id: OnceLock::new(), hook, pieces };

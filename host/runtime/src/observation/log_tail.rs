@@ -35,11 +35,11 @@ pub struct LogLine {
 /// The lines, oldest first. The oldest are dropped when there is no room.
 #[derive(Default)]
 pub(crate) struct LogTail {
-    kept: Mutex<Kept>,
+    kept: Mutex<TailLines>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct TailLines {
     lines: VecDeque<LogLine>,
     bytes: usize,
 }

@@ -73,7 +73,7 @@ fn name(frame: &FrameInfo) -> String {
 
 /// Formats a text of at most `most` bytes.
 fn bounded(most: usize, text: fmt::Arguments<'_>) -> String {
-    let mut bounded = Bounded { text: String::new(), most };
+    let mut bounded = BoundedWriter { text: String::new(), most };
     // Formatting stops when the text is long enough.
     let _ = bounded.write_fmt(text);
     bounded.text
@@ -94,12 +94,12 @@ fn is_of_the_runtime(name: &str) -> bool {
 }
 
 /// A writer that accepts at most `most` bytes and then fails, which stops formatting.
-struct Bounded {
+struct BoundedWriter {
     text: String,
     most: usize,
 }
 
-impl Write for Bounded {
+impl Write for BoundedWriter {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.most.saturating_sub(self.text.len());
         self.text.push_str(text.get(..text.floor_char_boundary(room)).unwrap_or_default());

@@ -29,12 +29,12 @@ pub(crate) struct Answers {
     outside: Outside,
     calls: Arc<Calls>,
     observer: Arc<dyn TurnObserver>,
-    seen: Mutex<Seen>,
+    seen: Mutex<VisibleState>,
 }
 
 /// The state that the extension can see in the current step.
 #[derive(Default)]
-struct Seen {
+struct VisibleState {
     session: JsonObject,
     task: Option<String>,
     agent_steps: Option<String>,
@@ -65,7 +65,7 @@ impl Answers {
             keyvalue: Some(Arc::new(keys)),
             clock: Some(Arc::clone(&calls) as _),
             random: Some(Arc::clone(&calls) as _),
-            http: Some(Arc::new(Sent { calls: Arc::clone(&calls), extension: extension.profile.clone() })),
+            http: Some(Arc::new(RecordedHttp { calls: Arc::clone(&calls), extension: extension.profile.clone() })),
             http_listener: None,
         };
         Self { ids: turn.ids.clone(), scopes: turn.scopes.clone(), outside, calls, observer, seen: Mutex::default() }
@@ -236,13 +236,13 @@ impl Random for Calls {
 }
 
 /// Answers HTTP requests from the recording. Sends nothing.
-struct Sent {
+struct RecordedHttp {
     calls: Arc<Calls>,
     extension: Arc<crate::confinement::profile::Profile>,
 }
 
 #[async_trait]
-impl HttpClient for Sent {
+impl HttpClient for RecordedHttp {
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Unreachable> {
         // A stored recording has secrets replaced, one in memory has not.
         let plain = request_line(request.method(), &request.uri().to_string());

@@ -168,7 +168,7 @@ impl Comparison {
 
 /// Compares two runs of a turn. Returns the differences and the number of hidden values in the first run.
 fn differences(was: &RecordedTurn, is: &RecordedTurn, show: &dyn Fn(&Value) -> String) -> (Vec<Difference>, u64) {
-    let mut found = Found { differences: Vec::new(), hidden: 0, show };
+    let mut found = TurnDifferences { differences: Vec::new(), hidden: 0, show };
     // The second run ends early if the extension fails. The last step says why.
     for (number, (was, is)) in was.steps.iter().zip(&is.steps).enumerate() {
         let place = format!("step {}, {}", number + 1, was.input.name());
@@ -187,7 +187,7 @@ fn differences(was: &RecordedTurn, is: &RecordedTurn, show: &dyn Fn(&Value) -> S
     (found.differences, found.hidden)
 }
 
-fn step_differences(was: &StepResult, is: &StepResult, place: &str, found: &mut Found<'_>) {
+fn step_differences(was: &StepResult, is: &StepResult, place: &str, found: &mut TurnDifferences<'_>) {
     let place = Some(place);
     let (verdict_was, facets_was) = facets(was);
     let (verdict_is, facets_is) = facets(is);
@@ -262,14 +262,14 @@ fn resumptions(turn: &RecordedTurn) -> Value {
 }
 
 /// The differences of one turn.
-struct Found<'a> {
+struct TurnDifferences<'a> {
     differences: Vec<Difference>,
     /// Number of values that were not compared.
     hidden: u64,
     show: &'a dyn Fn(&Value) -> String,
 }
 
-impl Found<'_> {
+impl TurnDifferences<'_> {
     fn push(&mut self, what: &str, place: Option<&str>, was: &Value, is: &Value) {
         if !hidden::agrees(was, is, &mut self.hidden) {
             let side = |value: &Value| annex_text::cut((self.show)(value), MAX_SIDE);

@@ -36,10 +36,10 @@ pub(crate) struct Tape {
     view: Arc<dyn TurnView>,
     /// True if the turn is too large. Nothing more is recorded then.
     is_full: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<OngoingTurn>,
 }
 
-struct State {
+struct OngoingTurn {
     turn: RecordedTurn,
     /// The current step.
     step: Option<RecordedStep>,
@@ -47,11 +47,11 @@ struct State {
     known: HashSet<(ScopeKind, String)>,
     bytes: usize,
     /// Last recorded values, so that unchanged ones are not repeated.
-    last: Shown,
+    last: LastValues,
 }
 
 #[derive(Default)]
-struct Shown {
+struct LastValues {
     session: Option<String>,
     task: Option<String>,
     agent_steps: Option<String>,
@@ -72,7 +72,7 @@ impl Tape {
         if observer.beside().is_some() && extension.profile.grants.allow(GrantNeeded::KeyValue) {
             turn.scopes = ScopeKind::ALL.into_iter().filter_map(|kind| view.key_scope(kind)).collect();
         }
-        let state = State { turn, step: None, known: HashSet::new(), bytes: 0, last: Shown::default() };
+        let state = OngoingTurn { turn, step: None, known: HashSet::new(), bytes: 0, last: LastValues::default() };
         Some(Arc::new(Self {
             asked: both(extension.attention(), observer.beside()),
             observer,
@@ -180,7 +180,7 @@ impl Tape {
             return;
         }
         // An answer that the guest reads in a later hook may end between two steps.
-        let State { step, turn, .. } = &mut *state;
+        let OngoingTurn { step, turn, .. } = &mut *state;
         if let Some(step) = step.as_mut().or_else(|| turn.steps.last_mut()) {
             step.calls.push(call());
         }
@@ -229,13 +229,13 @@ impl Tape {
     }
 
     /// Adds to the size. A turn that is too large is dropped as a whole, because a part of it could not be replayed.
-    fn add(&self, state: &mut State, bytes: usize) {
+    fn add(&self, state: &mut OngoingTurn, bytes: usize) {
         state.bytes = state.bytes.saturating_add(bytes);
         if state.bytes > MAX_BYTES && !self.is_full.swap(true, Ordering::Relaxed) {
             state.step = None;
             state.turn.steps = Vec::new();
             state.turn.keys = Vec::new();
-            state.last = Shown::default();
+            state.last = LastValues::default();
         }
     }
 
@@ -260,7 +260,7 @@ impl Tape {
         self.observer.wants_all_steps() || is_asked(&self.asked)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OngoingTurn> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -7,7 +7,7 @@ use annex_protocol::{Json, Metadata, StreamResponse, TaskState, TaskStatusUpdate
 use super::{Member, Slot};
 use crate::bindings::{SeenBeginning, SeenRequest};
 use crate::chain::outgoing;
-use crate::chain::transition::{self, Begun, Interruption, TransitionVerdict};
+use crate::chain::transition::{self, Interruption, TransitionVerdict, TurnBeginning};
 use crate::contract::{BeginRuling, ChangeRuling, Wait};
 use crate::error::Fault;
 use crate::hook::Hook;
@@ -25,7 +25,7 @@ impl Member {
         &mut self,
         seen: &SeenRequest,
         beginning: &SeenBeginning,
-        Begun { task_id, context_id, waits_in, .. }: &Begun<'_>,
+        TurnBeginning { task_id, context_id, waits_in, .. }: &TurnBeginning<'_>,
     ) -> Result<TransitionVerdict, Fault> {
         let step = self.noting(|asked| asked.transition, |tape| tape.beginning(task_id, context_id, *waits_in));
         let begun = self.ask_to_begin(seen, beginning).await;

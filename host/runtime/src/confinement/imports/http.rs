@@ -52,7 +52,7 @@ impl Hooks {
     }
 }
 
-type Sent = Result<(Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>;
+type SendResult = Result<(Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>;
 
 impl WasiHttpHooks for Hooks {
     fn forbidden_header_filter(&mut self) -> ForbiddenHeaderFilter {
@@ -64,7 +64,7 @@ impl WasiHttpHooks for Hooks {
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
         _processed: Box<dyn Future<Output = Result<(), Error>> + Send>,
-    ) -> Box<dyn Future<Output = Sent> + Send> {
+    ) -> Box<dyn Future<Output = SendResult> + Send> {
         let profile = Arc::clone(&self.profile);
         let log = self.log.clone();
         let outside = self.outside.clone();

@@ -48,13 +48,13 @@ impl Wasi {
             .allow_ip_name_lookup(false);
         let Outside { clock, random, .. } = outside.clone();
         if let Some(clock) = clock {
-            context.wall_clock(Given(Arc::clone(&clock))).monotonic_clock(Given(clock));
+            context.wall_clock(WasiService(Arc::clone(&clock))).monotonic_clock(WasiService(clock));
         }
         if let Some(random) = random {
             let mut seed = [0; 16];
             random.fill(&mut seed);
             context.insecure_random_seed(u128::from_le_bytes(seed));
-            context.secure_random(Given(Arc::clone(&random))).insecure_random(Given(random));
+            context.secure_random(WasiService(Arc::clone(&random))).insecure_random(WasiService(random));
         }
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(FIELD_BYTES);
@@ -68,9 +68,9 @@ impl Wasi {
 }
 
 /// Adapts the turn's replacement of a clock or a source of random numbers to WASI.
-struct Given<T: ?Sized>(Arc<T>);
+struct WasiService<T: ?Sized>(Arc<T>);
 
-impl HostWallClock for Given<dyn Clock> {
+impl HostWallClock for WasiService<dyn Clock> {
     fn resolution(&self) -> Duration {
         Duration::from_nanos(1)
     }
@@ -80,7 +80,7 @@ impl HostWallClock for Given<dyn Clock> {
     }
 }
 
-impl HostMonotonicClock for Given<dyn Clock> {
+impl HostMonotonicClock for WasiService<dyn Clock> {
     fn resolution(&self) -> u64 {
         1
     }
@@ -90,7 +90,7 @@ impl HostMonotonicClock for Given<dyn Clock> {
     }
 }
 
-impl TryRng for Given<dyn Random> {
+impl TryRng for WasiService<dyn Random> {
     type Error = Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {

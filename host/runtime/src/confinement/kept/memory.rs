@@ -18,12 +18,12 @@ use std::{process, ptr};
 /// The memory belongs to one instance. Keep this beside the store of that instance, and drop it no later than the
 /// store.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct MemoryRange {
     address: usize,
     length: usize,
 }
 
-impl Place {
+impl MemoryRange {
     /// The range of `bytes`, which must be the whole memory as returned by an instance's memory function.
     pub(super) fn of(bytes: &[u8]) -> Self {
         Self { address: bytes.as_ptr().expose_provenance(), length: bytes.len() }
@@ -32,7 +32,7 @@ impl Place {
     /// Unmaps pages that were only read: comparing the memory has mapped each of them, and every scan would visit
     /// them again. They are mapped again, with the same bytes, on the next read.
     ///
-    /// The requirements of [`Place::put_back`] apply.
+    /// The requirements of [`MemoryRange::put_back`] apply.
     ///
     /// # Errors
     /// The kernel cannot list the pages or does not unmap them. Nothing has changed then.
@@ -65,7 +65,7 @@ impl Place {
     /// Writes `snapshot` over all pages that may differ from it; see the module for why no other page can.
     ///
     /// The caller must hold the only handle of the store that owns the memory. No guest may run in it, and the memory
-    /// must not have grown since [`Place::of`].
+    /// must not have grown since [`MemoryRange::of`].
     ///
     /// # Errors
     /// The kernel cannot list the pages. The state of the memory is unknown then.
@@ -232,7 +232,7 @@ fn scan_once(file: &File, start: usize, end: usize, regions: &mut [Region]) -> i
 mod tests {
     use std::ptr;
 
-    use super::{PAGE, Place, Snapshot, scan};
+    use super::{MemoryRange, PAGE, Snapshot, scan};
 
     const PAGES: usize = 300;
 
@@ -258,7 +258,7 @@ mod tests {
         for page in (0..PAGES).step_by(2) {
             memory[page * PAGE + page] = 0xaa;
         }
-        let mut place = Place::of(memory);
+        let mut place = MemoryRange::of(memory);
         place.put_back(&snapshot).expect("the kernel lists pages");
         assert!(place.bytes() == snapshot.bytes());
     }
@@ -284,7 +284,7 @@ mod tests {
         }
         // SAFETY: the advice is about a page of the mapping, and changes nothing that can be read.
         unsafe { libc::madvise(memory[300 * PAGE..].as_mut_ptr().cast(), PAGE, libc::MADV_COLD) };
-        let mut place = Place::of(memory);
+        let mut place = MemoryRange::of(memory);
         place.put_back(&snapshot).expect("the kernel lists pages");
         assert!(place.bytes() == snapshot.bytes());
     }
@@ -310,7 +310,7 @@ mod tests {
         memory[20 * PAGE] = 1;
         memory[99 * PAGE + 7] = 2;
         let before = memory.to_vec();
-        let mut place = Place::of(memory);
+        let mut place = MemoryRange::of(memory);
         place.let_go().expect("the kernel lists pages");
         assert!(place.bytes() == before);
     }
@@ -318,6 +318,6 @@ mod tests {
     #[test]
     fn a_snapshot_of_another_size_is_refused() {
         let memory = mapped();
-        assert!(Place::of(memory).put_back(&Snapshot::of(&[0; PAGE])).is_err());
+        assert!(MemoryRange::of(memory).put_back(&Snapshot::of(&[0; PAGE])).is_err());
     }
 }

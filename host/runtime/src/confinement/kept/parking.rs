@@ -19,7 +19,7 @@ const ROUND: Duration = Duration::from_secs(1);
 
 /// The idle instances of one installation.
 pub(crate) struct Parking<I> {
-    parked: Mutex<VecDeque<Parked<I>>>,
+    parked: Mutex<VecDeque<ParkedInstance<I>>>,
     /// Number of instances in a turn, and the maxima of this round and the previous one.
     in_use: Arc<AtomicUsize>,
     most_now: AtomicUsize,
@@ -29,7 +29,7 @@ pub(crate) struct Parking<I> {
     all: Arc<AllParked>,
 }
 
-struct Parked<I> {
+struct ParkedInstance<I> {
     since: Instant,
     instance: I,
 }
@@ -80,7 +80,7 @@ impl<I> Parking<I> {
             return;
         }
         self.grown.store(0, Ordering::Relaxed);
-        self.lock().push_back(Parked { since: Instant::now(), instance });
+        self.lock().push_back(ParkedInstance { since: Instant::now(), instance });
         // A waiting turn increments `waiting` before it looks here, so one of the two notices the other.
         if self.all.waiting.load(Ordering::SeqCst) > 0 {
             drop(self.take());
@@ -102,7 +102,7 @@ impl<I> Parking<I> {
         self.all.cores.max(lately)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Parked<I>>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<ParkedInstance<I>>> {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

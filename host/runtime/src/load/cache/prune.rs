@@ -15,7 +15,7 @@ pub(super) struct Folder {
     pub(super) most: u64,
 }
 
-struct Entry {
+struct CachedFile {
     path: PathBuf,
     bytes: u64,
     used: SystemTime,
@@ -43,12 +43,12 @@ impl Folder {
                 let _ = fs::remove_file(entry.path());
             } else if is_compiled(name) {
                 total = total.saturating_add(metadata.len());
-                compiled.push(Entry { path: entry.path(), bytes: metadata.len(), used });
+                compiled.push(CachedFile { path: entry.path(), bytes: metadata.len(), used });
             }
         }
         compiled.sort_by_key(|entry| entry.used);
         let others = compiled.into_iter().filter(|entry| kept != Some(entry.path.as_path()));
-        for Entry { path, bytes, .. } in others {
+        for CachedFile { path, bytes, .. } in others {
             if total <= self.most {
                 return;
             }

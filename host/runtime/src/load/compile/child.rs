@@ -13,7 +13,7 @@ use wasmparser::BinaryReaderError;
 use wasmtime::Engine;
 
 use super::confine::{self, Bounds};
-use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, Task, VERSION};
+use super::wire::{self, Answer, JobOutcome, MAX_TEXT, Request, Task, VERSION};
 use crate::confinement::engine::{self, EngineOptions};
 use crate::digest::Digest;
 use crate::error::LoadError;
@@ -74,14 +74,14 @@ fn serve(pipe: &mut Pipe<'_>) -> io::Result<()> {
         Ok((engine, _)) => engine,
         Err(reason) => {
             let reason = annex_text::line_within(&reason, MAX_TEXT);
-            return wire::write_header(pipe, &answer(Outcome::Unfit { reason }));
+            return wire::write_header(pipe, &answer(JobOutcome::Unfit { reason }));
         }
     };
     let bytes = wire::read_bytes(pipe, length)?;
     // The message of a panic would go to a closed descriptor, and formatting it would open files.
     panic::set_hook(Box::new(|_| {}));
     let inspected = outcome(|| inspect(&bytes, task));
-    let is_refused = !matches!(inspected, Outcome::Inspected { .. });
+    let is_refused = !matches!(inspected, JobOutcome::Inspected { .. });
     wire::write_header(pipe, &answer(inspected))?;
     let Task::Compile { keep } = task else { return Ok(()) };
     if is_refused {
@@ -115,14 +115,14 @@ fn ready(request: &Request) -> Result<(Engine, bool), String> {
 }
 
 /// Turns a panic into an answer. An abort then always means that the process ran out of memory.
-fn outcome(work: impl FnOnce() -> Result<Outcome, Outcome>) -> Outcome {
+fn outcome(work: impl FnOnce() -> Result<JobOutcome, JobOutcome>) -> JobOutcome {
     match panic::catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(outcome) | Err(outcome)) => outcome,
-        Err(_) => Outcome::Panicked,
+        Err(_) => JobOutcome::Panicked,
     }
 }
 
-fn inspect(bytes: &[u8], task: Task) -> Result<Outcome, Outcome> {
+fn inspect(bytes: &[u8], task: Task) -> Result<JobOutcome, JobOutcome> {
     let outline = Box::new(outline::of(bytes).map_err(refusal)?);
     let unkeepable = match task {
         Task::Compile { .. } => None,
@@ -131,7 +131,10 @@ fn inspect(bytes: &[u8], task: Task) -> Result<Outcome, Outcome> {
             checked.and_then(|()| keeping::keepable(bytes)).err()
         }
     };
-    Ok(Outcome::Inspected { outline, unkeepable: unkeepable.map(|reason| annex_text::line_within(&reason, MAX_TEXT)) })
+    Ok(JobOutcome::Inspected {
+        outline,
+        unkeepable: unkeepable.map(|reason| annex_text::line_within(&reason, MAX_TEXT)),
+    })
 }
 
 fn compile(
@@ -139,36 +142,38 @@ fn compile(
     bytes: &[u8],
     keep: bool,
     code: &mut Vec<u8>,
-) -> Result<Outcome, Outcome> {
+) -> Result<JobOutcome, JobOutcome> {
     // Only an optimisation: refuses costly components earlier than the limits would.
     structure::check(bytes).map_err(refusal)?;
-    let unkeepable = |reason: String| Outcome::Unkeepable { reason: annex_text::line_within(&reason, MAX_TEXT) };
+    let unkeepable = |reason: String| JobOutcome::Unkeepable { reason: annex_text::line_within(&reason, MAX_TEXT) };
     let kept = keep.then(|| keeping::keepable(bytes)).transpose().map_err(unkeepable)?;
     let bytes = kept.as_ref().map_or(bytes, |kept| kept.bytes.as_slice());
     let bytes =
         if options.debug_info { Cow::Borrowed(bytes) } else { debug_info::without(bytes).map_err(malformed)? };
     *code = engine.precompile_component(&bytes).map_err(|error| {
         if is_out_of_memory(&error) {
-            return Outcome::OutOfMemory;
+            return JobOutcome::OutOfMemory;
         }
-        Outcome::Refused { reason: annex_text::line_within(&format!("{error:#}"), MAX_TEXT) }
+        JobOutcome::Refused { reason: annex_text::line_within(&format!("{error:#}"), MAX_TEXT) }
     })?;
     let length = u64::try_from(code.len()).unwrap_or(u64::MAX);
     let functions = kept.map(|kept| kept.functions);
-    Ok(Outcome::Compiled { length, code: Digest::of(code).hex(), functions })
+    Ok(JobOutcome::Compiled { length, code: Digest::of(code).hex(), functions })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` gives errors away")]
-fn malformed(error: BinaryReaderError) -> Outcome {
-    Outcome::Refused { reason: annex_text::line_within(&error.to_string(), MAX_TEXT) }
+fn malformed(error: BinaryReaderError) -> JobOutcome {
+    JobOutcome::Refused { reason: annex_text::line_within(&error.to_string(), MAX_TEXT) }
 }
 
-fn refusal(error: LoadError) -> Outcome {
+fn refusal(error: LoadError) -> JobOutcome {
     let shown = |text: &str| annex_text::line_within(text, MAX_TEXT);
     match error {
-        LoadError::TooComplex { what, found, limit } => Outcome::TooComplex { what: what.into_owned(), found, limit },
-        LoadError::NotAComponent { reason } => Outcome::NotAComponent { reason: shown(&reason) },
-        other => Outcome::NotAComponent { reason: shown(&other.to_string()) },
+        LoadError::TooComplex { what, found, limit } => {
+            JobOutcome::TooComplex { what: what.into_owned(), found, limit }
+        }
+        LoadError::NotAComponent { reason } => JobOutcome::NotAComponent { reason: shown(&reason) },
+        other => JobOutcome::NotAComponent { reason: shown(&other.to_string()) },
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::child::COMPILE_ARGUMENT;
-use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, Task, VERSION};
+use super::wire::{self, Answer, JobOutcome, MAX_TEXT, Request, Task, VERSION};
 use crate::confinement::engine::EngineOptions;
 use crate::confinement::grants::Grants;
 use crate::digest::Digest;
@@ -61,7 +61,7 @@ pub(super) struct Job {
 }
 
 /// The answers of the process.
-pub(super) struct Made {
+pub(super) struct CompilerOutput {
     pub(super) outline: Outline,
     /// Why instances cannot be kept. Only set by an inspection.
     pub(super) unkeepable: Option<String>,
@@ -86,7 +86,7 @@ enum Failure {
 impl CompilerProcess {
     /// Executes the job. Blocks the thread until the process has ended. Shutting down the other side of `pipe` ends
     /// the process.
-    pub(super) fn run(&self, job: &Job, pipe: &UnixStream, stdin: UnixStream) -> Result<Made, LoadError> {
+    pub(super) fn run(&self, job: &Job, pipe: &UnixStream, stdin: UnixStream) -> Result<CompilerOutput, LoadError> {
         let start = |error: io::Error| LoadError::CompilerStart { reason: error.into() };
         let process = Running(self.start(stdin).map_err(start)?);
         let made = ask(job, pipe);
@@ -135,7 +135,7 @@ impl Drop for Running {
     }
 }
 
-fn ask(job: &Job, mut pipe: &UnixStream) -> Result<Made, Failure> {
+fn ask(job: &Job, mut pipe: &UnixStream) -> Result<CompilerOutput, Failure> {
     greeted(pipe).map_err(Failure::NoGreeting)?;
     let request = Request {
         version: VERSION,
@@ -150,20 +150,20 @@ fn ask(job: &Job, mut pipe: &UnixStream) -> Result<Made, Failure> {
     wire::write_header(&mut pipe, &request)?;
     io::Write::write_all(&mut pipe, &job.bytes)?;
     let inspected = judge(job, wire::read_header(&mut pipe)?)?;
-    let Outcome::Inspected { outline, unkeepable } = inspected else { return Err(out_of_turn()) };
+    let JobOutcome::Inspected { outline, unkeepable } = inspected else { return Err(out_of_turn()) };
     if job.task == Task::Inspect {
-        return Ok(Made { outline: *outline, unkeepable, code: Vec::new(), functions: None });
+        return Ok(CompilerOutput { outline: *outline, unkeepable, code: Vec::new(), functions: None });
     }
     // Checked before the compiler, which takes most of the time, has got far. A refusal ends the process.
     let inspection = Inspection::of(job.digest, job.bytes.len(), Outline::clone(&outline)).map_err(Failure::Refused)?;
     inspection.check_grants(&job.grants).map_err(Failure::Refused)?;
     let compiled = judge(job, wire::read_header(&mut pipe)?)?;
-    let Outcome::Compiled { length, code: digest, functions } = compiled else { return Err(out_of_turn()) };
+    let JobOutcome::Compiled { length, code: digest, functions } = compiled else { return Err(out_of_turn()) };
     let code = wire::read_bytes(&mut pipe, length)?;
     if Digest::of(&code).hex() != digest {
         return Err(Failure::Nonsense("the code does not match its digest".to_owned()));
     }
-    Ok(Made { outline: *outline, unkeepable: None, code, functions })
+    Ok(CompilerOutput { outline: *outline, unkeepable: None, code, functions })
 }
 
 fn out_of_turn() -> Failure {
@@ -202,7 +202,7 @@ fn no_greeting(error: &io::Error, status: ExitStatus) -> Source {
 }
 
 /// Checks that an answer belongs to this job. Text of the process is cut. A refusal becomes an error.
-fn judge(job: &Job, answer: Answer) -> Result<Outcome, Failure> {
+fn judge(job: &Job, answer: Answer) -> Result<JobOutcome, Failure> {
     let digest = job.digest;
     if answer.version != VERSION || answer.component != digest.hex() || answer.engine != job.engine {
         return Err(Failure::Nonsense("the answer is for another request".to_owned()));
@@ -210,23 +210,25 @@ fn judge(job: &Job, answer: Answer) -> Result<Outcome, Failure> {
     let shown = |text: &str| annex_text::line_within(text, MAX_TEXT);
     Err(Failure::Refused(match answer.outcome {
         // Code that is too long is not read.
-        Outcome::Compiled { length, .. } if length > MAX_CODE_BYTES => {
+        JobOutcome::Compiled { length, .. } if length > MAX_CODE_BYTES => {
             LoadError::TooComplex { what: "bytes of compiled code".into(), found: length, limit: MAX_CODE_BYTES }
         }
-        Outcome::Compiled { .. } => {
+        JobOutcome::Compiled { .. } => {
             warn_unless(answer.filtered);
             return Ok(answer.outcome);
         }
-        Outcome::Inspected { outline, unkeepable } => {
-            return Ok(Outcome::Inspected { outline, unkeepable: unkeepable.map(|reason| shown(&reason)) });
+        JobOutcome::Inspected { outline, unkeepable } => {
+            return Ok(JobOutcome::Inspected { outline, unkeepable: unkeepable.map(|reason| shown(&reason)) });
         }
-        Outcome::TooComplex { what, found, limit } => LoadError::TooComplex { what: shown(&what).into(), found, limit },
-        Outcome::Unkeepable { reason } => LoadError::Unkeepable { reason: shown(&reason) },
-        Outcome::NotAComponent { reason } => LoadError::NotAComponent { reason: shown(&reason) },
-        Outcome::Refused { reason } => LoadError::Compile { digest, source: shown(&reason).into() },
-        Outcome::OutOfMemory => LoadError::CompileMemory { digest, limit: job.memory },
-        Outcome::Panicked => LoadError::CompilerCrash { digest, how: "a panic".to_owned() },
-        Outcome::Unfit { reason } => LoadError::CompilerStart { reason: shown(&reason).into() },
+        JobOutcome::TooComplex { what, found, limit } => {
+            LoadError::TooComplex { what: shown(&what).into(), found, limit }
+        }
+        JobOutcome::Unkeepable { reason } => LoadError::Unkeepable { reason: shown(&reason) },
+        JobOutcome::NotAComponent { reason } => LoadError::NotAComponent { reason: shown(&reason) },
+        JobOutcome::Refused { reason } => LoadError::Compile { digest, source: shown(&reason).into() },
+        JobOutcome::OutOfMemory => LoadError::CompileMemory { digest, limit: job.memory },
+        JobOutcome::Panicked => LoadError::CompilerCrash { digest, how: "a panic".to_owned() },
+        JobOutcome::Unfit { reason } => LoadError::CompilerStart { reason: shown(&reason).into() },
     }))
 }
 
@@ -270,7 +272,7 @@ fn wide(number: usize) -> u64 {
 mod tests {
     use std::time::Duration;
 
-    use super::{Answer, Failure, Job, MAX_CODE_BYTES, Outcome, Task, VERSION, judge};
+    use super::{Answer, Failure, Job, JobOutcome, MAX_CODE_BYTES, Task, VERSION, judge};
     use crate::confinement::engine::EngineOptions;
     use crate::confinement::grants::Grants;
     use crate::digest::Digest;
@@ -291,16 +293,16 @@ mod tests {
         }
     }
 
-    fn compiled(length: u64) -> Outcome {
-        Outcome::Compiled { length, code: Digest::of(b"code").hex(), functions: None }
+    fn compiled(length: u64) -> JobOutcome {
+        JobOutcome::Compiled { length, code: Digest::of(b"code").hex(), functions: None }
     }
 
-    fn answer(outcome: Outcome) -> Answer {
+    fn answer(outcome: JobOutcome) -> Answer {
         Answer { version: VERSION, component: job().digest.hex(), engine: 7, filtered: true, outcome }
     }
 
     /// The error of a load that fails.
-    fn refused(outcome: Outcome) -> LoadError {
+    fn refused(outcome: JobOutcome) -> LoadError {
         match judge(&job(), answer(outcome)) {
             Err(Failure::Refused(error)) => error,
             _ => unreachable!("it is taken"),
@@ -329,7 +331,7 @@ mod tests {
     #[test]
     fn words_of_the_process_are_cut_and_printable() {
         let reason = format!("a\u{1b}[31m{}", "x".repeat(100_000));
-        let error = refused(Outcome::NotAComponent { reason });
+        let error = refused(JobOutcome::NotAComponent { reason });
         let LoadError::NotAComponent { reason } = error else { unreachable!("{error:?}") };
         assert!(reason.starts_with("a\\u{1b}[31mx") && reason.len() <= 4 << 10, "{reason}");
     }

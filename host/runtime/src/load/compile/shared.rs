@@ -19,13 +19,13 @@ pub(crate) struct Code {
 }
 
 /// The code for one digest. Locked while the code is compiled, so that concurrent loads wait for it.
-pub(crate) type Place = tokio::sync::Mutex<Weak<Code>>;
+pub(crate) type CodeCell = tokio::sync::Mutex<Weak<Code>>;
 
 /// The code of one compiler. All of it is for one engine, so the digest identifies it.
-pub(crate) struct SharedCode(Mutex<Places>);
+pub(crate) struct SharedCode(Mutex<CodeCells>);
 
-struct Places {
-    of: HashMap<Digest, Arc<Place>>,
+struct CodeCells {
+    of: HashMap<Digest, Arc<CodeCell>>,
     /// Number of entries that triggers a clean-up.
     most: usize,
 }
@@ -35,12 +35,12 @@ const FEW: usize = 64;
 
 impl Default for SharedCode {
     fn default() -> Self {
-        Self(Mutex::new(Places { of: HashMap::new(), most: FEW }))
+        Self(Mutex::new(CodeCells { of: HashMap::new(), most: FEW }))
     }
 }
 
 impl SharedCode {
-    pub(crate) fn place(&self, digest: Digest) -> Arc<Place> {
+    pub(crate) fn place(&self, digest: Digest) -> Arc<CodeCell> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if places.of.len() >= places.most {
             places.of.retain(|_, place| is_needed(place));
@@ -52,7 +52,7 @@ impl SharedCode {
 }
 
 /// True if the code is in use or being compiled.
-fn is_needed(place: &Arc<Place>) -> bool {
+fn is_needed(place: &Arc<CodeCell>) -> bool {
     Arc::strong_count(place) > 1 || place.try_lock().is_ok_and(|code| code.strong_count() > 0)
 }
 

@@ -61,12 +61,12 @@ pub(super) struct Answer {
     pub(super) engine: u64,
     /// True if system calls are filtered.
     pub(super) filtered: bool,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: JobOutcome,
 }
 
 /// The outcome of the request.
 #[derive(Serialize, Deserialize)]
-pub(super) enum Outcome {
+pub(super) enum JobOutcome {
     /// The outline. `unkeepable` is only set for [`Task::Inspect`].
     Inspected { outline: Box<Outline>, unkeepable: Option<String> },
     /// The code follows: size, SHA-256, and number of added functions.

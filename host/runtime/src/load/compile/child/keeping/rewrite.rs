@@ -121,7 +121,7 @@ fn module(bytes: &[u8], module: &Module) -> Result<Vec<u8>, BinaryReaderError> {
     let mutable: Vec<(u32, ValType)> = module.mutable().collect();
     let parts = sections(bytes)?.into_iter().map(|(id, data)| (id, data.to_vec())).collect();
     let mut parts = Sections { sections: parts };
-    let mut added = Added::new(module);
+    let mut added = ModuleAdditions::new(module);
     if !mutable.is_empty() {
         let shadows: Vec<(u32, u32)> =
             mutable.iter().map(|(global, ty)| (*global, added.global(encoded_type(*ty)))).collect();
@@ -153,7 +153,7 @@ fn encoded_type(ty: ValType) -> wasm_encoder::ValType {
 }
 
 /// The additions to one core module.
-struct Added {
+struct ModuleAdditions {
     types: TypeSection,
     functions: FunctionSection,
     globals: GlobalSection,
@@ -164,7 +164,7 @@ struct Added {
     next_global: u32,
 }
 
-impl Added {
+impl ModuleAdditions {
     fn new(module: &Module) -> Self {
         let mut types = TypeSection::new();
         let i32 = wasm_encoder::ValType::I32;
