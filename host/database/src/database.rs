@@ -50,7 +50,7 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
 
     /// Begins a transaction and executes statements in it, in one round trip where possible. The outer result is an
     /// error if the transaction did not begin. The inner result is that of [`execute_all`](Self::execute_all).
-    fn begin_with(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<Begun<Self>>> + Send;
+    fn begin_with(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<TransactionStart<Self>>> + Send;
 
     /// Executes statements as a transaction of their own, in one round trip. Returns false and changes nothing if the
     /// first statement does not change [`Step::changes`] rows, or if one round trip cannot do it all.
@@ -79,7 +79,7 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
 }
 
 /// An open transaction and the result of its first statements, see [`Database::begin_with`].
-pub type Begun<D> = (<D as Database>::Transaction, sqlx::Result<Vec<u64>>);
+pub type TransactionStart<D> = (<D as Database>::Transaction, sqlx::Result<Vec<u64>>);
 
 /// A row of a result. Columns count from 0.
 pub trait Row: Send + Sync {

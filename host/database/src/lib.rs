@@ -13,7 +13,7 @@ mod sqlite;
 mod text;
 mod writer;
 
-pub use database::{Begun, Database, OfFirst, Row, Rows, Sql, Step, Value};
+pub use database::{Database, OfFirst, Row, Rows, Sql, Step, TransactionStart, Value};
 pub use migrations::Migrations;
 pub use numbers::{from_sql, to_sql};
 pub use outage::{may_pass, outlast, outlast_for};

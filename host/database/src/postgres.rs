@@ -12,8 +12,8 @@ use sqlx::{AssertSqlSafe, Connection, Postgres};
 
 pub use self::state::PostgresState;
 
-use self::pool::{FairPool, Held, in_time, is_lost};
-use crate::database::{Begun, Database, Row, Step, Value, bind};
+use self::pool::{FairPool, HeldConnection, in_time, is_lost};
+use crate::database::{Database, Row, Step, TransactionStart, Value, bind};
 use crate::text::{Form, one_statement, text_of};
 use crate::{Migrations, OpenError, outlast_for};
 
@@ -24,7 +24,7 @@ pub struct PostgresConnections {
 }
 
 /// A transaction and its connection.
-pub struct PostgresTransaction(Held);
+pub struct PostgresTransaction(HeldConnection);
 
 /// A PostgreSQL database, version 12 or later.
 ///
@@ -191,7 +191,7 @@ impl Database for PostgresDatabase {
         Ok(changed)
     }
 
-    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<Begun<Self>> {
+    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<TransactionStart<Self>> {
         let _stage = enter(Stage::Store);
         let mut transaction = self.begin().await?;
         let changed = Self::execute_all(&mut transaction, steps).await;

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
 
-use crate::database::{Begun, Database, Row, Step, Value, bind};
+use crate::database::{Database, Row, Step, TransactionStart, Value, bind};
 use crate::text::{Form, text_of};
 use crate::{Migrations, OpenError};
 
@@ -53,13 +53,13 @@ struct Readers {
 struct Writer {
     /// `None` when the database is closed, or after a broken connection until the next one is opened.
     connection: Option<SqliteConnection>,
-    left: Left,
+    left: WriterCondition,
     is_closed: bool,
 }
 
 /// State of the writer connection after the last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum WriterCondition {
     /// Ready for the next transaction.
     Ready,
     /// A transaction may still be open.
@@ -128,7 +128,7 @@ impl SqliteDatabase {
     }
 
     fn on(options: SqliteConnectOptions, connection: SqliteConnection) -> Self {
-        let writer = Writer { connection: Some(connection), left: Left::Ready, is_closed: false };
+        let writer = Writer { connection: Some(connection), left: WriterCondition::Ready, is_closed: false };
         let readers = Readers::new(options.clone().pragma("query_only", "ON"));
         Self { options, writer: Arc::new(Mutex::new(writer)), readers }
     }
@@ -227,10 +227,10 @@ impl Writer {
 
     /// Rolls back a transaction that was left open.
     async fn roll_back(&mut self) {
-        let left = mem::replace(&mut self.left, Left::Ready);
-        let Some(mut connection) = self.connection.take_if(|_| left != Left::Ready) else { return };
+        let left = mem::replace(&mut self.left, WriterCondition::Ready);
+        let Some(mut connection) = self.connection.take_if(|_| left != WriterCondition::Ready) else { return };
         // If a full disk ended the transaction, there is nothing to roll back, and the connection is replaced.
-        if left == Left::Open && connection.execute(sqlx::query(ROLLBACK)).await.is_ok() {
+        if left == WriterCondition::Open && connection.execute(sqlx::query(ROLLBACK)).await.is_ok() {
             self.connection = Some(connection);
         } else {
             // The connection is dropped, whatever closing it returns.
@@ -246,7 +246,7 @@ impl SqliteDatabase {
         let mut writer = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?;
         writer.prepare(&self.options).await?;
         // Set before `BEGIN`: if the caller is dropped during the statement, the transaction may be open.
-        writer.left = Left::Open;
+        writer.left = WriterCondition::Open;
         Ok(SqliteTransaction { writer: Some(writer) })
     }
 }
@@ -271,7 +271,7 @@ impl SqliteTransaction {
     fn begun<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
         // Another process holds the lock, so no transaction was begun.
         if result.as_ref().err().and_then(code_of) == Some(BUSY) {
-            self.writer()?.left = Left::Ready;
+            self.writer()?.left = WriterCondition::Ready;
         }
         self.noted(result)
     }
@@ -279,7 +279,7 @@ impl SqliteTransaction {
     /// If the file was read-only, marks the connection so that it is replaced before the next transaction.
     fn noted<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
         if result.as_ref().err().and_then(code_of) == Some(READONLY) {
-            self.writer()?.left = Left::ReadOnly;
+            self.writer()?.left = WriterCondition::ReadOnly;
         }
         result
     }
@@ -288,7 +288,7 @@ impl SqliteTransaction {
 /// Rolls back in the background at once, so that other processes need not wait for this one's next transaction.
 impl Drop for SqliteTransaction {
     fn drop(&mut self) {
-        if let Some(mut writer) = self.writer.take_if(|writer| writer.left != Left::Ready)
+        if let Some(mut writer) = self.writer.take_if(|writer| writer.left != WriterCondition::Ready)
             && let Ok(runtime) = Handle::try_current()
         {
             runtime.spawn(async move { writer.roll_back().await });
@@ -351,7 +351,7 @@ impl Database for SqliteDatabase {
         Ok(transaction)
     }
 
-    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<Begun<Self>> {
+    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<TransactionStart<Self>> {
         let _stage = enter(Stage::Store);
         let mut transaction = self.writer().await?;
         let changed = transaction.changed(text_of(steps, Form::Beginning, BEGIN), steps).await;
@@ -372,7 +372,7 @@ impl Database for SqliteDatabase {
         let _stage = enter(Stage::Store);
         let mut transaction = self.writer().await?;
         // SQLite begins and commits a single statement itself, so nothing stays open.
-        transaction.writer()?.left = Left::Ready;
+        transaction.writer()?.left = WriterCondition::Ready;
         Self::query(&mut transaction, sql, values).await
     }
 
@@ -381,7 +381,7 @@ impl Database for SqliteDatabase {
         // Not `execute`: that returns success even if the connection's thread has ended.
         let committed = transaction.connection()?.fetch_many(sqlx::query(COMMIT)).try_next().await;
         transaction.noted(committed)?.ok_or(sqlx::Error::WorkerCrashed)?;
-        transaction.writer()?.left = Left::Ready;
+        transaction.writer()?.left = WriterCondition::Ready;
         Ok(())
     }
 

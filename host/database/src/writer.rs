@@ -48,13 +48,13 @@ pub struct Writer<D, C: Change> {
     queue: Arc<Queue<C>>,
 }
 
-type Stored<C> = Result<<C as Change>::Answer, <C as Change>::Error>;
+type ChangeResult<C> = Result<<C as Change>::Answer, <C as Change>::Error>;
 
 /// Changes that wait for the writer.
 struct Queue<C: Change>(Mutex<Waiting<C>>);
 
 struct Waiting<C: Change> {
-    changes: Vec<(C, oneshot::Sender<Stored<C>>)>,
+    changes: Vec<(C, oneshot::Sender<ChangeResult<C>>)>,
     /// True while a task serves the queue.
     is_served: bool,
 }
@@ -94,7 +94,7 @@ impl<D: Database, C: Change> Writer<D, C> {
 impl<D: Database, C: Change> Writer<D, C> {
     /// Like [`store`](Self::store), but retries while a database with several writers is unreachable. Returns `None` if
     /// `over` resolves first.
-    pub async fn store_until(&self, change: C, over: impl Future<Output = ()>) -> Option<Stored<C>> {
+    pub async fn store_until(&self, change: C, over: impl Future<Output = ()>) -> Option<ChangeResult<C>> {
         if D::HAS_ONE_WRITER {
             return Some(self.store(change).await);
         }
@@ -112,14 +112,14 @@ impl<C: Change> Queue<C> {
     }
 
     /// Adds a change. Returns true if the caller must start serving the queue.
-    fn add(&self, change: C, answer: oneshot::Sender<Stored<C>>) -> bool {
+    fn add(&self, change: C, answer: oneshot::Sender<ChangeResult<C>>) -> bool {
         let mut waiting = self.lock();
         waiting.changes.push((change, answer));
         !mem::replace(&mut waiting.is_served, true)
     }
 
     /// Takes all queued changes. If the queue is empty, it is no longer served.
-    fn take(&self) -> Vec<(C, oneshot::Sender<Stored<C>>)> {
+    fn take(&self) -> Vec<(C, oneshot::Sender<ChangeResult<C>>)> {
         let mut waiting = self.lock();
         waiting.is_served = !waiting.changes.is_empty();
         mem::take(&mut waiting.changes)
@@ -142,7 +142,7 @@ async fn serve<D: Database, C: Change>(database: Arc<D>, queue: Arc<Queue<C>>) {
     }
 }
 
-async fn store_together<D: Database, C: Change>(database: &D, changes: &[C]) -> Vec<Stored<C>> {
+async fn store_together<D: Database, C: Change>(database: &D, changes: &[C]) -> Vec<ChangeResult<C>> {
     for way in [Way::Trips, Way::Steps] {
         let (results, trips) = arranged(changes, way);
         let begun = match database.begin_with(trips.first().map_or(&[], Vec::as_slice)).await {
@@ -201,7 +201,7 @@ async fn in_one_transaction<D: Database, C: Change>(
     trips: &[Vec<Step<'_>>],
     answers: Vec<Option<C::Answer>>,
     changes: &[C],
-) -> Result<Option<Vec<Stored<C>>>, C::Error> {
+) -> Result<Option<Vec<ChangeResult<C>>>, C::Error> {
     let mut changed = changed?;
     for (place, steps) in trips.iter().enumerate() {
         // The first round trip was sent with `BEGIN`.
@@ -268,7 +268,7 @@ fn together<'a>(changes: impl Iterator<Item = Vec<Step<'a>>>) -> Vec<Step<'a>> {
     }
 }
 
-async fn store_alone<D: Database, C: Change>(database: &D, change: &C, way: Way) -> Stored<C> {
+async fn store_alone<D: Database, C: Change>(database: &D, change: &C, way: Way) -> ChangeResult<C> {
     if let Some((steps, answer)) = change.steps().filter(|_| way == Way::Trips) {
         match database.execute_alone(&steps).await {
             Ok(true) => return Ok(answer),

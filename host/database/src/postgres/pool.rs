@@ -16,9 +16,9 @@ use crate::{may_pass, outlast_for};
 
 /// A connection pool. Tenants that wait for a connection are served round robin. Clones share the pool.
 #[derive(Clone)]
-pub(super) struct FairPool(Arc<Shared>);
+pub(super) struct FairPool(Arc<SharedPool>);
 
-struct Shared {
+struct SharedPool {
     pool: Pool<Connector>,
     connections: u32,
     /// One place per connection.
@@ -43,13 +43,13 @@ struct Connector {
 struct Moment(Mutex<Option<Instant>>);
 
 /// A connection in use. Dropping it returns it to the pool.
-pub(super) struct Held {
+pub(super) struct HeldConnection {
     /// `None` after the connection was lost.
     connection: Option<Object<Connector>>,
     /// True while a statement runs.
     is_busy: bool,
     is_in_transaction: bool,
-    shared: Arc<Shared>,
+    shared: Arc<SharedPool>,
     // Dropped last, so that the connection is back in the pool before another waiter gets the place.
     place: Option<Place>,
 }
@@ -95,7 +95,7 @@ impl FairPool {
         let pool = Pool::builder(connector).max_size(most).queue_mode(QueueMode::Lifo).build();
         let pool = pool.expect("a pool without time limits of its own needs no runtime");
         let places = FairPlaces::new(most);
-        Self(Arc::new(Shared { pool, connections, places, swept: Mutex::new(Instant::now()) }))
+        Self(Arc::new(SharedPool { pool, connections, places, swept: Mutex::new(Instant::now()) }))
     }
 
     pub(super) fn options(&self) -> &PgConnectOptions {
@@ -103,7 +103,7 @@ impl FairPool {
     }
 
     /// Waits for a connection.
-    pub(super) async fn hold(&self) -> sqlx::Result<Held> {
+    pub(super) async fn hold(&self) -> sqlx::Result<HeldConnection> {
         let shared = &self.0;
         let holding = async {
             let place = match shared.places.try_take() {
@@ -118,7 +118,7 @@ impl FairPool {
             })?;
             let shared = Arc::clone(shared);
             let connection = Some(connection);
-            Ok(Held { connection, is_busy: false, is_in_transaction: false, shared, place: Some(place) })
+            Ok(HeldConnection { connection, is_busy: false, is_in_transaction: false, shared, place: Some(place) })
         };
         let held = timeout(shared.pool.manager().timeout, holding).await.unwrap_or(Err(sqlx::Error::PoolTimedOut));
         shared.noted(held)
@@ -127,7 +127,7 @@ impl FairPool {
     /// Closes the pool. Idle connections are closed now, connections in use when they are returned. Waits for the
     /// latter, at most as long as for acquiring a connection.
     pub(super) async fn close(&self) {
-        let Shared { pool, connections, places, .. } = &*self.0;
+        let SharedPool { pool, connections, places, .. } = &*self.0;
         let idle = pool.retain(|_, _| false).removed;
         pool.close();
         for connection in idle {
@@ -149,7 +149,7 @@ impl fmt::Debug for FairPool {
     }
 }
 
-impl Shared {
+impl SharedPool {
     /// Closes idle connections, at most once per [`SWEEP`].
     fn sweep(&self) {
         if self.pool.manager().is_lasting {
@@ -215,7 +215,7 @@ impl Moment {
     }
 }
 
-impl Held {
+impl HeldConnection {
     /// The connection, for one statement. Run the statement with [`in_time`] and pass its result to
     /// [`ended`](Self::ended).
     pub(super) fn connection(&mut self) -> sqlx::Result<&mut PgConnection> {
@@ -252,7 +252,7 @@ impl Held {
 
 /// Returns the connection to the pool. Waits in the background for a running statement first, and rolls back an open
 /// transaction.
-impl Drop for Held {
+impl Drop for HeldConnection {
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
         let Self { is_busy, is_in_transaction, .. } = *self;

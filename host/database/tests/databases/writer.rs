@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use annex_database::{Begun, Change, Database, SqliteDatabase, Step, Value, Writer};
+use annex_database::{Change, Database, SqliteDatabase, Step, TransactionStart, Value, Writer};
 use futures::FutureExt;
 use futures::future::join_all;
 
@@ -208,7 +208,7 @@ impl Database for Counted {
         SqliteDatabase::execute_all(transaction, steps).await
     }
 
-    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<Begun<SqliteDatabase>> {
+    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<TransactionStart<SqliteDatabase>> {
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.file.begin_with(steps).await
     }
