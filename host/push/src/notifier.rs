@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::backoff::Backoff;
 use crate::delivery::{Delivery, GivenUp, PreparedScreen};
 use crate::invalid::InvalidConfig;
-use crate::queues::{GivenUpEvent, Key, Next, Pushed, Queues, Ticket};
+use crate::queues::{GivenUpEvent, Key, Next, PushResult, Queues, Ticket};
 
 /// Settings of a [`Notifier`]. [`NotifierConfig::new`] has the defaults.
 #[derive(Clone, Debug)]
@@ -168,14 +168,14 @@ pub enum NotifierError {
 /// retried. Any other status is permanent. A config with too many consecutive failures is suspended until
 /// [`Notifier::remove`], or until ten thousand other configs have failed since.
 pub struct Notifier {
-    shared: Arc<Shared>,
+    shared: Arc<NotifierCore>,
     workers: TaskTracker,
     runtime: Handle,
     cancel: CancellationToken,
     max_body: usize,
 }
 
-struct Shared {
+struct NotifierCore {
     delivery: Delivery,
     queues: Queues,
     delivered: AtomicU64,
@@ -193,7 +193,7 @@ impl Notifier {
     pub fn new(config: &NotifierConfig) -> Result<Self, NotifierError> {
         let runtime = Handle::try_current().map_err(NotifierError::NoRuntime)?;
         let cancel = CancellationToken::new();
-        let shared = Shared {
+        let shared = NotifierCore {
             delivery: Delivery::new(config).map_err(NotifierError::Client)?,
             queues: Queues::new(config, cancel.clone()),
             delivered: AtomicU64::new(0),
@@ -252,23 +252,23 @@ impl Notifier {
                 continue;
             }
             match self.shared.queues.push(&key, config, event) {
-                Pushed::Waits => {}
-                Pushed::Starts(ticket) => {
+                PushResult::Waits => {}
+                PushResult::Starts(ticket) => {
                     // A queue belongs to one task and therefore to one tenant.
                     let work = of_same_tenant(Arc::clone(&self.shared).work(key, ticket));
                     self.workers.spawn_on(work, &self.runtime);
                 }
-                Pushed::Overflows { first, dropped } => {
+                PushResult::Overflows { first, dropped } => {
                     if first {
                         tracing::warn!(%task, config = key.config.as_str(), "a queue of push notifications overflows, and older events are dropped");
                     }
                     add(&self.shared.dropped, dropped);
                 }
-                Pushed::NoRoom => {
+                PushResult::NoRoom => {
                     self.note_full();
                     event.tell(Fate::NoRoom);
                 }
-                Pushed::Refused => add(&self.shared.dropped, 1),
+                PushResult::Refused => add(&self.shared.dropped, 1),
             }
         }
     }
@@ -283,7 +283,7 @@ impl Notifier {
     pub fn counts(&self) -> Counts {
         // Relaxed: no decision depends on these numbers, and they need not be consistent with each other.
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Shared { delivered, given_up, dropped, .. } = &*self.shared;
+        let NotifierCore { delivered, given_up, dropped, .. } = &*self.shared;
         Counts { delivered: read(delivered), given_up: read(given_up), dropped: read(dropped) }
     }
 
@@ -314,7 +314,7 @@ impl Notifier {
     }
 }
 
-impl Shared {
+impl NotifierCore {
     /// Sends the events of one queue until it is empty.
     async fn work(self: Arc<Self>, key: Key, ticket: Ticket) {
         tokio::select! {

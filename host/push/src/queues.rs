@@ -28,7 +28,7 @@ pub(crate) struct Pending {
 }
 
 /// The result of queueing an event.
-pub(crate) enum Pushed {
+pub(crate) enum PushResult {
     /// The event waits behind others.
     Waits,
     /// The event is the first of a new queue. The caller must start a worker.
@@ -69,7 +69,7 @@ pub(crate) enum GivenUpEvent {
 }
 
 pub(crate) struct Queues {
-    state: Mutex<State>,
+    state: Mutex<QueueTable>,
     bytes: Arc<AtomicUsize>,
     cancel: CancellationToken,
     max_queued: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Queues {
     suspend_after: u32,
 }
 
-struct State {
+struct QueueTable {
     queues: HashMap<Key, Queue>,
     /// Bytes of queued events, by tenant.
     tenants: Tenants,
@@ -105,7 +105,7 @@ impl Queues {
     pub(crate) fn new(config: &NotifierConfig, cancel: CancellationToken) -> Self {
         let failures = LruCache::new(Self::REMEMBERED_FAILURES);
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(QueueTable {
                 queues: HashMap::new(),
                 tenants: HashMap::new(),
                 failures,
@@ -121,12 +121,12 @@ impl Queues {
     }
 
     /// Appends an event to its queue. Drops older events of the queue if there is no room.
-    pub(crate) fn push(&self, key: &Key, config: &Arc<TaskPushNotificationConfig>, event: &Event) -> Pushed {
+    pub(crate) fn push(&self, key: &Key, config: &Arc<TaskPushNotificationConfig>, event: &Event) -> PushResult {
         let mut guard = self.lock();
         let state = &mut *guard;
         // `peek` does not refresh the entry: new events are no reason to remember failures for longer.
         if state.closed || state.failures.peek(key).is_some_and(|failures| *failures >= self.suspend_after) {
-            return Pushed::Refused;
+            return PushResult::Refused;
         }
         // Removes tenants without events before the map would grow.
         if state.tenants.len() == state.tenants.capacity() {
@@ -138,12 +138,12 @@ impl Queues {
         match state.queues.get_mut(key) {
             Some(queue) => self.append(queue, &mut state.tenants, pending, &own),
             // Other queues take the room, and a new queue must not displace their events.
-            None if self.is_full(&mut state.tenants, &own, 1) => Pushed::NoRoom,
-            None => Pushed::Starts(state.start(key, pending, self.cancel.child_token())),
+            None if self.is_full(&mut state.tenants, &own, 1) => PushResult::NoRoom,
+            None => PushResult::Starts(state.start(key, pending, self.cancel.child_token())),
         }
     }
 
-    fn append(&self, queue: &mut Queue, tenants: &mut Tenants, pending: Pending, own: &AtomicUsize) -> Pushed {
+    fn append(&self, queue: &mut Queue, tenants: &mut Tenants, pending: Pending, own: &AtomicUsize) -> PushResult {
         queue.waiting.push_back(pending);
         let mut dropped = 0;
         while queue.waiting.len() > self.max_queued || self.is_full(tenants, own, queue.waiting.len()) {
@@ -154,7 +154,7 @@ impl Queues {
         }
         let first = queue.overflowed == 0;
         queue.overflowed += dropped;
-        if dropped == 0 { Pushed::Waits } else { Pushed::Overflows { first, dropped } }
+        if dropped == 0 { PushResult::Waits } else { PushResult::Overflows { first, dropped } }
     }
 
     /// True if a tenant's queue with `waiting` events may not grow. A queue with more than one waiting event may only
@@ -240,7 +240,7 @@ impl Queues {
         self.lock().queues.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -249,7 +249,7 @@ fn forget_those_without(tenants: &mut Tenants) {
     tenants.retain(|_, bytes| bytes.load(Ordering::Relaxed) > 0);
 }
 
-impl State {
+impl QueueTable {
     fn start(&mut self, key: &Key, pending: Pending, cancel: CancellationToken) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket { number: self.tickets, cancel };
@@ -314,7 +314,7 @@ mod tests {
     use annex_protocol::{TaskId, TaskPushNotificationConfig};
     use tokio_util::sync::CancellationToken;
 
-    use super::{Charge, Key, Pushed, Queues};
+    use super::{Charge, Key, PushResult, Queues};
     use crate::notifier::{Event, NotifierConfig};
 
     #[tokio::test]
@@ -327,7 +327,7 @@ mod tests {
             let key = Key { task: TaskId::from(format!("{tenant}-{task}")), config: String::new() };
             let config = Arc::new(TaskPushNotificationConfig::default());
             let pushed = async { queues.push(&key, &config, &Event::update("{}".into())) };
-            !matches!(of_tenant(tenant.into(), pushed).await, Pushed::NoRoom)
+            !matches!(of_tenant(tenant.into(), pushed).await, PushResult::NoRoom)
         };
         let mut begun = Vec::new();
         for tenant in ["loud", "louder", "quiet"] {
