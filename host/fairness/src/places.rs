@@ -8,16 +8,16 @@ use crate::line::Line;
 
 /// A number of places. Clones share them.
 #[derive(Clone, Debug)]
-pub struct FairPlaces(Arc<Shared>);
+pub struct FairPlaces(Arc<PlacePool>);
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct PlacePool {
+    state: Mutex<Occupancy>,
 }
 
 /// If `free` is above 0, `line` is empty.
 #[derive(Debug)]
-struct State {
+struct Occupancy {
     free: usize,
     line: Line<oneshot::Sender<Place>>,
 }
@@ -26,14 +26,14 @@ struct State {
 #[derive(Debug)]
 pub struct Place {
     /// `None` after the place was passed on.
-    places: Option<Arc<Shared>>,
+    places: Option<Arc<PlacePool>>,
 }
 
 impl FairPlaces {
     /// Creates `places` free places.
     #[must_use]
     pub fn new(places: usize) -> Self {
-        Self(Arc::new(Shared { state: Mutex::new(State { free: places, line: Line::default() }) }))
+        Self(Arc::new(PlacePool { state: Mutex::new(Occupancy { free: places, line: Line::default() }) }))
     }
 
     /// Number of free places.
@@ -74,8 +74,8 @@ impl FairPlaces {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl PlacePool {
+    fn state(&self) -> MutexGuard<'_, Occupancy> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
