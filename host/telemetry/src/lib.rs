@@ -16,4 +16,4 @@ pub use histogram::{Distribution, Histogram};
 pub use outcome::{Outcome, OutcomeCounts};
 pub use request::Request;
 pub use scope::{Ids, enter, enter_at, ids, in_request, of_request, of_same_request, with};
-pub use stages::{Entered, Spent, Stage};
+pub use stages::{Spent, Stage, StageGuard};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::request::Request;
-use crate::stages::{Entered, Stage};
+use crate::stages::{Stage, StageGuard};
 
 tokio::task_local! {
     static CURRENT: Arc<Request>;
@@ -39,13 +39,13 @@ fn current() -> Option<Arc<Request>> {
 }
 
 /// Enters a stage of the current request. Costs next to nothing if the request is not logged.
-pub fn enter(stage: Stage) -> Entered {
-    logged().map_or_else(|| Entered::nowhere(stage), |request| Entered::new(Some(request), stage, Instant::now()))
+pub fn enter(stage: Stage) -> StageGuard {
+    logged().map_or_else(|| StageGuard::nowhere(stage), |request| StageGuard::new(Some(request), stage, Instant::now()))
 }
 
 /// Like [`enter`], for callers that already know the time.
-pub fn enter_at(stage: Stage, at: Instant) -> Entered {
-    Entered::new(logged(), stage, at)
+pub fn enter_at(stage: Stage, at: Instant) -> StageGuard {
+    StageGuard::new(logged(), stage, at)
 }
 
 fn logged() -> Option<Arc<Request>> {

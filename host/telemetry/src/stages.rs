@@ -86,13 +86,13 @@ impl Stages {
 
 /// An open stage. Dropping it leaves the stage.
 #[must_use = "the stage ends when this is dropped"]
-pub struct Entered {
+pub struct StageGuard {
     stage: Stage,
     /// `None` if the request is not logged, or after leaving.
     request: Option<Arc<Request>>,
 }
 
-impl Entered {
+impl StageGuard {
     pub(crate) fn new(request: Option<Arc<Request>>, stage: Stage, at: Instant) -> Self {
         if let Some(request) = &request {
             request.stages().enter(stage, at);
@@ -116,7 +116,7 @@ impl Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for StageGuard {
     fn drop(&mut self) {
         self.leave(Instant::now);
     }

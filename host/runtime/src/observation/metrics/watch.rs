@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use annex_telemetry::{Entered, Stage, enter_at, with};
+use annex_telemetry::{Stage, StageGuard, enter_at, with};
 use tracing::Span;
 use tracing::field::Empty;
 
@@ -47,7 +47,7 @@ pub(crate) struct Watch {
     polled: Option<(Instant, Instant)>,
     busy: Duration,
     /// The stage of the request, from the first poll until the call returns or is cancelled.
-    stage: Option<Entered>,
+    stage: Option<StageGuard>,
 }
 
 impl Watch {
