@@ -9,7 +9,7 @@ use annex_keyvalue::{KeyValueStore, MemoryKeyValueStore};
 
 use crate::confinement::engine::EngineOptions;
 use crate::load::compile::CompilerProcess;
-use crate::outside::Outside;
+use crate::overrides::ServiceOverrides;
 
 /// Settings of a [`Runtime`](crate::Runtime).
 #[derive(Clone)]
@@ -41,7 +41,7 @@ pub struct RuntimeConfig {
     pub quarantine: bool,
     /// Replacements of host services (clock, random, HTTP), for turns without their own and for loading. Empty in a
     /// server.
-    pub outside: Outside,
+    pub overrides: ServiceOverrides,
     /// The key-value store for extensions with the grant `keyvalue`.
     pub keyvalue: Arc<dyn KeyValueStore>,
     /// The resolver for requests of extensions with the grant `http`.
@@ -66,7 +66,7 @@ impl Default for RuntimeConfig {
             count_instructions: false,
             any_processor: false,
             quarantine: true,
-            outside: Outside::default(),
+            overrides: ServiceOverrides::default(),
             keyvalue: Arc::new(MemoryKeyValueStore::default()),
             resolver: Arc::new(SystemResolver::default()),
         }

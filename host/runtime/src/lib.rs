@@ -20,7 +20,7 @@ mod hook;
 mod installed;
 mod load;
 mod observation;
-mod outside;
+mod overrides;
 mod recording;
 mod turn_view;
 
@@ -60,7 +60,7 @@ pub use load::selection::{Activate, AllowedCaller, AllowedCallers, Selection};
 pub use load::source::Source;
 pub use observation::log_tail::LogLine;
 pub use observation::metrics::{BusyTime, CallOutcome, ExtensionMetrics, HookMetrics, HookTotals, LastFailure};
-pub use outside::{Clock, HttpClient, HttpListener, Outside, Random, Unreachable};
+pub use overrides::{Clock, HttpClient, HttpListener, Random, ServiceOverrides, Unreachable};
 pub use recording::comparison::{Comparison, Difference, Example, HookCost};
 pub use recording::hiding::Hide;
 pub use recording::{

@@ -37,7 +37,7 @@ use crate::load::installation::{Installation, Instances};
 use crate::load::program::Program;
 use crate::observation::log::Log;
 use crate::observation::metrics::{BusyTime, HookTotals, Registry};
-use crate::outside::{Outside, UnreachableClient};
+use crate::overrides::{ServiceOverrides, UnreachableClient};
 use crate::recording::slot::ObserverSlot;
 
 pub(crate) mod cache;
@@ -64,7 +64,7 @@ pub struct Runtime {
     validators: Validators,
     guest_time: GuestTime,
     quarantine: bool,
-    outside: Outside,
+    overrides: ServiceOverrides,
     counts_instructions: bool,
     /// The tenant whose extensions are loaded; empty for a server without tenants.
     tenant: Arc<str>,
@@ -89,7 +89,7 @@ impl Runtime {
             validators: Validators::default(),
             guest_time: GuestTime::new(),
             quarantine: config.quarantine,
-            outside: config.outside.clone(),
+            overrides: config.overrides.clone(),
             counts_instructions: config.count_instructions,
             tenant: Arc::default(),
         })
@@ -110,7 +110,7 @@ impl Runtime {
             validators: self.validators.of_tenant(&tenant),
             guest_time: self.guest_time.of_tenant(&tenant),
             quarantine: self.quarantine,
-            outside: self.outside.clone(),
+            overrides: self.overrides.clone(),
             counts_instructions: self.counts_instructions,
             tenant,
         }
@@ -127,9 +127,15 @@ impl Runtime {
     #[must_use]
     pub fn aside(&self) -> Self {
         // No turn exists while a shadow is loaded, so its requests fail then.
-        let outside = Outside { http: Some(Arc::new(UnreachableClient)), ..self.outside.clone() };
+        let overrides = ServiceOverrides { http: Some(Arc::new(UnreachableClient)), ..self.overrides.clone() };
         let guest_time = self.guest_time.clone();
-        Self { outside, slots: self.slots.spare(), metrics: Arc::default(), guest_time, ..self.of_tenant(&self.tenant) }
+        Self {
+            overrides,
+            slots: self.slots.spare(),
+            metrics: Arc::default(),
+            guest_time,
+            ..self.of_tenant(&self.tenant)
+        }
     }
 
     /// Metrics of all calls, over all tenants and including removed extensions.
@@ -211,9 +217,9 @@ impl Runtime {
         let metrics = Arc::clone(&self.metrics);
         let validators = self.validators.clone();
         let tenant = Arc::clone(&self.tenant);
-        let outside = self.outside.clone();
+        let overrides = self.overrides.clone();
         let guest_time = self.guest_time.clone();
-        Ok(Services { keyvalue, outside, http, metrics, validators, guest_time, tenant })
+        Ok(Services { keyvalue, overrides, http, metrics, validators, guest_time, tenant })
     }
 
     fn link(&self, code: Arc<Code>, installation: &Installation) -> Result<Program, LoadError> {

@@ -7,7 +7,7 @@ use annex_protocol::{ExtensionUri, JsonObject, ListTasksResponse};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::outside::Outside;
+use crate::overrides::ServiceOverrides;
 use crate::recording::TurnObserver;
 
 /// A turn, or a method call, as guests see it. The default of each method is that the data does not exist.
@@ -21,7 +21,7 @@ pub trait TurnView: Send + Sync {
     }
 
     /// Replacements of host services.
-    fn outside(&self) -> Option<&Outside> {
+    fn overrides(&self) -> Option<&ServiceOverrides> {
         None
     }
 

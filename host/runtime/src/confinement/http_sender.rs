@@ -19,7 +19,7 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use crate::confinement::grants::HttpGrant;
 use crate::load::source::Source;
-use crate::outside::{HttpListener, Outside, Unreachable};
+use crate::overrides::{HttpListener, ServiceOverrides, Unreachable};
 
 /// Limit for the header fields of a request or a response, in bytes of memory.
 pub(crate) const FIELD_BYTES: usize = 32 << 10;
@@ -55,7 +55,7 @@ impl Sender {
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
         max_body: usize,
-        outside: &Outside,
+        overrides: &ServiceOverrides,
     ) -> Result<Response<WasiBody>, Error> {
         // The guest may set a longer timeout than its grant, without effect: the client's own timeout applies too.
         let first_byte = options.and_then(|options| options.first_byte_timeout).unwrap_or(self.grant.timeout);
@@ -73,8 +73,8 @@ impl Sender {
         *request.method_mut() = head.method;
         *request.uri_mut() = url.as_str().parse().map_err(|_| Error::HttpRequestUriInvalid)?;
         *request.headers_mut() = own_fields(head.headers);
-        let line = outside.http_listener.is_some().then(|| request_line(request.method(), url.as_str()));
-        let answer = match &outside.http {
+        let line = overrides.http_listener.is_some().then(|| request_line(request.method(), url.as_str()));
+        let answer = match &overrides.http {
             Some(client) => client
                 .send(request)
                 .await
@@ -83,7 +83,7 @@ impl Sender {
             None => self.reach(request, url, first_byte).await,
         };
         let answer = answer.and_then(|answer| self.bounded(answer));
-        match (&outside.http_listener, line) {
+        match (&overrides.http_listener, line) {
             (Some(listener), Some(line)) => overheard(Arc::clone(listener), line, body, answer),
             _ => answer,
         }

@@ -16,7 +16,7 @@ use crate::load::installation::Installation;
 use crate::observation::log;
 use crate::observation::log_tail::LogTail;
 use crate::observation::metrics::{Meters, Registry};
-use crate::outside::Outside;
+use crate::overrides::ServiceOverrides;
 
 /// Data shared by all stores of one extension. A guest can only change the cached validators, the log tail and the
 /// counters.
@@ -42,7 +42,7 @@ pub(crate) struct Profile {
 pub(crate) struct Services {
     pub(crate) keyvalue: Arc<dyn KeyValueStore>,
     /// Replacements of host services, for turns without their own.
-    pub(crate) outside: Outside,
+    pub(crate) overrides: ServiceOverrides,
     /// `None` without the grant.
     pub(crate) http: Option<Arc<Sender>>,
     pub(crate) metrics: Arc<Registry>,

@@ -12,7 +12,7 @@ use crate::confinement::imports::wasi_context::Wasi;
 use crate::confinement::limits::LimitReached;
 use crate::confinement::profile::Profile;
 use crate::observation::log::Log;
-use crate::outside::Outside;
+use crate::overrides::ServiceOverrides;
 use crate::turn_view::TurnView;
 
 /// Most core instances, tables and memories of a component.
@@ -179,8 +179,8 @@ impl HostState {
     }
 
     /// Replacements of host services: those of the turn, or else those of the runtime.
-    pub(crate) fn outside(&self) -> &Outside {
-        self.turn.as_ref().and_then(|turn| turn.outside()).unwrap_or(&self.profile.services.outside)
+    pub(crate) fn overrides(&self) -> &ServiceOverrides {
+        self.turn.as_ref().and_then(|turn| turn.overrides()).unwrap_or(&self.profile.services.overrides)
     }
 
     /// Remaining CPU time of the guest.

@@ -16,7 +16,7 @@ use http::{Request, Response};
 use super::{HostCall, RecordedStep, RecordedTurn, TurnObserver};
 use crate::confinement::http_sender::request_line;
 use crate::extension::Extension;
-use crate::outside::{Clock, HttpClient, Outside, Random, Unreachable};
+use crate::overrides::{Clock, HttpClient, Random, ServiceOverrides, Unreachable};
 use crate::turn_view::{TurnIds, TurnView};
 
 /// Most unanswered questions that are reported per turn.
@@ -26,7 +26,7 @@ const MAX_UNANSWERED: usize = 10;
 pub(crate) struct Answers {
     ids: TurnIds,
     scopes: Vec<Scope>,
-    outside: Outside,
+    overrides: ServiceOverrides,
     calls: Arc<Calls>,
     observer: Arc<dyn TurnObserver>,
     seen: Mutex<VisibleState>,
@@ -61,14 +61,14 @@ impl Answers {
             under,
             calls: Arc::clone(&calls),
         };
-        let outside = Outside {
+        let overrides = ServiceOverrides {
             keyvalue: Some(Arc::new(keys)),
             clock: Some(Arc::clone(&calls) as _),
             random: Some(Arc::clone(&calls) as _),
             http: Some(Arc::new(RecordedHttp { calls: Arc::clone(&calls), extension: extension.profile.clone() })),
             http_listener: None,
         };
-        Self { ids: turn.ids.clone(), scopes: turn.scopes.clone(), outside, calls, observer, seen: Mutex::default() }
+        Self { ids: turn.ids.clone(), scopes: turn.scopes.clone(), overrides, calls, observer, seen: Mutex::default() }
     }
 
     /// Sets the visible state to that of this step.
@@ -98,8 +98,8 @@ impl TurnView for Answers {
         self.ids.clone()
     }
 
-    fn outside(&self) -> Option<&Outside> {
-        Some(&self.outside)
+    fn overrides(&self) -> Option<&ServiceOverrides> {
+        Some(&self.overrides)
     }
 
     fn observer(&self) -> Option<Arc<dyn TurnObserver>> {

@@ -16,7 +16,7 @@ use super::tape::Tape;
 use super::{HostCall, HttpAnswer, Octets, TurnObserver};
 use crate::chain::owned_metadata;
 use crate::extension::Extension;
-use crate::outside::{Clock, HttpListener, Outside, Random};
+use crate::overrides::{Clock, HttpListener, Random, ServiceOverrides};
 use crate::turn_view::{TurnIds, TurnView};
 
 /// Size of a call with only numbers, in bytes.
@@ -30,16 +30,16 @@ const KEPT_FIELDS: [&str; 4] = ["content-type", "content-language", "etag", "las
 pub(crate) struct TappedView {
     view: Arc<dyn TurnView>,
     tape: Arc<Tape>,
-    outside: Outside,
+    overrides: ServiceOverrides,
 }
 
 impl TappedView {
     /// Wraps the view of a turn, so that its calls are recorded.
     pub(crate) fn new(view: Arc<dyn TurnView>, tape: Arc<Tape>, extension: &Extension) -> Self {
         let services = &extension.profile.services;
-        let given = view.outside().unwrap_or(&services.outside).clone();
+        let given = view.overrides().unwrap_or(&services.overrides).clone();
         let store = given.keyvalue.unwrap_or_else(|| Arc::clone(&services.keyvalue));
-        let outside = Outside {
+        let overrides = ServiceOverrides {
             keyvalue: Some(Arc::new(TappedKeys { store, tape: Arc::clone(&tape) })),
             clock: Some(Arc::new(TappedClock {
                 clock: given.clock.unwrap_or_else(|| Arc::new(SystemClock(Instant::now()))),
@@ -52,7 +52,7 @@ impl TappedView {
             http: given.http,
             http_listener: Some(Arc::new(TappedHttp(Arc::clone(&tape)))),
         };
-        Self { view, tape, outside }
+        Self { view, tape, overrides }
     }
 }
 
@@ -62,8 +62,8 @@ impl TurnView for TappedView {
         self.view.ids()
     }
 
-    fn outside(&self) -> Option<&Outside> {
-        Some(&self.outside)
+    fn overrides(&self) -> Option<&ServiceOverrides> {
+        Some(&self.overrides)
     }
 
     fn observer(&self) -> Option<Arc<dyn TurnObserver>> {

@@ -11,7 +11,7 @@ use wasmtime_wasi_http::{
 use crate::confinement::profile::Profile;
 use crate::contract::LogLevel;
 use crate::observation::log::Log;
-use crate::outside::Outside;
+use crate::overrides::ServiceOverrides;
 
 /// True for header fields that guests may neither write nor read: those of the connection, of proxies, and of the
 /// choice of host.
@@ -43,12 +43,12 @@ pub(super) struct Hooks {
     profile: Arc<Profile>,
     log: Log,
     /// The turn's replacements of host services.
-    outside: Outside,
+    overrides: ServiceOverrides,
 }
 
 impl Hooks {
-    pub(super) fn new(profile: Arc<Profile>, log: Log, outside: Outside) -> Self {
-        Self { profile, log, outside }
+    pub(super) fn new(profile: Arc<Profile>, log: Log, overrides: ServiceOverrides) -> Self {
+        Self { profile, log, overrides }
     }
 }
 
@@ -67,12 +67,12 @@ impl WasiHttpHooks for Hooks {
     ) -> Box<dyn Future<Output = SendResult> + Send> {
         let profile = Arc::clone(&self.profile);
         let log = self.log.clone();
-        let outside = self.outside.clone();
+        let overrides = self.overrides.clone();
         Box::new(async move {
             // Without the grant, `wasi:http` is not linked.
             let sender = profile.services.http.as_ref().ok_or(Error::HttpRequestDenied)?;
             let asked = asked(&request);
-            let sent = sender.send(request, options, profile.limits.output, &outside).await;
+            let sent = sender.send(request, options, profile.limits.output, &overrides).await;
             let response = sent.inspect_err(|error| log_denial(&log, &asked, error))?;
             // The sender has read the whole request body already, so no later error is possible.
             let nothing_left: Box<dyn Future<Output = Result<(), Error>> + Send> = Box::new(async { Ok(()) });

@@ -27,7 +27,7 @@ fn kind_of(name: &str) -> Option<ScopeKind> {
 impl HostState {
     /// The key-value store of the turn, or else that of the host.
     fn keyvalue(&self) -> &dyn KeyValueStore {
-        self.outside().keyvalue.as_ref().unwrap_or(&self.profile.services.keyvalue).as_ref()
+        self.overrides().keyvalue.as_ref().unwrap_or(&self.profile.services.keyvalue).as_ref()
     }
 
     /// The space of a bucket in this turn. `None` if the turn has no task or conversation for it.

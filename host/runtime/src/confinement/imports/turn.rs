@@ -10,7 +10,7 @@ use crate::turn_view::{NoTurn, TurnView};
 impl HostState {
     /// Time since 1970.
     pub(crate) fn wall_time(&self) -> Duration {
-        match &self.outside().clock {
+        match &self.overrides().clock {
             Some(clock) => clock.now(),
             // A clock before 1970 is no reason to stop a guest.
             None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),

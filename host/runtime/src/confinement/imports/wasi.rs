@@ -118,7 +118,7 @@ impl HostState {
     fn wasi(&mut self) -> &mut Wasi {
         // Created on the first WASI call, because most instances make none.
         let made = self.wasi.take();
-        let wasi = made.unwrap_or_else(|| Box::new(Wasi::new(&self.log, &self.profile, self.outside())));
+        let wasi = made.unwrap_or_else(|| Box::new(Wasi::new(&self.log, &self.profile, self.overrides())));
         self.wasi.insert(wasi)
     }
 

@@ -15,7 +15,7 @@ use crate::confinement::http_sender::FIELD_BYTES;
 use crate::confinement::profile::Profile;
 use crate::contract::LogLevel;
 use crate::observation::log::Log;
-use crate::outside::{Clock, Outside, Random};
+use crate::overrides::{Clock, Random, ServiceOverrides};
 
 /// Most handles that an instance can hold: streams, pollables, requests, responses.
 const MAX_RESOURCES: usize = 100;
@@ -31,7 +31,7 @@ pub(crate) struct Wasi {
 }
 
 impl Wasi {
-    pub(super) fn new(log: &Log, profile: &Arc<Profile>, outside: &Outside) -> Self {
+    pub(super) fn new(log: &Log, profile: &Arc<Profile>, overrides: &ServiceOverrides) -> Self {
         let mut resources = ResourceTable::new();
         // Handles, random bytes and header fields take host memory, which the limit on linear memory does not cover
         // (wasmtime GHSA-852m-cvvp-9p4w).
@@ -46,7 +46,7 @@ impl Wasi {
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false);
-        let Outside { clock, random, .. } = outside.clone();
+        let ServiceOverrides { clock, random, .. } = overrides.clone();
         if let Some(clock) = clock {
             context.wall_clock(WasiService(Arc::clone(&clock))).monotonic_clock(WasiService(clock));
         }
@@ -62,7 +62,7 @@ impl Wasi {
             context: context.build(),
             resources,
             http,
-            hooks: Hooks::new(Arc::clone(profile), log.clone(), outside.clone()),
+            hooks: Hooks::new(Arc::clone(profile), log.clone(), overrides.clone()),
         }
     }
 }

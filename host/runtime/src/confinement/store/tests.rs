@@ -15,7 +15,7 @@ use crate::confinement::limits::{LimitReached, Limits};
 use crate::confinement::profile::{Profile, Services, Validators};
 use crate::load::installation::Installation;
 use crate::observation::log::Log;
-use crate::outside::Outside;
+use crate::overrides::ServiceOverrides;
 
 /// Modules that advance the epoch once per iteration.
 const LOOPS: [&str; 3] = [
@@ -36,8 +36,8 @@ fn profile(cpu: Duration) -> Arc<Profile> {
     let validators = Validators::default();
     let tenant = Arc::default();
     let guest_time = GuestTime::new();
-    let (outside, metrics) = (Outside::default(), Arc::default());
-    let services = Services { keyvalue, outside, http: None, metrics, validators, guest_time, tenant };
+    let (overrides, metrics) = (ServiceOverrides::default(), Arc::default());
+    let services = Services { keyvalue, overrides, http: None, metrics, validators, guest_time, tenant };
     Arc::new(Profile::new(ExtensionUri::from("https://annex.example/loop/v1"), &installation, services))
 }
 

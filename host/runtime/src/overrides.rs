@@ -11,7 +11,7 @@ use http::{Request, Response};
 
 /// Overrides of host services for a turn. `None` means the host's own.
 #[derive(Clone, Default)]
-pub struct Outside {
+pub struct ServiceOverrides {
     /// The key-value store.
     pub keyvalue: Option<Arc<dyn KeyValueStore>>,
     /// The clocks.
