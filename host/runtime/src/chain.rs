@@ -14,7 +14,7 @@ use crate::contract::Request;
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::recording::tape::Head;
+use crate::recording::recorder::Head;
 use crate::turn_view::TurnView;
 
 pub(crate) mod client_call;

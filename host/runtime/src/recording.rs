@@ -21,10 +21,10 @@ use crate::turn_view::TurnIds;
 pub(crate) mod answers;
 pub(crate) mod comparison;
 pub(crate) mod hiding;
+pub(crate) mod recorder;
+pub(crate) mod recording_view;
 mod results;
 pub(crate) mod slot;
-pub(crate) mod tape;
-pub(crate) mod taps;
 
 /// Version of the recording format.
 pub const FORMAT_VERSION: u32 = 1;

@@ -22,8 +22,8 @@ use crate::hook::Hook;
 use crate::observation::log::Log;
 use crate::observation::metrics::watch::{CallVerdict, Watch};
 use crate::recording::StepResult;
-use crate::recording::tape::Tape;
-use crate::recording::taps::TappedView;
+use crate::recording::recorder::TurnRecorder;
+use crate::recording::recording_view::RecordingView;
 use crate::turn_view::TurnView;
 
 mod way_in;
@@ -48,7 +48,7 @@ pub(crate) struct Member {
     /// Measurement of the last call, until its result was checked.
     watch: Option<Watch>,
     /// Records the member's steps, if an observer wants them.
-    tape: Option<Arc<Tape>>,
+    recorder: Option<Arc<TurnRecorder>>,
     /// The extension's limit on concurrent turns.
     _turn: Place,
 }
@@ -79,13 +79,13 @@ impl Member {
         })?;
         let extension = Arc::clone(extension);
         let observer = view.observer().or_else(|| extension.observer.get());
-        let tape = observer.and_then(|observer| Tape::begin(observer, &extension, &view));
-        let view = match &tape {
-            Some(tape) => Arc::new(TappedView::new(view, Arc::clone(tape), &extension)),
+        let recorder = observer.and_then(|observer| TurnRecorder::begin(observer, &extension, &view));
+        let view = match &recorder {
+            Some(recorder) => Arc::new(RecordingView::new(view, Arc::clone(recorder), &extension)),
             None => view,
         };
         let log = Log::new(Arc::clone(profile), Some(Arc::clone(&view)));
-        Ok(Self { extension, instance: Slot::Idle, view, log, admission, watch: None, tape, _turn: turn })
+        Ok(Self { extension, instance: Slot::Idle, view, log, admission, watch: None, recorder, _turn: turn })
     }
 
     /// Records the result of the last call in the metrics. A refusal before the call counts too.
@@ -138,16 +138,16 @@ impl Member {
     }
 
     /// Begins a step of the recording, if there is one.
-    pub(crate) fn notes(&self, step: impl FnOnce(&Tape)) {
-        if let Some(tape) = &self.tape {
-            step(tape);
+    pub(crate) fn notes(&self, step: impl FnOnce(&TurnRecorder)) {
+        if let Some(recorder) = &self.recorder {
+            step(recorder);
         }
     }
 
     /// Ends the step of the recording, if there is one.
     pub(crate) fn noted<T>(&self, result: &Result<T, HookError>, passed: impl FnOnce(&T) -> StepResult) {
-        if let Some(tape) = &self.tape {
-            tape.ended(result.as_ref().map_or_else(StepResult::from, passed));
+        if let Some(recorder) = &self.recorder {
+            recorder.ended(result.as_ref().map_or_else(StepResult::from, passed));
         }
     }
 
@@ -159,8 +159,8 @@ impl Member {
     ) -> Result<T, Fault> {
         let mut watch = Watch::new(&self.extension, hook);
         let called = watch.run(pin!(self.run(hook, body))).await;
-        if let Some(tape) = &self.tape {
-            tape.took(hook, watch.busy());
+        if let Some(recorder) = &self.recorder {
+            recorder.took(hook, watch.busy());
         }
         self.watch = Some(watch);
         called
@@ -245,8 +245,8 @@ fn told(violation: Violation) -> FieldViolation {
 impl Drop for Member {
     fn drop(&mut self) {
         self.leave();
-        if let Some(tape) = &self.tape {
-            tape.finish();
+        if let Some(recorder) = &self.recorder {
+            recorder.finish();
         }
     }
 }

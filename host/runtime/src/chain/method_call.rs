@@ -46,7 +46,7 @@ impl MethodCall {
         let place = extension.methods().iter().position(|method| method.name == name);
         let place = place.ok_or_else(|| A2aError::MethodNotFound { method: name.to_owned() })?;
         let mut call = Self { member: Member::admit(extension, Arc::clone(&request.view)).await?, place };
-        call.member.notes(|tape| tape.call(request.head(), params));
+        call.member.notes(|recorder| recorder.call(request.head(), params));
         let answered = call.ask(request, params).await;
         call.member.noted(&answered, |value| value.clone().map_or(StepResult::Streams, StepResult::Value));
         call.member.fails_by(&answered);
@@ -64,7 +64,7 @@ impl MethodCall {
         if self.member.is_out() {
             return Ok(None);
         }
-        self.member.notes(|tape| tape.step(|| StepInput::Next));
+        self.member.notes(|recorder| recorder.step(|| StepInput::Next));
         let result = self.ask_next().await;
         self.member.noted(&result, |value| value.clone().map_or(StepResult::Ends, StepResult::Value));
         let result = self.member.counted(Hook::Method, result);

@@ -33,7 +33,7 @@ impl Member {
         parts: &[Part],
     ) -> Result<Option<(Self, RequestChanges)>, HookError> {
         let mut member = Self::admit(extension, Arc::clone(&request.view)).await?;
-        member.notes(|tape| tape.request(request.head(), (request.message, request.request), parts));
+        member.notes(|recorder| recorder.request(request.head(), (request.message, request.request), parts));
         let entered = member.run_way_in(request, seen, parts).await;
         member.noted(&entered, |entered| match entered {
             Some(RequestChanges { delta, parts }) => StepResult::Active { delta: delta.clone(), parts: parts.clone() },

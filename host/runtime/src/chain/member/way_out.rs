@@ -11,7 +11,7 @@ use crate::chain::transition::{self, Interruption, TransitionVerdict, TurnBeginn
 use crate::contract::{BeginRuling, ChangeRuling, Wait};
 use crate::error::Fault;
 use crate::hook::Hook;
-use crate::recording::tape::Tape;
+use crate::recording::recorder::TurnRecorder;
 use crate::recording::{Attention, StepResult};
 
 impl Member {
@@ -27,7 +27,7 @@ impl Member {
         beginning: &SeenBeginning,
         TurnBeginning { task_id, context_id, waits_in, .. }: &TurnBeginning<'_>,
     ) -> Result<TransitionVerdict, Fault> {
-        let step = self.noting(|asked| asked.transition, |tape| tape.beginning(task_id, context_id, *waits_in));
+        let step = self.noting(|asked| asked.transition, |recorder| recorder.beginning(task_id, context_id, *waits_in));
         let begun = self.ask_to_begin(seen, beginning).await;
         noted(step, &begun, |verdict, _| noted_verdict(verdict, None));
         self.settled(Hook::Transition, begun)
@@ -60,11 +60,11 @@ impl Member {
         current: TaskState,
         update: &mut TaskStatusUpdateEvent,
     ) -> Result<TransitionVerdict, Fault> {
-        let step = self.noting(|asked| asked.transition, |tape| tape.change(current, update));
-        let before = step.as_ref().map(|tape| tape.own(outgoing::metadata_of_status(update)));
+        let step = self.noting(|asked| asked.transition, |recorder| recorder.change(current, update));
+        let before = step.as_ref().map(|recorder| recorder.own(outgoing::metadata_of_status(update)));
         let changed = self.ask_to_change(current, update).await;
-        noted(step, &changed, |verdict, tape| {
-            let after = tape.own(outgoing::metadata_of_status(update));
+        noted(step, &changed, |verdict, recorder| {
+            let after = recorder.own(outgoing::metadata_of_status(update));
             noted_verdict(verdict, Some(added(before.as_ref(), after)).filter(|added| !added.is_empty()))
         });
         self.settled(Hook::Transition, changed)
@@ -115,20 +115,24 @@ impl Member {
 
     /// Lets the extension add metadata to an event. After a failure it takes no further part in the turn.
     pub(in crate::chain) async fn respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
-        let step = self.noting(|asked| outgoing::is_among(event, asked.events), |tape| tape.event(event));
-        let before = step.as_ref().map(|tape| tape.own(outgoing::metadata_of(event)));
+        let step = self.noting(|asked| outgoing::is_among(event, asked.events), |recorder| recorder.event(event));
+        let before = step.as_ref().map(|recorder| recorder.own(outgoing::metadata_of(event)));
         let responded = self.add_to(event).await;
-        noted(step, &responded, |(), tape| {
-            StepResult::Adds(added(before.as_ref(), tape.own(outgoing::metadata_of(event))))
+        noted(step, &responded, |(), recorder| {
+            StepResult::Adds(added(before.as_ref(), recorder.own(outgoing::metadata_of(event))))
         });
         self.settled(Hook::Response, responded)
     }
 
     /// Begins a step of the recording, if there is one and either the extension or its shadow takes the event.
-    fn noting(&self, is_asked: impl Fn(&Attention) -> bool, step: impl FnOnce(&Tape)) -> Option<Arc<Tape>> {
-        let tape = self.tape.as_ref().filter(|tape| !self.is_out() && tape.notes(is_asked))?;
-        step(tape);
-        Some(Arc::clone(tape))
+    fn noting(
+        &self,
+        is_asked: impl Fn(&Attention) -> bool,
+        step: impl FnOnce(&TurnRecorder),
+    ) -> Option<Arc<TurnRecorder>> {
+        let recorder = self.recorder.as_ref().filter(|recorder| !self.is_out() && recorder.notes(is_asked))?;
+        step(recorder);
+        Some(Arc::clone(recorder))
     }
 
     /// Records the result in the metrics. After a failure the member takes no further part in the turn.
@@ -168,9 +172,13 @@ impl Member {
 }
 
 /// Ends the step, if one was begun.
-fn noted<T>(step: Option<Arc<Tape>>, result: &Result<T, Fault>, passed: impl FnOnce(&T, &Tape) -> StepResult) {
-    if let Some(tape) = step {
-        tape.ended(result.as_ref().map_or_else(StepResult::from, |value| passed(value, &tape)));
+fn noted<T>(
+    step: Option<Arc<TurnRecorder>>,
+    result: &Result<T, Fault>,
+    passed: impl FnOnce(&T, &TurnRecorder) -> StepResult,
+) {
+    if let Some(recorder) = step {
+        recorder.ended(result.as_ref().map_or_else(StepResult::from, |value| passed(value, &recorder)));
     }
 }
 

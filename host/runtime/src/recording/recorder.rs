@@ -27,7 +27,7 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_STEPS: usize = 1_000;
 
 /// Records one turn of one extension for an observer.
-pub(crate) struct Tape {
+pub(crate) struct TurnRecorder {
     observer: Arc<dyn TurnObserver>,
     extension: Arc<Extension>,
     /// The events and data for the extension and for its shadow.
@@ -57,7 +57,7 @@ struct LastValues {
     agent_steps: Option<String>,
 }
 
-impl Tape {
+impl TurnRecorder {
     /// Begins to record a turn, if the observer wants it.
     pub(crate) fn begin(
         observer: Arc<dyn TurnObserver>,
@@ -142,7 +142,7 @@ impl Tape {
         });
     }
 
-    /// Begins a step. A step without [`Tape::ended`] was cancelled and is dropped.
+    /// Begins a step. A step without [`TurnRecorder::ended`] was cancelled and is dropped.
     pub(crate) fn step(&self, input: impl FnOnce() -> StepInput) {
         if self.is_full() {
             return;
