@@ -22,7 +22,7 @@ use crate::load::program::Program;
 use crate::load::selection::Selection;
 use crate::observation::log_tail::LogLine;
 use crate::observation::metrics::ExtensionMetrics;
-use crate::recording::slot::ObserverSlot;
+use crate::recording::observer_slot::ObserverSlot;
 use crate::recording::{Attention, TurnObserver};
 
 /// An installed extension, ready to serve turns.

@@ -62,7 +62,7 @@ pub use observation::log_tail::LogLine;
 pub use observation::metrics::{BusyTime, CallOutcome, ExtensionMetrics, HookMetrics, HookTotals, LastFailure};
 pub use overrides::{Clock, HttpClient, HttpListener, Random, ServiceOverrides, Unreachable};
 pub use recording::comparison::{Comparison, Difference, Example, HookCost};
-pub use recording::hiding::Hide;
+pub use recording::redaction::Hide;
 pub use recording::{
     Attention, FORMAT_VERSION, HookTime, HostCall, HttpAnswer, KnownKey, Octets, RecordedStep, RecordedTurn,
     RecordingEnd, RecordingHead, RecordingLine, StepInput, StepResult, TurnObserver,

@@ -38,7 +38,7 @@ use crate::load::program::Program;
 use crate::observation::log::Log;
 use crate::observation::metrics::{BusyTime, HookTotals, Registry};
 use crate::overrides::{ServiceOverrides, UnreachableClient};
-use crate::recording::slot::ObserverSlot;
+use crate::recording::observer_slot::ObserverSlot;
 
 pub(crate) mod cache;
 pub(crate) mod compile;

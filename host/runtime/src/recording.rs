@@ -20,11 +20,11 @@ use crate::turn_view::TurnIds;
 
 pub(crate) mod answers;
 pub(crate) mod comparison;
-pub(crate) mod hiding;
+pub(crate) mod observer_slot;
 pub(crate) mod recorder;
 pub(crate) mod recording_view;
+pub(crate) mod redaction;
 mod results;
-pub(crate) mod slot;
 
 /// Version of the recording format.
 pub const FORMAT_VERSION: u32 = 1;

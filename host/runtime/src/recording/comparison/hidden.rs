@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::observation::log::HIDDEN as HIDDEN_SECRET;
-use crate::recording::hiding::HIDDEN;
+use crate::recording::redaction::HIDDEN;
 use crate::recording::{HostCall, Octets, RecordedTurn, StepResult};
 
 /// The texts that replace hidden values.
