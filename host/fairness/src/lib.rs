@@ -5,10 +5,10 @@
 //! place stands for a limited resource, such as an instance or a connection. While places are free, taking one never
 //! waits and costs one uncontended lock.
 
-mod line;
 mod places;
 mod resize;
 mod scope;
+mod tenant_queue;
 
 pub use places::{FairPlaces, Place};
 pub use resize::resize;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::line::Line;
+use crate::tenant_queue::TenantQueue;
 
 /// A number of places. Clones share them.
 #[derive(Clone, Debug)]
@@ -15,11 +15,11 @@ struct PlacePool {
     state: Mutex<Occupancy>,
 }
 
-/// If `free` is above 0, `line` is empty.
+/// If `free` is above 0, `queue` is empty.
 #[derive(Debug)]
 struct Occupancy {
     free: usize,
-    line: Line<oneshot::Sender<Place>>,
+    queue: TenantQueue<oneshot::Sender<Place>>,
 }
 
 /// A taken place. Dropping it passes it on to the next waiter, or makes it free.
@@ -33,7 +33,7 @@ impl FairPlaces {
     /// Creates `places` free places.
     #[must_use]
     pub fn new(places: usize) -> Self {
-        Self(Arc::new(PlacePool { state: Mutex::new(Occupancy { free: places, line: Line::default() }) }))
+        Self(Arc::new(PlacePool { state: Mutex::new(Occupancy { free: places, queue: TenantQueue::default() }) }))
     }
 
     /// Number of free places.
@@ -62,7 +62,7 @@ impl FairPlaces {
                     break;
                 }
                 let (sender, waiting) = oneshot::channel();
-                state.line.join(tenant, sender);
+                state.queue.join(tenant, sender);
                 waiting
             };
             // A returned place goes directly to the next waiter, so that a newcomer cannot take it in between.
@@ -88,7 +88,7 @@ impl PlacePool {
         loop {
             let next = {
                 let mut state = self.state();
-                let next = state.line.take();
+                let next = state.queue.take();
                 if next.is_none() {
                     state.free += 1;
                     // The place is counted as free, and dropping `place` must not count it again.
