@@ -6,20 +6,20 @@
 mod database;
 mod migrations;
 mod numbers;
-mod outage;
-mod patience;
 mod postgres;
+mod retry;
 mod sqlite;
+mod statement_timeout;
 mod text;
 mod writer;
 
 pub use database::{Database, OfFirst, Row, Rows, Sql, Step, TransactionStart, Value};
 pub use migrations::Migrations;
 pub use numbers::{from_sql, to_sql};
-pub use outage::{may_pass, outlast, outlast_for};
-pub use patience::with_long_statements;
 pub use postgres::{PostgresConnections, PostgresDatabase, PostgresState};
+pub use retry::{may_pass, outlast, outlast_for};
 pub use sqlite::{SqliteDatabase, SqliteTransaction};
+pub use statement_timeout::with_long_statements;
 pub use writer::{Change, Writer};
 
 use std::path::PathBuf;

@@ -40,7 +40,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of round trips to measure. The shortest counts, because the machine may be busy during the others.
 const TRIPS: u32 = 4;
 /// Time for which a failed read is retried over other connections.
-const READ_PATIENCE: Duration = Duration::from_secs(3);
+const READ_RETRY_TIME: Duration = Duration::from_secs(3);
 
 impl PostgresConnections {
     /// Creates a pool of at most `most` connections. Connections are opened when needed, so this does not contact the
@@ -235,7 +235,7 @@ impl Database for PostgresDatabase {
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
         let _stage = enter(Stage::Store);
-        outlast_for(READ_PATIENCE, is_lost, || self.rows(sql, values)).await
+        outlast_for(READ_RETRY_TIME, is_lost, || self.rows(sql, values)).await
     }
 }
 

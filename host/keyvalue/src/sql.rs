@@ -17,7 +17,7 @@ use crate::store::{
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Time for which setting a key is retried after the connection is lost.
-const PATIENCE: Duration = Duration::from_secs(3);
+const SET_RETRY_TIME: Duration = Duration::from_secs(3);
 
 /// Differences between the databases. Both forms of a statement take the same parameters.
 pub trait KeyDatabase: Database {
@@ -107,7 +107,7 @@ impl<D: KeyDatabase> KeyValueStore for SqlKeyValueStore<D> {
     async fn set(&self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
         let key = names::stored::<D>(key);
         // Setting the same value twice is harmless, so a retry is safe even if the first attempt was stored.
-        outlast_for(PATIENCE, may_pass::<D>, || self.set_once(space, &key, (&value, quota))).await
+        outlast_for(SET_RETRY_TIME, may_pass::<D>, || self.set_once(space, &key, (&value, quota))).await
     }
 
     async fn delete(&self, space: &Space, key: &str) -> Result<(), KeyValueError> {

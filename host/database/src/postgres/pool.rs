@@ -11,7 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgDatabaseError, PgSeverity
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-use crate::patience::patience;
+use crate::statement_timeout::statement_timeout;
 use crate::{may_pass, outlast_for};
 
 /// A connection pool. Tenants that wait for a connection are served round robin. Clones share the pool.
@@ -55,17 +55,17 @@ pub(super) struct HeldConnection {
 }
 
 /// Longest wait for a ping on a connection that was idle.
-const PING_PATIENCE: Duration = Duration::from_secs(2);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval of polling while [`FairPool::close`] waits for connections in use.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// A connection that was used within this time is not pinged before it is used again.
 const IDLE_TRUST: Duration = Duration::from_secs(1);
 /// Connections idle for longer are closed.
-const IDLE: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Interval between two searches for idle connections.
-const SWEEP: Duration = Duration::from_secs(60);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// Connections older than this are replaced, because the memory that the server keeps per connection grows.
-const OLD: Duration = Duration::from_secs(1_800);
+const MAX_AGE: Duration = Duration::from_secs(1_800);
 
 /// Begins a transaction. PostgreSQL ends the transaction if this process is silent for four seconds. A lease lasts
 /// five: the locks of a stalled process are released before another process takes its work over.
@@ -132,11 +132,11 @@ impl FairPool {
         pool.close();
         for connection in idle {
             // The connection is dropped, whether or not the database answered.
-            let _ = timeout(PING_PATIENCE, connection.close()).await;
+            let _ = timeout(PING_TIMEOUT, connection.close()).await;
         }
         let used = async {
             while places.free() < usize::try_from(*connections).unwrap_or(usize::MAX) {
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
         let _ = timeout(pool.manager().timeout, used).await;
@@ -150,15 +150,15 @@ impl fmt::Debug for FairPool {
 }
 
 impl SharedPool {
-    /// Closes idle connections, at most once per [`SWEEP`].
+    /// Closes idle connections, at most once per [`SWEEP_INTERVAL`].
     fn sweep(&self) {
         if self.pool.manager().is_lasting {
             return;
         }
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        if swept.elapsed() > SWEEP {
+        if swept.elapsed() > SWEEP_INTERVAL {
             *swept = Instant::now();
-            drop(self.pool.retain(|_, metrics| metrics.last_used() < IDLE));
+            drop(self.pool.retain(|_, metrics| metrics.last_used() < IDLE_TIMEOUT));
         }
     }
 
@@ -187,7 +187,7 @@ impl Manager for Connector {
     }
 
     async fn recycle(&self, connection: &mut PgConnection, metrics: &Metrics) -> RecycleResult<sqlx::Error> {
-        if !self.is_lasting && metrics.age() > OLD {
+        if !self.is_lasting && metrics.age() > MAX_AGE {
             return Err(RecycleError::message("the connection is old"));
         }
         let idle = metrics.last_used();
@@ -196,8 +196,8 @@ impl Manager for Connector {
         }
         // Pinging a connection before every use would cost as much as most statements.
         if idle >= IDLE_TRUST || self.lost.is_since(idle) {
-            let patience = PING_PATIENCE.min(self.timeout / 4);
-            let well = timeout(patience, connection.ping()).await.unwrap_or_else(|_| Err(silent(patience)));
+            let limit = PING_TIMEOUT.min(self.timeout / 4);
+            let well = timeout(limit, connection.ping()).await.unwrap_or_else(|_| Err(silent(limit)));
             well.inspect_err(|_| self.dead.is_now())?;
         }
         Ok(())
@@ -266,7 +266,7 @@ impl Drop for HeldConnection {
         let place = self.place.take();
         // A running statement keeps its place: closing a connection does not end its statement in the database.
         let is_kept = is_busy && !self.shared.pool.manager().is_lasting;
-        let limit = if is_kept { patience() } else { PING_PATIENCE };
+        let limit = if is_kept { statement_timeout() } else { PING_TIMEOUT };
         runtime.spawn(async move {
             if matches!(timeout(limit, settle(&mut connection, is_in_transaction)).await, Ok(Ok(()))) {
                 drop(connection);
@@ -293,10 +293,10 @@ async fn settle(connection: &mut PgConnection, is_in_transaction: bool) -> sqlx:
     }
 }
 
-/// Runs a statement with the timeout of [`patience`].
+/// Runs a statement with [`statement_timeout`].
 pub(super) async fn in_time<T>(statement: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
-    let patience = patience();
-    timeout(patience, statement).await.unwrap_or_else(|_| Err(silent(patience)))
+    let limit = statement_timeout();
+    timeout(limit, statement).await.unwrap_or_else(|_| Err(silent(limit)))
 }
 
 fn silent(time: Duration) -> sqlx::Error {

@@ -53,7 +53,7 @@ pub(crate) fn start(instances: u32, options: EngineOptions) -> Result<Engine, Ru
         .and_then(|config| Engine::new(&config))
         .map_err(|error| RuntimeError::Engine(error.into()))?;
     start_ticker(&engine)?;
-    self_check::a_loop_is_stopped(&engine, self_check::PATIENCE)?;
+    self_check::a_loop_is_stopped(&engine, self_check::STOP_TIMEOUT)?;
     Ok(engine)
 }
 
@@ -182,14 +182,14 @@ mod tests {
     use std::thread;
 
     use super::{EngineOptions, TICK, start, tick};
-    use crate::confinement::self_check::{self, PATIENCE};
+    use crate::confinement::self_check::{self, STOP_TIMEOUT};
 
     /// The test has one worker, which is the thread that waits here.
     #[tokio::test]
     async fn the_ticker_goes_on_while_every_worker_is_busy() {
         let engine = start(1, EngineOptions::default()).expect("the engine starts");
         for _ in 0..3 {
-            self_check::a_loop_is_stopped(&engine, PATIENCE).expect("the loop is stopped");
+            self_check::a_loop_is_stopped(&engine, STOP_TIMEOUT).expect("the loop is stopped");
         }
     }
 

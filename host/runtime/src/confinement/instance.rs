@@ -28,7 +28,7 @@ use crate::observation::trap::Trap;
 use crate::turn_view::TurnView;
 
 /// Longest wait for CPU time before an instance is created.
-const PATIENCE: Duration = Duration::from_secs(1);
+const START_TIMEOUT: Duration = Duration::from_secs(1);
 /// Attempts to find room in the engine's pool for one instance. Before each retry a kept instance is dropped.
 const MAX_ATTEMPTS: u32 = 4;
 
@@ -165,7 +165,7 @@ impl GuestInstance {
         (log, hook): (&Log, Hook),
         pool_is_full: &mut bool,
     ) -> Result<(Store<HostState>, Instance, Option<u64>), Fault> {
-        let mut entered = enter(profile, PATIENCE).await?;
+        let mut entered = enter(profile, START_TIMEOUT).await?;
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn, log.clone());
         store.data_mut().place = entered.place();
         log.enter(hook);

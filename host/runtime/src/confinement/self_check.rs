@@ -10,7 +10,7 @@ use wasmtime::{Engine, Instance, Module, Store, Trap};
 use crate::error::RuntimeError;
 
 /// Longest time after which the loop must have stopped. On an idle machine one tick is enough.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `(module (func (loop br 0)) (start 0))`: loops on instantiation.
 const LOOP: &[u8] = b"\0asm\x01\0\0\0\
@@ -77,6 +77,6 @@ mod tests {
     fn the_engine_of_this_crate_stops_a_loop() {
         // Starting it checks that as well.
         let engine = engine::start(1, engine::EngineOptions::default()).expect("the engine starts");
-        a_loop_is_stopped(&engine, super::PATIENCE).expect("the loop is stopped");
+        a_loop_is_stopped(&engine, super::STOP_TIMEOUT).expect("the loop is stopped");
     }
 }

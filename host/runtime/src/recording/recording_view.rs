@@ -22,7 +22,7 @@ use crate::turn_view::{TurnIds, TurnView};
 /// Size of a call with only numbers, in bytes.
 const SMALL: usize = 32;
 /// Most time for reading a key's old value before it is changed.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOKUP_TIMEOUT: Duration = Duration::from_millis(50);
 /// Header fields of an answer that are recorded.
 const KEPT_FIELDS: [&str; 4] = ["content-type", "content-language", "etag", "last-modified"];
 
@@ -214,7 +214,7 @@ impl RecordingKeys {
             return;
         }
         // A slow or failing store must not affect a change that would succeed without recording.
-        if let Ok(Ok(value)) = timeout(LOOK, self.store.get(space, key)).await {
+        if let Ok(Ok(value)) = timeout(LOOKUP_TIMEOUT, self.store.get(space, key)).await {
             self.recorder.knows(&space.scope, key, value.as_deref());
         }
     }

@@ -9,13 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Idle time after which a parked instance is dropped.
-const PATIENCE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of consecutive instances that grew, after which no more are kept: most of the next ones would grow too.
-const HOPELESS: usize = 16;
+const MAX_GROWN: usize = 16;
 
 /// Interval between two clean-ups.
-const ROUND: Duration = Duration::from_secs(1);
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The idle instances of one installation.
 pub(crate) struct Parking<I> {
@@ -53,13 +53,13 @@ impl<I: Send + 'static> Parking<I> {
 impl<I> Parking<I> {
     /// True if one more instance may be parked. Check this before resetting an instance.
     pub(crate) fn has_room(&self) -> bool {
-        let is_hopeless = self.grown.load(Ordering::Relaxed) >= HOPELESS;
+        let is_hopeless = self.grown.load(Ordering::Relaxed) >= MAX_GROWN;
         !is_hopeless && self.lock().len() < self.most() && self.all.has_room()
     }
 
     /// Records that an instance has grown in its turn and cannot be kept.
     pub(crate) fn note_grown(&self) {
-        if self.grown.fetch_add(1, Ordering::Relaxed) + 1 == HOPELESS {
+        if self.grown.fetch_add(1, Ordering::Relaxed) + 1 == MAX_GROWN {
             tracing::warn!("an extension's instances are no longer kept, because they grow during turns");
         }
     }
@@ -134,7 +134,7 @@ impl<I: Send> GiveWay for Parking<I> {
             let mut parked = self.lock();
             // The front has been parked for longest.
             while let Some(first) = parked.front() {
-                let is_late = now.saturating_duration_since(first.since) >= PATIENCE;
+                let is_late = now.saturating_duration_since(first.since) >= IDLE_TIMEOUT;
                 if !is_late && parked.len() <= most {
                     break;
                 }
@@ -242,6 +242,6 @@ fn tidy(all: &Weak<AllParked>) {
         let now = Instant::now();
         parkings.iter().for_each(|parking| parking.tidy(now));
         drop(parkings);
-        thread::sleep(ROUND);
+        thread::sleep(CLEANUP_INTERVAL);
     }
 }

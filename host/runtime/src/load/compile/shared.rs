@@ -31,11 +31,11 @@ struct CodeCells {
 }
 
 /// Least value of `most`.
-const FEW: usize = 64;
+const LEAST_CLEANUP: usize = 64;
 
 impl Default for SharedCode {
     fn default() -> Self {
-        Self(Mutex::new(CodeCells { of: HashMap::new(), most: FEW }))
+        Self(Mutex::new(CodeCells { of: HashMap::new(), most: LEAST_CLEANUP }))
     }
 }
 
@@ -45,7 +45,7 @@ impl SharedCode {
         if places.of.len() >= places.most {
             places.of.retain(|_, place| is_needed(place));
             // Twice the remaining entries, so that the clean-up costs constant time per load on average.
-            places.most = places.of.len().saturating_mul(2).max(FEW);
+            places.most = places.of.len().saturating_mul(2).max(LEAST_CLEANUP);
         }
         Arc::clone(places.of.entry(digest).or_default())
     }
@@ -60,17 +60,17 @@ fn is_needed(place: &Arc<CodeCell>) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use super::{FEW, SharedCode};
+    use super::{LEAST_CLEANUP, SharedCode};
     use crate::digest::Digest;
 
     #[tokio::test]
     async fn places_of_code_that_nobody_has_any_more_go() {
         let shared = SharedCode::default();
         let kept = shared.place(Digest::of(b"kept"));
-        for number in 0..10 * FEW {
+        for number in 0..10 * LEAST_CLEANUP {
             drop(shared.place(Digest::of(&number.to_le_bytes())));
         }
-        assert!(shared.0.lock().expect("no panic").of.len() <= FEW);
+        assert!(shared.0.lock().expect("no panic").of.len() <= LEAST_CLEANUP);
         assert!(Arc::ptr_eq(&kept, &shared.place(Digest::of(b"kept"))), "somebody makes its code");
     }
 }

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::time::Duration;
 
 /// Default timeout. Connections to a machine that lost power stay open, so only a timeout notices.
-const PATIENCE: Duration = Duration::from_secs(30);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of statements that read many rows and that no client waits for.
-const LONG: Duration = Duration::from_secs(600);
+const LONG_TIMEOUT: Duration = Duration::from_secs(600);
 
 tokio::task_local! {
     static CHOSEN: Duration;
@@ -14,9 +14,9 @@ tokio::task_local! {
 
 /// Runs a future whose statements may each take ten minutes.
 pub fn with_long_statements<F: Future>(done: F) -> impl Future<Output = F::Output> {
-    CHOSEN.scope(LONG, done)
+    CHOSEN.scope(LONG_TIMEOUT, done)
 }
 
-pub(crate) fn patience() -> Duration {
-    CHOSEN.try_with(|chosen| *chosen).unwrap_or(PATIENCE)
+pub(crate) fn statement_timeout() -> Duration {
+    CHOSEN.try_with(|chosen| *chosen).unwrap_or(DEFAULT_TIMEOUT)
 }
