@@ -1,4 +1,4 @@
-//! Real files and folders, judged by their descriptors.
+//! Checks of real files and folders.
 
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Read};

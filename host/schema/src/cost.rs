@@ -28,7 +28,7 @@ const MATCHER: u64 = 16;
 /// Bytes of the tables that a pattern's matcher fills while reading.
 pub(crate) const MATCHER_TABLES: u64 = 160 << 10;
 
-/// Counts over a schema in which every `$ref` is replaced by its target.
+/// Counts for a schema in which every `$ref` is replaced by its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// Parts that check a value.

@@ -178,7 +178,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Schemas by name. Values other than objects are measured as a schema; the validator refuses them.
+    /// Measures an object of schemas by name. The validator refuses other values; they are measured as one schema.
     fn schemas(&mut self, value: &'a Value, depth: u64) -> Result<Cost, String> {
         let Value::Object(members) = value else { return self.schema(value, depth) };
         check_height(depth)?;

@@ -222,7 +222,7 @@ impl GuestInstance {
         ended
     }
 
-    /// Adds to the metrics. One unit of fuel is about one instruction.
+    /// Adds the executed instructions to the metrics. One unit of fuel is about one instruction.
     fn count_instructions(&mut self) {
         let Some(before) = self.fuel else { return };
         let left = self.store.get_fuel().unwrap_or(before);

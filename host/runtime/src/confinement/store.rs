@@ -144,7 +144,7 @@ impl HostState {
         self.log = idle;
     }
 
-    /// Adds to the metrics, which count calls in turns but not during loading.
+    /// Adds the host calls to the metrics, unless the extension is being loaded.
     fn count_made_calls(&self) {
         if self.turn.is_some() {
             let made = self.profile.limits.host_calls.saturating_sub(self.host_calls_left);
@@ -208,7 +208,7 @@ impl HostState {
     }
 }
 
-/// Adds to the metrics once per instance, so that host calls cost no more.
+/// Adds the host calls to the metrics once per instance, which is cheaper than once per call.
 impl Drop for HostState {
     fn drop(&mut self) {
         self.count_made_calls();

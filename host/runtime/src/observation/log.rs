@@ -84,7 +84,7 @@ impl Log {
         *self.turn.error_id.get_or_init(Uuid::new_v4)
     }
 
-    /// Sets the hook for the following lines.
+    /// Sets the hook that the following lines belong to.
     pub(crate) fn enter(&self, hook: Hook) {
         self.turn.hook.store(hook as u8, Ordering::Relaxed);
     }
