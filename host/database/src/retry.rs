@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_fails_because_the_database_is_away_is_tried_until_it_is_back() {
+    async fn transient_errors_are_retried_until_the_database_is_back() {
         let attempts = Cell::new(0);
         let attempt = || {
             attempts.set(attempts.get() + 1);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_will_not_pass_fails_at_once_and_nothing_is_tried_for_longer_than_it_may_be() {
+    async fn permanent_errors_fail_at_once_and_retries_end_after_their_limit() {
         let refused = outlast(pending(), may_pass, || async { Err::<(), _>(sqlx::Error::RowNotFound) }).await;
         assert!(matches!(refused, Some(Err(sqlx::Error::RowNotFound))));
         let over = sleep(Duration::from_secs(4));

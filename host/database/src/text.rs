@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_refer_to_the_first_step_go_in_one_statement_with_it() {
+    fn rows_that_refer_to_the_first_step_are_merged_into_its_statement() {
         let first = || Step::new("UPDATE b SET c = $1 WHERE d = $2", values(2));
         let (text, values) = one_statement(&[first(), Step::rows(&ROWS, values(4))]).unwrap();
         let expected = "WITH first AS (UPDATE b SET c = $1 WHERE d = $2 RETURNING id), step_0 AS (INSERT INTO a  SELECT \

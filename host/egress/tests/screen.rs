@@ -105,7 +105,7 @@ async fn urls_are_screened_by_their_form() {
 }
 
 #[tokio::test]
-async fn names_are_screened_by_what_they_resolve_to() {
+async fn names_are_screened_by_their_addresses() {
     check(
         &screen_allowing(&[], Arc::new(Names)),
         &[
@@ -122,7 +122,7 @@ async fn names_are_screened_by_what_they_resolve_to() {
 }
 
 #[tokio::test]
-async fn ipv4_addresses_are_screened_however_they_are_written() {
+async fn ipv4_addresses_are_screened_in_every_notation() {
     check(
         &screen_allowing(&[], Arc::new(Names)),
         &[
@@ -175,7 +175,7 @@ async fn ipv4_addresses_are_screened_however_they_are_written() {
 }
 
 #[tokio::test]
-async fn ipv6_addresses_are_screened_and_ipv4_within_them() {
+async fn ipv6_addresses_and_embedded_ipv4_addresses_are_screened() {
     check(
         &screen_allowing(&[], Arc::new(Names)),
         &[
@@ -264,7 +264,7 @@ async fn plain_http_can_be_switched_off() {
 }
 
 #[test]
-fn what_is_allowed_is_read_strictly() {
+fn allowed_destinations_are_parsed_strictly() {
     for text in ["127.0.0.1", "::1", "[::1]", "10.0.0.0/8", "10.1.2.3/8", "fd00::/8", "localhost", "a.example."] {
         assert!(text.parse::<Allowed>().is_ok(), "{text}");
     }

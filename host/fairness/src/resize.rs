@@ -35,7 +35,7 @@ mod tests {
     use super::resize;
 
     #[tokio::test]
-    async fn permits_that_are_in_use_stay_and_nobody_gets_another_until_enough_are_back() {
+    async fn permits_in_use_stay_valid_and_none_is_granted_until_enough_are_returned() {
         let permits = Arc::new(Semaphore::new(3));
         let mut taken: Vec<_> = (0..3).map(|_| permits.try_acquire().expect("a permit")).collect();
         resize(&permits, 3, 1);

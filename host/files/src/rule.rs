@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_user_is_refused_whatever_it_is_for() {
+    fn a_file_of_another_user_is_refused_for_every_purpose() {
         for purpose in [Purpose::Managed, Purpose::Named, Purpose::Secret, Purpose::Private] {
             let verdict = judge(purpose, STRANGER, STAFF, 0o600, false);
             assert!(is_refused(&verdict), "{purpose:?}");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_root_owns_is_trusted_but_for_what_this_process_writes_itself() {
+    fn files_of_root_are_trusted_except_private_ones() {
         for purpose in [Purpose::Managed, Purpose::Named, Purpose::Secret] {
             assert_eq!(judge(purpose, ROOT, ROOT, 0o600, false), Verdict::Fine, "{purpose:?}");
         }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_write_is_refused_whatever_it_is_for() {
+    fn files_that_others_can_write_are_refused_for_every_purpose() {
         for purpose in [Purpose::Managed, Purpose::Named, Purpose::Secret, Purpose::Private] {
             for mode in [0o666, 0o602, 0o1777, 0o777] {
                 assert!(is_refused(&file(purpose, mode)), "{purpose:?} {mode:o}");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_group_can_write_is_refused_where_the_place_makes_it_run() {
+    fn managed_files_that_the_group_can_write_are_refused() {
         assert!(is_refused(&file(Purpose::Managed, 0o664)) && is_refused(&folder(Purpose::Managed, 0o775)));
         assert!(is_refused(&judge(Purpose::Managed, USER, USER, 0o664, false)));
         for purpose in [Purpose::Named, Purpose::Secret] {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_as_kubernetes_mounts_them_are_taken_with_a_remark_at_most() {
+    fn secrets_mounted_by_kubernetes_are_accepted_with_at_most_a_warning() {
         assert_eq!(judge(Purpose::Secret, ROOT, STAFF, 0o440, false), Verdict::Fine);
         assert_eq!(judge(Purpose::Secret, ROOT, ROOT, 0o400, false), Verdict::Fine);
         assert!(matches!(judge(Purpose::Secret, ROOT, ROOT, 0o644, false), Verdict::Remark(_)));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn private_files_are_nobody_elses_and_private_folders_better_so() {
+    fn private_files_exclude_others_and_private_folders_warn_about_access() {
         for mode in [0o644, 0o640, 0o604, 0o610] {
             assert!(is_refused(&file(Purpose::Private, mode)), "{mode:o}");
         }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_the_mode_and_the_command_that_mends_it() {
+    fn a_refusal_names_the_mode_and_the_command_that_fixes_it() {
         let Verdict::Refused(reason) = file(Purpose::Named, 0o666) else { unreachable!("it is refused") };
         assert!(reason.contains("mode 0666") && reason.contains("`chmod go-w /etc/it`"), "{reason}");
         let stranger = judge(Purpose::Named, STRANGER, STAFF, 0o600, false);

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_gets_the_time_it_wants_up_to_the_maximum() {
+    fn retry_after_is_obeyed_up_to_the_maximum() {
         let delay = |wanted| BACKOFF.delay(1, 0.5, Some(Duration::from_secs(wanted)));
         assert_eq!(delay(0), Duration::from_millis(500), "it cannot ask for less than the jitter");
         assert_eq!(delay(7), Duration::from_secs(7));

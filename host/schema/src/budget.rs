@@ -63,7 +63,7 @@ mod tests {
     use super::ValidatorBudget;
 
     #[test]
-    fn what_a_part_reserves_counts_in_the_whole_until_it_is_dropped() {
+    fn reservations_of_a_part_count_in_the_whole_until_dropped() {
         let whole = ValidatorBudget::new(10);
         let one = whole.part(8);
         let other = whole.part(8);

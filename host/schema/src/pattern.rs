@@ -33,7 +33,7 @@ mod tests {
     use super::automaton_bytes;
 
     #[test]
-    fn the_size_grows_with_what_is_to_be_remembered() {
+    fn the_size_grows_with_the_states_of_the_automaton() {
         let small = automaton_bytes("^[a-z0-9-]+$").expect("a pattern");
         let large = automaton_bytes("[ab]*a[ab]{1500}c").expect("a pattern");
         assert!(large > 40 * small, "{small} and {large}");

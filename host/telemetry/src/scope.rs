@@ -98,7 +98,7 @@ mod tests {
     use crate::stages::Stage;
 
     #[tokio::test]
-    async fn what_is_told_of_a_request_is_known_in_the_tasks_that_work_on_it() {
+    async fn facts_about_a_request_are_shared_by_its_tasks() {
         let request = Request::begin(true);
         let known = of_request(request, async {
             with(|request| request.is_about(Some("c".into()), Some("t".into())));

@@ -48,7 +48,7 @@ mod tests {
     use super::{instead, nearest};
 
     #[test]
-    fn a_name_that_is_written_alike_is_named_and_another_one_is_not() {
+    fn similar_names_are_suggested_and_others_are_not() {
         let keys = ["listen", "allow_anonymous", "max_connections", "drain_seconds"];
         for (typo, expected) in [
             ("listn", Some(("listen", true))),
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_accepted_follows_what_was_meant() {
+    fn accepted_names_follow_the_suggestion() {
         assert_eq!(instead("lst", &["list", "b"], "it takes"), "; did you mean `list`? it takes `list`, `b`");
         assert_eq!(instead("other", &["list", "b"], "it takes"), "; it takes `list`, `b`");
         assert_eq!(instead::<&str>("other", &[], "it takes"), "");

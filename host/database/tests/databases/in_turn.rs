@@ -12,7 +12,7 @@ use crate::places::ENTRIES;
 const READ: &str = "SELECT number FROM entry";
 
 #[tokio::test]
-async fn a_tenant_waits_for_one_statement_of_another_however_many_of_those_wait() {
+async fn a_tenant_waits_for_one_statement_of_another_tenant_that_has_many() {
     let Some(scratch) = Scratch::create().await else { return };
     let connections = PostgresConnections::new(scratch.url(), 1).unwrap();
     let database = PostgresDatabase::open(&connections, ENTRIES).await.unwrap();

@@ -103,7 +103,7 @@ async fn statements_and_transactions_end_without_an_answer_and_later_ones_are_an
 }
 
 #[tokio::test]
-async fn a_statement_that_nobody_waits_for_any_more_gives_its_connection_back_also_when_it_is_never_answered() {
+async fn an_abandoned_statement_frees_its_connection_even_without_an_answer() {
     let Some(scratch) = Scratch::create().await else { return };
     let (line, database) = silent_database(&scratch, 2).await;
     let mut transaction = database.begin().await.unwrap();
@@ -129,7 +129,7 @@ async fn a_statement_that_nobody_waits_for_any_more_gives_its_connection_back_al
 }
 
 #[tokio::test]
-async fn however_many_connections_are_idle_one_of_them_is_asked_whether_it_is_there() {
+async fn one_ping_timeout_suffices_for_many_dead_idle_connections() {
     let Some(scratch) = Scratch::create().await else { return };
     let (line, database) = silent_database(&scratch, 12).await;
     let held = futures::future::join_all((0..12).map(|_| database.begin())).await;

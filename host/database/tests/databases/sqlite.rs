@@ -36,7 +36,7 @@ async fn a_transaction_that_was_dropped_does_not_keep_the_file_from_being_closed
 }
 
 #[tokio::test]
-async fn a_new_file_that_somebody_else_has_locked_is_opened_once_it_is_free() {
+async fn a_new_file_that_another_process_has_locked_is_opened_once_it_is_free() {
     let folder = Folder::create();
     // The mode of a new file, from which SQLite switches without waiting for the lock.
     let mut other =
@@ -51,7 +51,7 @@ async fn a_new_file_that_somebody_else_has_locked_is_opened_once_it_is_free() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_refused_and_stays_as_it_is() {
+async fn a_file_that_is_not_a_database_is_refused_and_unchanged() {
     let folder = Folder::create();
     let text = "This is a letter to a friend, and not a database.";
     std::fs::write(folder.file(), text).unwrap();

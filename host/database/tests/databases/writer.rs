@@ -151,7 +151,7 @@ struct Counted {
 }
 
 #[tokio::test]
-async fn changes_of_callers_that_come_together_are_one_transaction_where_there_is_one_writer() {
+async fn concurrent_changes_are_one_transaction_if_there_is_one_writer() {
     let folder = Folder::create();
     let database = Arc::new(Counted { file: folder.entries().await, begun: AtomicUsize::new(0) });
     let writer = Writer::new(Arc::clone(&database));
@@ -160,7 +160,7 @@ async fn changes_of_callers_that_come_together_are_one_transaction_where_there_i
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_does_not_take_the_changes_of_others_with_it() {
+async fn a_cancelled_caller_does_not_cancel_the_changes_of_others() {
     let folder = Folder::create();
     let database = Arc::new(folder.entries().await);
     let writer = Writer::new(Arc::clone(&database));
@@ -170,7 +170,7 @@ async fn a_caller_that_goes_away_does_not_take_the_changes_of_others_with_it() {
 }
 
 #[tokio::test]
-async fn the_log_learns_how_many_changes_wait_and_not_what_is_in_them() {
+async fn debug_output_has_the_number_of_waiting_changes_and_no_content() {
     let folder = Folder::create();
     let writer = Writer::new(Arc::new(folder.entries().await));
     assert!(writer.store(entry("a secret", 1)).now_or_never().is_none());

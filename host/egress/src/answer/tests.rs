@@ -75,7 +75,7 @@ async fn events_without_number_and_comments_without_end_are_read_to_the_limit_of
 }
 
 #[tokio::test]
-async fn lines_are_read_wherever_they_are_cut_and_the_last_needs_no_end() {
+async fn lines_are_read_across_pieces_and_the_last_needs_no_line_break() {
     struct Bytewise(&'static [u8]);
     impl Body for Bytewise {
         type Error = Infallible;

@@ -67,7 +67,7 @@ async fn a_quota_holds_for_keys_that_are_set_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_counted_is_what_is_there_whoever_changed_it_at_once() {
+async fn usage_stays_exact_under_concurrent_changes() {
     let quota = Quota { max_scoped_keys: 5, max_scoped_bytes: 5 * 11, ..ROOMY };
     check_two(async |stores| {
         let space = |number: usize| own_in(task("ada", &(number % 3).to_string()));

@@ -9,7 +9,7 @@ use sqlx::{Connection as _, SqliteConnection};
 use crate::{ROOMY, own, own_in, task};
 
 #[tokio::test]
-async fn keys_are_there_after_the_file_is_opened_again() {
+async fn keys_survive_reopening_the_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keyvalue.sqlite");
     let store = SqliteKeyValueStore::open(&path).await.expect("the file opens");
@@ -75,7 +75,7 @@ async fn user_version(path: &Path) -> i64 {
 }
 
 #[tokio::test]
-async fn keys_of_an_older_file_are_taken_over() {
+async fn keys_of_an_older_file_are_migrated() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keyvalue.sqlite");
     run(&path, FIRST_VERSION).await;
@@ -105,7 +105,7 @@ async fn a_file_from_before_the_table_of_migrations_keeps_its_keys() {
 }
 
 #[tokio::test]
-async fn software_from_before_the_table_of_migrations_finds_the_version_it_knows() {
+async fn older_software_finds_its_version_in_user_version() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, sql) in [("new", ""), ("first", FIRST_VERSION), ("second", SECOND_VERSION)] {
         let path = folder.path().join(name);
@@ -116,7 +116,7 @@ async fn software_from_before_the_table_of_migrations_finds_the_version_it_knows
 }
 
 #[tokio::test]
-async fn a_file_is_made_once_when_several_open_it_at_once() {
+async fn a_file_opened_concurrently_is_created_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keyvalue.sqlite");
     let open = || SqliteKeyValueStore::open(&path);

@@ -62,7 +62,7 @@ const ROOMY: Quota = Quota {
 };
 
 #[tokio::test]
-async fn what_was_set_is_there_until_it_is_deleted() {
+async fn a_key_exists_from_set_to_delete() {
     check(async |store| {
         assert_eq!(store.get(&own(), "a").await.expect("a store"), None);
         for value in [b"1".to_vec(), Vec::new(), vec![0, 255, 0]] {
@@ -94,7 +94,7 @@ async fn another_extensions_and_another_tenants_keys_are_invisible() {
 }
 
 #[tokio::test]
-async fn keys_are_counted_by_tenant_without_those_of_the_host() {
+async fn keys_are_counted_by_tenant_without_host_keys() {
     check(async |store| {
         for (tenant, key) in [("t", "a"), ("t", "b"), ("u", "a")] {
             store.set(&space(tenant, "urn:x"), key, Vec::new(), &ROOMY).await.expect("room");
@@ -217,7 +217,7 @@ async fn a_task_and_a_conversation_have_keys_of_their_own() {
 }
 
 #[tokio::test]
-async fn removing_a_scope_takes_the_keys_of_all_extensions_and_leaves_all_others() {
+async fn removing_a_scope_removes_its_keys_of_all_extensions_only() {
     check(async |store| {
         let other = Space { extension: "https://annex.example/other/v1".into(), scope: task("ada", "t") };
         let gone = [own_in(task("ada", "t")), other];

@@ -25,7 +25,7 @@ fn with_secrets(
 }
 
 #[tokio::test]
-async fn a_receiver_gets_the_headers_that_it_wants() {
+async fn a_receiver_gets_the_configured_headers() {
     let mut receiver = Receiver::start().await;
     let notifier = notifier();
     send(&notifier, &with_secrets(&receiver.config("c"), Some("t 0"), "Bearer", Some("abc.def=")), &update("{}"));
@@ -50,7 +50,7 @@ async fn an_event_that_is_tried_again_has_the_same_number() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_wants_no_secrets_gets_none() {
+async fn a_receiver_without_configured_secrets_gets_none() {
     let mut receiver = Receiver::start().await;
     let notifier = notifier();
     send(&notifier, &receiver.config("c"), &update("{}"));

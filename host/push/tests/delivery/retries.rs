@@ -34,7 +34,7 @@ async fn any_2xx_is_success() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_asks_for_time_gets_it_up_to_the_maximum() {
+async fn a_retry_waits_for_retry_after_up_to_the_maximum() {
     let mut receiver = Receiver::scripted([(429, &[("retry-after", "3600")] as &[_])]).await;
     let max = Duration::from_millis(60);
     let backoff = Backoff { base: Duration::from_nanos(1), max };
@@ -66,7 +66,7 @@ async fn a_connection_that_breaks_is_tried_again() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_given_up_in_the_end() {
+async fn an_event_for_a_closed_port_is_given_up_after_all_attempts() {
     let url = format!("http://127.0.0.1:{}/", DeadReceiver::start().port());
     let notifier = notifier();
     send(&notifier, &config("c", &url), &update("event"));

@@ -81,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn named_parts_are_replaced_and_the_others_stay() {
+    fn rewritten_parts_are_replaced_and_other_parts_stay() {
         check(&[], r#"[{"text":"a"},{"text":"b","metadata":{"other":1}}]"#);
         check(&[(1, &[r#"{"data":1.0}"#, r#"{"text":"c"}"#])], r#"[{"text":"a"},{"data":1.0},{"text":"c"}]"#);
         check(&[(0, &[])], r#"[{"text":"b","metadata":{"other":1}}]"#);
     }
 
     #[test]
-    fn metadata_of_a_part_is_its_own_or_was_there() {
+    fn metadata_of_a_replacement_is_the_extensions_own_or_unchanged() {
         check(&[(0, &[r#"{"text":"c","metadata":{"own":1}}"#])], r#"{"text":"c","metadata":{"own":1}}"#);
         check(&[(1, &[r#"{"text":"c","metadata":{"other":1}}"#])], r#"{"text":"c","metadata":{"other":1}}"#);
         check(&[(1, &[r#"{"text":"c","metadata":{"other":2}}"#])], "does not own");

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_list_narrows_what_is_shown_and_never_widens_it_to_other_scopes() {
+    fn a_list_of_readable_keys_restricts_session_scope_and_opens_no_other() {
         let grant = SessionStateGrant { keys: Some(vec!["name".into(), "app:secret".into()]), ..Default::default() };
         let grants = Grants { session_state: Some(grant), ..Grants::default() };
         assert!(grants.may_read("name"));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_keys_to_write_narrows_the_scopes_and_never_widens_them() {
+    fn a_list_of_writable_keys_restricts_the_scopes_and_opens_no_other() {
         let write_keys = Some(vec!["name".into(), "user:name".into(), "app:name".into()]);
         let grant = SessionStateGrant { scopes: vec![StateScope::User], write_keys, ..Default::default() };
         let grants = Grants { session_state: Some(grant), ..Grants::default() };

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_tenant_is_soon_not_busy_any_more_whatever_it_took() {
+    async fn a_tenant_stops_being_busy_soon_after_any_use() {
         let tenant = GuestTime::with_places(1).of_tenant(&Arc::from("loud"));
         tenant.charge(Duration::from_secs(3_600));
         assert!(tenant.is_busy());

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_guest_does_in_a_call_of_the_host_that_has_waited_is_its_own() {
+    fn guest_code_called_by_a_host_call_that_waited_counts_for_the_guest() {
         let pieces = Pieces::default();
         pieces.go_on();
         pieces.call();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_at_most_a_tick_and_where_none_is_measured_it_is_a_whole_one() {
+    fn a_piece_is_at_most_one_tick_and_an_unmeasured_one_counts_as_a_tick() {
         let pieces = Pieces::default();
         pieces.call();
         assert_eq!(pieces.tick(), TICK);

@@ -271,7 +271,7 @@ mod tests {
     crate::compile_in_tests!();
 
     #[test]
-    fn the_engine_that_compiles_makes_code_for_the_one_that_runs_it() {
+    fn the_compiling_engine_makes_code_for_the_running_engine() {
         let none = EngineOptions::default();
         let debugging = EngineOptions { debug_info: true, ..none };
         let counting = EngineOptions { count_instructions: true, ..none };

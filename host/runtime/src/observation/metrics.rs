@@ -280,7 +280,7 @@ mod tests {
     use super::Registry;
 
     #[test]
-    fn the_numbers_of_a_uri_live_as_long_as_a_version_of_it_and_leave_nothing() {
+    fn metrics_of_a_uri_exist_while_a_version_is_loaded() {
         let registry = Registry::default();
         let uri = ExtensionUri::from("urn:a");
         let first = registry.of(&uri);

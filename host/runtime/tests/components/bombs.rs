@@ -60,7 +60,7 @@ async fn a_component_of_too_many_parts_is_not_compiled() {
 }
 
 #[tokio::test]
-async fn parts_are_counted_over_all_that_is_nested() {
+async fn parts_are_counted_in_nested_components_too() {
     let module = format!("(core module {})", times(10_000, "(type (func))"));
     check("types", 20_000, &format!("(component {module}) {module} (core module (type (func)))")).await;
 }
@@ -101,7 +101,7 @@ async fn a_component_that_begins_with_too_much_is_not_compiled() {
 
 /// The component passes the structure checks, and fails later because it is not an extension.
 #[tokio::test]
-async fn what_is_within_the_limits_is_compiled() {
+async fn components_within_the_limits_are_compiled() {
     let blocks = format!("(func {} {})", times(5_000, "block"), times(5_000, "end"));
     let parts = format!("(core module (memory 1024) (table 20000 funcref) (type (func)) {blocks})");
     let error = refused(extension(&parts), installation()).await;

@@ -95,7 +95,7 @@ async fn the_second_load_is_not_compiled() {
 }
 
 #[tokio::test]
-async fn a_host_with_debug_information_shares_what_has_none() {
+async fn hosts_with_and_without_debug_information_share_code_without_it() {
     let (_parent, folder) = missing_folder();
     let reading =
         RuntimeConfig { instances: 4, cache: Some(folder.clone()), debug_info: true, ..RuntimeConfig::default() };
@@ -177,7 +177,7 @@ async fn a_folder_that_others_can_write_is_not_used() {
 }
 
 #[tokio::test]
-async fn a_cache_that_cannot_be_used_is_told_and_is_no_reason_to_fail() {
+async fn an_unusable_cache_is_logged_and_is_not_an_error() {
     let (parent, folder) = missing_folder();
     fs::write(&folder, "").expect("a file");
     let dangling = parent.path().join("dangling");
@@ -195,7 +195,7 @@ async fn a_cache_that_cannot_be_used_is_told_and_is_no_reason_to_fail() {
 }
 
 #[tokio::test]
-async fn a_link_to_a_folder_is_that_folder_and_judged_as_it() {
+async fn a_link_to_a_folder_is_checked_by_its_target() {
     let (parent, folder) = missing_folder();
     fs::create_dir(&folder).expect("a folder");
     set_mode(&folder, 0o700);
@@ -219,7 +219,7 @@ async fn a_folder_that_is_removed_while_the_host_runs_is_made_again() {
 }
 
 #[tokio::test]
-async fn files_are_nobody_elses() {
+async fn cached_files_are_accessible_to_this_user_only() {
     let (_parent, folder) = missing_folder();
     load(&folder).await;
     assert_eq!((mode(&only_file(&folder)), mode(&folder.join("key"))), (0o600, 0o600));
@@ -246,7 +246,7 @@ async fn a_file_of_another_user_is_not_run() {
 }
 
 #[tokio::test]
-async fn a_link_is_not_followed_whatever_it_leads_to() {
+async fn a_link_in_the_cache_is_never_followed() {
     check_mended(|file| {
         let elsewhere = file.with_extension("elsewhere");
         fs::rename(file, &elsewhere).expect("own file");
@@ -285,7 +285,7 @@ async fn code_that_was_signed_for_another_component_is_not_run() {
 }
 
 #[tokio::test]
-async fn a_key_that_others_could_have_read_is_replaced_with_all_that_it_signed() {
+async fn a_key_that_others_could_read_is_replaced_and_its_files_are_ignored() {
     let (_parent, folder) = missing_folder();
     load(&folder).await;
     let key = folder.join("key");
@@ -368,7 +368,7 @@ async fn a_file_is_marked_as_used_once_a_day() {
 }
 
 #[test]
-fn what_broken_attempts_have_left_goes_and_what_is_not_of_the_cache_stays() {
+fn leftovers_of_interrupted_writes_are_deleted_and_foreign_files_stay() {
     let (_parent, folder) = missing_folder();
     open(&folder);
     let name = |digit: &str| format!(".{}.new", digit.repeat(32));
@@ -396,7 +396,7 @@ async fn load_hello(runtime: &Runtime) -> Extension {
 }
 
 #[tokio::test]
-async fn tenants_share_the_code_of_a_component_for_as_long_as_one_of_them_has_it() {
+async fn tenants_share_code_as_long_as_one_of_them_uses_it() {
     let runtime = without_cache();
     let first = load_hello(&runtime).await;
     let of_tenant = load_hello(&runtime.of_tenant("acme")).await;

@@ -53,7 +53,7 @@ async fn a_chain_without_extensions_leaves_the_event_alone() {
 }
 
 #[tokio::test]
-async fn an_inactive_extension_is_left_out_unless_it_is_required() {
+async fn an_inactive_extension_is_skipped_unless_it_is_required() {
     let runtime = runtime();
     let inactive = with_parameters(r#"{"behaviour": {"activate": "inactive"}}"#);
     let extension = test_extension(&runtime, inactive.clone()).await;

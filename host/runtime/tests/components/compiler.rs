@@ -151,7 +151,7 @@ async fn check_killed(first: &str) {
 }
 
 #[tokio::test]
-async fn a_process_is_killed_when_its_time_is_over() {
+async fn a_compiling_process_is_killed_after_its_timeout() {
     tokio::join!(check_killed(""), check_killed("echo 'annex compiles: 1' >&0;"));
 }
 
@@ -170,7 +170,7 @@ async fn a_load_that_is_given_up_ends_its_process() {
 }
 
 #[tokio::test]
-async fn a_component_that_takes_more_memory_than_it_may_is_refused_and_others_load() {
+async fn a_component_that_exceeds_the_memory_limit_is_refused_and_others_load() {
     let runtime = runtime(RuntimeConfig { compile_memory: 96 << 20, ..RuntimeConfig::default() });
     let error = runtime.load(bombs::deep(20), installation()).await.expect_err("it takes more");
     let LoadError::CompileMemory { limit, .. } = error else { unreachable!("{error:?}") };
@@ -218,7 +218,7 @@ async fn no_more_components_are_compiled_at_once_than_the_config_says() {
 }
 
 #[tokio::test]
-async fn what_is_in_the_cache_takes_no_process() {
+async fn a_cached_component_needs_no_process() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let cache = || Some(folder.path().join("cache"));
     load(&runtime(RuntimeConfig { cache: cache(), ..RuntimeConfig::default() })).await.expect("it is compiled");

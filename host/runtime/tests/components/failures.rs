@@ -95,7 +95,7 @@ async fn a_verdict_is_no_failure() {
 }
 
 #[tokio::test]
-async fn what_depends_on_a_skipped_extension_is_left_out_with_it() {
+async fn dependents_of_a_skipped_extension_are_skipped_too() {
     let runtime = runtime();
     let trapping = |hook: &str| behaves(&format!(r#"{{"{hook}": "trap"}}"#));
     let depends = |uri: &str| format!(r#", "depends_on": ["{uri}"]"#);
@@ -112,7 +112,7 @@ async fn what_depends_on_a_skipped_extension_is_left_out_with_it() {
 }
 
 #[tokio::test]
-async fn a_required_extension_is_not_served_without_what_it_depends_on() {
+async fn a_turn_fails_if_a_required_extension_lacks_its_dependency() {
     let runtime = runtime();
     let bad = skipped(&runtime, FIRST, &behaves(r#"{"respond": "trap"}"#)).await;
     let parameters = with_parameters(&format!(r#"{{"uri": "{SECOND}", "depends_on": ["{FIRST}"]}}"#));
@@ -168,7 +168,7 @@ async fn a_quarantined_extension_that_may_be_skipped_fails_no_turn() {
 }
 
 #[tokio::test]
-async fn a_turn_beyond_those_that_an_extension_serves_at_once_is_refused_and_counts_as_no_failure() {
+async fn a_turn_beyond_the_limit_of_concurrent_turns_is_refused_and_not_a_failure() {
     let runtime =
         Runtime::new(&RuntimeConfig { instances: 10, instance_timeout: Duration::from_millis(20), ..config() })
             .expect("starts");
@@ -224,7 +224,7 @@ fn chosen(pairs: &[Pair], set: usize) -> Vec<Arc<Extension>> {
 
 /// The sets repeat, so that bad versions are met before, during and after their quarantine.
 #[tokio::test]
-async fn whatever_set_of_extensions_fails_its_neighbours_serve_every_turn() {
+async fn any_set_of_failing_extensions_leaves_the_others_working() {
     let pairs = pairs(OnFailure::Skip).await;
     for set in (0..3).flat_map(|_| 0..1 << pairs.len()) {
         let mut chain = Turn::with("{}").chain(&chosen(&pairs, set)).await;

@@ -83,7 +83,7 @@ async fn one_uri_can_be_installed_once_and_dependencies_stand_before_dependents(
 }
 
 #[tokio::test]
-async fn a_required_extension_cannot_depend_on_one_that_may_be_skipped() {
+async fn a_required_extension_cannot_have_an_optional_dependency() {
     let runtime = runtime();
     let load = async |installation| test_extension(&runtime, installation).await;
     let skipped = load(Installation { on_failure: OnFailure::Skip, ..with_parameters("{}") }).await;

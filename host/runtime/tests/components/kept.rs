@@ -117,7 +117,7 @@ async fn an_instance_that_grew_serves_no_other_turn() {
 }
 
 #[tokio::test]
-async fn an_instance_serves_as_many_turns_as_it_may() {
+async fn a_kept_instance_serves_its_maximum_of_turns() {
     let installation = Installation { instances: Instances::Kept { turns: 2 }, ..installation() };
     let extension = test_extension(&few_places(), installation).await;
     assert_eq!(turns(&extension, 6).await, 3);

@@ -154,7 +154,7 @@ async fn many_short_calls_use_up_the_times_of_their_turn() {
 }
 
 #[tokio::test]
-async fn a_call_may_take_no_longer_than_what_is_left_of_its_turn() {
+async fn a_call_is_limited_by_the_remaining_time_of_its_turn() {
     let limits = Limits { cpu: LONG, wall: LONG, turn_cpu: LONG, turn_wall: SHORT, ..Limits::standard() };
     check(limits, "\"loop\"", LimitReached::TurnWall).await;
     let limits = Limits { cpu: LONG, wall: LONG, turn_cpu: SHORT, turn_wall: LONG, ..Limits::standard() };

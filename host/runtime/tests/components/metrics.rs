@@ -23,7 +23,7 @@ fn outcomes(extension: &Extension, hook: Hook) -> Vec<(&'static str, u64)> {
 }
 
 #[tokio::test]
-async fn each_call_is_counted_by_how_it_ended() {
+async fn each_call_is_counted_by_its_outcome() {
     let extension = test_extension(&runtime(), installation()).await;
     let extensions = [Arc::clone(&extension)];
     let refuse = async |command: &str| Turn::commanding(&format!("\"{command}\"")).refusal(&extensions).await;
@@ -124,7 +124,7 @@ fn narrow(instance_timeout: Duration) -> Runtime {
 }
 
 #[tokio::test]
-async fn waiting_for_an_instance_is_counted_whether_it_helps_or_not() {
+async fn waits_for_an_instance_are_counted_whether_they_succeed_or_not() {
     let extensions = [test_extension(&narrow(Duration::from_millis(5)), installation()).await];
     let turn = Turn::with("{}");
     let first = turn.chain(&extensions).await;
@@ -158,7 +158,7 @@ async fn has_to_wait<F: Future + Unpin>(future: &mut F) -> bool {
 }
 
 #[tokio::test]
-async fn numbers_go_on_over_fifty_swaps_and_begin_again_after_the_last_version_is_gone() {
+async fn metrics_survive_fifty_swaps_and_start_again_after_the_last_version() {
     let runtime = runtime();
     let mut extension = test_extension(&runtime, installation()).await;
     for _ in 0..50 {

@@ -24,7 +24,7 @@ async fn a_turn_that_finds_no_instance_is_refused_and_the_next_one_is_served() {
 }
 
 #[tokio::test]
-async fn a_turn_waits_for_the_instance_of_another_one() {
+async fn a_turn_waits_until_another_turn_frees_its_instance() {
     let extensions = [test_extension(&narrow(Duration::from_secs(30)), installation()).await];
     let turn = Turn::with("{}");
     let first = turn.chain(&extensions).await;

@@ -197,7 +197,7 @@ async fn a_version_without_a_hook_is_compared_step_by_step() {
 }
 
 #[tokio::test]
-async fn a_component_that_is_loaded_aside_takes_what_others_leave() {
+async fn a_shadow_only_uses_free_instances() {
     let runtime = Runtime::new(&annex_runtime::RuntimeConfig { instances: 2, ..config() }).expect("a runtime");
     let extension = test_extension(&runtime, installation()).await;
     let turn = noted(&extension).await;
@@ -267,7 +267,7 @@ async fn each_difference_of_another_version_has_its_name_and_its_place() {
 }
 
 #[tokio::test]
-async fn a_version_that_fails_is_told_from_one_that_differs() {
+async fn a_failing_version_is_distinguished_from_a_differing_one() {
     let runtime = runtime();
     let turn = noted(&test_extension(&runtime, installation()).await).await;
     for command in ["panic", "foreign-key", "bad-json"] {
@@ -300,7 +300,7 @@ async fn what_the_extension_is_not_shown_is_not_noted() {
 }
 
 #[tokio::test]
-async fn the_session_is_noted_as_the_grant_shows_it_and_once() {
+async fn session_state_is_recorded_once_and_as_far_as_granted() {
     let runtime = runtime();
     let extension = test_extension(&runtime, reading_the_session()).await;
     let kept = Kept::on(&extension);

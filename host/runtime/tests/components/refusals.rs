@@ -36,7 +36,7 @@ async fn a_core_module_is_refused_with_advice() {
 }
 
 #[tokio::test]
-async fn what_is_no_webassembly_is_no_component() {
+async fn files_that_are_not_webassembly_are_refused() {
     let behind_a_header = EMPTY_COMPONENT.iter().copied().chain(noise(1000)).collect();
     for bytes in [Vec::new(), noise(1000).collect(), behind_a_header, b"\0asm".to_vec(), b"(component)".to_vec()] {
         let error = refused(bytes, installation()).await;
@@ -45,7 +45,7 @@ async fn what_is_no_webassembly_is_no_component() {
 }
 
 #[tokio::test]
-async fn a_component_is_refused_wherever_it_is_cut_off() {
+async fn a_truncated_component_is_refused_at_every_length() {
     let whole = component(annex_components::HELLO_EXTENSION);
     for kept in [7, 8, 9, 100, whole.len() / 4, whole.len() / 2, whole.len() * 3 / 4, whole.len() - 1] {
         let error = refused(whole[..kept].to_vec(), installation()).await;
@@ -72,7 +72,7 @@ async fn a_file_beyond_the_size_limit_is_not_even_parsed() {
 }
 
 #[tokio::test]
-async fn another_version_of_the_contract_is_named_with_those_that_run() {
+async fn an_unsupported_contract_version_is_named_with_the_supported_ones() {
     let error = refused(patched("extension/state@0.1.0", "extension/state@0.2.0"), installation()).await;
     let LoadError::Contract { found, supported } = error else { unreachable!("{error:?}") };
     assert_eq!((found.as_str(), supported), ("0.2.0", &["0.1.0"][..]));

@@ -32,7 +32,7 @@ async fn served_by(extension: &Arc<Extension>, view: &Arc<dyn TurnView>, command
 }
 
 #[tokio::test]
-async fn where_there_is_no_task_and_nobody_to_ask_the_imports_say_so() {
+async fn imports_report_errors_without_a_task_and_a_caller() {
     let extension = load(&runtime(), capable()).await;
     let commands = r#"{"in": ["task", {"get": "a"}]}, {"in": ["context", {"set": ["a", "1"]}]}, {"tasks": "{}"},
         {"resume": "t"}, "steps""#;
@@ -134,7 +134,7 @@ fn listing(bytes: Option<usize>) -> Arc<dyn TurnView> {
 }
 
 #[tokio::test]
-async fn a_list_of_tasks_is_bounded_as_what_a_hook_is_given() {
+async fn a_list_of_tasks_has_the_size_limit_of_hook_input() {
     let mut installation = capable();
     installation.limits.input = 1_000;
     let extension = load(&runtime(), installation).await;

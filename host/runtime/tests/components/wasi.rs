@@ -118,7 +118,7 @@ async fn handles_are_bounded_in_number() {
 }
 
 #[tokio::test]
-async fn it_does_not_load_without_a_clock_that_it_imports() {
+async fn a_wasi_component_needs_the_grant_for_its_clock() {
     let mut installation = installation();
     installation.grants = Grants { clock: false, ..grants() };
     let error = refused(component(annex_components::TEST_CAPABILITIES), installation).await;

@@ -79,7 +79,7 @@ async fn a_few_turns_try_a_quarantined_extension() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_good_trial_outweighs_those_that_fail() {
+async fn one_good_trial_outweighs_failed_trials() {
     let breaker = opened();
     advance(FIRST).await;
     fail(&breaker, TRIALS - 2);

@@ -258,14 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wildcard_covers_what_is_below_and_not_the_name_itself() {
+    fn a_wildcard_matches_subdomains_and_not_the_name_itself() {
         let rule = rule("*.example.com", "/");
         check(&rule, true, &["https://a.example.com/", "https://a.b.example.com/"]);
         check(&rule, false, &["https://example.com/", "https://badexample.com/", "https://a.example.com.evil/"]);
     }
 
     #[test]
-    fn an_address_is_covered_however_it_is_written() {
+    fn an_address_matches_in_every_notation() {
         check(&rule("10.0.0.7", "/"), true, &["https://10.0.0.7/", "https://0x0a000007/"]);
         check(&rule("[::1]", "/"), true, &["https://[0:0:0:0:0:0:0:1]/"]);
         check(&rule("10.0.0.7", "/"), false, &["https://10.0.0.8/", "https://[::ffff:10.0.0.7]/"]);

@@ -172,7 +172,7 @@ impl Grants {
 }
 
 #[test]
-fn what_a_component_does_not_import_is_not_linked() {
+fn interfaces_that_a_component_does_not_import_are_not_linked() {
     assert!(satisfied(&inspection([]), &everything_granted()).is_empty());
     let one = inspection(["wasi:random/random@0.2.12"]);
     assert_eq!(satisfied(&one, &everything_granted()), ["wasi:random/random@0.2.12"]);

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_only_read_is_not_listed_as_written() {
+    fn pages_that_were_only_read_are_not_listed_as_written() {
         let memory = mapped();
         memory[20 * PAGE] = 1;
         assert_eq!(memory[40 * PAGE], 0);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_let_go_of_is_there_as_it_was() {
+    fn unmapped_pages_have_the_same_bytes_when_read_again() {
         let memory = mapped();
         memory[20 * PAGE] = 1;
         memory[99 * PAGE + 7] = 2;

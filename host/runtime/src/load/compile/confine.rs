@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confined_process_opens_nothing_and_gets_no_more_memory_than_it_may() {
+    fn a_confined_process_opens_no_files_and_stays_within_its_memory_limit() {
         for what in ["open", "list", "memory"] {
             assert_eq!(attempt(what).code(), Some(REFUSED), "{what}");
         }

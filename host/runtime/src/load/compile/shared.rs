@@ -64,7 +64,7 @@ mod tests {
     use crate::digest::Digest;
 
     #[tokio::test]
-    async fn places_of_code_that_nobody_has_any_more_go() {
+    async fn entries_of_unused_code_are_removed() {
         let shared = SharedCode::default();
         let kept = shared.place(Digest::of(b"kept"));
         for number in 0..10 * LEAST_CLEANUP {

@@ -187,7 +187,7 @@ mod tests {
     use crate::observation::metrics::CallOutcome;
 
     #[test]
-    fn a_call_is_counted_under_its_outcome_and_within_the_bounds_that_it_kept() {
+    fn a_call_is_counted_by_outcome_and_in_every_latency_bound_that_it_met() {
         let meters = Meters::default();
         let busy = Duration::from_micros(3);
         for micros in [5, 6, 2_000_000] {

@@ -72,7 +72,7 @@ mod tests {
     use super::agrees;
 
     #[test]
-    fn what_is_hidden_is_not_compared_and_all_else_is() {
+    fn hidden_values_are_not_compared_and_all_others_are() {
         for (was, is, expected) in [
             (json!({"a": 1, "pin": "[hidden]"}), json!({"a": 1, "pin": 4711}), Some(1)),
             (json!({"a": 1, "pin": "[hidden]"}), json!({"a": 2, "pin": 4711}), None),

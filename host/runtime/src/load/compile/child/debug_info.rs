@@ -42,7 +42,7 @@ mod tests {
     use super::without;
 
     #[test]
-    fn only_the_names_of_debug_sections_change_however_deep_they_lie() {
+    fn only_the_names_of_debug_sections_change_at_any_depth() {
         let text = |name: &str| {
             format!(
                 "(component (component (core module (@custom \"{name}\" \"abc\") (@custom \"name-like.debug_\" \"x\"))))"
