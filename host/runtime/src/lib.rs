@@ -32,7 +32,7 @@ pub use annex_keyvalue::{
 pub use chain::client_call::{Addition, ClientCall, ClientCallRequest};
 pub use chain::method_call::{MethodAnswer, MethodCall};
 pub use chain::outgoing::apply_patch;
-pub use chain::replay::{Replayed, replay};
+pub use chain::replay::{ReplayResult, replay};
 pub use chain::transition::{BeginOutcome, ChangeOutcome, Interruption};
 pub use chain::{Chain, RequestOutcome, TurnRequest};
 pub use config::RuntimeConfig;
@@ -52,7 +52,7 @@ pub use load::Runtime;
 pub use load::compile::{COMPILE_ARGUMENT, Compilation, CompilerProcess, compilations, compile_if_asked};
 pub use load::descriptor::Descriptor;
 pub use load::inspect::{
-    Access, Import, Inspected, Inspection, MANIFEST_SECTION, MAX_COMPONENT_BYTES, ManifestSection,
+    Access, Import, Inspection, InspectionResult, MANIFEST_SECTION, MAX_COMPONENT_BYTES, ManifestSection,
 };
 pub use load::installation::{Installation, Instances, OnFailure};
 pub use load::method::Method;

@@ -32,7 +32,7 @@ use crate::load::cache::CompileCache;
 use crate::load::compile::shared::Code;
 use crate::load::compile::{Compiler, ComponentFile};
 use crate::load::descriptor::Descriptor;
-use crate::load::inspect::{Inspected, Inspection};
+use crate::load::inspect::{Inspection, InspectionResult};
 use crate::load::installation::{Installation, Instances};
 use crate::load::program::Program;
 use crate::observation::log::Log;
@@ -148,7 +148,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The file is too large, not a component, or not an extension of a supported contract.
-    pub async fn inspect(&self, bytes: Vec<u8>) -> Result<Inspected, LoadError> {
+    pub async fn inspect(&self, bytes: Vec<u8>) -> Result<InspectionResult, LoadError> {
         self.compiler.inspect(ComponentFile::of(&self.tenant, "", bytes).await?).await
     }
 

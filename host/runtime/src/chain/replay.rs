@@ -16,7 +16,7 @@ use crate::turn_view::TurnView;
 
 /// The result of a replay.
 #[derive(Debug)]
-pub struct Replayed {
+pub struct ReplayResult {
     /// The turn as it went this time.
     pub turn: RecordedTurn,
     /// The first calls of the extension that the recording cannot answer.
@@ -29,12 +29,12 @@ pub struct Replayed {
 ///
 /// # Errors
 /// The extension cannot run, because it is quarantined, serves too many turns, or no instance is free. A failure
-/// within the turn is part of [`Replayed::turn`].
+/// within the turn is part of [`ReplayResult::turn`].
 pub async fn replay(
     extension: &Arc<Extension>,
     turn: &RecordedTurn,
     keys: Option<Arc<dyn KeyValueStore>>,
-) -> Result<Replayed, Fault> {
+) -> Result<ReplayResult, Fault> {
     let taken = Arc::new(TurnCapture::default());
     let answers = Arc::new(Answers::new(turn, extension, Arc::clone(&taken) as _, keys));
     let mut player = Player { extension, turn, answers: &answers, seen: None, playing: Playing::Nothing };
@@ -49,7 +49,7 @@ pub async fn replay(
     let played = taken.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     // A turn that was too large to record has no steps, which differs from every recorded turn.
     let turn = played.unwrap_or_else(|| RecordedTurn::at(turn.at, turn.ids.clone()));
-    Ok(Replayed { turn, unanswered: answers.unanswered() })
+    Ok(ReplayResult { turn, unanswered: answers.unanswered() })
 }
 
 /// Stores the recording of the replayed turn.

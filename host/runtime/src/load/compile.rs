@@ -23,7 +23,7 @@ use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::load::cache::{CompileCache, Facts};
 use crate::load::compile::shared::{Code, SharedCode};
-use crate::load::inspect::{Inspected, Inspection, MAX_COMPONENT_BYTES};
+use crate::load::inspect::{Inspection, InspectionResult, MAX_COMPONENT_BYTES};
 use crate::load::source::Source;
 
 mod child;
@@ -96,11 +96,11 @@ impl Compiler {
     }
 
     /// Inspects a component in a separate process.
-    pub(crate) async fn inspect(&self, component: ComponentFile) -> Result<Inspected, LoadError> {
+    pub(crate) async fn inspect(&self, component: ComponentFile) -> Result<InspectionResult, LoadError> {
         let (digest, size) = (component.digest, component.bytes.len());
         let CompilerOutput { outline, unkeepable, .. } =
             self.in_process(component, Task::Inspect, Grants::default(), |_| Ok(())).await?.0;
-        Ok(Inspected { inspection: Inspection::of(digest, size, outline)?, unkeepable })
+        Ok(InspectionResult { inspection: Inspection::of(digest, size, outline)?, unkeepable })
     }
 
     /// Returns the code of a component and whether it was compiled now. Looks for code in use, then in the cache,

@@ -34,7 +34,7 @@ pub struct Inspection {
 
 /// The result of inspecting a component without loading it.
 #[derive(Clone, Debug)]
-pub struct Inspected {
+pub struct InspectionResult {
     /// Facts about the component.
     pub inspection: Inspection,
     /// Why instances cannot be kept between turns; `None` if they can.
