@@ -17,4 +17,4 @@ pub use answer::{Body, Events, ReadError, StreamLimits, beginning, whole};
 pub use events::StreamEvent;
 pub use resolver::{Resolver, SystemResolver};
 pub use retry_after::retry_after;
-pub use screen::{Allowed, InvalidAllowed, Refused, Screen, ScreenConfig};
+pub use screen::{AllowedDestination, InvalidDestination, Screen, ScreenConfig, UrlRefusal};

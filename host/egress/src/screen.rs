@@ -17,17 +17,17 @@ use url::{Host, Url};
 use crate::resolver::{Resolver, SystemResolver};
 
 mod address;
-mod allowed;
-mod refused;
+mod allowed_destination;
+mod url_refusal;
 
-pub use allowed::{Allowed, InvalidAllowed};
-pub use refused::Refused;
+pub use allowed_destination::{AllowedDestination, InvalidDestination};
+pub use url_refusal::UrlRefusal;
 
 /// Settings of a [`Screen`]. The default allows https and http to public addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScreenConfig {
     /// Hosts and addresses that may be called although they are not public.
-    pub allow: Vec<Allowed>,
+    pub allow: Vec<AllowedDestination>,
     /// Refuses plain http, also to allowed addresses.
     pub https_only: bool,
 }
@@ -66,7 +66,7 @@ impl Screen {
     ///
     /// # Errors
     /// The reason for refusing the URL, as text for its author.
-    pub async fn check(&self, url: &str) -> Result<(), Refused> {
+    pub async fn check(&self, url: &str) -> Result<(), UrlRefusal> {
         let url = self.parse(url)?;
         match url.host() {
             Some(Host::Domain(name)) => self.addresses(name).await.map(drop),
@@ -81,19 +81,19 @@ impl Screen {
     ///
     /// # Errors
     /// The reason for refusing the URL, as text for its author.
-    pub fn parse(&self, url: &str) -> Result<Url, Refused> {
+    pub fn parse(&self, url: &str) -> Result<Url, UrlRefusal> {
         if url.len() > Self::MAX_URL {
-            return Err(Refused::TooLong { limit: Self::MAX_URL });
+            return Err(UrlRefusal::TooLong { limit: Self::MAX_URL });
         }
-        let url = Url::parse(url).map_err(Refused::Malformed)?;
+        let url = Url::parse(url).map_err(UrlRefusal::Malformed)?;
         match url.scheme() {
             "https" => {}
             "http" if !self.config.https_only => {}
-            "http" => return Err(Refused::NotHttps),
-            _ => return Err(Refused::Scheme),
+            "http" => return Err(UrlRefusal::NotHttps),
+            _ => return Err(UrlRefusal::Scheme),
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Refused::UserInfo);
+            return Err(UrlRefusal::UserInfo);
         }
         self.check_host(&url)?;
         check_port(&url)?;
@@ -113,33 +113,33 @@ impl Screen {
             .https_only(self.config.https_only)
     }
 
-    fn check_host(&self, url: &Url) -> Result<(), Refused> {
+    fn check_host(&self, url: &Url) -> Result<(), UrlRefusal> {
         let address = match url.host() {
             Some(Host::Domain(name)) => return check_name(name),
             Some(Host::Ipv4(address)) => IpAddr::V4(address),
             Some(Host::Ipv6(address)) => IpAddr::V6(address),
-            None => return Err(Refused::NoHost),
+            None => return Err(UrlRefusal::NoHost),
         };
-        if self.admits(address, None) { Ok(()) } else { Err(Refused::Address { address }) }
+        if self.admits(address, None) { Ok(()) } else { Err(UrlRefusal::Address { address }) }
     }
 
     /// The addresses of a host name that may be called; at least one.
-    async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, Refused> {
+    async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, UrlRefusal> {
         let name = without_final_dot(name).to_ascii_lowercase();
         let mut addresses = self.resolve(&name).await?;
         addresses.retain(|address| self.admits(*address, Some(&name)));
         addresses.truncate(Self::MAX_ADDRESSES);
-        if addresses.is_empty() { Err(Refused::PrivateName { name }) } else { Ok(addresses) }
+        if addresses.is_empty() { Err(UrlRefusal::PrivateName { name }) } else { Ok(addresses) }
     }
 
-    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, Refused> {
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, UrlRefusal> {
         // RFC 6761: these names are never looked up.
         if name == "localhost" || name.ends_with(".localhost") {
             return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
         }
         match timeout(Self::LOOKUP_TIMEOUT, self.resolver.resolve(name)).await {
             Ok(Ok(addresses)) if !addresses.is_empty() => Ok(addresses),
-            Ok(Ok(_) | Err(_)) | Err(_) => Err(Refused::UnknownName { name: name.to_owned() }),
+            Ok(Ok(_) | Err(_)) | Err(_) => Err(UrlRefusal::UnknownName { name: name.to_owned() }),
         }
     }
 
@@ -167,21 +167,21 @@ impl Resolve for Screen {
     }
 }
 
-fn check_name(name: &str) -> Result<(), Refused> {
+fn check_name(name: &str) -> Result<(), UrlRefusal> {
     let name = without_final_dot(name);
     if name.is_empty() || name.len() > 253 || name.split('.').any(|label| label.is_empty() || label.len() > 63) {
-        return Err(Refused::NoHost);
+        return Err(UrlRefusal::NoHost);
     }
     Ok(())
 }
 
 /// Refuses ports below 1024 other than 80 and 443. Services on those ports speak other protocols and could interpret
 /// a posted body as commands.
-fn check_port(url: &Url) -> Result<(), Refused> {
+fn check_port(url: &Url) -> Result<(), UrlRefusal> {
     match url.port_or_known_default() {
         Some(80 | 443 | 1024..) => Ok(()),
-        Some(port) => Err(Refused::Port { port }),
-        None => Err(Refused::Scheme),
+        Some(port) => Err(UrlRefusal::Port { port }),
+        None => Err(UrlRefusal::Scheme),
     }
 }
 

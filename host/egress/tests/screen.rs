@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use annex_egress::{Allowed, Refused, Resolver, Screen, ScreenConfig};
+use annex_egress::{AllowedDestination, Resolver, Screen, ScreenConfig, UrlRefusal};
 use async_trait::async_trait;
 
 struct Names;
@@ -31,19 +31,19 @@ fn screen_allowing(allow: &[&str], names: Arc<dyn Resolver>) -> Screen {
     Screen::with_resolver(ScreenConfig { allow, https_only: false }, names)
 }
 
-fn kind(result: &Result<(), Refused>) -> &'static str {
+fn kind(result: &Result<(), UrlRefusal>) -> &'static str {
     match result {
         Ok(()) => "ok",
-        Err(Refused::TooLong { .. }) => "too long",
-        Err(Refused::Malformed(_)) => "malformed",
-        Err(Refused::Scheme) => "scheme",
-        Err(Refused::NotHttps) => "not https",
-        Err(Refused::UserInfo) => "user info",
-        Err(Refused::NoHost) => "no host",
-        Err(Refused::Port { .. }) => "port",
-        Err(Refused::Address { .. }) => "address",
-        Err(Refused::UnknownName { .. }) => "unknown name",
-        Err(Refused::PrivateName { .. }) => "private name",
+        Err(UrlRefusal::TooLong { .. }) => "too long",
+        Err(UrlRefusal::Malformed(_)) => "malformed",
+        Err(UrlRefusal::Scheme) => "scheme",
+        Err(UrlRefusal::NotHttps) => "not https",
+        Err(UrlRefusal::UserInfo) => "user info",
+        Err(UrlRefusal::NoHost) => "no host",
+        Err(UrlRefusal::Port { .. }) => "port",
+        Err(UrlRefusal::Address { .. }) => "address",
+        Err(UrlRefusal::UnknownName { .. }) => "unknown name",
+        Err(UrlRefusal::PrivateName { .. }) => "private name",
     }
 }
 
@@ -266,11 +266,11 @@ async fn plain_http_can_be_switched_off() {
 #[test]
 fn allowed_destinations_are_parsed_strictly() {
     for text in ["127.0.0.1", "::1", "[::1]", "10.0.0.0/8", "10.1.2.3/8", "fd00::/8", "localhost", "a.example."] {
-        assert!(text.parse::<Allowed>().is_ok(), "{text}");
+        assert!(text.parse::<AllowedDestination>().is_ok(), "{text}");
     }
-    assert_eq!("[::ffff:10.0.0.1]".parse::<Allowed>(), "10.0.0.1".parse());
-    assert_eq!("10.1.2.3/8".parse::<Allowed>(), "10.0.0.0/8".parse());
+    assert_eq!("[::ffff:10.0.0.1]".parse::<AllowedDestination>(), "10.0.0.1".parse());
+    assert_eq!("10.1.2.3/8".parse::<AllowedDestination>(), "10.0.0.0/8".parse());
     for text in ["", ".", "*.example", "10.0.0.0/33", "http://a.example", "a.example:80", "a b", "[::1"] {
-        assert!(text.parse::<Allowed>().is_err(), "{text}");
+        assert!(text.parse::<AllowedDestination>().is_err(), "{text}");
     }
 }

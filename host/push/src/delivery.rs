@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use annex_egress::{Refused, Screen, retry_after};
+use annex_egress::{Screen, UrlRefusal, retry_after};
 use annex_protocol::TaskPushNotificationConfig;
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use reqwest::{Client, StatusCode};
@@ -148,7 +148,7 @@ impl Delivery {
 impl Failure {
     /// A refusal by the screen is at the bottom of the error chain of the HTTP client.
     fn of_transport(error: reqwest::Error) -> Self {
-        let refused = causes(&error).find_map(|cause| cause.downcast_ref::<Refused>()).cloned();
+        let refused = causes(&error).find_map(|cause| cause.downcast_ref::<UrlRefusal>()).cloned();
         refused.map_or_else(|| Self::Transport(error.without_url()), |refused| Self::Refused(refused.into()))
     }
 
@@ -156,7 +156,7 @@ impl Failure {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             // A name that does not resolve now may resolve later. Other refusals are permanent.
-            Self::Refused(refused) => matches!(refused, InvalidConfig::Url(Refused::UnknownName { .. })),
+            Self::Refused(refused) => matches!(refused, InvalidConfig::Url(UrlRefusal::UnknownName { .. })),
             Self::Status { status, .. } => {
                 status.is_server_error()
                     || matches!(

@@ -1,13 +1,13 @@
 //! Reasons for refusing a push notification config.
 
-use annex_egress::Refused;
+use annex_egress::UrlRefusal;
 
 /// A fault in a config. The texts are for the client that registers the config.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidConfig {
     /// The URL may not be called.
     #[error(transparent)]
-    Url(#[from] Refused),
+    Url(#[from] UrlRefusal),
     /// The token cannot be sent in a header.
     #[error("the token is not printable ASCII of at most {limit} bytes")]
     Token {

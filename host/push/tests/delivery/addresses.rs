@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use annex_egress::Refused;
+use annex_egress::UrlRefusal;
 use annex_push::{Counts, Notifier, NotifierConfig};
 use reqwest::dns::Resolve;
 
@@ -97,7 +97,7 @@ async fn errors_do_not_reveal_whether_a_private_name_exists() {
     let unknown = screen_allowing(&[], ScriptedNames::new(&[])).check("http://db.example/").await;
     let private = private.unwrap_err();
     let unknown = unknown.unwrap_err();
-    assert_eq!(private, Refused::PrivateName { name: "db.example".to_owned() });
-    assert_eq!(unknown, Refused::UnknownName { name: "db.example".to_owned() });
+    assert_eq!(private, UrlRefusal::PrivateName { name: "db.example".to_owned() });
+    assert_eq!(unknown, UrlRefusal::UnknownName { name: "db.example".to_owned() });
     assert_eq!(private.to_string(), unknown.to_string());
 }

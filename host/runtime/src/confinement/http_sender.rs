@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_egress::{Refused, Resolver, Screen, ScreenConfig};
+use annex_egress::{Resolver, Screen, ScreenConfig, UrlRefusal};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::{HeaderMap, Method, Request, Response};
@@ -184,22 +184,24 @@ fn own_fields(mut fields: HeaderMap) -> HeaderMap {
     fields
 }
 
-fn denial(refused: &Refused) -> Error {
+fn denial(refused: &UrlRefusal) -> Error {
     match refused {
-        Refused::TooLong { .. } => Error::HttpRequestUriTooLong,
-        Refused::Malformed(_) | Refused::Scheme | Refused::NotHttps | Refused::UserInfo | Refused::NoHost => {
-            Error::HttpRequestUriInvalid
-        }
-        Refused::Port { .. } => Error::HttpRequestDenied,
-        Refused::Address { .. } | Refused::PrivateName { .. } => Error::DestinationIpProhibited,
-        Refused::UnknownName { .. } => Error::DestinationNotFound,
+        UrlRefusal::TooLong { .. } => Error::HttpRequestUriTooLong,
+        UrlRefusal::Malformed(_)
+        | UrlRefusal::Scheme
+        | UrlRefusal::NotHttps
+        | UrlRefusal::UserInfo
+        | UrlRefusal::NoHost => Error::HttpRequestUriInvalid,
+        UrlRefusal::Port { .. } => Error::HttpRequestDenied,
+        UrlRefusal::Address { .. } | UrlRefusal::PrivateName { .. } => Error::DestinationIpProhibited,
+        UrlRefusal::UnknownName { .. } => Error::DestinationNotFound,
     }
 }
 
 /// Converts an error. A refusal by the screen is at the bottom of the error chain of the HTTP client.
 fn failure(error: &reqwest::Error) -> Error {
     let mut causes = std::iter::successors(std::error::Error::source(error), |cause| (*cause).source());
-    match causes.find_map(|cause| cause.downcast_ref::<Refused>()) {
+    match causes.find_map(|cause| cause.downcast_ref::<UrlRefusal>()) {
         Some(refused) => denial(refused),
         None if error.is_timeout() => Error::HttpResponseTimeout,
         None if error.is_connect() => Error::DestinationUnavailable,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use annex_egress::Allowed;
+use annex_egress::AllowedDestination;
 use http::Method;
 use url::{Host, Url};
 
@@ -19,7 +19,7 @@ pub struct HttpGrant {
     /// Timeout of a request, from name resolution to the end of the response.
     pub timeout: Duration,
     /// Hosts and addresses that may be called although they are not public.
-    pub allow_private: Vec<Allowed>,
+    pub allow_private: Vec<AllowedDestination>,
 }
 
 impl HttpGrant {

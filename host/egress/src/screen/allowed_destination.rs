@@ -10,7 +10,7 @@ use url::Host;
 /// A host or a range of addresses that may be called although it is not public. Parsed from a host name
 /// (`hooks.internal`), an address (`10.0.0.7`, `[::1]`) or a range (`10.0.0.0/8`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Allowed {
+pub enum AllowedDestination {
     /// A host name in lower case without a final dot. Its addresses do not matter, and subdomains are not included.
     Host(String),
     /// One address or a range.
@@ -20,12 +20,12 @@ pub enum Allowed {
 /// The text is neither a host name nor an address nor a range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is neither a host name nor an address nor a range of addresses")]
-pub struct InvalidAllowed {
+pub struct InvalidDestination {
     /// The invalid text.
     pub text: String,
 }
 
-impl Allowed {
+impl AllowedDestination {
     pub(crate) fn covers(&self, address: IpAddr, name: Option<&str>) -> bool {
         match self {
             Self::Host(host) => name.is_some_and(|name| name == host),
@@ -44,7 +44,7 @@ impl Allowed {
 }
 
 /// The text form that [`FromStr`] accepts.
-impl fmt::Display for Allowed {
+impl fmt::Display for AllowedDestination {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host(host) => formatter.write_str(host),
@@ -53,14 +53,14 @@ impl fmt::Display for Allowed {
     }
 }
 
-impl From<IpAddr> for Allowed {
+impl From<IpAddr> for AllowedDestination {
     fn from(address: IpAddr) -> Self {
         Self::Addresses(address.to_canonical().into())
     }
 }
 
-impl FromStr for Allowed {
-    type Err = InvalidAllowed;
+impl FromStr for AllowedDestination {
+    type Err = InvalidDestination;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Ok(range) = text.parse::<IpNet>() {
@@ -73,7 +73,7 @@ impl FromStr for Allowed {
             Ok(Host::Domain(name)) if !name.contains('*') => Ok(Self::Host(name)),
             Ok(Host::Ipv4(address)) => Ok(Self::Addresses(IpAddr::V4(address).into())),
             Ok(Host::Ipv6(address)) => Ok(Self::Addresses(IpAddr::V6(address).to_canonical().into())),
-            Ok(Host::Domain(_)) | Err(_) => Err(InvalidAllowed { text: text.to_owned() }),
+            Ok(Host::Domain(_)) | Err(_) => Err(InvalidDestination { text: text.to_owned() }),
         }
     }
 }

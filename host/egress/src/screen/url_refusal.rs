@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 /// Why a URL is refused. The texts are for the author of the URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum UrlRefusal {
     /// The URL is longer than [`Screen::MAX_URL`](super::Screen::MAX_URL).
     #[error("the URL is longer than {limit} bytes")]
     TooLong {
