@@ -5,7 +5,7 @@ use std::error::Error;
 use annex_database::{Database, Migrations, OpenError, PostgresDatabase};
 
 use crate::cluster::Scratch;
-use crate::places::{ENTRIES, Folder, Place, TABLE, committed, insert};
+use crate::places::{ENTRIES, Folder, TABLE, TestDatabase, committed, insert};
 
 /// The next version of the tests' table. Running it twice would insert the row twice and fail on the primary key.
 const LATER: Migrations = Migrations {
@@ -23,7 +23,7 @@ async fn close<D: Database>(database: D) {
     database.close().await;
 }
 
-async fn each_migration_runs_once<P: Place>(place: &P) {
+async fn each_migration_runs_once<P: TestDatabase>(place: &P) {
     close(place.entries().await).await;
     for _ in 0..2 {
         let database = place.open(LATER).await.unwrap();
@@ -32,7 +32,7 @@ async fn each_migration_runs_once<P: Place>(place: &P) {
     }
 }
 
-async fn what_a_much_later_version_wrote_is_refused<P: Place>(place: &P) {
+async fn a_database_of_a_much_later_version_is_refused<P: TestDatabase>(place: &P) {
     let written = [("first".to_owned(), 1), ("second".to_owned(), 2)];
     close(place.open(LATEST).await.unwrap()).await;
     let refused = place.open(ENTRIES).await.err().unwrap();
@@ -69,7 +69,7 @@ async fn a_process_starts_on_the_tables_of_the_next_version_and_on_no_later_ones
     scratch.remove().await;
 }
 
-async fn a_migration_that_is_not_what_has_run_is_refused<P: Place>(place: &P) {
+async fn a_migration_that_differs_from_the_one_that_ran_is_refused<P: TestDatabase>(place: &P) {
     const CHANGED: Migrations =
         Migrations { table: ENTRIES.table, files: &[(1, "entry", "CREATE TABLE entry (name TEXT)")] };
     close(place.entries().await).await;
@@ -77,7 +77,7 @@ async fn a_migration_that_is_not_what_has_run_is_refused<P: Place>(place: &P) {
     assert!(matches!(refused, OpenError::Migration(_)), "{refused}");
 }
 
-async fn stores_in_one_place_have_migrations_of_their_own<P: Place>(place: &P) {
+async fn stores_in_one_database_have_separate_migrations<P: TestDatabase>(place: &P) {
     const OTHERS: Migrations =
         Migrations { table: "other_migrations", files: &[(1, "other", "CREATE TABLE other (name TEXT)")] };
     let entries = place.entries().await;
@@ -91,7 +91,7 @@ async fn stores_in_one_place_have_migrations_of_their_own<P: Place>(place: &P) {
 
 on_both! {
     each_migration_runs_once,
-    what_a_much_later_version_wrote_is_refused,
-    a_migration_that_is_not_what_has_run_is_refused,
-    stores_in_one_place_have_migrations_of_their_own,
+    a_database_of_a_much_later_version_is_refused,
+    a_migration_that_differs_from_the_one_that_ran_is_refused,
+    stores_in_one_database_have_separate_migrations,
 }

@@ -26,7 +26,7 @@ pub(crate) static FREE: Rows = Rows {
 };
 
 /// An initially empty database that can be opened several times.
-pub(crate) trait Place {
+pub(crate) trait TestDatabase {
     type Database: Database;
 
     async fn open(&self, migrations: Migrations) -> Result<Self::Database, OpenError>;
@@ -58,7 +58,7 @@ impl Folder {
     }
 }
 
-impl Place for Folder {
+impl TestDatabase for Folder {
     type Database = SqliteDatabase;
 
     async fn open(&self, migrations: Migrations) -> Result<SqliteDatabase, OpenError> {
@@ -66,7 +66,7 @@ impl Place for Folder {
     }
 }
 
-impl Place for Scratch {
+impl TestDatabase for Scratch {
     type Database = PostgresDatabase;
 
     async fn open(&self, migrations: Migrations) -> Result<PostgresDatabase, OpenError> {

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::cluster::Scratch;
-use crate::places::{ENTRIES, INSERT, Place, committed, insert};
+use crate::places::{ENTRIES, INSERT, TestDatabase, committed, insert};
 
 const READ: &str = "SELECT number FROM entry";
 

@@ -6,7 +6,7 @@ use annex_database::{Database, OpenError, SqliteDatabase};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Executor};
 
-use crate::places::{ENTRIES, Folder, Place, committed, insert};
+use crate::places::{ENTRIES, Folder, TestDatabase, committed, insert};
 
 #[tokio::test]
 async fn closing_empties_the_log_into_the_file() {

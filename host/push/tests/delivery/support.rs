@@ -21,10 +21,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// An HTTP server that records its requests.
 pub(crate) struct Receiver {
     pub(crate) port: u16,
-    requests: mpsc::UnboundedReceiver<Received>,
+    requests: mpsc::UnboundedReceiver<ReceivedRequest>,
 }
 
-pub(crate) struct Received {
+pub(crate) struct ReceivedRequest {
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
 }
@@ -54,7 +54,7 @@ impl Receiver {
         let replies = Arc::new(Mutex::new(replies));
         let inner_gate = Arc::clone(&gate);
         let handler = async move |headers: HeaderMap, body: String| {
-            sender.send(Received { headers, body }).ok();
+            sender.send(ReceivedRequest { headers, body }).ok();
             inner_gate.acquire().await.unwrap().forget();
             let (status, headers) = replies.lock().unwrap().pop_front().unwrap_or((200, &[]));
             let headers: HeaderMap =
@@ -71,7 +71,7 @@ impl Receiver {
         config(id, &format!("http://127.0.0.1:{}/hook", self.port))
     }
 
-    pub(crate) async fn next(&mut self) -> Received {
+    pub(crate) async fn next(&mut self) -> ReceivedRequest {
         tokio::time::timeout(PATIENCE, self.requests.recv()).await.expect("a request in time").unwrap()
     }
 

@@ -18,9 +18,9 @@ use crate::support::{
 
 /// Stores the recorded turns of an extension.
 #[derive(Default)]
-struct Kept(Mutex<Vec<RecordedTurn>>);
+struct RecordedTurns(Mutex<Vec<RecordedTurn>>);
 
-impl TurnObserver for Kept {
+impl TurnObserver for RecordedTurns {
     fn wants(&self) -> bool {
         true
     }
@@ -30,7 +30,7 @@ impl TurnObserver for Kept {
     }
 }
 
-impl Kept {
+impl RecordedTurns {
     fn on(extension: &Extension) -> Arc<Self> {
         let kept = Arc::new(Self::default());
         assert!(extension.observe(Arc::clone(&kept) as _), "nobody else observes it");
@@ -135,7 +135,7 @@ async fn a_turn_that_is_played_again_gets_the_answers_that_it_got_and_changes_no
     let view: Arc<dyn TurnView> = Arc::new(Rich);
     let before = r#"{"set": ["a", "old"]}, {"set": ["n", "40"]}, {"set": ["z", "old"]}"#;
     served(&extension, &view, before).await.expect("the turn starts");
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let url = format!("http://127.0.0.1:{}/v1/x?q=1", peer.port);
     let commands = format!(r#"{COMMANDS}, {{"http": {{"method": "POST", "url": "{url}", "body": "sent"}}}}"#);
     let results = served(&extension, &view, &commands).await.expect("the turn starts");
@@ -160,7 +160,7 @@ async fn a_turn_that_is_played_again_gets_the_answers_that_it_got_and_changes_no
 #[tokio::test]
 async fn a_recording_has_no_secrets() {
     let extension = load(&runtime(), capable()).await;
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let view: Arc<dyn TurnView> = Arc::new(NoTurn);
     let results = served(&extension, &view, r#"{"secret": "API_KEY"}"#).await.expect("the turn starts");
     assert_eq!(results, ["hunter2-hunter2"]);
@@ -171,7 +171,7 @@ async fn a_recording_has_no_secrets() {
 #[tokio::test]
 async fn keys_and_texts_that_are_hidden_are_in_no_form_of_a_recording() {
     let extension = load(&runtime(), capable()).await;
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let view: Arc<dyn TurnView> = Arc::new(NoTurn);
     let quoted = r#"{\"deep\": \"hunter2-hunter2\"}"#;
     let commands = format!(
@@ -215,17 +215,17 @@ async fn a_shadow_only_uses_free_instances() {
 #[tokio::test]
 async fn an_extension_has_one_observer_at_a_time() {
     let extension = test_extension(&runtime(), installation()).await;
-    let first = Kept::on(&extension);
-    assert!(!extension.observe(Arc::new(Kept::default())));
+    let first = RecordedTurns::on(&extension);
+    assert!(!extension.observe(Arc::new(RecordedTurns::default())));
     extension.end_observation();
-    let second = Kept::on(&extension);
+    let second = RecordedTurns::on(&extension);
     Turn::commanding(r#""delta""#).chain(&[extension]).await;
     assert_eq!((first.0.lock().expect("no panic").len(), second.0.lock().expect("no panic").len()), (0, 1));
 }
 
 /// A recorded turn with all kinds of steps, with the usual behaviour of the test extension.
 async fn noted(extension: &Arc<Extension>) -> RecordedTurn {
-    let kept = Kept::on(extension);
+    let kept = RecordedTurns::on(extension);
     let mut chain = Turn::with("{}").chain(std::slice::from_ref(extension)).await;
     chain.run_beginning_hooks(&"t-1".into(), &"c-1".into(), None, false).await.expect("no fault");
     respond(&mut chain).await.expect("no fault");
@@ -287,7 +287,7 @@ async fn what_the_extension_is_not_shown_is_not_noted() {
         granted
     });
     let extension = Arc::new(loaded.await.expect("it loads"));
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let mut chain = Turn::with(r#"{"other/key": 1}"#).chain(std::slice::from_ref(&extension)).await;
     respond(&mut chain).await.expect("no fault");
     drop(chain);
@@ -303,7 +303,7 @@ async fn what_the_extension_is_not_shown_is_not_noted() {
 async fn session_state_is_recorded_once_and_as_far_as_granted() {
     let runtime = runtime();
     let extension = test_extension(&runtime, reading_the_session()).await;
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let view: Arc<dyn TurnView> = Arc::new(Rich);
     let mut chain = Turn::with("{}").seen_as(&view).chain(std::slice::from_ref(&extension)).await;
     respond(&mut chain).await.expect("no fault");
@@ -344,7 +344,7 @@ async fn a_turn_with_too_many_bytes_is_left_out_as_a_whole() {
 async fn methods_are_noted_and_played_result_by_result() {
     let runtime = Runtime::new(&config()).expect("the runtime starts");
     let extension = test_extension(&runtime, with_parameters(r#"{"methods":["test/stream"]}"#)).await;
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let requested = [extension.uri().clone()];
     let request = TurnRequest {
         operation: "test/stream",
@@ -377,7 +377,7 @@ async fn methods_are_noted_and_played_result_by_result() {
 #[tokio::test]
 async fn a_turn_that_was_given_up_leaves_the_steps_that_ended() {
     let extension = test_extension(&runtime(), installation()).await;
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let mut chain = Turn::with("{}").chain(std::slice::from_ref(&extension)).await;
     let mut event = StreamResponse::ArtifactUpdate(artifact());
     // Dropped before it completes.
@@ -389,7 +389,7 @@ async fn a_turn_that_was_given_up_leaves_the_steps_that_ended() {
 #[tokio::test]
 async fn a_turn_that_is_given_up_in_its_first_step_is_not_noted() {
     let extension = test_extension(&runtime(), installation()).await;
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let turn = Turn::commanding(r#""loop""#);
     let extensions = [Arc::clone(&extension)];
     let running = turn.start(&extensions);

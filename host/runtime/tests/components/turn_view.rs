@@ -156,10 +156,10 @@ async fn a_list_that_does_not_come_ends_with_the_outer_limit() {
 }
 
 #[derive(Default)]
-struct Noted(Mutex<Vec<String>>);
+struct ResumedTasks(Mutex<Vec<String>>);
 
 #[async_trait]
-impl TurnView for Noted {
+impl TurnView for ResumedTasks {
     async fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
         self.0.lock().expect("no panic").push(format!("{task_id} {extension}"));
         if task_id == "t" { Ok(()) } else { Err("there is no such task".to_owned()) }
@@ -172,7 +172,7 @@ impl TurnView for Noted {
 
 #[tokio::test]
 async fn resuming_names_the_extension_that_asks_and_steps_are_handed_on() {
-    let noted = Arc::new(Noted::default());
+    let noted = Arc::new(ResumedTasks::default());
     let view: Arc<dyn TurnView> = Arc::clone(&noted) as Arc<dyn TurnView>;
     let extension = load(&runtime(), capable()).await;
     let commands = r#"{"resume": "t"}, {"resume": "u"}, "steps""#;
