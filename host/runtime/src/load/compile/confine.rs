@@ -58,7 +58,7 @@ pub(super) fn confine(bounds: &Bounds) -> io::Result<bool> {
     let _ = rustix::process::nice(NICENESS);
     match filter_system_calls() {
         Ok(()) => Ok(true),
-        // No filter is supported. A kernel that supports only the second filter is an error.
+        // The machine or kernel supports no filters. If only the second filter fails, that is an error.
         Err(error) if error.is::<FirstFilter>() => Ok(false),
         Err(error) => Err(io::Error::other(error.to_string())),
     }
