@@ -4,7 +4,7 @@ use std::env;
 use std::fmt;
 use std::time::Duration;
 
-use annex_egress::{Events, Refused, Screen};
+use annex_egress::{Events, Screen, UrlRefusal};
 use async_trait::async_trait;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
@@ -135,7 +135,7 @@ pub enum GenerativeError {
         model: String,
         /// The fault in it.
         #[source]
-        source: Refused,
+        source: UrlRefusal,
     },
     /// The HTTP client cannot be built, for example because the system has no root certificates.
     #[error("no HTTP client for model {model}")]
@@ -248,10 +248,10 @@ fn fields(adapter: Adapter, variable: Option<String>, model: &str) -> Result<Hea
     Ok(fields)
 }
 
-fn parse(url: &str, screen: Option<&Screen>) -> Result<Url, Refused> {
+fn parse(url: &str, screen: Option<&Screen>) -> Result<Url, UrlRefusal> {
     match screen {
         Some(screen) => screen.parse(url),
-        None => Url::parse(url).map_err(Refused::Malformed),
+        None => Url::parse(url).map_err(UrlRefusal::Malformed),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The reasons that a call has no answer.
 
 use annex_auth::signature::VerifyError;
-use annex_egress::Refused;
+use annex_egress::UrlRefusal;
 use annex_protocol::A2aError;
 use annex_protocol::service::VERSION;
 use http::StatusCode;
@@ -39,7 +39,7 @@ pub enum ClientError {
         url: String,
         /// The reason.
         #[source]
-        source: Refused,
+        source: UrlRefusal,
     },
     /// No answer, or none any more, within the time of the [`ClientConfig`](crate::ClientConfig).
     #[error("{url} did not answer in time")]

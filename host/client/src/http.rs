@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use annex_egress::{Body, ReadError, Refused, Screen};
+use annex_egress::{Body, ReadError, Screen, UrlRefusal};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
@@ -213,9 +213,9 @@ pub(crate) fn failed(url: &str, error: reqwest::Error) -> ClientError {
     let source = error.without_url();
     // The screen refuses from within the client, at the bottom of its error.
     let mut causes = std::iter::successors(std::error::Error::source(&source), |cause| (*cause).source());
-    match causes.find_map(|cause| cause.downcast_ref::<Refused>()) {
+    match causes.find_map(|cause| cause.downcast_ref::<UrlRefusal>()) {
         // It may resolve the next time.
-        None | Some(Refused::UnknownName { .. }) => {}
+        None | Some(UrlRefusal::UnknownName { .. }) => {}
         Some(refused) => return ClientError::Screened { url, source: refused.clone() },
     }
     // A timeout while connecting is both. It counts as unreachable, because nothing was sent.

@@ -7,68 +7,70 @@ use std::ptr;
 use sqlx::query::Query;
 use sqlx::{Encode, SqlSafeStr, Type};
 
-/// A database that a store can be on. Implemented by this crate only.
+/// A database that stores can use. Implemented by this crate only, for SQLite and PostgreSQL.
 pub trait Database: fmt::Debug + Send + Sync + 'static {
     /// A row of a result.
     type Row: Row;
 
-    /// A transaction that may write. It is rolled back when it is dropped.
+    /// A write transaction. Dropping it rolls it back.
     type Transaction: Send;
 
-    /// The statement that keeps other sweepers away until the end of a transaction; `None` where the transaction alone
-    /// does.
+    /// Statement that takes the lock between sweepers until the transaction ends. `None` where a write transaction
+    /// already excludes other writers (SQLite).
     const LOCK_SWEEP: Option<&'static str>;
 
-    /// True if there is one writer at a time, so that changes of several tasks are cheapest in one transaction.
+    /// True if the database has one writer at a time (SQLite). Storing several changes in one transaction is then
+    /// cheapest.
     const HAS_ONE_WRITER: bool;
 
-    /// Waits for what is under way and closes the connections; a log in front of a file is emptied into it. Later calls fail.
+    /// Waits for running statements and closes the connections. SQLite empties its write-ahead log into the file.
+    /// Later calls fail.
     fn close(&self) -> impl Future<Output = ()> + Send;
 
-    /// Begins a transaction that may write.
+    /// Begins a write transaction.
     fn begin(&self) -> impl Future<Output = sqlx::Result<Self::Transaction>> + Send;
 
-    /// Ends a transaction.
+    /// Commits a transaction.
     fn commit(transaction: Self::Transaction) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// Returns how many rows were changed.
+    /// Executes one statement. Returns the number of changed rows.
     fn execute(
         transaction: &mut Self::Transaction,
         sql: &'static str,
         values: &[Value<'_>],
     ) -> impl Future<Output = sqlx::Result<u64>> + Send;
 
-    /// Executes statements that do not depend on each other's results, in their order, in one trip to the database where
-    /// that can be had. Returns how many rows each has changed, at least up to one that has not changed as many as it was
-    /// to.
+    /// Executes independent statements in order, in one round trip where the database can do that. Returns the number
+    /// of changed rows per statement. The result may end at the first statement whose count differs from
+    /// [`Step::changes`].
     fn execute_all(
         transaction: &mut Self::Transaction,
         steps: &[Step<'_>],
     ) -> impl Future<Output = sqlx::Result<Vec<u64>>> + Send;
 
-    /// Begins a transaction and executes statements in it, in one trip where that can be had. An error is that of a
-    /// transaction that did not begin; what became of the statements is what [`execute_all`](Self::execute_all) returns.
-    fn begin_with(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<Begun<Self>>> + Send;
+    /// Begins a transaction and executes statements in it, in one round trip where possible. The outer result is an
+    /// error if the transaction did not begin. The inner result is that of [`execute_all`](Self::execute_all).
+    fn begin_with(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<TransactionStart<Self>>> + Send;
 
-    /// Executes statements as a transaction of their own in one trip to the database. Returns false, and has changed
-    /// nothing, when the first one does not change as many rows as it is to, and where one trip cannot do all of it.
+    /// Executes statements as a transaction of their own, in one round trip. Returns false and changes nothing if the
+    /// first statement does not change [`Step::changes`] rows, or if one round trip cannot do it all.
     fn execute_alone(&self, steps: &[Step<'_>]) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Returns the rows of a statement that changes some, as a transaction of its own.
+    /// Executes a statement such as `UPDATE … RETURNING` as a transaction of its own. Returns its rows.
     fn change(
         &self,
         sql: &'static str,
         values: &[Value<'_>],
     ) -> impl Future<Output = sqlx::Result<Vec<Self::Row>>> + Send;
 
-    /// Returns the rows of a statement in a transaction.
+    /// Executes a query in a transaction. Returns its rows.
     fn query(
         transaction: &mut Self::Transaction,
         sql: &'static str,
         values: &[Value<'_>],
     ) -> impl Future<Output = sqlx::Result<Vec<Self::Row>>> + Send;
 
-    /// Reads what is committed, outside of any transaction.
+    /// Executes a query outside of any transaction. It sees committed rows only.
     fn read(
         &self,
         sql: &'static str,
@@ -76,18 +78,18 @@ pub trait Database: fmt::Debug + Send + Sync + 'static {
     ) -> impl Future<Output = sqlx::Result<Vec<Self::Row>>> + Send;
 }
 
-/// A transaction that has begun with statements, and what became of them.
-pub type Begun<D> = (<D as Database>::Transaction, sqlx::Result<Vec<u64>>);
+/// An open transaction and the result of its first statements, see [`Database::begin_with`].
+pub type TransactionStart<D> = (<D as Database>::Transaction, sqlx::Result<Vec<u64>>);
 
-/// A row of a result; columns count from 0.
+/// A row of a result. Columns count from 0.
 pub trait Row: Send + Sync {
-    /// A text that is not NULL.
+    /// A text column that is not NULL.
     fn text(&self, column: usize) -> sqlx::Result<String>;
-    /// A number that is not NULL.
+    /// An integer column that is not NULL.
     fn int(&self, column: usize) -> sqlx::Result<i64>;
-    /// A number, or `None` for NULL.
+    /// An integer column; `None` for NULL.
     fn maybe_int(&self, column: usize) -> sqlx::Result<Option<i64>>;
-    /// Bytes that are not NULL.
+    /// A byte column that is not NULL.
     fn bytes(&self, column: usize) -> sqlx::Result<Vec<u8>>;
 }
 
@@ -106,58 +108,59 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// One statement of several.
+/// One statement of several, with its values.
 #[derive(Debug)]
 pub struct Step<'a> {
-    /// The statement.
+    /// SQL of the statement.
     pub sql: Sql,
-    /// The values of its parameters.
+    /// Parameter values, in order.
     pub values: Vec<Value<'a>>,
-    /// The number of rows that it is to change.
+    /// Number of rows that the statement must change.
     pub changes: u64,
 }
 
-/// The text that a step executes.
+/// The SQL of a [`Step`].
 #[derive(Clone, Copy, Debug)]
 pub enum Sql {
-    /// A statement as it is. Its parameters are `$1`, `$2` and so on, each of them once and in this order.
+    /// A fixed statement. Its parameters are `$1`, `$2` and so on, each used once and in this order.
     Whole(&'static str),
-    /// One that inserts rows, as many as there are values for.
+    /// An `INSERT` of one or more rows, depending on the number of values.
     Rows(&'static Rows),
 }
 
-/// A statement that inserts rows. Those of several steps go in one.
+/// An `INSERT` with any number of rows. The rows of several steps are merged into one statement.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
-    /// The text before the rows, up to `VALUES`.
+    /// SQL before the rows, up to `VALUES`.
     pub head: &'static str,
-    /// One row in parentheses. Its parameters are `$1`, `$2` and so on, each of them once and in this order.
+    /// One row in parentheses. Its parameters are `$1`, `$2` and so on, each used once and in this order.
     pub row: &'static str,
-    /// The number of parameters of a row.
+    /// Number of parameters per row.
     pub parameters: usize,
-    /// The text behind the rows.
+    /// SQL after the rows, such as `ON CONFLICT DO NOTHING`.
     pub tail: &'static str,
-    /// For rows that refer to the row of a first step.
+    /// The way in which rows refer to the row of the first step, if they do.
     pub of_first: Option<OfFirst>,
 }
 
-/// Rows whose first column is the `id` of the row that the first of several steps inserts or updates. All of these steps
-/// can go in one statement.
+/// Describes rows whose first column is the `id` of the row that the first step inserts or updates. All of these
+/// steps then fit into one statement.
 #[derive(Clone, Copy, Debug)]
 pub struct OfFirst {
-    /// The number of parameters, the first ones of a row, that find the `id` where each step is a statement.
+    /// Number of leading parameters that look the `id` up when each step is a statement of its own.
     pub key: usize,
-    /// One row without its first column, in parentheses. Its parameters are those behind the key and count from `$1` on.
+    /// One row without its first column, in parentheses. Its parameters are the ones after the key, counted from
+    /// `$1`.
     pub row: &'static str,
 }
 
 impl<'a> Step<'a> {
-    /// A statement that is to change one row.
+    /// A statement that must change exactly one row.
     pub fn new(sql: &'static str, values: impl Into<Vec<Value<'a>>>) -> Self {
         Self { sql: Sql::Whole(sql), values: values.into(), changes: 1 }
     }
 
-    /// Rows that are to be inserted, each of them.
+    /// An insertion of rows, all of which must be inserted.
     pub fn rows(rows: &'static Rows, values: impl Into<Vec<Value<'a>>>) -> Self {
         let values = values.into();
         debug_assert_eq!(values.len() % rows.parameters, 0, "a row lacks values: {}", rows.head);
@@ -165,7 +168,7 @@ impl<'a> Step<'a> {
         Self { sql: Sql::Rows(rows), values, changes }
     }
 
-    /// The part of the step that its text depends on: which statement it is, and for how many rows.
+    /// Identifies the statement and its number of rows. Steps with equal shapes have the same SQL text.
     pub(crate) fn shape(&self) -> (usize, usize) {
         match self.sql {
             Sql::Whole(sql) => (sql.as_ptr().addr(), sql.len()),
@@ -174,7 +177,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// A statement with its parameters.
+/// Builds a query with its parameters bound.
 pub(crate) fn bind<'s, DB>(
     sql: impl SqlSafeStr,
     values: impl IntoIterator<Item = &'s Value<'s>>,

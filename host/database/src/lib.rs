@@ -1,47 +1,47 @@
-//! SQLite and PostgreSQL for the stores: one trait over both, migrations that are part of the program, and a writer
-//! that stores changes together where that is cheaper. The stores decide what is stored, in the SQL that both share.
+//! SQLite and PostgreSQL for the stores: one trait over both, embedded migrations, and a writer that groups changes
+//! into transactions. The stores define tables and write SQL that both databases understand.
 
 #![warn(missing_docs)]
 
 mod database;
 mod migrations;
 mod numbers;
-mod outage;
-mod patience;
 mod postgres;
+mod retry;
 mod sqlite;
+mod statement_timeout;
 mod text;
 mod writer;
 
-pub use database::{Begun, Database, OfFirst, Row, Rows, Sql, Step, Value};
+pub use database::{Database, OfFirst, Row, Rows, Sql, Step, TransactionStart, Value};
 pub use migrations::Migrations;
 pub use numbers::{from_sql, to_sql};
-pub use outage::{may_pass, outlast, outlast_for};
-pub use patience::with_long_statements;
 pub use postgres::{PostgresConnections, PostgresDatabase, PostgresState};
+pub use retry::{may_pass, outlast, outlast_for};
 pub use sqlite::{SqliteDatabase, SqliteTransaction};
+pub use statement_timeout::with_long_statements;
 pub use writer::{Change, Writer};
 
 use std::path::PathBuf;
 
-/// The reason why a database cannot be used.
+/// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The database file cannot be created, or not written.
+    /// The database file cannot be created or written.
     #[error(
         "the database file {} cannot be written; it and its folder must be writable for the user who runs the server",
         path.display()
     )]
     File {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// The reason.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The tables cannot be brought to the form that this version of the software uses.
+    /// The tables cannot be migrated to the schema of this version.
     #[error("the database cannot be migrated")]
     Migration(#[from] sqlx::migrate::MigrateError),
-    /// It is no database, or it is not reached.
+    /// The database cannot be reached, or the file is not a database.
     #[error("the database failed")]
     Database(#[from] sqlx::Error),
 }

@@ -1,23 +1,23 @@
-//! Migrations that are part of the program.
+//! Migrations embedded in the program.
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection, SqlSafeStr};
 
-/// The migrations of one store. One that was released never changes.
+/// The migrations of one store. A released migration never changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Migrations {
-    /// The table in which it is noted which ones have run; each store in a database has its own.
+    /// Table that records which migrations have run. Each store in a database has its own.
     pub table: &'static str,
-    /// Number, name and SQL of each.
+    /// Number, name and SQL of each migration.
     pub files: &'static [(i64, &'static str, &'static str)],
 }
 
-/// Why tables that a later version wrote are not used.
+/// The tables were migrated by a version later than the next one.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{table} is at {found}, and this program knows {known} and works beside the version after that: start a later one"
+    "{table} is at migration {found}; this program has {known} and works with at most one more: start a later version"
 )]
 struct TooNew {
     table: &'static str,
@@ -38,7 +38,7 @@ struct BeforeFirstRelease {
 }
 
 impl Migrations {
-    /// The number of the last one; 0 without any.
+    /// Number of the last migration, or 0 if there are no migrations.
     #[must_use]
     pub const fn latest(&self) -> i64 {
         match self.files {
@@ -70,13 +70,13 @@ impl Migrations {
         }
     }
 
-    /// Runs the migrations of a database in which the next version may have run its own already: processes of both work on it
-    /// side by side while one is rolled out, or taken back.
+    /// Runs migrations on a database that the next version may already have migrated. During a rolling update or a
+    /// rollback, processes of both versions use the same database.
     pub(crate) async fn run_beside_the_next(&self, connection: &mut PgConnection) -> Result<(), MigrateError> {
         let mut migrator = self.migrator();
         migrator.set_ignore_missing(true);
         migrator.run(&mut *connection).await.map_err(|error| self.refusal(error))?;
-        // Where the tables are newer, all that are known here have run before, and none did now.
+        // If the tables are newer, all migrations known here had run before, and none ran now.
         let latest = format!("SELECT coalesce(max(version), 0) FROM {}", self.table);
         let found: i64 = sqlx::query_scalar(AssertSqlSafe(latest)).fetch_one(connection).await?;
         let known = self.latest();
@@ -86,10 +86,11 @@ impl Migrations {
         Ok(())
     }
 
-    /// Runs the migrations of a file whose version is in `PRAGMA user_version`: those up to this version have run, whether
-    /// or not the table says so.
+    /// Runs migrations on a file that keeps its version in `PRAGMA user_version`. Migrations up to that version are
+    /// marked as done, even if the table does not list them.
     pub(crate) async fn run_from_user_version(&self, connection: &mut SqliteConnection) -> Result<(), MigrateError> {
-        // One transaction, which takes the lock at once: another process that opens the file waits for its end.
+        // `BEGIN IMMEDIATE` takes the lock at once: another process that opens the file waits until this transaction
+        // ends.
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
         let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *transaction).await?;
         if self.files.iter().all(|&(number, ..)| number < version) {

@@ -1,21 +1,21 @@
-//! Numbers as databases have them: with a sign. No number here is so large that the sign matters.
+//! Conversion between Rust integers and the signed 64-bit integers of SQL.
 
 use crate::Value;
 
-/// The number as databases have it; the largest one if it is larger.
+/// Converts to a signed SQL integer. Values that do not fit become `i64::MAX`.
 #[must_use]
 pub fn to_sql(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }
 
-/// A number of a database that counts something; 0 if it is below.
+/// Converts a count from SQL. Values that do not fit, such as negative ones, become 0.
 #[must_use]
 pub fn from_sql<N: TryFrom<i64> + Default>(number: i64) -> N {
     number.try_into().unwrap_or_default()
 }
 
 impl Value<'_> {
-    /// A number of things, bytes or the like.
+    /// A count as a parameter; `i64::MAX` if the count is larger.
     #[must_use]
     pub fn count(number: impl TryInto<i64>) -> Self {
         Self::Int(to_sql(number))

@@ -1,4 +1,4 @@
-//! One PostgreSQL database.
+//! A PostgreSQL database.
 
 mod pool;
 mod state;
@@ -12,54 +12,55 @@ use sqlx::{AssertSqlSafe, Connection, Postgres};
 
 pub use self::state::PostgresState;
 
-use self::pool::{FairPool, Held, in_time, is_lost};
-use crate::database::{Begun, Database, Row, Step, Value, bind};
+use self::pool::{FairPool, HeldConnection, in_time, is_lost};
+use crate::database::{Database, Row, Step, TransactionStart, Value, bind};
 use crate::text::{Form, one_statement, text_of};
 use crate::{Migrations, OpenError, outlast_for};
 
-/// The connections to one PostgreSQL database, for all that is kept in it. Clones share them.
+/// A pool of connections to one PostgreSQL database. Clones share the pool.
 #[derive(Clone, Debug)]
 pub struct PostgresConnections {
     pool: FairPool,
 }
 
-/// A transaction, with its connection.
-pub struct PostgresTransaction(Held);
+/// A transaction and its connection.
+pub struct PostgresTransaction(HeldConnection);
 
-/// One PostgreSQL database, version 12 or later.
+/// A PostgreSQL database, version 12 or later.
 ///
-/// Any number of processes can write. What a crash of the database server can lose is a matter of its
-/// `synchronous_commit`; with the default nothing that was stored.
+/// Any number of processes can write. `synchronous_commit` of the server decides what its crash can lose; with the
+/// default, stored changes survive.
 #[derive(Debug)]
 pub struct PostgresDatabase {
     pool: FairPool,
 }
 
-/// The longest wait for a connection, be it for others to finish or for the database to answer.
+/// Longest wait for a connection: for a free one, or for the database to accept a new one.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Round trips of which the least counts: the machine may be busy during some of them.
+/// Number of round trips to measure. The shortest counts, because the machine may be busy during the others.
 const TRIPS: u32 = 4;
-/// The longest time after which what is only read is read again over another connection.
-const READ_PATIENCE: Duration = Duration::from_secs(3);
+/// Time for which a failed read is retried over other connections.
+const READ_RETRY_TIME: Duration = Duration::from_secs(3);
 
 impl PostgresConnections {
-    /// At most `most` of them at once. They are made when they are needed, so that this says nothing of the database.
+    /// Creates a pool of at most `most` connections. Connections are opened when needed, so this does not contact the
+    /// database.
     ///
     /// `url` is `postgres://user:password@host:port/database`, with parameters such as `sslmode=verify-full`. TLS is
-    /// rustls with ring and the certificate authorities of Mozilla, or `sslrootcert`. What the URL leaves out comes from
-    /// the `PG…` environment variables.
+    /// rustls with ring and the certificate authorities of Mozilla, or `sslrootcert`. Parts missing in the URL come
+    /// from the `PG…` environment variables.
     ///
     /// # Errors
-    /// [`OpenError::Database`] when the URL is none. It does not repeat the URL.
+    /// [`OpenError::Database`] if the URL is invalid. The error does not contain the URL.
     pub fn new(url: &str, most: u32) -> Result<Self, OpenError> {
         let options = url.parse::<PgConnectOptions>()?.application_name("annex");
         Ok(Self { pool: FairPool::new(options, most, ACQUIRE_TIMEOUT) })
     }
 
-    /// The time that a question to the database takes which it answers at once: the least of a few.
+    /// Measures the round-trip time to the database: the shortest of four pings.
     ///
     /// # Errors
-    /// When the database is not reached.
+    /// The database cannot be reached.
     pub async fn round_trip(&self) -> sqlx::Result<Duration> {
         let mut connection = self.connect().await?;
         let mut least = Duration::MAX;
@@ -72,16 +73,17 @@ impl PostgresConnections {
         Ok(least)
     }
 
-    /// A connection that is not from the pool, which would try again until its time is up and then hide the cause.
+    /// Opens a connection outside of the pool. The pool would retry until its timeout and then hide the cause.
     async fn connect(&self) -> sqlx::Result<PgConnection> {
         let connected = tokio::time::timeout(ACQUIRE_TIMEOUT, PgConnection::connect_with(self.pool.options())).await;
         connected.map_err(|_| sqlx::Error::PoolTimedOut)?
     }
 
-    /// A connection of its own that hears what is notified on `channel` from now on. Once it is lost it hears nothing more.
+    /// Opens a connection that receives notifications on `channel` from now on. After the connection is lost, it
+    /// receives nothing more.
     ///
     /// # Errors
-    /// When the database is not reached.
+    /// The database cannot be reached.
     pub async fn listen(&self, channel: &str) -> sqlx::Result<PgListener> {
         // The pool of the listener would hide why it cannot connect.
         self.connect().await?.close().await?;
@@ -94,8 +96,8 @@ impl PostgresConnections {
         Ok(listener)
     }
 
-    /// The database over at most `connections` others, for what must not wait for those of the requests. Waiting for one of
-    /// them takes `timeout` at most. The tables are taken to be there.
+    /// The same database over a separate pool of at most `connections` connections, for work that must not queue
+    /// behind requests. Waiting for a connection takes at most `timeout`. The tables must exist already.
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> PostgresDatabase {
         PostgresDatabase { pool: FairPool::lasting(self.pool.options().clone(), connections, timeout) }
@@ -103,20 +105,20 @@ impl PostgresConnections {
 }
 
 impl PostgresDatabase {
-    /// Connects with at most `connections` connections of its own and brings the tables up to date; `url` is described at
-    /// [`PostgresConnections::new`].
+    /// Opens a pool of at most `connections` connections and runs the migrations. [`PostgresConnections::new`]
+    /// describes `url`.
     ///
     /// # Errors
-    /// As [`PostgresConnections::new`] and [`Self::open`].
+    /// Like [`PostgresConnections::new`] and [`Self::open`].
     pub async fn connect(url: &str, connections: u32, migrations: Migrations) -> Result<Self, OpenError> {
         Self::open(&PostgresConnections::new(url, connections)?, migrations).await
     }
 
-    /// Brings the tables up to date. Whoever closes the database closes the connections for all who share them.
+    /// Runs the migrations on a shared pool. Closing the database closes the pool for everyone who shares it.
     ///
     /// # Errors
-    /// [`OpenError::Database`] when the database is not reached, [`OpenError::Migration`] when a version of the software
-    /// later than the next one wrote the tables. Neither repeats the URL.
+    /// [`OpenError::Database`] if the database cannot be reached, [`OpenError::Migration`] if a version later than
+    /// the next one wrote the tables. Neither contains the URL.
     pub async fn open(connections: &PostgresConnections, migrations: Migrations) -> Result<Self, OpenError> {
         let mut connection = connections.connect().await?;
         migrations.run_beside_the_next(&mut connection).await?;
@@ -124,8 +126,8 @@ impl PostgresDatabase {
         Ok(Self { pool: connections.pool.clone() })
     }
 
-    /// The same database over at most `connections` connections of its own, for what must not wait for the others.
-    /// Waiting for one of them takes `timeout` at most.
+    /// The same database over a separate pool of at most `connections` connections, for work that must not queue
+    /// behind requests. Waiting for a connection takes at most `timeout`.
     #[must_use]
     pub fn beside(&self, connections: u32, timeout: Duration) -> Self {
         Self { pool: FairPool::lasting(self.pool.options().clone(), connections, timeout) }
@@ -141,7 +143,7 @@ impl PostgresDatabase {
 impl Database for PostgresDatabase {
     type Row = PgRow;
     type Transaction = PostgresTransaction;
-    // The number is an arbitrary one that nothing else locks.
+    // An arbitrary number that no other lock uses.
     const LOCK_SWEEP: Option<&'static str> = Some("SELECT pg_advisory_xact_lock(4711240513)");
     const HAS_ONE_WRITER: bool = false;
 
@@ -189,19 +191,19 @@ impl Database for PostgresDatabase {
         Ok(changed)
     }
 
-    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<Begun<Self>> {
+    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<TransactionStart<Self>> {
         let _stage = enter(Stage::Store);
         let mut transaction = self.begin().await?;
         let changed = Self::execute_all(&mut transaction, steps).await;
         Ok((transaction, changed))
     }
 
-    /// A statement by itself is a transaction here, which the database begins and commits without being told to.
+    /// A single statement is its own transaction in PostgreSQL, without `BEGIN` and `COMMIT`.
     async fn execute_alone(&self, steps: &[Step<'_>]) -> sqlx::Result<bool> {
         let _stage = enter(Stage::Store);
         if let [step] = steps {
             let query = bind::<Postgres>(AssertSqlSafe(text_of(steps, Form::Numbered, "")), &step.values);
-            // One that changed some of several rows would have to be taken back.
+            // If only some of several rows changed, the statement would have to be undone.
             if step.changes != 1 {
                 return Ok(false);
             }
@@ -233,7 +235,7 @@ impl Database for PostgresDatabase {
 
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<PgRow>> {
         let _stage = enter(Stage::Store);
-        outlast_for(READ_PATIENCE, is_lost, || self.rows(sql, values)).await
+        outlast_for(READ_RETRY_TIME, is_lost, || self.rows(sql, values)).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! One SQLite file.
+//! An SQLite database.
 
 use std::future::ready;
 use std::mem;
@@ -16,92 +16,95 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
 
-use crate::database::{Begun, Database, Row, Step, Value, bind};
+use crate::database::{Database, Row, Step, TransactionStart, Value, bind};
 use crate::text::{Form, text_of};
 use crate::{Migrations, OpenError};
 
-/// A writer and some readers of one SQLite file, in write-ahead mode with `synchronous = NORMAL`.
+/// An SQLite file with one writer connection and several reader connections, in write-ahead mode with `synchronous =
+/// NORMAL`.
 ///
-/// Stored changes survive any end of the process, `kill -9` included. A power cut or a crash of the operating system
-/// can take the latest changes with it, those since the last checkpoint (about 16 MB of log). The file is then whole
-/// and consistent, as it was some changes before. Waiting for the disk at each change would close that gap, and cost
-/// milliseconds per change.
+/// Stored changes survive any end of the process, including `kill -9`. A power cut or a crash of the operating system
+/// can lose the changes since the last checkpoint (about 16 MB of log). The file stays consistent: it is then in an
+/// earlier state. Waiting for the disk on every change would close that gap and cost milliseconds per change.
 ///
-/// Several processes can open one file on one machine. It must not be on a network file system.
+/// Several processes can open one file on one machine. The file must not be on a network file system.
 #[derive(Debug)]
 pub struct SqliteDatabase {
     options: SqliteConnectOptions,
-    /// SQLite has one writer at a time, and here the others queue without polling for the lock.
+    /// SQLite allows one writer at a time. Within this process, writers queue here instead of polling for the lock.
     writer: Arc<Mutex<Writer>>,
     readers: Readers,
 }
 
-/// The connections that read. Not a pool of sqlx, which asks a connection whether it is well each time it comes back:
-/// that costs as much as reading.
+/// Connections for reading. A pool of sqlx would ping each connection when it is returned, which costs as much as a
+/// read.
 #[derive(Debug)]
 struct Readers {
     options: SqliteConnectOptions,
-    /// Each is opened when it is first needed.
+    /// Each connection is opened on first use.
     connections: [Mutex<Option<SqliteConnection>>; READERS],
-    /// As many places as connections. Tenants that wait get them in turn.
+    /// One place per connection. Waiting tenants are served round robin.
     free: FairPlaces,
     is_closed: AtomicBool,
 }
 
-/// The connection that writes.
+/// The connection for writing.
 #[derive(Debug)]
 struct Writer {
-    /// `None` once the database is closed, and after a connection that is of no use until another is opened.
+    /// `None` when the database is closed, or after a broken connection until the next one is opened.
     connection: Option<SqliteConnection>,
-    left: Left,
+    left: WriterCondition,
     is_closed: bool,
 }
 
-/// The condition in which the last transaction has left the connection.
+/// State of the writer connection after the last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
-    /// Ready for the next one.
+enum WriterCondition {
+    /// Ready for the next transaction.
     Ready,
-    /// With a transaction that may be open.
+    /// A transaction may still be open.
     Open,
-    /// It was refused a change, because it was opened when the file was read-only. SQLite keeps to that.
+    /// A change was refused because the file was read-only when the connection was opened. SQLite does not notice
+    /// that the file becomes writable later.
     ReadOnly,
 }
 
-/// A transaction of the writer.
+/// A transaction on the writer connection.
 #[derive(Debug)]
 pub struct SqliteTransaction {
-    /// `None` only while it is dropped.
+    /// `None` only while being dropped.
     writer: Option<OwnedMutexGuard<Writer>>,
 }
 
-// Takes the lock at once: a transaction that begins with reading cannot wait for it later.
+// `IMMEDIATE` takes the write lock at the beginning. A transaction that begins by reading cannot wait for the lock
+// later.
 const BEGIN: &str = "BEGIN IMMEDIATE;";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 
 const READERS: usize = 4;
-/// The number of texts with their statements that a connection keeps: a few kinds of changes, by how many go together.
+/// Number of prepared statements that a connection caches. Each kind of change has one statement per number of
+/// changes that are stored together.
 const STATEMENTS: usize = 256;
-/// The most of the file that a connection keeps in memory. A negative number counts KiB, a positive one pages.
+/// Page cache of a connection: 16 MiB. A negative number counts KiB, a positive one pages.
 const CACHE: &str = "-16384";
-/// Pages of log after which it is brought into the file. Pages that many tasks share are in the log again and again, and
-/// go into the file once.
+/// Number of pages in the write-ahead log that triggers a checkpoint. A page that many tasks share is in the log many
+/// times and is written to the file once.
 const CHECKPOINT: &str = "4000";
-/// The longest wait for the lock when another process writes.
+/// Longest wait for the write lock of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause before another attempt where SQLite does not wait for the lock.
+/// Pause between attempts where SQLite does not wait for the lock itself.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
-/// The longest wait for a connection when others of this process use them.
+/// Longest wait for a connection of this process.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl SqliteDatabase {
-    /// Opens the file, creates it if needed, readable for its owner only, and brings its tables up to date.
+    /// Opens or creates the file, readable for its owner only, and runs the migrations.
     ///
     /// # Errors
-    /// [`OpenError::File`] when the file cannot be created or written, or no other file in its folder,
-    /// [`OpenError::Database`] when it is not a database, [`OpenError::Migration`] when a later version of the software
-    /// wrote it.
+    /// [`OpenError::File`] if the file, or another file in its folder, cannot be created or written.
+    /// [`OpenError::Database`] if the file is not a database. [`OpenError::Migration`] if a later version of the
+    /// software wrote the file.
     pub async fn open(path: &Path, migrations: Migrations) -> Result<Self, OpenError> {
         let options = create(path)?;
         let mut connection = open_writer(&options).await.map_err(|error| not_opened(path, error))?;
@@ -109,13 +112,14 @@ impl SqliteDatabase {
         Ok(Self::on(options, connection))
     }
 
-    /// The same for a store whose files have their version in `PRAGMA user_version`, because they are older than its
-    /// migrations. Migrations up to that version are not run, and the last one must set it to its own number, so that
-    /// software from before the migrations still finds the version.
+    /// Like [`open`](Self::open), for a store that kept its version in `PRAGMA user_version` before it had a table of
+    /// migrations. Migrations up to that version are skipped. The last migration must set `user_version` to its own
+    /// number, so that older software still finds the version.
     ///
     /// # Errors
-    /// As [`SqliteDatabase::open`]. When the version is after the last migration, the reason of [`OpenError::Migration`] is
-    /// [`MigrateError::VersionMissing`](sqlx::migrate::MigrateError::VersionMissing) with that version.
+    /// Like [`SqliteDatabase::open`]. If the version is later than the last migration, the source of
+    /// [`OpenError::Migration`] is [`MigrateError::VersionMissing`](sqlx::migrate::MigrateError::VersionMissing) with
+    /// that version.
     pub async fn open_with_user_version(path: &Path, migrations: Migrations) -> Result<Self, OpenError> {
         let options = create(path)?;
         let mut connection = open_writer(&options).await.map_err(|error| not_opened(path, error))?;
@@ -124,7 +128,7 @@ impl SqliteDatabase {
     }
 
     fn on(options: SqliteConnectOptions, connection: SqliteConnection) -> Self {
-        let writer = Writer { connection: Some(connection), left: Left::Ready, is_closed: false };
+        let writer = Writer { connection: Some(connection), left: WriterCondition::Ready, is_closed: false };
         let readers = Readers::new(options.clone().pragma("query_only", "ON"));
         Self { options, writer: Arc::new(Mutex::new(writer)), readers }
     }
@@ -139,20 +143,20 @@ impl Readers {
     async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
         let tenant = current_tenant();
         let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, self.free.take(&tenant));
-        // Given back after the connection.
+        // Dropped after the connection guard.
         let _place = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?;
         if self.is_closed.load(Ordering::Acquire) {
             return Err(sqlx::Error::PoolClosed);
         }
         let free = self.connections.iter().find_map(|connection| connection.try_lock().ok());
-        // Where there is none, the database is closed meanwhile.
+        // No free connection although a place was free: the database was closed in the meantime.
         let mut place = free.ok_or(sqlx::Error::PoolClosed)?;
         let connection = match &mut *place {
             Some(connection) => connection,
             closed => closed.insert(self.options.connect().await?),
         };
         let rows = bind::<Sqlite>(sql, values).fetch_all(connection).await;
-        // After any failure the next read opens another connection.
+        // After an error the next read opens a new connection.
         if rows.is_err() {
             *place = None;
         }
@@ -163,14 +167,14 @@ impl Readers {
         self.is_closed.store(true, Ordering::Release);
         for place in &self.connections {
             if let Some(connection) = place.lock().await.take() {
-                // It has nothing to lose.
+                // A reader has nothing to lose.
                 let _ = connection.close().await;
             }
         }
     }
 }
 
-/// Creates the file if needed, and says how it is connected to.
+/// Creates the file if needed and returns the connect options.
 fn create(path: &Path) -> Result<SqliteConnectOptions, OpenError> {
     create_private(path).map_err(|source| OpenError::File { path: path.to_owned(), source })?;
     let options = SqliteConnectOptions::new()
@@ -180,15 +184,15 @@ fn create(path: &Path) -> Result<SqliteConnectOptions, OpenError> {
         .foreign_keys(true)
         .statement_cache_capacity(STATEMENTS)
         .pragma("cache_size", CACHE)
-        // What a statement that inserts rows may have to undo is a few pages. On disk, more than 64 KiB of it would be a
-        // file per statement.
+        // The undo data of a multi-row insert is a few pages. On disk, more than 64 KiB would be a temporary file per
+        // statement.
         .pragma("temp_store", "MEMORY")
         .pragma("wal_autocheckpoint", CHECKPOINT)
         .busy_timeout(BUSY_TIMEOUT);
     Ok(options)
 }
 
-/// A connection that can write, as far as SQLite tells before the first change.
+/// Opens a connection that can write, as far as SQLite can tell before the first change.
 async fn open_writer(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnection> {
     let mut connection = connect_first(options).await?;
     connection.execute(BEGIN).await?;
@@ -196,8 +200,8 @@ async fn open_writer(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConne
     Ok(connection)
 }
 
-/// Connects to a file that may be new. Where several switch a new file to write-ahead mode at once, SQLite refuses all but one
-/// and does not wait.
+/// Connects to a file that may be new. If several processes switch a new file to write-ahead mode at once, SQLite
+/// refuses all but one and does not wait; this retries.
 async fn connect_first(options: &SqliteConnectOptions) -> sqlx::Result<SqliteConnection> {
     let until = Instant::now() + BUSY_TIMEOUT;
     loop {
@@ -209,7 +213,7 @@ async fn connect_first(options: &SqliteConnectOptions) -> sqlx::Result<SqliteCon
 }
 
 impl Writer {
-    /// Makes it ready for another transaction.
+    /// Makes the connection ready for the next transaction.
     async fn prepare(&mut self, options: &SqliteConnectOptions) -> sqlx::Result<()> {
         if self.is_closed {
             return Err(sqlx::Error::PoolClosed);
@@ -221,28 +225,28 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends what the last transaction has left.
+    /// Rolls back a transaction that was left open.
     async fn roll_back(&mut self) {
-        let left = mem::replace(&mut self.left, Left::Ready);
-        let Some(mut connection) = self.connection.take_if(|_| left != Left::Ready) else { return };
-        // Where a full disk has ended a transaction there is none to roll back, and the connection is not trusted.
-        if left == Left::Open && connection.execute(sqlx::query(ROLLBACK)).await.is_ok() {
+        let left = mem::replace(&mut self.left, WriterCondition::Ready);
+        let Some(mut connection) = self.connection.take_if(|_| left != WriterCondition::Ready) else { return };
+        // If a full disk ended the transaction, there is nothing to roll back, and the connection is replaced.
+        if left == WriterCondition::Open && connection.execute(sqlx::query(ROLLBACK)).await.is_ok() {
             self.connection = Some(connection);
         } else {
-            // It is of no use, whatever it says to that.
+            // The connection is dropped, whatever closing it returns.
             let _ = connection.close().await;
         }
     }
 }
 
 impl SqliteDatabase {
-    /// The connection that writes, once it is free, for one transaction.
+    /// Waits for the writer connection, for one transaction.
     async fn writer(&self) -> sqlx::Result<SqliteTransaction> {
         let waiting = tokio::time::timeout(ACQUIRE_TIMEOUT, Arc::clone(&self.writer).lock_owned());
         let mut writer = waiting.await.map_err(|_| sqlx::Error::PoolTimedOut)?;
         writer.prepare(&self.options).await?;
-        // Set before it begins: a caller that goes away meanwhile leaves a transaction that may be open.
-        writer.left = Left::Open;
+        // Set before `BEGIN`: if the caller is dropped during the statement, the transaction may be open.
+        writer.left = WriterCondition::Open;
         Ok(SqliteTransaction { writer: Some(writer) })
     }
 }
@@ -256,35 +260,35 @@ impl SqliteTransaction {
         self.writer()?.connection.as_mut().ok_or(sqlx::Error::PoolClosed)
     }
 
-    /// The rows that each statement of the text has changed.
+    /// Executes the text and returns the number of changed rows per statement.
     async fn changed(&mut self, text: Arc<str>, steps: &[Step<'_>]) -> sqlx::Result<Vec<u64>> {
         let query = bind::<Sqlite>(AssertSqlSafe(text), steps.iter().flat_map(|step| &step.values));
         let results = self.connection()?.fetch_many(query).try_filter_map(|result| ready(Ok(result.left())));
         results.map_ok(|result| result.rows_affected()).try_collect().await
     }
 
-    /// Notes what became of the statement that begins the transaction.
+    /// Records the result of the `BEGIN` statement.
     fn begun<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
-        // Another process has the lock, so no transaction was begun, and there is none to roll back.
+        // Another process holds the lock, so no transaction was begun.
         if result.as_ref().err().and_then(code_of) == Some(BUSY) {
-            self.writer()?.left = Left::Ready;
+            self.writer()?.left = WriterCondition::Ready;
         }
         self.noted(result)
     }
 
-    /// Notes if the connection was refused a change, so that another is opened for the next transaction.
+    /// If the file was read-only, marks the connection so that it is replaced before the next transaction.
     fn noted<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
         if result.as_ref().err().and_then(code_of) == Some(READONLY) {
-            self.writer()?.left = Left::ReadOnly;
+            self.writer()?.left = WriterCondition::ReadOnly;
         }
         result
     }
 }
 
-/// Rolls back at once, so that other processes need not wait until the next transaction ends this one.
+/// Rolls back in the background at once, so that other processes need not wait for this one's next transaction.
 impl Drop for SqliteTransaction {
     fn drop(&mut self) {
-        if let Some(mut writer) = self.writer.take_if(|writer| writer.left != Left::Ready)
+        if let Some(mut writer) = self.writer.take_if(|writer| writer.left != WriterCondition::Ready)
             && let Ok(runtime) = Handle::try_current()
         {
             runtime.spawn(async move { writer.roll_back().await });
@@ -292,8 +296,8 @@ impl Drop for SqliteTransaction {
     }
 }
 
-/// Creates a file for its owner only: it will hold what clients sent, credentials among it. SQLite gives its companions
-/// the same permissions.
+/// Creates a file that only its owner can read: it will contain data of clients, including credentials. SQLite gives
+/// the `-wal` and `-shm` files the same permissions.
 fn create_private(path: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).append(true);
@@ -306,14 +310,14 @@ const BUSY: i32 = 5;
 const READONLY: i32 = 8;
 const CANTOPEN: i32 = 14;
 
-/// SQLite's own code of an error: the low byte of the extended one.
+/// SQLite's primary result code: the low byte of the extended code.
 fn code_of(error: &sqlx::Error) -> Option<i32> {
     let code = error.as_database_error()?.code()?;
     code.parse::<i32>().ok().map(|code| code & 0xff)
 }
 
-/// The error of a file that was not opened. Where SQLite may not write the file or its companions, the error names the
-/// file: SQLite's own words name none.
+/// Converts the error of a file that was not opened. If SQLite may not write the file, the error names the file:
+/// SQLite's own message does not.
 fn not_opened(path: &Path, error: sqlx::Error) -> OpenError {
     match (code_of(&error), error.as_database_error()) {
         (Some(READONLY | CANTOPEN), Some(refused)) => {
@@ -334,7 +338,7 @@ impl Database for SqliteDatabase {
         let mut writer = self.writer.lock().await;
         writer.is_closed = true;
         if let Some(connection) = writer.connection.take() {
-            // What is committed is in the file or its log.
+            // Committed changes are in the file or its log.
             let _ = connection.close().await;
         }
     }
@@ -347,19 +351,19 @@ impl Database for SqliteDatabase {
         Ok(transaction)
     }
 
-    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<Begun<Self>> {
+    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<TransactionStart<Self>> {
         let _stage = enter(Stage::Store);
         let mut transaction = self.writer().await?;
         let changed = transaction.changed(text_of(steps, Form::Beginning, BEGIN), steps).await;
         match transaction.begun(changed) {
             Err(error) if code_of(&error) == Some(BUSY) => Err(error),
-            // The first result is that of the statement that begins.
+            // The first result belongs to the `BEGIN` statement.
             changed => Ok((transaction, changed.map(|mut changed| changed.split_off(1.min(changed.len()))))),
         }
     }
 
-    /// Not in one trip: what is changed has to be counted before it is committed. [`Writer`](crate::Writer) needs it
-    /// nowhere, because here it has all changes in transactions of several.
+    /// Not supported: the changed rows must be counted before the commit. [`Writer`](crate::Writer) does not need
+    /// this method here, because it groups all changes of SQLite into transactions.
     async fn execute_alone(&self, _: &[Step<'_>]) -> sqlx::Result<bool> {
         Ok(false)
     }
@@ -367,17 +371,17 @@ impl Database for SqliteDatabase {
     async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
         let _stage = enter(Stage::Store);
         let mut transaction = self.writer().await?;
-        // One statement is begun and committed by SQLite itself, and leaves nothing open.
-        transaction.writer()?.left = Left::Ready;
+        // SQLite begins and commits a single statement itself, so nothing stays open.
+        transaction.writer()?.left = WriterCondition::Ready;
         Self::query(&mut transaction, sql, values).await
     }
 
     async fn commit(mut transaction: Self::Transaction) -> sqlx::Result<()> {
         let _stage = enter(Stage::Store);
-        // Not `execute`, which takes it for done when the connection's thread has come to an end.
+        // Not `execute`: that returns success even if the connection's thread has ended.
         let committed = transaction.connection()?.fetch_many(sqlx::query(COMMIT)).try_next().await;
         transaction.noted(committed)?.ok_or(sqlx::Error::WorkerCrashed)?;
-        transaction.writer()?.left = Left::Ready;
+        transaction.writer()?.left = WriterCondition::Ready;
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! The statements of several steps as one text.
+//! Builds one SQL text from several steps.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -6,24 +6,24 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crate::database::{OfFirst, Rows, Sql, Step, Value};
 
-/// The form of a text.
+/// The form of a SQL text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// Statements with the parameters `$1`, `$2` and so on.
     Numbered,
-    /// Statements with the parameters `?`, which is what SQLite finds without a search.
+    /// Statements with the parameters `?`, which SQLite resolves fastest.
     Nameless,
-    /// The same behind a statement that begins a transaction.
+    /// Like `Nameless`, after a statement that begins a transaction.
     Beginning,
-    /// One statement with the parameters `$1`, `$2` and so on; see [`one_statement`].
+    /// A single statement with the parameters `$1`, `$2` and so on; see [`one_statement`].
     One,
 }
 
-/// With so many texts all are forgotten, so that a rare one does not stay for ever.
+/// Number of cached texts. When it is reached, the cache is cleared, so that rare texts do not stay for ever.
 const MAX_TEXTS: usize = 1_000;
 
-/// The statements of the steps behind `head`, which is the same for all texts of a form. The parameters count on from
-/// statement to statement.
+/// The statements of the steps after `head`, which is the same for all texts of a form. Parameters are numbered
+/// through over all statements.
 pub(crate) fn text_of(steps: &[Step<'_>], form: Form, head: &str) -> Arc<str> {
     kept(steps, form, || {
         let mut text = Text::new(form, head);
@@ -35,8 +35,8 @@ pub(crate) fn text_of(steps: &[Step<'_>], form: Form, head: &str) -> Arc<str> {
     })
 }
 
-/// The steps as one statement with its values, where the first one changes one row and the others insert rows that refer
-/// to it. It returns the number of rows that the first one has changed, and without that row inserts nothing.
+/// Combines the steps into one statement, if the first step changes one row and the others insert rows that refer to
+/// it. The statement returns the number of rows that the first step changed. If that is 0, it inserts nothing.
 pub(crate) fn one_statement<'a>(steps: &[Step<'a>]) -> Option<(Arc<str>, Vec<Value<'a>>)> {
     let (first, others) = steps.split_first().filter(|(first, _)| first.changes == 1)?;
     let others: Vec<(&Rows, &OfFirst, &Step<'_>)> = others.iter().map(of_first).collect::<Option<_>>()?;
@@ -69,7 +69,7 @@ fn of_first<'s, 'a>(step: &'s Step<'a>) -> Option<(&'static Rows, &'static OfFir
     Some((rows, rows.of_first.as_ref()?, step))
 }
 
-/// The text for steps of these shapes, made when it is first asked for.
+/// Returns the cached text for steps of these shapes, or builds it.
 fn kept(steps: &[Step<'_>], form: Form, make: impl FnOnce() -> String) -> Arc<str> {
     type Texts = HashMap<(Form, Vec<(usize, usize)>), Arc<str>>;
     static TEXTS: LazyLock<Mutex<Texts>> = LazyLock::new(Mutex::default);
@@ -81,11 +81,11 @@ fn kept(steps: &[Step<'_>], form: Form, make: impl FnOnce() -> String) -> Arc<st
     Arc::clone(texts.entry((form, shapes)).or_insert_with(|| make().into()))
 }
 
-/// A text that grows.
+/// A SQL text under construction.
 struct Text {
     sql: String,
     form: Form,
-    /// The parameters so far.
+    /// Number of parameters so far.
     count: usize,
 }
 
@@ -112,7 +112,7 @@ impl Text {
         }
     }
 
-    /// Adds a piece of SQL whose parameters count from `$1` on.
+    /// Appends SQL whose parameters count from `$1`.
     fn push(&mut self, sql: &str) {
         for (index, piece) in sql.split('$').enumerate() {
             if index == 0 {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_refer_to_the_first_step_go_in_one_statement_with_it() {
+    fn rows_that_refer_to_the_first_step_are_merged_into_its_statement() {
         let first = || Step::new("UPDATE b SET c = $1 WHERE d = $2", values(2));
         let (text, values) = one_statement(&[first(), Step::rows(&ROWS, values(4))]).unwrap();
         let expected = "WITH first AS (UPDATE b SET c = $1 WHERE d = $2 RETURNING id), step_0 AS (INSERT INTO a  SELECT \

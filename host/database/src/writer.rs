@@ -1,10 +1,10 @@
-//! Changes of a store. Where a database has one writer, those that come while it is busy wait together and go in one
-//! transaction, which costs little more than one of them alone.
+//! Groups changes of a store into transactions. If the database has one writer, changes that arrive while it is busy
+//! are queued and stored in one transaction, which costs little more than one change.
 //!
-//! Most changes are made of statements that need no decision in between. Those of many changes go to the database in one
-//! trip, in the hope that each changes the rows that it is to change. Where one does not, all is rolled back, and all
-//! changes are made step by step; where that fails, each for itself. Where a database has many writers, a change is one
-//! statement if it can be.
+//! Most changes are a fixed list of statements. The statements of many changes go to the database in one round trip,
+//! assuming that each changes the expected number of rows. If one does not, the transaction is rolled back and all
+//! changes are applied step by step. If that fails, each change is applied in its own transaction. If the database
+//! has many writers, a change is one statement where possible.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,27 +17,28 @@ use tokio::sync::oneshot;
 
 use crate::{Database, Sql, Step, may_pass, outlast};
 
-/// A change of a store, ready to be stored.
+/// A change to store.
 pub trait Change: Send + Sync + 'static {
-    /// The answer to whoever wants the change.
+    /// Result for the caller of [`Writer::store`].
     type Answer: Send + 'static;
-    /// The reason why it cannot be stored.
+    /// Why the change cannot be stored.
     type Error: From<sqlx::Error> + Send + 'static;
 
-    /// The change as statements that need no decision in between, and what whoever wants it is told once each of them
-    /// has changed as many rows as it is to. `None` for a change that is less common.
+    /// The change as a fixed list of statements, with the answer if each statement changes the expected number of
+    /// rows. `None` for a change that needs decisions in between.
     fn steps(&self) -> Option<(Vec<Step<'_>>, Self::Answer)>;
 
-    /// Makes the change in a transaction, step by step. A change that is refused must have changed nothing.
+    /// Applies the change in a transaction, step by step. A refused change must not have changed anything.
     fn apply<D: Database>(
         &self,
         transaction: &mut D::Transaction,
     ) -> impl Future<Output = Result<Self::Answer, Self::Error>> + Send;
 
-    /// The failure of the database, after which a transaction cannot go on; `None` for a change that was refused.
+    /// The database error, after which the transaction cannot continue. `None` if the change was refused.
     fn failure(error: &Self::Error) -> Option<&sqlx::Error>;
 
-    /// An attempt has failed, and nobody knows what was stored of it. For a change that the next attempt recognises as stored.
+    /// Called after an attempt failed and may have been stored nevertheless. The next attempt can then recognise its
+    /// own rows.
     fn doubt(&self) {}
 }
 
@@ -47,42 +48,42 @@ pub struct Writer<D, C: Change> {
     queue: Arc<Queue<C>>,
 }
 
-type Stored<C> = Result<<C as Change>::Answer, <C as Change>::Error>;
+type ChangeResult<C> = Result<<C as Change>::Answer, <C as Change>::Error>;
 
 /// Changes that wait for the writer.
 struct Queue<C: Change>(Mutex<Waiting<C>>);
 
 struct Waiting<C: Change> {
-    changes: Vec<(C, oneshot::Sender<Stored<C>>)>,
-    /// True while somebody takes what is added.
+    changes: Vec<(C, oneshot::Sender<ChangeResult<C>>)>,
+    /// True while a task serves the queue.
     is_served: bool,
 }
 
 impl<D, C: Change> fmt::Debug for Writer<D, C> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What clients sent is not for logs.
+        // The changes hold client data, which must not be logged.
         formatter.debug_struct("Writer").field("waiting", &self.queue.lock().changes.len()).finish_non_exhaustive()
     }
 }
 
 impl<D: Database, C: Change> Writer<D, C> {
-    /// A writer to this database.
+    /// Creates a writer for this database.
     pub fn new(database: Arc<D>) -> Self {
         let waiting = Waiting { changes: Vec::new(), is_served: false };
         Self { database, queue: Arc::new(Queue(Mutex::new(waiting))) }
     }
 
-    /// Stores the change, with others that wait where that is cheaper.
+    /// Stores the change, together with others in the queue where that is cheaper.
     ///
     /// # Errors
-    /// When the change is refused or the database fails.
+    /// The change is refused, or the database fails.
     pub async fn store(&self, change: C) -> Result<C::Answer, C::Error> {
         if !D::HAS_ONE_WRITER {
             return store_alone(self.database.as_ref(), &change, Way::Trips).await;
         }
         let (answer, answered) = oneshot::channel();
         if self.queue.add(change, answer) {
-            // In a task of its own: a caller that goes away must not take the changes of others with it.
+            // In a task of its own: if this caller is dropped, the changes of others must still be stored.
             tokio::spawn(serve(Arc::clone(&self.database), Arc::clone(&self.queue)));
         }
         let _stage = enter(Stage::Store);
@@ -91,9 +92,9 @@ impl<D: Database, C: Change> Writer<D, C> {
 }
 
 impl<D: Database, C: Change> Writer<D, C> {
-    /// The same with a change that may be tried again: while a database with several writers is away, until `over` resolves.
-    /// `None` then.
-    pub async fn store_until(&self, change: C, over: impl Future<Output = ()>) -> Option<Stored<C>> {
+    /// Like [`store`](Self::store), but retries while a database with several writers is unreachable. Returns `None` if
+    /// `over` resolves first.
+    pub async fn store_until(&self, change: C, over: impl Future<Output = ()>) -> Option<ChangeResult<C>> {
         if D::HAS_ONE_WRITER {
             return Some(self.store(change).await);
         }
@@ -110,15 +111,15 @@ impl<C: Change> Queue<C> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a change. Returns true if the caller has to start serving the queue.
-    fn add(&self, change: C, answer: oneshot::Sender<Stored<C>>) -> bool {
+    /// Adds a change. Returns true if the caller must start serving the queue.
+    fn add(&self, change: C, answer: oneshot::Sender<ChangeResult<C>>) -> bool {
         let mut waiting = self.lock();
         waiting.changes.push((change, answer));
         !mem::replace(&mut waiting.is_served, true)
     }
 
-    /// Takes all that wait. If none waits, the queue is no longer served.
-    fn take(&self) -> Vec<(C, oneshot::Sender<Stored<C>>)> {
+    /// Takes all queued changes. If the queue is empty, it is no longer served.
+    fn take(&self) -> Vec<(C, oneshot::Sender<ChangeResult<C>>)> {
         let mut waiting = self.lock();
         waiting.is_served = !waiting.changes.is_empty();
         mem::take(&mut waiting.changes)
@@ -127,7 +128,7 @@ impl<C: Change> Queue<C> {
 
 async fn serve<D: Database, C: Change>(database: Arc<D>, queue: Arc<Queue<C>>) {
     loop {
-        // Whoever else is about to change something does so first, and comes along.
+        // Other tasks that are about to add changes run first, so that their changes join this transaction.
         tokio::task::yield_now().await;
         let taken = queue.take();
         if taken.is_empty() {
@@ -135,28 +136,28 @@ async fn serve<D: Database, C: Change>(database: Arc<D>, queue: Arc<Queue<C>>) {
         }
         let (changes, answers): (Vec<C>, Vec<_>) = taken.into_iter().unzip();
         for (result, answer) in store_together(database.as_ref(), &changes).await.into_iter().zip(answers) {
-            // Whoever has gone away needs no answer.
+            // Sending fails if the caller was dropped.
             let _ = answer.send(result);
         }
     }
 }
 
-async fn store_together<D: Database, C: Change>(database: &D, changes: &[C]) -> Vec<Stored<C>> {
+async fn store_together<D: Database, C: Change>(database: &D, changes: &[C]) -> Vec<ChangeResult<C>> {
     for way in [Way::Trips, Way::Steps] {
         let (results, trips) = arranged(changes, way);
         let begun = match database.begin_with(trips.first().map_or(&[], Vec::as_slice)).await {
             Ok(begun) => begun,
-            // The writer is not to be had, for none of them.
+            // The writer cannot be acquired, so all changes fail.
             Err(error) => return changes.iter().map(|_| Err(repeated(&error).into())).collect(),
         };
         match in_one_transaction::<D, C>(begun, &trips, results, changes).await {
             Ok(Some(results)) => return results,
-            // It was alone already, so there is no other way left.
+            // A single change that was applied step by step has no other way left.
             Err(error) if way == Way::Steps && changes.len() == 1 => return vec![Err(error)],
             Ok(None) | Err(_) => {}
         }
     }
-    // One of them is what cannot be stored: each for itself.
+    // One of the changes cannot be stored: apply each in its own transaction.
     let mut results = Vec::with_capacity(changes.len());
     for change in changes {
         results.push(store_alone(database, change, Way::Steps).await);
@@ -164,21 +165,22 @@ async fn store_together<D: Database, C: Change>(database: &D, changes: &[C]) -> 
     results
 }
 
-/// A copy of the error, for another change that it keeps from being stored.
+/// Copies the error for another change that failed for the same reason.
 fn repeated(error: &sqlx::Error) -> sqlx::Error {
     sqlx::Error::Protocol(error.to_string())
 }
 
-/// The way in which a change is made.
+/// The way in which a change is applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Together with others of its kind, if it is a common one.
+    /// A fixed list of statements, stored together with other changes.
     Trips,
     /// Step by step.
     Steps,
 }
 
-/// The answers to the changes that go in trips, and these trips. `None` for a change that is made step by step.
+/// Splits changes into round trips, and the answers they will have. The answer is `None` for a change that must be
+/// applied step by step.
 fn arranged<C: Change>(changes: &[C], way: Way) -> (Vec<Option<C::Answer>>, Vec<Vec<Step<'_>>>) {
     let mut common = Vec::new();
     let mut answers = Vec::with_capacity(changes.len());
@@ -192,16 +194,17 @@ fn arranged<C: Change>(changes: &[C], way: Way) -> (Vec<Option<C::Answer>>, Vec<
     (answers, trips(common))
 }
 
-/// `None` when a change has to be made step by step. Nothing is stored then.
+/// Applies all changes and commits. Returns `None`, with nothing stored, if a statement changed an unexpected number
+/// of rows.
 async fn in_one_transaction<D: Database, C: Change>(
     (mut transaction, changed): (D::Transaction, sqlx::Result<Vec<u64>>),
     trips: &[Vec<Step<'_>>],
     answers: Vec<Option<C::Answer>>,
     changes: &[C],
-) -> Result<Option<Vec<Stored<C>>>, C::Error> {
+) -> Result<Option<Vec<ChangeResult<C>>>, C::Error> {
     let mut changed = changed?;
     for (place, steps) in trips.iter().enumerate() {
-        // The first one came with the beginning.
+        // The first round trip was sent with `BEGIN`.
         if place > 0 {
             changed = D::execute_all(&mut transaction, steps).await?;
         }
@@ -223,10 +226,10 @@ async fn in_one_transaction<D: Database, C: Change>(
     Ok(Some(all))
 }
 
-/// The most changes that go in one trip: a database keeps the statements of a trip by their text, one for each number.
+/// Most changes in one round trip. The database caches one prepared statement per number of changes.
 const TRIP: usize = 16;
 
-/// The steps of each trip.
+/// Groups the steps of changes into round trips.
 fn trips(changes: Vec<Vec<Step<'_>>>) -> Vec<Vec<Step<'_>>> {
     let mut kinds: BTreeMap<Vec<(usize, usize)>, Vec<Vec<Step<'_>>>> = BTreeMap::new();
     for steps in changes {
@@ -241,7 +244,8 @@ fn trips(changes: Vec<Vec<Step<'_>>>) -> Vec<Vec<Step<'_>>> {
     trips
 }
 
-/// The steps of changes of one kind: all first ones, all second ones and so on, and rows for one table in one.
+/// Merges changes of one kind: all first steps, then all second steps and so on. Insertions into one table become one
+/// statement.
 fn together<'a>(changes: impl Iterator<Item = Vec<Step<'a>>>) -> Vec<Step<'a>> {
     let mut changes: Vec<_> = changes.map(Vec::into_iter).collect();
     let mut all = Vec::new();
@@ -264,7 +268,7 @@ fn together<'a>(changes: impl Iterator<Item = Vec<Step<'a>>>) -> Vec<Step<'a>> {
     }
 }
 
-async fn store_alone<D: Database, C: Change>(database: &D, change: &C, way: Way) -> Stored<C> {
+async fn store_alone<D: Database, C: Change>(database: &D, change: &C, way: Way) -> ChangeResult<C> {
     if let Some((steps, answer)) = change.steps().filter(|_| way == Way::Trips) {
         match database.execute_alone(&steps).await {
             Ok(true) => return Ok(answer),
@@ -272,7 +276,7 @@ async fn store_alone<D: Database, C: Change>(database: &D, change: &C, way: Way)
             Err(_) => change.doubt(),
         }
     }
-    // Made step by step, the change says why it is refused.
+    // Applied step by step, the change returns why it is refused.
     let mut transaction = database.begin().await?;
     let answer = change.apply::<D>(&mut transaction).await?;
     D::commit(transaction).await?;

@@ -1,5 +1,5 @@
-//! Reads what a peer answers, and never more of it than the reader says. This is the one reader for models, upstream agents,
-//! cards, key sets and receivers of notifications.
+//! Reads answers of peers within a given number of bytes. Models, upstream agents, cards, key sets and receivers of
+//! notifications are all read here.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -8,9 +8,9 @@ use bytes::Bytes;
 
 use crate::events::{Decoder, Lines, StreamEvent};
 
-/// A body that comes piece by piece.
+/// A body that arrives in pieces.
 pub trait Body: Send {
-    /// The reason that no more of it comes.
+    /// Why the body broke off.
     type Error;
 
     /// The next piece; `None` at the end.
@@ -25,15 +25,15 @@ impl Body for reqwest::Response {
     }
 }
 
-/// The reason that an answer was not read to its end.
+/// Why an answer was not read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError<E> {
-    /// It is longer than allowed. Nothing more of it is read.
+    /// The answer is longer than allowed. Reading stopped.
     #[error("the {part} is longer than {limit} bytes")]
     TooLong {
         /// The part that is too long: `answer`, `event` or `line`.
         part: &'static str,
-        /// The most bytes that it may have.
+        /// The limit, in bytes.
         limit: usize,
     },
     /// The connection broke off.
@@ -42,7 +42,7 @@ pub enum ReadError<E> {
 }
 
 impl<E> ReadError<E> {
-    /// The same with another cause.
+    /// Converts the cause of `Broken`.
     pub fn map_broken<F>(self, map: impl FnOnce(E) -> F) -> ReadError<F> {
         match self {
             Self::TooLong { part, limit } => ReadError::TooLong { part, limit },
@@ -51,11 +51,11 @@ impl<E> ReadError<E> {
     }
 }
 
-/// The whole of a body that has at most `limit` bytes. The length that the peer declares is not believed: bytes are counted
-/// as they come, before they are kept.
+/// Reads a whole body of at most `limit` bytes. The declared length is ignored: bytes are counted as they arrive,
+/// before they are stored.
 ///
 /// # Errors
-/// The body is longer, or breaks off.
+/// The body is longer than `limit`, or breaks off.
 pub async fn whole<B: Body>(body: &mut B, limit: usize) -> Result<Vec<u8>, ReadError<B::Error>> {
     let mut read = Vec::new();
     while let Some(piece) = body.next().await.map_err(ReadError::Broken)? {
@@ -67,8 +67,8 @@ pub async fn whole<B: Body>(body: &mut B, limit: usize) -> Result<Vec<u8>, ReadE
     Ok(read)
 }
 
-/// The beginning of a body: at most `limit` bytes, for the text of an error. A body that breaks off has the beginning that
-/// came.
+/// Reads the beginning of a body, at most `limit` bytes, for example to quote it in an error. If the body breaks off,
+/// the bytes until then are returned.
 pub async fn beginning<B: Body>(body: &mut B, limit: usize) -> Vec<u8> {
     let mut read = Vec::new();
     while let Ok(Some(piece)) = body.next().await {
@@ -81,17 +81,17 @@ pub async fn beginning<B: Body>(body: &mut B, limit: usize) -> Vec<u8> {
     read
 }
 
-/// The most that is read of an answer that is a stream.
+/// Limits for reading a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLimits {
     /// Bytes of one event or line.
     pub event: usize,
-    /// Bytes of all of it. [`usize::MAX`] where somebody else ends it.
+    /// Bytes of the whole stream. [`usize::MAX`] if other code ends the stream.
     pub total: usize,
 }
 
-/// The events of an answer, one after the other. What it costs grows with the bytes that came, however they are cut into
-/// pieces.
+/// Reads the events of an answer one by one. The cost is proportional to the received bytes, regardless of how they
+/// are split into pieces.
 pub struct Events<B> {
     body: B,
     format: Format,
@@ -106,12 +106,12 @@ enum Format {
 }
 
 impl<B: Body> Events<B> {
-    /// The events of an event stream.
+    /// Reads server-sent events.
     pub fn new(body: B, limits: StreamLimits) -> Self {
         Self::of(body, Format::Sse(Decoder::default()), limits)
     }
 
-    /// The lines of an answer, without those that are empty.
+    /// Reads lines. Empty lines are skipped.
     pub fn lines(body: B, limits: StreamLimits) -> Self {
         Self::of(body, Format::Lines(Lines::default()), limits)
     }
@@ -131,7 +131,7 @@ impl<B: Body> Events<B> {
     /// The next event with its name; `None` at the end.
     ///
     /// # Errors
-    /// An event or all of them are longer than allowed, or the answer breaks off. Nothing can be read after an error.
+    /// The event or the whole stream is longer than allowed, or the answer breaks off. No further call succeeds.
     pub async fn next_event(&mut self) -> Result<Option<StreamEvent>, ReadError<B::Error>> {
         loop {
             if let Some(event) = self.complete.pop_front() {
@@ -147,7 +147,7 @@ impl<B: Body> Events<B> {
             self.format.push(&piece, &mut self.complete);
             let longest =
                 self.complete.iter().map(|event| event.name.len() + event.data.len()).max().unwrap_or_default();
-            // Pending bytes count too: the end of the event may never come.
+            // Pending bytes count too, because the end of the event may never arrive.
             if longest.max(self.format.pending()) > self.limits.event {
                 return Err(ReadError::TooLong { part: self.format.part(), limit: self.limits.event });
             }
@@ -170,7 +170,8 @@ impl Format {
         }
     }
 
-    /// What is left at the end: an event without its blank line is dropped, a line without its line break is not.
+    /// The last event at the end of the stream: an event without its blank line is dropped, a line without its line
+    /// break is returned.
     fn end(&mut self) -> Option<StreamEvent> {
         match self {
             Self::Sse(_) => None,

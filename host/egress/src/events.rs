@@ -1,38 +1,40 @@
-//! Cuts a stream into events (WHATWG HTML section 9.2) or lines. Only the data and the name of events matter here: neither A2A
-//! nor models need ids or retries.
+//! Splits a stream into server-sent events (WHATWG HTML section 9.2) or lines. Only data and names of events are
+//! kept: neither A2A nor models need ids or retry times.
 
 use std::collections::VecDeque;
 use std::mem;
 
 use memchr::{memchr, memchr2};
 
-/// An event of a stream, or a line.
+/// An event or a line of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamEvent {
-    /// What its field `event` says; empty without that field, and for lines.
+    /// Value of the field `event`; empty without that field, and for lines.
     pub name: String,
-    /// Its data, or the line.
+    /// Data of the event, or the line.
     pub data: String,
 }
 
-/// Turns chunks of bytes, cut anywhere, into events.
+/// Decodes chunks of bytes, split anywhere, into events.
 #[derive(Default)]
 pub(crate) struct Decoder {
-    /// The current line so far. It is decoded when it is whole, so that a cut inside a character does no harm.
+    /// Bytes of the current line. They are decoded when the line is complete, because a chunk may end inside a
+    /// character.
     line: Vec<u8>,
     /// The `data` lines of the current event, each with a line break at its end.
     data: String,
-    /// The name of the current event so far.
+    /// Name of the current event.
     name: String,
-    /// The last byte so far is a CR: an LF right after it belongs to the same line end.
+    /// True if the last byte was a CR: an LF right after it belongs to the same line end.
     after_cr: bool,
-    /// The first line is over; only there a byte order mark is skipped.
+    /// True after the first line. Only the first line may begin with a byte order mark.
     begun: bool,
 }
 
 impl Decoder {
-    /// Takes the next bytes and adds the events that they complete to `events`. An event is complete at its blank line: one
-    /// that the end of the stream cuts off is dropped. So is one whose data is blank: it only keeps the stream alive.
+    /// Decodes the next bytes and appends completed events to `events`. A blank line completes an event, so an event
+    /// that the end of the stream cuts off is dropped. Events with blank data are dropped too: they only keep the
+    /// stream alive.
     pub(crate) fn push(&mut self, mut bytes: &[u8], events: &mut VecDeque<StreamEvent>) {
         if !bytes.is_empty() && mem::take(&mut self.after_cr) {
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
@@ -40,19 +42,19 @@ impl Decoder {
         while let Some(end) = memchr2(b'\r', b'\n', bytes) {
             let (line, rest) = bytes.split_at(end);
             events.extend(self.end_line(line));
-            // Only a CR at the very end of a chunk leaves open whether an LF belongs to it.
+            // Only after a CR at the very end of a chunk is it unknown whether an LF follows.
             self.after_cr = rest == b"\r";
             bytes = rest.strip_prefix(b"\r\n").or_else(|| rest.get(1..)).unwrap_or_default();
         }
         self.line.extend_from_slice(bytes);
     }
 
-    /// Bytes held for an event that is not complete.
+    /// Bytes stored for the incomplete event.
     pub(crate) fn pending(&self) -> usize {
         self.line.len() + self.data.len() + self.name.len()
     }
 
-    /// `end` is the line, or the end of one that began in an earlier chunk.
+    /// Ends the current line. `end` is the whole line, or the end of a line that began in an earlier chunk.
     fn end_line(&mut self, end: &[u8]) -> Option<StreamEvent> {
         if self.line.is_empty() {
             return self.take_line(end);
@@ -63,12 +65,12 @@ impl Decoder {
     }
 
     fn take_line(&mut self, bytes: &[u8]) -> Option<StreamEvent> {
-        // The standard wants bytes that are no UTF-8 replaced, not refused.
+        // The standard replaces invalid UTF-8 instead of rejecting it.
         let line = String::from_utf8_lossy(bytes);
         let was_begun = mem::replace(&mut self.begun, true);
         let line = if was_begun { &line } else { line.strip_prefix('\u{feff}').unwrap_or(&line) };
         if line.is_empty() {
-            // Each `data` line has ended with a line break, and the last one is not part of the data.
+            // Each `data` line was stored with a line break. The last one is not part of the data.
             let mut data = mem::take(&mut self.data);
             data.pop();
             let name = mem::take(&mut self.name);
@@ -90,7 +92,7 @@ impl Decoder {
     }
 }
 
-/// Turns chunks of bytes, cut anywhere, into the lines that are not empty.
+/// Splits chunks of bytes into lines without the empty ones.
 #[derive(Default)]
 pub(crate) struct Lines {
     line: Vec<u8>,
@@ -111,7 +113,7 @@ impl Lines {
         self.line.len()
     }
 
-    /// The line so far, unless it is empty.
+    /// The current line, unless it is empty.
     pub(crate) fn end(&mut self) -> Option<StreamEvent> {
         let line = mem::take(&mut self.line);
         let text = String::from_utf8_lossy(line.trim_ascii());

@@ -1,9 +1,9 @@
-//! Decides which URLs of somebody else's choice may be called, and keeps clients from connecting to anything else
+//! Requests to URLs that strangers chose: which addresses may be called, and bounded reading of the answers
 //! (specification section 13.2).
 //!
-//! A [`Screen`] decides about each address that a client or an extension has given, once when the address is learned
-//! and again when a connection is made. [`whole`], [`beginning`] and [`Events`] read what a peer answers, within bounds.
-//! [`retry_after()`] reads how long it asks clients to wait.
+//! A [`Screen`] checks each address that a client or an extension has given, once when the address is registered and
+//! again on each connection. [`whole`], [`beginning`] and [`Events`] read answers within limits. [`retry_after()`]
+//! reads how long a peer asks clients to wait.
 
 #![warn(missing_docs)]
 
@@ -17,4 +17,4 @@ pub use answer::{Body, Events, ReadError, StreamLimits, beginning, whole};
 pub use events::StreamEvent;
 pub use resolver::{Resolver, SystemResolver};
 pub use retry_after::retry_after;
-pub use screen::{Allowed, InvalidAllowed, Refused, Screen, ScreenConfig};
+pub use screen::{AllowedDestination, InvalidDestination, Screen, ScreenConfig, UrlRefusal};

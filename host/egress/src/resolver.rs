@@ -1,4 +1,4 @@
-//! The source of the addresses of a host name.
+//! Name resolution.
 
 use std::io;
 use std::net::IpAddr;
@@ -7,25 +7,25 @@ use annex_fairness::{FairPlaces, current_tenant};
 use async_trait::async_trait;
 use tokio::net::lookup_host;
 
-/// Finds the addresses of host names.
+/// Resolves host names.
 #[async_trait]
 pub trait Resolver: Send + Sync {
-    /// The addresses of a host name, in the order in which they should be tried.
+    /// The addresses of a host name, in the order in which to try them.
     ///
     /// # Errors
-    /// The name is unknown, or could not be looked up now.
+    /// The name is unknown or cannot be looked up now.
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
 /// The resolver of the operating system.
 pub struct SystemResolver {
-    /// Tenants that wait get them in turn.
+    /// One place per running look-up. Waiting tenants are served round robin.
     lookups: FairPlaces,
 }
 
 impl SystemResolver {
-    /// A look-up holds a thread for as long as the name servers of the name please, and whoever chose the name may own
-    /// those servers. So many threads at once, out of the 512 that all blocking work of the process shares.
+    /// Most look-ups at once. Each holds a thread until the name server answers, and an attacker may own the name
+    /// server. The process has 512 threads for all blocking work.
     const MAX_LOOKUPS: usize = 64;
 }
 
@@ -40,7 +40,7 @@ impl Resolver for SystemResolver {
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         let permit = self.lookups.take(&current_tenant()).await;
         let host = host.to_owned();
-        // The thread goes on when the caller gives up, so the permit must not end with the caller.
+        // The look-up continues after the caller gives up, so its permit must outlive the caller.
         let lookup = tokio::spawn(async move {
             let _permit = permit;
             Ok(lookup_host((host.as_str(), 0)).await?.map(|address| address.ip()).collect())

@@ -1,17 +1,18 @@
-//! The time that a server asks clients to wait.
+//! The header `Retry-After`.
 
 use std::time::{Duration, SystemTime};
 
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
-/// The `Retry-After` of an answer, in either of its forms (RFC 9110 section 10.2.3): seconds, or a date.
+/// The wait that the header `Retry-After` asks for, as seconds or as a date (RFC 9110 section 10.2.3). `None` without
+/// a valid header.
 pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u64>() {
         return Some(Duration::from_secs(seconds));
     }
     let time = httpdate::parse_http_date(text).ok()?;
-    // A time that is over asks for no wait.
+    // A date in the past asks for no wait.
     Some(time.duration_since(now).unwrap_or_default())
 }
 

@@ -1,8 +1,8 @@
-//! Decides whether a request to a URL that somebody else chose may be made.
+//! Decides whether a URL that a stranger chose may be requested.
 //!
-//! A server that requests URLs of others lends them its place in the network. So only public addresses are called,
-//! unless the operator allows others. The rule holds for the address that is connected to, not only for the one that
-//! the name resolved to when the URL was registered.
+//! Such requests come from inside the server's network and could reach private services (server-side request
+//! forgery). Therefore only public addresses are called, unless the operator allows others. The address of each
+//! connection is checked, not only the one that the name had when the URL was registered.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,22 +17,22 @@ use url::{Host, Url};
 use crate::resolver::{Resolver, SystemResolver};
 
 mod address;
-mod allowed;
-mod refused;
+mod allowed_destination;
+mod url_refusal;
 
-pub use allowed::{Allowed, InvalidAllowed};
-pub use refused::Refused;
+pub use allowed_destination::{AllowedDestination, InvalidDestination};
+pub use url_refusal::UrlRefusal;
 
-/// The settings of a [`Screen`]. By default it lets https and http to public addresses through.
+/// Settings of a [`Screen`]. The default allows https and http to public addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScreenConfig {
     /// Hosts and addresses that may be called although they are not public.
-    pub allow: Vec<Allowed>,
-    /// Refuses plain http, also to what is allowed.
+    pub allow: Vec<AllowedDestination>,
+    /// Refuses plain http, also to allowed addresses.
     pub https_only: bool,
 }
 
-/// Tells URLs and addresses that may be called from those that may not. Clones share their resolver.
+/// Decides which URLs and addresses may be called. Clones share the resolver.
 #[derive(Clone)]
 pub struct Screen {
     config: Arc<ScreenConfig>,
@@ -46,63 +46,64 @@ impl fmt::Debug for Screen {
 }
 
 impl Screen {
-    /// The longest URL that is accepted, in bytes.
+    /// Longest accepted URL, in bytes.
     pub const MAX_URL: usize = 2048;
     const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-    /// The most addresses of one name that are tried.
+    /// Number of addresses of one name that are tried.
     const MAX_ADDRESSES: usize = 16;
 
-    /// A screen that asks the resolver of the operating system.
+    /// Creates a screen with the resolver of the operating system.
     pub fn new(config: ScreenConfig) -> Self {
         Self::with_resolver(config, Arc::new(SystemResolver::default()))
     }
 
-    /// A screen that asks another resolver.
+    /// Creates a screen with a given resolver.
     pub fn with_resolver(config: ScreenConfig, resolver: Arc<dyn Resolver>) -> Self {
         Self { config: Arc::new(config), resolver }
     }
 
-    /// Checks that a URL may be called as things are now, for the moment of its registration. It takes up to 5 seconds.
+    /// Checks that a URL may be called now. Used when a URL is registered. Takes up to 5 seconds.
     ///
     /// # Errors
-    /// The fault of the URL, in words that its author may read.
-    pub async fn check(&self, url: &str) -> Result<(), Refused> {
+    /// The reason for refusing the URL, as text for its author.
+    pub async fn check(&self, url: &str) -> Result<(), UrlRefusal> {
         let url = self.parse(url)?;
         match url.host() {
             Some(Host::Domain(name)) => self.addresses(name).await.map(drop),
-            // `parse` has judged literal addresses.
+            // `parse` has checked literal addresses.
             Some(Host::Ipv4(_) | Host::Ipv6(_)) | None => Ok(()),
         }
     }
 
-    /// Reads a URL and checks all of it except what its host name resolves to. A client of [`Screen::guard`] needs
-    /// this before each request: it connects to a literal address without asking any resolver.
+    /// Parses a URL and checks everything except the addresses that its host name resolves to. A client of
+    /// [`Screen::guard`] needs this check before each request, because it connects to a literal address without
+    /// asking the resolver.
     ///
     /// # Errors
-    /// The fault of the URL, in words that its author may read.
-    pub fn parse(&self, url: &str) -> Result<Url, Refused> {
+    /// The reason for refusing the URL, as text for its author.
+    pub fn parse(&self, url: &str) -> Result<Url, UrlRefusal> {
         if url.len() > Self::MAX_URL {
-            return Err(Refused::TooLong { limit: Self::MAX_URL });
+            return Err(UrlRefusal::TooLong { limit: Self::MAX_URL });
         }
-        let url = Url::parse(url).map_err(Refused::Malformed)?;
+        let url = Url::parse(url).map_err(UrlRefusal::Malformed)?;
         match url.scheme() {
             "https" => {}
             "http" if !self.config.https_only => {}
-            "http" => return Err(Refused::NotHttps),
-            _ => return Err(Refused::Scheme),
+            "http" => return Err(UrlRefusal::NotHttps),
+            _ => return Err(UrlRefusal::Scheme),
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Refused::UserInfo);
+            return Err(UrlRefusal::UserInfo);
         }
         self.check_host(&url)?;
         check_port(&url)?;
         Ok(url)
     }
 
-    /// Lets a client connect by name only to addresses that may be called, directly, and without following redirects.
-    /// Every URL must go through [`Screen::parse`] before it is requested.
+    /// Restricts a client: it connects only to addresses that may be called, without a proxy, and follows no
+    /// redirects. Pass every URL through [`Screen::parse`] before requesting it.
     pub fn guard(&self, client: ClientBuilder) -> ClientBuilder {
-        // A redirect or a proxy would lead to an address that the screen has not seen.
+        // A redirect or a proxy would lead to an address that the screen has not checked.
         client
             .dns_resolver(self.clone())
             .redirect(redirect::Policy::none())
@@ -112,40 +113,41 @@ impl Screen {
             .https_only(self.config.https_only)
     }
 
-    fn check_host(&self, url: &Url) -> Result<(), Refused> {
+    fn check_host(&self, url: &Url) -> Result<(), UrlRefusal> {
         let address = match url.host() {
             Some(Host::Domain(name)) => return check_name(name),
             Some(Host::Ipv4(address)) => IpAddr::V4(address),
             Some(Host::Ipv6(address)) => IpAddr::V6(address),
-            None => return Err(Refused::NoHost),
+            None => return Err(UrlRefusal::NoHost),
         };
-        if self.admits(address, None) { Ok(()) } else { Err(Refused::Address { address }) }
+        if self.admits(address, None) { Ok(()) } else { Err(UrlRefusal::Address { address }) }
     }
 
-    /// The addresses of a host name that may be called, at least one.
-    async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, Refused> {
+    /// The addresses of a host name that may be called; at least one.
+    async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, UrlRefusal> {
         let name = without_final_dot(name).to_ascii_lowercase();
         let mut addresses = self.resolve(&name).await?;
         addresses.retain(|address| self.admits(*address, Some(&name)));
         addresses.truncate(Self::MAX_ADDRESSES);
-        if addresses.is_empty() { Err(Refused::PrivateName { name }) } else { Ok(addresses) }
+        if addresses.is_empty() { Err(UrlRefusal::PrivateName { name }) } else { Ok(addresses) }
     }
 
-    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, Refused> {
-        // RFC 6761: these names are never asked for.
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, UrlRefusal> {
+        // RFC 6761: these names are never looked up.
         if name == "localhost" || name.ends_with(".localhost") {
             return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
         }
         match timeout(Self::LOOKUP_TIMEOUT, self.resolver.resolve(name)).await {
             Ok(Ok(addresses)) if !addresses.is_empty() => Ok(addresses),
-            Ok(Ok(_) | Err(_)) | Err(_) => Err(Refused::UnknownName { name: name.to_owned() }),
+            Ok(Ok(_) | Err(_)) | Err(_) => Err(UrlRefusal::UnknownName { name: name.to_owned() }),
         }
     }
 
-    /// True if an address, found under `name` or written out in the URL, may be connected to.
+    /// True if the address may be connected to. `name` is the host name that resolved to the address, or `None` for a
+    /// literal address.
     fn admits(&self, address: IpAddr, name: Option<&str>) -> bool {
         let address = address.to_canonical();
-        // These come first: one of them is a public address, and others may lie in a range that is allowed.
+        // Metadata services first: one of them has a public address, and others may lie in an allowed range.
         if address::is_metadata(address) {
             return self.config.allow.iter().any(|allowed| allowed.is_exactly(address));
         }
@@ -158,28 +160,28 @@ impl Resolve for Screen {
         let screen = self.clone();
         Box::pin(async move {
             let addresses = screen.addresses(name.as_str()).await?;
-            // The client puts the port of the URL in the place of 0.
+            // The HTTP client replaces port 0 by the port of the URL.
             let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, 0));
             Ok(Box::new(addresses) as Addrs)
         })
     }
 }
 
-fn check_name(name: &str) -> Result<(), Refused> {
+fn check_name(name: &str) -> Result<(), UrlRefusal> {
     let name = without_final_dot(name);
     if name.is_empty() || name.len() > 253 || name.split('.').any(|label| label.is_empty() || label.len() > 63) {
-        return Err(Refused::NoHost);
+        return Err(UrlRefusal::NoHost);
     }
     Ok(())
 }
 
-/// Refuses ports below 1024 other than those of web servers. What listens there speaks other protocols, and could take
-/// a posted body for a command.
-fn check_port(url: &Url) -> Result<(), Refused> {
+/// Refuses ports below 1024 other than 80 and 443. Services on those ports speak other protocols and could interpret
+/// a posted body as commands.
+fn check_port(url: &Url) -> Result<(), UrlRefusal> {
     match url.port_or_known_default() {
         Some(80 | 443 | 1024..) => Ok(()),
-        Some(port) => Err(Refused::Port { port }),
-        None => Err(Refused::Scheme),
+        Some(port) => Err(UrlRefusal::Port { port }),
+        None => Err(UrlRefusal::Scheme),
     }
 }
 

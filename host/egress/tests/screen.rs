@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use annex_egress::{Allowed, Refused, Resolver, Screen, ScreenConfig};
+use annex_egress::{AllowedDestination, Resolver, Screen, ScreenConfig, UrlRefusal};
 use async_trait::async_trait;
 
 struct Names;
@@ -31,19 +31,19 @@ fn screen_allowing(allow: &[&str], names: Arc<dyn Resolver>) -> Screen {
     Screen::with_resolver(ScreenConfig { allow, https_only: false }, names)
 }
 
-fn kind(result: &Result<(), Refused>) -> &'static str {
+fn kind(result: &Result<(), UrlRefusal>) -> &'static str {
     match result {
         Ok(()) => "ok",
-        Err(Refused::TooLong { .. }) => "too long",
-        Err(Refused::Malformed(_)) => "malformed",
-        Err(Refused::Scheme) => "scheme",
-        Err(Refused::NotHttps) => "not https",
-        Err(Refused::UserInfo) => "user info",
-        Err(Refused::NoHost) => "no host",
-        Err(Refused::Port { .. }) => "port",
-        Err(Refused::Address { .. }) => "address",
-        Err(Refused::UnknownName { .. }) => "unknown name",
-        Err(Refused::PrivateName { .. }) => "private name",
+        Err(UrlRefusal::TooLong { .. }) => "too long",
+        Err(UrlRefusal::Malformed(_)) => "malformed",
+        Err(UrlRefusal::Scheme) => "scheme",
+        Err(UrlRefusal::NotHttps) => "not https",
+        Err(UrlRefusal::UserInfo) => "user info",
+        Err(UrlRefusal::NoHost) => "no host",
+        Err(UrlRefusal::Port { .. }) => "port",
+        Err(UrlRefusal::Address { .. }) => "address",
+        Err(UrlRefusal::UnknownName { .. }) => "unknown name",
+        Err(UrlRefusal::PrivateName { .. }) => "private name",
     }
 }
 
@@ -61,7 +61,7 @@ async fn urls_are_screened_by_their_form() {
     check(
         &screen_allowing(&[], Arc::new(Names)),
         &[
-            // What is called.
+            // Accepted URLs.
             ("https://public.example/hook?a=b#c", "ok"),
             ("http://public.example/hook", "ok"),
             ("HTTPS://PUBLIC.EXAMPLE./", "ok"),
@@ -73,7 +73,7 @@ async fn urls_are_screened_by_their_form() {
             ("https://[2606:4700::1111]:8443/", "ok"),
             ("https://[::ffff:8.8.8.8]/", "ok"),
             ("https://[64:ff9b::8.8.8.8]/", "ok"),
-            // The form of the URL.
+            // Malformed URLs.
             ("", "malformed"),
             ("/hook", "malformed"),
             ("public.example/hook", "malformed"),
@@ -105,7 +105,7 @@ async fn urls_are_screened_by_their_form() {
 }
 
 #[tokio::test]
-async fn names_are_screened_by_what_they_resolve_to() {
+async fn names_are_screened_by_their_addresses() {
     check(
         &screen_allowing(&[], Arc::new(Names)),
         &[
@@ -122,7 +122,7 @@ async fn names_are_screened_by_what_they_resolve_to() {
 }
 
 #[tokio::test]
-async fn ipv4_addresses_are_screened_however_they_are_written() {
+async fn ipv4_addresses_are_screened_in_every_notation() {
     check(
         &screen_allowing(&[], Arc::new(Names)),
         &[
@@ -175,7 +175,7 @@ async fn ipv4_addresses_are_screened_however_they_are_written() {
 }
 
 #[tokio::test]
-async fn ipv6_addresses_are_screened_and_ipv4_within_them() {
+async fn ipv6_addresses_and_embedded_ipv4_addresses_are_screened() {
     check(
         &screen_allowing(&[], Arc::new(Names)),
         &[
@@ -229,7 +229,7 @@ async fn the_operator_may_allow_hosts_addresses_and_ranges() {
         ],
     )
     .await;
-    // Metadata services only when they are named exactly.
+    // Metadata services are allowed only by their exact address.
     check(
         &screen_allowing(&allow[4..], Arc::new(Names)),
         &[
@@ -264,13 +264,13 @@ async fn plain_http_can_be_switched_off() {
 }
 
 #[test]
-fn what_is_allowed_is_read_strictly() {
+fn allowed_destinations_are_parsed_strictly() {
     for text in ["127.0.0.1", "::1", "[::1]", "10.0.0.0/8", "10.1.2.3/8", "fd00::/8", "localhost", "a.example."] {
-        assert!(text.parse::<Allowed>().is_ok(), "{text}");
+        assert!(text.parse::<AllowedDestination>().is_ok(), "{text}");
     }
-    assert_eq!("[::ffff:10.0.0.1]".parse::<Allowed>(), "10.0.0.1".parse());
-    assert_eq!("10.1.2.3/8".parse::<Allowed>(), "10.0.0.0/8".parse());
+    assert_eq!("[::ffff:10.0.0.1]".parse::<AllowedDestination>(), "10.0.0.1".parse());
+    assert_eq!("10.1.2.3/8".parse::<AllowedDestination>(), "10.0.0.0/8".parse());
     for text in ["", ".", "*.example", "10.0.0.0/33", "http://a.example", "a.example:80", "a b", "[::1"] {
-        assert!(text.parse::<Allowed>().is_err(), "{text}");
+        assert!(text.parse::<AllowedDestination>().is_err(), "{text}");
     }
 }

@@ -1,13 +1,14 @@
-//! Places of which there are few, shared by tenants: where all are taken, those that wait get them round robin over the tenants.
+//! A limited number of places that tenants share fairly. When all places are taken, waiting tenants are served round
+//! robin.
 //!
-//! So however many of one tenant wait, one of another waits for no more than one of each tenant before it. What a place is for,
-//! an instance or a connection, is not known here. As long as there are places nobody waits, and taking one costs what a lock
-//! does that nobody else holds.
+//! However many tasks of one tenant wait, a task of another tenant waits for at most one task of each tenant ahead. A
+//! place stands for a limited resource, such as an instance or a connection. While places are free, taking one never
+//! waits and costs one uncontended lock.
 
-mod line;
 mod places;
 mod resize;
 mod scope;
+mod tenant_queue;
 
 pub use places::{FairPlaces, Place};
 pub use resize::resize;

@@ -1,48 +1,48 @@
-//! The places, and those who wait for one.
+//! The places and their waiters.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::line::Line;
+use crate::tenant_queue::TenantQueue;
 
 /// A number of places. Clones share them.
 #[derive(Clone, Debug)]
-pub struct FairPlaces(Arc<Shared>);
+pub struct FairPlaces(Arc<PlacePool>);
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct PlacePool {
+    state: Mutex<Occupancy>,
 }
 
-/// As long as there is a free place nobody waits.
+/// If `free` is above 0, `queue` is empty.
 #[derive(Debug)]
-struct State {
+struct Occupancy {
     free: usize,
-    line: Line<oneshot::Sender<Place>>,
+    queue: TenantQueue<oneshot::Sender<Place>>,
 }
 
-/// One place, free again when this is dropped.
+/// A taken place. Dropping it passes it on to the next waiter, or makes it free.
 #[derive(Debug)]
 pub struct Place {
-    /// `None` for one that somebody else has by now.
-    places: Option<Arc<Shared>>,
+    /// `None` after the place was passed on.
+    places: Option<Arc<PlacePool>>,
 }
 
 impl FairPlaces {
-    /// So many places.
+    /// Creates `places` free places.
     #[must_use]
     pub fn new(places: usize) -> Self {
-        Self(Arc::new(Shared { state: Mutex::new(State { free: places, line: Line::default() }) }))
+        Self(Arc::new(PlacePool { state: Mutex::new(Occupancy { free: places, queue: TenantQueue::default() }) }))
     }
 
-    /// The places that are free now.
+    /// Number of free places.
     #[must_use]
     pub fn free(&self) -> usize {
         self.0.state().free
     }
 
-    /// A place that is free now.
+    /// Takes a place if one is free.
     #[must_use]
     pub fn try_take(&self) -> Option<Place> {
         let mut state = self.0.state();
@@ -51,8 +51,8 @@ impl FairPlaces {
         Some(self.0.place())
     }
 
-    /// Waits for a place. Whoever stops waiting leaves the line. The future has to be polled to its end, or dropped: a place that
-    /// it was given is taken.
+    /// Waits for a place. Dropping the future leaves the queue. Do not keep the future without polling it: it may
+    /// hold a place already.
     pub async fn take(&self, tenant: &Arc<str>) -> Place {
         loop {
             let waiting = {
@@ -62,10 +62,10 @@ impl FairPlaces {
                     break;
                 }
                 let (sender, waiting) = oneshot::channel();
-                state.line.join(tenant, sender);
+                state.queue.join(tenant, sender);
                 waiting
             };
-            // Whoever gives a place back hands it on, so that nobody who comes later takes it in between.
+            // A returned place goes directly to the next waiter, so that a newcomer cannot take it in between.
             if let Ok(place) = waiting.await {
                 return place;
             }
@@ -74,8 +74,8 @@ impl FairPlaces {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl PlacePool {
+    fn state(&self) -> MutexGuard<'_, Occupancy> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,16 +88,16 @@ impl Shared {
         loop {
             let next = {
                 let mut state = self.state();
-                let next = state.line.take();
+                let next = state.queue.take();
                 if next.is_none() {
                     state.free += 1;
-                    // It is counted, and must not be given back a second time.
+                    // The place is counted as free, and dropping `place` must not count it again.
                     place.places = None;
                 }
                 next
             };
             let Some(next) = next else { return };
-            // Not under the lock. Whoever stopped waiting gives it back at once, and it goes to the next.
+            // Sent without holding the lock. If the receiver is gone, the place goes to the next waiter.
             match next.send(place) {
                 Ok(()) => return,
                 Err(refused) => place = refused,

@@ -1,11 +1,12 @@
-//! Changing how many permits a semaphore has while they are in use.
+//! Changes the number of permits of a semaphore that is in use.
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// Makes `permits` have `to` permits in all where they had `from`. Permits in use stay so: where more than `to` are, nobody gets
-/// another one until enough of them are back. Both numbers are at most [`Semaphore::MAX_PERMITS`].
+/// Changes the number of permits of a semaphore from `from` to `to`. Permits in use stay valid. If more than `to` are
+/// in use, nothing is granted until enough permits were returned. Both numbers are at most
+/// [`Semaphore::MAX_PERMITS`].
 pub fn resize(permits: &Arc<Semaphore>, from: usize, to: usize) {
     if to >= from {
         permits.add_permits(to - from);
@@ -15,7 +16,7 @@ pub fn resize(permits: &Arc<Semaphore>, from: usize, to: usize) {
     let Ok(in_use) = u32::try_from(in_use) else { return };
     if in_use > 0 {
         let permits = Arc::clone(permits);
-        // It stands before all that ask from now on, and so they wait until it has what is to go.
+        // This request precedes all later ones in the semaphore's queue, so they wait until the surplus is removed.
         tokio::spawn(async move {
             if let Ok(surplus) = permits.acquire_many_owned(in_use).await {
                 surplus.forget();
@@ -34,7 +35,7 @@ mod tests {
     use super::resize;
 
     #[tokio::test]
-    async fn permits_that_are_in_use_stay_and_nobody_gets_another_until_enough_are_back() {
+    async fn permits_in_use_stay_valid_and_none_is_granted_until_enough_are_returned() {
         let permits = Arc::new(Semaphore::new(3));
         let mut taken: Vec<_> = (0..3).map(|_| permits.try_acquire().expect("a permit")).collect();
         resize(&permits, 3, 1);

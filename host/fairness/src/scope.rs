@@ -1,4 +1,4 @@
-//! The tenant for whom something is done, known wherever it takes a place.
+//! The tenant of the current task, which takes places on the tenant's behalf.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ tokio::task_local! {
     static TENANT: Arc<str>;
 }
 
-/// Does something for a tenant. What it begins in tasks of their own is for nobody, unless they are
+/// Runs a future for a tenant. Tasks that the future spawns belong to no tenant, unless they are wrapped in
 /// [`of_same_tenant`].
 pub fn of_tenant<F: Future>(tenant: Arc<str>, done: F) -> impl Future<Output = F::Output> {
     TENANT.scope(tenant, done)
 }
 
-/// Does something for the tenant for whom this is done, also in a task of its own.
+/// Runs a future for the current tenant. Use this to spawn a task that stays with the tenant.
 pub fn of_same_tenant<F: Future>(done: F) -> impl Future<Output = F::Output> {
     of_tenant(current_tenant(), done)
 }
 
-/// The tenant for whom this is done; empty for the process itself, and where there are no tenants.
+/// The current tenant. Empty for work of the process itself and if there are no tenants.
 #[must_use]
 pub fn current_tenant() -> Arc<str> {
     TENANT.try_with(Arc::clone).unwrap_or_default()

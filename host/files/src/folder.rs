@@ -1,4 +1,4 @@
-//! Folders.
+//! Checks and creates folders.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -10,15 +10,15 @@ use rustix::fs::OFlags;
 use crate::open::{apply, bits, user};
 use crate::rule::{Attributes, Purpose, Verdict};
 
-/// Refuses a folder that the rule does not let be used for that purpose. What lies in it is not looked at. A link is
-/// followed, except to a folder that this process itself has made.
+/// Checks that a folder may be used for a purpose. Its content is not checked. A symbolic link is followed, except
+/// for [`Purpose::Private`].
 ///
 /// # Errors
-/// As opening has them; [`io::ErrorKind::PermissionDenied`] with the reason when the rule refuses it.
+/// Those of opening the folder. [`io::ErrorKind::PermissionDenied`] with the reason if the rule refuses the folder.
 pub fn check_folder(path: &Path, purpose: Purpose) -> io::Result<()> {
     let mut flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
     if purpose == Purpose::Private {
-        // This process makes such folders itself, so a link was put there by somebody else.
+        // This process creates private folders itself, so a link was created by another user.
         flags |= OFlags::NOFOLLOW;
     }
     let folder = OpenOptions::new().read(true).custom_flags(bits(flags)).open(path)?;
@@ -26,10 +26,11 @@ pub fn check_folder(path: &Path, purpose: Purpose) -> io::Result<()> {
     apply(purpose.judge(Attributes::from(&metadata), user(), path), path)
 }
 
-/// The remark of the rule on a file or a folder that is used for that purpose, `None` where it has none. A link is followed.
+/// The warning of the rule about a file or folder, or `None`. A symbolic link is followed.
 ///
 /// # Errors
-/// As looking at it has them; [`ErrorKind::PermissionDenied`] with the reason when the rule refuses it.
+/// Those of reading its attributes. [`ErrorKind::PermissionDenied`] with the reason if the rule refuses the file or
+/// folder.
 pub fn remark(path: &Path, purpose: Purpose) -> io::Result<Option<String>> {
     match purpose.judge(Attributes::from(&fs::metadata(path)?), user(), path) {
         Verdict::Fine => Ok(None),
@@ -38,10 +39,10 @@ pub fn remark(path: &Path, purpose: Purpose) -> io::Result<Option<String>> {
     }
 }
 
-/// Makes the folder `inner` below `base`, with those in between. No link below `base` is followed.
+/// Creates the folder `inner` below `base`, including parents. No symbolic link below `base` is followed.
 ///
 /// # Errors
-/// As making a folder has them; [`ErrorKind::InvalidInput`] where a link is, and when `inner` leads out of `base`.
+/// Those of creating folders. [`ErrorKind::InvalidInput`] if a part is a link, or if `inner` leads out of `base`.
 pub fn create_folders(base: &Path, inner: &Path) -> io::Result<()> {
     let mut path = base.to_owned();
     for part in inner.components() {
@@ -59,7 +60,7 @@ pub fn create_folders(base: &Path, inner: &Path) -> io::Result<()> {
                     format!("{} is a link, and nothing is written through links; put a folder there", path.display());
                 return Err(io::Error::new(ErrorKind::InvalidInput, reason));
             }
-            // Something else than a folder is refused when something is put into it.
+            // If this is not a folder, creating something in it fails later.
             Ok(_) => {}
             Err(_) => fs::create_dir(&path)?,
         }

@@ -1,8 +1,9 @@
-//! Checks that nobody else can read or write a file or a folder, by one rule for all that the host runs, obeys or keeps
-//! secret.
+//! Checks that no other user can read or write a file or folder. One rule covers all files that the host executes,
+//! obeys or keeps secret.
 //!
-//! A file is opened once and judged by its descriptor, so nothing can change between the look and the reading. The text
-//! of a refusal has the path, the mode and the command that mends it. A lapse that the rule tolerates is logged once.
+//! A file is opened once and its descriptor is checked, so that nothing can change between the check and reading. The
+//! text of a refusal has the path, the mode and the command that fixes it. Tolerated permissions are logged once per
+//! path.
 
 mod create;
 mod folder;

@@ -1,4 +1,4 @@
-//! The rule itself, without a look at any file.
+//! The rule, as a pure function of attributes.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -7,45 +7,46 @@ use std::path::Path;
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 const OTHERS_READ: u32 = 0o004;
-/// Any access of the group or of others.
+/// Any access by the group or by others.
 const SHARED: u32 = 0o077;
 const PERMISSIONS: u32 = 0o7777;
 
 const ROOT: u32 = 0;
 
-/// The purpose of a file or a folder, which decides what others may do with it. It must belong to root or to this user,
-/// whatever the purpose. A sticky bit makes no difference: others can add files to such a folder.
+/// The use of a file or folder. It decides which access of other users is tolerated. The owner must be root or this
+/// user; for [`Private`](Self::Private) only this user. The sticky bit is ignored, because others can still add files
+/// to a folder with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Run or obeyed because of where it lies: neither its group nor others may write it.
+    /// Executed or obeyed because of its location. Neither its group nor others may have write access.
     Managed,
-    /// Run or obeyed because the operator's config names it: others must not write it, and a remark is logged when its
-    /// group can.
+    /// Executed or obeyed because the operator's config names it. Others must not have write access. Write access of
+    /// the group is logged.
     Named,
-    /// A token, a key or another secret: as [`Purpose::Named`], and a remark is logged when others can read it. Its group
-    /// may, which is how Kubernetes mounts secrets.
+    /// A token, a key or another secret. As [`Purpose::Named`], and read access of others is logged. The group may
+    /// read it, which is how Kubernetes mounts secrets.
     Secret,
-    /// Written by this process for itself: a file is nobody else's to read or write, a folder nobody else's to write. A
-    /// remark is logged when others can enter the folder.
+    /// Written by this process for itself. No other user may read or write the file, or write to the folder. Other
+    /// access to the folder is logged.
     Private,
 }
 
-/// The verdict of the rule on a file or a folder.
+/// The result of checking a file or folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fine,
-    /// Used, and the operator hears of it.
+    /// Accepted, with a warning for the operator.
     Remark(String),
     Refused(String),
 }
 
-/// The attributes that the rule looks at.
+/// Attributes that the rule uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
     pub(crate) is_folder: bool,
     pub(crate) owner: u32,
     pub(crate) group: u32,
-    /// Of `st_mode` the permissions alone.
+    /// Permission bits of `st_mode`.
     pub(crate) mode: u32,
 }
 
@@ -57,14 +58,14 @@ impl From<&Metadata> for Attributes {
 }
 
 impl Purpose {
-    /// Judges a file for the user whose number is `user`. The path is for the message.
+    /// Checks a file for the user with id `user`. `path` appears in the message.
     pub(crate) fn judge(self, attributes: Attributes, user: u32, path: &Path) -> Verdict {
-        // The owner comes first: whoever owns a file can change its mode after this look.
+        // The owner is checked first: the owner of a file can change its mode after this check.
         if let Some(reason) = self.foreign(attributes, user, path) {
             return Verdict::Refused(reason);
         }
         let Attributes { is_folder, group, mode, .. } = attributes;
-        // A group with the user's own number is the user's alone, by the custom of systems whose umask is 002.
+        // A group with the user's own id has no other members on systems with umask 002.
         let is_shared_group = group != user;
         let by_group = mode & GROUP_WRITES != 0;
         let by_others = mode & OTHERS_WRITE != 0;
@@ -73,13 +74,12 @@ impl Purpose {
             Self::Private if !is_folder && mode & SHARED != 0 => {
                 Verdict::Refused(format!("others can read or write it {}", mend("600")))
             }
-            Self::Managed | Self::Private if by_group || by_others => Verdict::Refused(format!(
-                "it can be written by others {}, once you know what they left there",
-                mend("go-w")
-            )),
-            Self::Private if mode & SHARED != 0 => Verdict::Remark(format!("others can look into it {}", mend("700"))),
+            Self::Managed | Self::Private if by_group || by_others => {
+                Verdict::Refused(format!("it can be written by others {}, after checking its content", mend("go-w")))
+            }
+            Self::Private if mode & SHARED != 0 => Verdict::Remark(format!("others can list it {}", mend("700"))),
             Self::Named | Self::Secret if by_others => {
-                Verdict::Refused(format!("it can be written by others {}, once you know what it says", mend("go-w")))
+                Verdict::Refused(format!("it can be written by others {}, after checking its content", mend("go-w")))
             }
             Self::Secret if mode & OTHERS_READ != 0 => {
                 Verdict::Remark(format!("it is secret, and others can read it {}", mend("o-r")))
@@ -91,7 +91,7 @@ impl Purpose {
         }
     }
 
-    /// The reason for which the owner is the wrong one; `None` when it is a right one.
+    /// Why the owner is not acceptable; `None` if it is.
     fn foreign(self, attributes: Attributes, user: u32, path: &Path) -> Option<String> {
         let owner = attributes.owner;
         let path = path.display();
@@ -100,8 +100,8 @@ impl Purpose {
             Self::Private => Some(format!("it belongs to another user ({owner}); name a place of your own")),
             Self::Managed | Self::Named | Self::Secret if owner == ROOT => None,
             Self::Managed | Self::Named | Self::Secret => Some(format!(
-                "it belongs to another user ({owner}), who can write it: run `chown {user} {path}`, once you know what it \
-                 says"
+                "it belongs to another user ({owner}), who can write it: run `chown {user} {path}`, after checking \
+                 its content"
             )),
         }
     }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_user_is_refused_whatever_it_is_for() {
+    fn a_file_of_another_user_is_refused_for_every_purpose() {
         for purpose in [Purpose::Managed, Purpose::Named, Purpose::Secret, Purpose::Private] {
             let verdict = judge(purpose, STRANGER, STAFF, 0o600, false);
             assert!(is_refused(&verdict), "{purpose:?}");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_root_owns_is_trusted_but_for_what_this_process_writes_itself() {
+    fn files_of_root_are_trusted_except_private_ones() {
         for purpose in [Purpose::Managed, Purpose::Named, Purpose::Secret] {
             assert_eq!(judge(purpose, ROOT, ROOT, 0o600, false), Verdict::Fine, "{purpose:?}");
         }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_write_is_refused_whatever_it_is_for() {
+    fn files_that_others_can_write_are_refused_for_every_purpose() {
         for purpose in [Purpose::Managed, Purpose::Named, Purpose::Secret, Purpose::Private] {
             for mode in [0o666, 0o602, 0o1777, 0o777] {
                 assert!(is_refused(&file(purpose, mode)), "{purpose:?} {mode:o}");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_group_can_write_is_refused_where_the_place_makes_it_run() {
+    fn managed_files_that_the_group_can_write_are_refused() {
         assert!(is_refused(&file(Purpose::Managed, 0o664)) && is_refused(&folder(Purpose::Managed, 0o775)));
         assert!(is_refused(&judge(Purpose::Managed, USER, USER, 0o664, false)));
         for purpose in [Purpose::Named, Purpose::Secret] {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_as_kubernetes_mounts_them_are_taken_with_a_remark_at_most() {
+    fn secrets_mounted_by_kubernetes_are_accepted_with_at_most_a_warning() {
         assert_eq!(judge(Purpose::Secret, ROOT, STAFF, 0o440, false), Verdict::Fine);
         assert_eq!(judge(Purpose::Secret, ROOT, ROOT, 0o400, false), Verdict::Fine);
         assert!(matches!(judge(Purpose::Secret, ROOT, ROOT, 0o644, false), Verdict::Remark(_)));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn private_files_are_nobody_elses_and_private_folders_better_so() {
+    fn private_files_exclude_others_and_private_folders_warn_about_access() {
         for mode in [0o644, 0o640, 0o604, 0o610] {
             assert!(is_refused(&file(Purpose::Private, mode)), "{mode:o}");
         }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_the_mode_and_the_command_that_mends_it() {
+    fn a_refusal_names_the_mode_and_the_command_that_fixes_it() {
         let Verdict::Refused(reason) = file(Purpose::Named, 0o666) else { unreachable!("it is refused") };
         assert!(reason.contains("mode 0666") && reason.contains("`chmod go-w /etc/it`"), "{reason}");
         let stranger = judge(Purpose::Named, STRANGER, STAFF, 0o600, false);

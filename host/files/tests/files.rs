@@ -1,4 +1,4 @@
-//! Real files and folders, judged by their descriptors.
+//! Checks of real files and folders.
 
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Read};
@@ -10,7 +10,7 @@ use annex_files::{Purpose, check_folder, create, create_folders, open, read, rea
 use tempfile::TempDir;
 
 const ALL: [Purpose; 4] = [Purpose::Managed, Purpose::Named, Purpose::Secret, Purpose::Private];
-/// The user `nobody`, whatever it is called.
+/// User id of `nobody` on most systems.
 const NOBODY: u32 = 65_534;
 
 fn file(mode: u32) -> (TempDir, PathBuf) {
@@ -36,7 +36,7 @@ fn a_file_of_ones_own_is_read() {
 }
 
 #[test]
-fn a_file_that_others_can_write_is_refused_with_the_command_that_mends_it() {
+fn a_file_that_others_can_write_is_refused_with_the_command_that_fixes_it() {
     let (_folder, path) = file(0o666);
     for purpose in ALL {
         let reason = refusal(&path, purpose);
@@ -50,7 +50,7 @@ fn a_file_that_others_can_write_is_refused_with_the_command_that_mends_it() {
 fn a_file_of_another_user_is_refused() {
     let (_folder, path) = file(0o600);
     if chown(&path, Some(NOBODY), None).is_err() {
-        // Only root can give a file away; who is not root has files of root to look at instead.
+        // Only root can change the owner of a file. Other users test with a file of root instead.
         assert!(refusal(Path::new("/etc/passwd"), Purpose::Private).contains("another user"));
         return;
     }
@@ -60,7 +60,7 @@ fn a_file_of_another_user_is_refused() {
 }
 
 #[test]
-fn a_link_is_judged_by_the_file_that_it_leads_to() {
+fn a_link_is_checked_by_its_target() {
     let (folder, path) = file(0o600);
     let link = folder.path().join("link");
     symlink(&path, &link).expect("a link");
@@ -71,7 +71,7 @@ fn a_link_is_judged_by_the_file_that_it_leads_to() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_without_waiting_for_it() {
+fn pipes_and_other_special_files_are_refused_without_blocking() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let pipe = folder.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).expect("a pipe");
@@ -93,7 +93,7 @@ fn a_file_is_read_up_to_a_limit() {
 }
 
 #[test]
-fn what_is_judged_is_what_is_read_whatever_takes_its_place() {
+fn the_file_that_was_checked_is_read_even_if_the_path_changes() {
     let (folder, path) = file(0o600);
     let mut judged = open(&path, Purpose::Managed).expect("own file");
     let other = folder.path().join("other");
@@ -105,7 +105,7 @@ fn what_is_judged_is_what_is_read_whatever_takes_its_place() {
 }
 
 #[test]
-fn a_folder_that_others_can_write_is_refused_a_sticky_one_too() {
+fn a_folder_that_others_can_write_is_refused_even_if_sticky() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for mode in [0o777, 0o1777, 0o1770, 0o775] {
         fs::set_permissions(folder.path(), Permissions::from_mode(mode)).expect("own folder");
@@ -178,7 +178,7 @@ fn folders_are_made_through_no_link_and_not_outside_of_their_base() {
 }
 
 #[test]
-fn the_mark_that_editors_put_before_text_is_no_part_of_it() {
+fn a_byte_order_mark_is_removed_from_text() {
     let (_folder, path) = file(0o600);
     fs::write(&path, "\u{feff}a\u{feff}").expect("a file");
     assert_eq!(read_text(&path, Purpose::Named, 100).expect("it is read"), "a\u{feff}");

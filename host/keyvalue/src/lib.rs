@@ -1,8 +1,9 @@
-//! Keys of extensions: what a store of them does, and the stores.
+//! Key-value stores for extensions.
 //!
-//! A [`KeyValueStore`] keeps what extensions set in a [`Space`], within a [`Quota`]: in memory ([`MemoryKeyValueStore`]),
-//! or in a database so that keys outlive the process (`SqliteKeyValueStore` and `PostgresKeyValueStore`, with the feature
-//! `sql`). The crate knows no component and no import: the runtime decides who may call a store, and with which quota.
+//! A [`KeyValueStore`] keeps the keys of an extension in a [`Space`], within a [`Quota`]. Keys are kept in memory
+//! ([`MemoryKeyValueStore`]) or in a database, where they outlive the process (`SqliteKeyValueStore` and
+//! `PostgresKeyValueStore`, feature `sql`). This crate knows neither components nor imports: the runtime decides who
+//! may call a store, and with which quota.
 
 #![warn(missing_docs)]
 

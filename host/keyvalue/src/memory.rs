@@ -1,4 +1,4 @@
-//! Keys in memory, which end with the process.
+//! Keys in memory. They are lost when the process ends.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +13,7 @@ use crate::store::{
     KEYS_PER_PAGE, KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, Space, Usage, incremented,
 };
 
-/// Keys in memory. What it can take is bounded by the quotas of the extensions.
+/// Keys in memory. The quotas of the extensions bound the memory.
 #[derive(Debug, Default)]
 pub struct MemoryKeyValueStore {
     table: Mutex<Table>,
@@ -21,15 +21,15 @@ pub struct MemoryKeyValueStore {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By a hash of the scope, which is quicker to find than a scope among many that begin alike. No bucket is empty.
+    /// Scopes by hash: comparing hashes is faster than comparing scopes that share long prefixes. No entry is empty.
     scopes: BTreeMap<u64, Vec<(Scope, Buckets)>>,
-    // Keyed at random, so that no client can choose ids of conversations that share a hash.
+    // Randomly keyed, so that clients cannot choose conversation ids with equal hashes.
     hasher: RandomState,
-    /// The usage of all buckets of an extension that end, by tenant.
+    /// Usage of all buckets of tasks and conversations, by tenant and extension.
     scoped: HashMap<(String, ExtensionUri), Usage>,
 }
 
-/// The content of a scope.
+/// The buckets of one scope, by extension.
 type Buckets = HashMap<ExtensionUri, Bucket>;
 
 #[derive(Debug, Default)]
@@ -50,14 +50,14 @@ impl Table {
         alike.find(|(scope, _)| *scope == space.scope)?.1.get(&space.extension)
     }
 
-    /// Changes what is kept with a scope.
+    /// Changes the buckets of a scope.
     fn change<T>(&mut self, scope: &Scope, change: impl FnOnce(&mut Buckets) -> T) -> T {
         let hash = self.hasher.hash_one(scope);
         let alike = self.scopes.entry(hash).or_default();
         let index = alike.iter().position(|(found, _)| found == scope);
         let mut entry = index.map_or_else(|| (scope.clone(), Buckets::new()), |index| alike.swap_remove(index));
         let changed = change(&mut entry.1);
-        // A scope without keys is not put back, so that nothing is kept of tasks and conversations that have none.
+        // An empty scope is removed, so that tasks and conversations without keys take no memory.
         if !entry.1.is_empty() {
             alike.push(entry);
         } else if alike.is_empty() {
@@ -70,13 +70,13 @@ impl Table {
         self.bucket(space)?.values.get(key)
     }
 
-    /// Nothing is made before it is settled that there is room, so that what is refused leaves nothing behind.
+    /// Checks the quota before it creates anything, so that a refused call leaves nothing behind.
     fn set(&mut self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
         let bucket = self.bucket(space);
         let used = bucket.map_or_else(Usage::default, |bucket| bucket.used);
         let replaced = bucket.and_then(|bucket| bucket.values.get(key)).map(Vec::len);
         quota.check(used, key, &value, replaced)?;
-        // Keys that last are bounded by the quota of their bucket alone.
+        // Lasting keys are bounded by the quota of their bucket alone.
         if space.scope.kind.ends() {
             let scoped = self.scoped.get(&sum_of(space)).copied().unwrap_or_default();
             quota.check_scoped(scoped, key, &value, replaced)?;
@@ -111,7 +111,7 @@ impl Table {
         }
     }
 
-    /// Takes what a bucket no longer holds from the sum over all that end.
+    /// Subtracts freed keys and bytes from the usage of tasks and conversations.
     fn free(&mut self, scope: &Scope, extension: &ExtensionUri, freed: Usage) {
         let sum = (scope.tenant.clone(), extension.clone());
         let Some(used) = self.scoped.get_mut(&sum).filter(|_| scope.kind.ends()) else { return };
@@ -149,7 +149,7 @@ impl KeyValueStore for MemoryKeyValueStore {
     }
 
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
-        // One lock over reading and setting, so that two turns at once both count.
+        // One lock for reading and writing, so that concurrent increments both count.
         let mut table = self.lock();
         let count = incremented(table.value(space, key).map(Vec::as_slice), delta)?;
         table.set(space, key, count.to_string().into_bytes(), quota)?;
@@ -161,7 +161,7 @@ impl KeyValueStore for MemoryKeyValueStore {
         let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(table.hasher.hash_one(after)));
         let mut scopes = Vec::new();
         for alike in table.scopes.range((after, Bound::Unbounded)).map(|(_, alike)| alike) {
-            // Those that are alike go together, because the next page begins behind them.
+            // Scopes with equal hashes go into the same page, because the next page begins after their hash.
             scopes.extend(alike.iter().map(|(scope, _)| scope).filter(|scope| scope.kind.ends()).cloned());
             if scopes.len() >= SCOPES_PER_PAGE {
                 break;

@@ -6,18 +6,18 @@ use annex_database::{Migrations, OpenError, PostgresConnections, PostgresDatabas
 
 use crate::sql::{KeyDatabase, SqlKeyValueStore, statements};
 
-/// Keys in a PostgreSQL database, which may be the one that keeps tasks: any number of processes change them, and a lock by
-/// name keeps the changes of one bucket apart.
+/// Keys in a PostgreSQL database, which may be the one with the tasks. Any number of processes may write. An advisory
+/// lock per bucket serializes its changes.
 pub type PostgresKeyValueStore = SqlKeyValueStore<PostgresDatabase>;
 
-/// The migrations of the tables of keys.
+/// Migrations of the key tables.
 pub const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_keyvalue_migrations",
     files: &[(1, "keys", include_str!("../migrations/postgres/1_keys.sql"))],
 };
 
 impl KeyDatabase for PostgresDatabase {
-    // The number is an arbitrary one that nothing else locks.
+    // An arbitrary seed that no other lock uses.
     const LOCK: Option<&'static str> = Some("SELECT pg_advisory_xact_lock(hashtextextended($1, 4711240514))");
     const HAS_BOUNDED_NAMES: bool = true;
     const PUT: &'static str = statements::PUT_WITH_TIME;
@@ -25,14 +25,15 @@ impl KeyDatabase for PostgresDatabase {
 }
 
 impl SqlKeyValueStore<PostgresDatabase> {
-    /// Brings the tables up to date, over connections that others may share. Whoever closes the store closes them for all.
+    /// Runs the migrations on a shared pool. Closing the store closes the pool for everyone who shares it.
     ///
-    /// Scopes with a key that was set within `spared` are not listed: the turn of another process may have set it before its
-    /// task or conversation is stored. It is longer than any turn takes.
+    /// [`scopes`](crate::KeyValueStore::scopes) skips scopes with a key that was set within `spared`: the turn of
+    /// another process may have set it before storing its task or conversation. `spared` must be longer than any
+    /// turn.
     ///
     /// # Errors
-    /// [`OpenError::Database`] when the database is not reached, [`OpenError::Migration`] when a later version of the
-    /// software wrote the tables. Neither repeats the URL.
+    /// [`OpenError::Database`] if the database cannot be reached, [`OpenError::Migration`] if a later version of the
+    /// software wrote the tables. Neither contains the URL.
     pub async fn open(connections: &PostgresConnections, spared: Duration) -> Result<Self, OpenError> {
         Ok(Self::on(PostgresDatabase::open(connections, MIGRATIONS).await?, spared))
     }

@@ -1,4 +1,4 @@
-//! Keys in a SQL database, once for all databases.
+//! Keys in a SQL database. Common code for SQLite and PostgreSQL.
 
 mod names;
 pub(crate) mod statements;
@@ -13,22 +13,23 @@ use crate::store::{
     KEYS_PER_PAGE, KeyValueError, KeyValueStore, Quota, SCOPES_PER_PAGE, Scope, Space, Usage, incremented,
 };
 
-/// A database cannot subtract any time from now.
+/// Upper bound for `spared`. A database cannot subtract an arbitrarily long time from now.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The longest time after which a key is set again whose connection has broken.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time for which setting a key is retried after the connection is lost.
+const SET_RETRY_TIME: Duration = Duration::from_secs(3);
 
-/// The differences between the databases. Both forms of a statement have the same parameters.
+/// Differences between the databases. Both forms of a statement take the same parameters.
 pub trait KeyDatabase: Database {
-    /// The statement that keeps others away who name the same text, its parameter, until the end of a transaction; `None`
-    /// where the transaction alone does.
+    /// Statement that locks the name given as its parameter until the transaction ends. `None` if a write transaction
+    /// already excludes other writers (SQLite).
     const LOCK: Option<&'static str>;
-    /// True if names have no NUL, and those of an entry of an index have 2,704 bytes together at most.
+    /// True if names must not contain NUL and the names in an index entry must not exceed 2,704 bytes in total
+    /// (PostgreSQL).
     const HAS_BOUNDED_NAMES: bool;
     /// Sets a key.
     const PUT: &'static str;
-    /// Selects the scopes that end, without those that are spared.
+    /// Selects the scopes of tasks and conversations, without the spared ones.
     const SELECT_SCOPES: &'static str;
 }
 
@@ -36,12 +37,12 @@ pub trait KeyDatabase: Database {
 #[derive(Debug)]
 pub struct SqlKeyValueStore<D> {
     database: D,
-    /// Where several processes have the store, scopes with a key that was set so lately are not listed: the turn of another
-    /// process may have set it, and its task or conversation is still to come.
+    /// Scopes with a key that was set within this time are not listed. Another process may have set it in a turn
+    /// whose task or conversation is not stored yet.
     spared: Duration,
 }
 
-/// A key of a bucket, and a transaction that nobody else can change the bucket in the midst of.
+/// A key of a bucket, in a transaction that holds the lock of the bucket.
 struct Changing<'a, D: KeyDatabase> {
     transaction: D::Transaction,
     space: &'a Space,
@@ -49,8 +50,8 @@ struct Changing<'a, D: KeyDatabase> {
     key: &'a str,
 }
 
-/// The call of an extension waits for the database, also where its answer is there at once. A call that did not wait would
-/// count all that the host does for it as the extension's CPU time.
+/// Yields once, so that a call of an extension always waits for the database. Otherwise the host's work for an
+/// immediate answer would count as CPU time of the extension.
 async fn wait() {
     tokio::task::yield_now().await;
 }
@@ -59,7 +60,7 @@ fn unavailable(error: sqlx::Error) -> KeyValueError {
     KeyValueError::Unavailable(error.into())
 }
 
-/// True if a database that others share is away for a moment.
+/// True if a shared database is unreachable and a retry may succeed.
 fn may_pass<D: Database>(error: &KeyValueError) -> bool {
     let KeyValueError::Unavailable(cause) = error else { return false };
     !D::HAS_ONE_WRITER && cause.downcast_ref().is_some_and(annex_database::may_pass)
@@ -70,7 +71,7 @@ impl<D: KeyDatabase> SqlKeyValueStore<D> {
         Self { database, spared: spared.min(A_YEAR) }
     }
 
-    /// Begins a transaction. Where a database has several writers, those of one bucket wait for each other.
+    /// Begins a transaction and locks the bucket, if the database has several writers.
     async fn begin(&self, names: &Names<'_>) -> Result<D::Transaction, KeyValueError> {
         wait().await;
         let mut transaction = self.database.begin().await.map_err(unavailable)?;
@@ -105,8 +106,8 @@ impl<D: KeyDatabase> KeyValueStore for SqlKeyValueStore<D> {
 
     async fn set(&self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
         let key = names::stored::<D>(key);
-        // The same again is the same, also where it was stored and the answer was lost.
-        outlast_for(PATIENCE, may_pass::<D>, || self.set_once(space, &key, (&value, quota))).await
+        // Setting the same value twice is harmless, so a retry is safe even if the first attempt was stored.
+        outlast_for(SET_RETRY_TIME, may_pass::<D>, || self.set_once(space, &key, (&value, quota))).await
     }
 
     async fn delete(&self, space: &Space, key: &str) -> Result<(), KeyValueError> {
@@ -127,7 +128,7 @@ impl<D: KeyDatabase> KeyValueStore for SqlKeyValueStore<D> {
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
         let key = names::stored::<D>(key);
         let mut changing = self.change(space, &key).await?;
-        // Read in the transaction that writes, so that no other increment comes in between.
+        // Read in the write transaction, so that no other increment comes in between.
         let count = incremented(changing.value().await?.as_deref(), delta)?;
         changing.put(count.to_string().as_bytes(), quota).await?;
         changing.commit().await?;
@@ -135,7 +136,7 @@ impl<D: KeyDatabase> KeyValueStore for SqlKeyValueStore<D> {
     }
 
     async fn scopes(&self, after: Option<&Scope>) -> Result<Vec<Scope>, KeyValueError> {
-        // What lasts comes before all that ends.
+        // Lasting scopes sort before all scopes of tasks and conversations.
         let lasting = Scope::lasting("");
         let names = Names::of_scope::<D>(after.unwrap_or(&lasting));
         let [kind, tenant, principal, id] = names.in_scope();
@@ -157,12 +158,12 @@ impl<D: KeyDatabase> KeyValueStore for SqlKeyValueStore<D> {
     async fn remove(&self, gone: &Scope) -> Result<(), KeyValueError> {
         let names = Names::of_scope::<D>(gone);
         let rows = self.database.read(statements::HAS_KEYS, &names.in_scope()).await.map_err(unavailable)?;
-        // Most have no keys, and then nobody has to wait for the lock.
+        // Most scopes have no keys, so this avoids waiting for the lock.
         if rows.is_empty() {
             return Ok(());
         }
         let mut transaction = self.begin(&names).await?;
-        // Counted while the rows are there, then deleted.
+        // The usage is computed from the rows, so they are deleted second.
         for statement in [statements::UNCOUNT_SCOPE, statements::DELETE_SCOPE] {
             D::execute(&mut transaction, statement, &names.in_scope()).await.map_err(unavailable)?;
         }
@@ -174,7 +175,7 @@ impl<D: KeyDatabase> KeyValueStore for SqlKeyValueStore<D> {
     }
 }
 
-/// The value of a key, where there is a row for it.
+/// The value in a row, if the key exists.
 fn value_of(row: Option<&impl Row>) -> Result<Option<Vec<u8>>, KeyValueError> {
     row.map(|row| row.bytes(0)).transpose().map_err(unavailable)
 }
@@ -186,13 +187,13 @@ impl<D: KeyDatabase> Changing<'_, D> {
         value_of(rows.map_err(unavailable)?.first())
     }
 
-    /// Sets the key when the quota has room for it. What it refuses is not to be committed.
+    /// Sets the key if the quota allows. After an error the transaction must not be committed.
     async fn put(&mut self, value: &[u8], quota: &Quota) -> Result<(), KeyValueError> {
         let (used, replaced) = self.usage().await.map_err(unavailable)?;
         quota.check(used, self.key, value, replaced.map(from_sql))?;
         let values = self.names.in_bucket([Value::Text(self.key), Value::Bytes(value)]);
         D::execute(&mut self.transaction, D::PUT, &values).await.map_err(unavailable)?;
-        // Keys that last are bounded by the quota of their bucket alone.
+        // Lasting keys are bounded by the quota of their bucket alone.
         if !self.space.scope.kind.ends() {
             return Ok(());
         }
@@ -206,7 +207,7 @@ impl<D: KeyDatabase> Changing<'_, D> {
     async fn delete(&mut self) -> Result<(), KeyValueError> {
         let values = self.names.in_bucket([Value::Text(self.key)]);
         let deleted = D::query(&mut self.transaction, statements::DELETE, &values).await.map_err(unavailable)?;
-        // The statement that deletes says what it freed, so the sum follows what was there.
+        // The `DELETE` returns the freed bytes, so that the usage stays exact.
         if let Some(row) = deleted.first().filter(|_| self.space.scope.kind.ends()) {
             let freed = row.int(0).map_err(unavailable)?;
             self.count_scoped(-1, -freed).await.map_err(unavailable)?;
@@ -218,7 +219,7 @@ impl<D: KeyDatabase> Changing<'_, D> {
         D::commit(self.transaction).await.map_err(unavailable)
     }
 
-    /// The usage of the bucket, and the bytes of the key's value if there is one.
+    /// Usage of the bucket, and the size of the key's value if the key exists.
     async fn usage(&mut self) -> sqlx::Result<(Usage, Option<i64>)> {
         let values = self.names.in_bucket([Value::Text(self.key)]);
         let rows = D::query(&mut self.transaction, statements::SELECT_USAGE, &values).await?;
@@ -226,8 +227,8 @@ impl<D: KeyDatabase> Changing<'_, D> {
         Ok((Usage { keys: from_sql(row.int(0)?), bytes: from_sql(row.int(1)?) }, row.maybe_int(2)?))
     }
 
-    /// Adds to what all buckets of the extension that end hold together, so that no write has to sum them up, and returns
-    /// what that is then.
+    /// Adds to the stored usage of all tasks and conversations and returns the new usage. Storing it avoids summing
+    /// on each write.
     async fn count_scoped(&mut self, keys: i64, bytes: i64) -> sqlx::Result<Usage> {
         let [tenant, extension] = self.names.of_usage();
         let values = [tenant, extension, Value::Int(keys), Value::Int(bytes)];

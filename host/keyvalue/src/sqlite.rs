@@ -1,4 +1,4 @@
-//! Keys of extensions in one SQLite file, so that they outlive the process.
+//! Keys of extensions in an SQLite file.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use sqlx::migrate::MigrateError;
 
 use crate::sql::{KeyDatabase, SqlKeyValueStore, statements};
 
-/// Each sets `PRAGMA user_version`, where the version was before there was a table of migrations.
+/// Each migration sets `PRAGMA user_version`, which held the version before the table of migrations existed.
 const MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_migrations",
     files: &[
@@ -16,45 +16,44 @@ const MIGRATIONS: Migrations = Migrations {
         (2, "scopes", include_str!("../migrations/sqlite/2_scopes.sql")),
     ],
 };
-/// The number of the last migration.
+/// Number of the last migration.
 const VERSION: i64 = MIGRATIONS.latest();
 
-/// The reason for which a file cannot be used.
+/// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueOpenError {
-    /// It cannot be created, or not written.
+    /// The file cannot be created or written.
     #[error(
         "the database file {} cannot be written; it and its folder must be writable for the user who runs the server",
         path.display()
     )]
     File {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// The reason.
+        /// Error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// It is no database, or the database does not work.
+    /// The file is not a database, or the database failed.
     #[error("the database file {} cannot be opened", path.display())]
     Database {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// The reason.
+        /// The error of the database.
         #[source]
         source: sqlx::Error,
     },
-    /// A later version of the software wrote it.
-    #[error("the database file {} has version {found}, and this software knows none after {VERSION}", path.display())]
+    /// A later version of the software wrote the file.
+    #[error("the database file {} has version {found}; this software supports versions up to {VERSION}", path.display())]
     Version {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// Its version.
+        /// Version found in the file.
         found: i64,
     },
 }
 
-/// Keys in one SQLite file, as [`SqliteDatabase`] keeps it: what was set survives any end of the process, and a power cut
-/// can take the latest changes with it.
+/// Keys in an SQLite file. [`SqliteDatabase`] says what survives a crash.
 pub type SqliteKeyValueStore = SqlKeyValueStore<SqliteDatabase>;
 
 impl KeyDatabase for SqliteDatabase {
@@ -65,10 +64,10 @@ impl KeyDatabase for SqliteDatabase {
 }
 
 impl SqlKeyValueStore<SqliteDatabase> {
-    /// Opens the file; creates it if needed, readable for its owner only.
+    /// Opens or creates the file, readable for its owner only.
     ///
     /// # Errors
-    /// When the file cannot be created or written, is no database, or was written by a later version of the software.
+    /// The file cannot be created or written, is not a database, or was written by a later version of the software.
     pub async fn open(path: &Path) -> Result<Self, KeyValueOpenError> {
         let opened = SqliteDatabase::open_with_user_version(path, MIGRATIONS).await;
         Ok(Self::on(opened.map_err(|error| KeyValueOpenError::of(path, error))?, Duration::ZERO))
@@ -82,7 +81,7 @@ impl KeyValueOpenError {
             annex_database::OpenError::File { path, source } => Self::File { path, source },
             annex_database::OpenError::Database(source) => Self::Database { path, source },
             annex_database::OpenError::Migration(MigrateError::VersionMissing(found)) => Self::Version { path, found },
-            // The error of the database itself says more than that it came with a migration.
+            // The database error is more precise than the fact that a migration failed.
             annex_database::OpenError::Migration(MigrateError::Execute(source)) => Self::Database { path, source },
             annex_database::OpenError::Migration(error) => Self::Database { path, source: error.into() },
         }

@@ -1,4 +1,4 @@
-//! The contract of a store: where keys lie, how many there may be, and what a store does with them.
+//! The contract of key-value stores: spaces, quotas and operations.
 
 use std::error::Error;
 use std::fmt;
@@ -6,54 +6,55 @@ use std::fmt;
 use annex_protocol::{ContextId, ExtensionUri, TaskId};
 use async_trait::async_trait;
 
-/// The longest key, in bytes.
+/// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 512;
-/// The most keys that one listing gives.
+/// Number of keys in a page of [`KeyValueStore::keys`].
 pub const KEYS_PER_PAGE: usize = 256;
-/// The most scopes that one listing gives.
+/// Number of scopes in a page of [`KeyValueStore::scopes`].
 pub const SCOPES_PER_PAGE: usize = 256;
 
-/// One bucket: whose keys, and what they live and die with. No extension sees another's.
+/// One bucket: the keys of an extension in a scope. Extensions cannot see each other's buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Space {
-    /// The extension.
+    /// Extension that owns the keys.
     pub extension: ExtensionUri,
-    /// The task or conversation that its keys live and die with, or none.
+    /// Lifetime of the keys.
     pub scope: Scope,
 }
 
-/// The task or conversation that keys live and die with, or none. No tenant and no owner sees another's.
+/// Lifetime of keys: that of a task, that of a conversation, or unlimited. Tenants and owners cannot see each other's
+/// scopes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
-    /// The kind: a task, a conversation, or without an end.
+    /// Kind of lifetime.
     pub kind: ScopeKind,
-    /// The tenant; empty where there are none.
+    /// Tenant; empty for a server without tenants.
     pub tenant: String,
-    /// The owner of the task or conversation; empty for anonymous callers, and where keys last.
+    /// Owner of the task or conversation. Empty for anonymous callers and lasting keys.
     pub principal: String,
-    /// The id of the task or the conversation; empty where keys last.
+    /// Id of the task or conversation. Empty for lasting keys.
     pub id: String,
 }
 
 /// Kinds of [`Scope`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ScopeKind {
-    /// Keys outlive turns, tasks and conversations.
+    /// The keys outlive turns, tasks and conversations.
     Lasting,
-    /// A conversation.
+    /// The keys are removed with their conversation.
     Context,
-    /// A task.
+    /// The keys are removed with their task.
     Task,
 }
 
 impl Scope {
-    /// Keys that last.
+    /// Scope of lasting keys.
     #[must_use]
     pub fn lasting(tenant: &str) -> Self {
         Self { kind: ScopeKind::Lasting, tenant: tenant.to_owned(), principal: String::new(), id: String::new() }
     }
 
-    /// Keys of a conversation.
+    /// Scope of a conversation.
     #[must_use]
     pub fn context(tenant: &str, principal: &str, id: &ContextId) -> Self {
         let tenant = tenant.to_owned();
@@ -61,7 +62,7 @@ impl Scope {
         Self { kind: ScopeKind::Context, tenant, principal, id: id.to_string() }
     }
 
-    /// Keys of a task.
+    /// Scope of a task.
     #[must_use]
     pub fn task(tenant: &str, principal: &str, id: &TaskId) -> Self {
         let tenant = tenant.to_owned();
@@ -71,10 +72,10 @@ impl Scope {
 }
 
 impl ScopeKind {
-    /// Every kind, in order.
+    /// All kinds, in ascending order.
     pub const ALL: [Self; 3] = [Self::Lasting, Self::Context, Self::Task];
 
-    /// The name of the bucket.
+    /// Name under which databases store the kind; empty for lasting keys.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,25 +85,25 @@ impl ScopeKind {
         }
     }
 
-    /// True when the scope has an end, and its keys with it.
+    /// True if the keys are removed with a task or conversation.
     #[must_use]
     pub fn ends(self) -> bool {
         self != Self::Lasting
     }
 }
 
-/// The quota of an extension. It is the grant `keyvalue`.
+/// Quota of an extension, from the grant `keyvalue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Keys of one bucket.
+    /// Maximum number of keys in a bucket.
     pub max_keys: usize,
-    /// Bytes of one value.
+    /// Maximum size of a value, in bytes.
     pub max_value_bytes: usize,
-    /// Bytes of all keys and values of one bucket.
+    /// Maximum size of all keys and values in a bucket, in bytes.
     pub max_total_bytes: usize,
-    /// Keys of all tasks and conversations of a tenant together.
+    /// Maximum number of keys in all tasks and conversations of a tenant.
     pub max_scoped_keys: usize,
-    /// Bytes of those keys and their values.
+    /// Maximum size of those keys and their values, in bytes.
     pub max_scoped_bytes: usize,
 }
 
@@ -119,20 +120,21 @@ impl Default for Quota {
     }
 }
 
-/// The content of one bucket or of several, counted.
+/// Number and size of keys in one bucket or in several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Keys.
+    /// Number of keys.
     pub keys: usize,
-    /// Bytes of all keys and values.
+    /// Size of all keys and values, in bytes.
     pub bytes: usize,
 }
 
 impl Quota {
-    /// Checks that a bucket that holds `used` may take the value, which replaces one of `replaced` bytes, if any.
+    /// Checks that a bucket with usage `used` may store the value. `replaced` is the size of the key's present value,
+    /// if the key exists.
     ///
     /// # Errors
-    /// The bound that it would pass.
+    /// The limit that would be exceeded.
     pub fn check(&self, used: Usage, key: &str, value: &[u8], replaced: Option<usize>) -> Result<(), KeyValueError> {
         if key.len() > MAX_KEY_BYTES {
             return Err(KeyValueError::KeyTooLong { limit: MAX_KEY_BYTES });
@@ -150,10 +152,10 @@ impl Quota {
         Ok(())
     }
 
-    /// The same for all buckets of tasks and conversations, which hold `used` together.
+    /// Like [`check`](Self::check), for the limits on all tasks and conversations, whose usage is `used`.
     ///
     /// # Errors
-    /// The bound that they would pass.
+    /// The limit that would be exceeded.
     pub fn check_scoped(
         &self,
         used: Usage,
@@ -164,7 +166,7 @@ impl Quota {
         self.check_all_scoped(used.with(key, value, replaced))
     }
 
-    /// Checks that all buckets of tasks and conversations may hold this together.
+    /// Checks a total usage against the limits on all tasks and conversations.
     pub(crate) fn check_all_scoped(&self, Usage { keys, bytes }: Usage) -> Result<(), KeyValueError> {
         if keys > self.max_scoped_keys {
             return Err(KeyValueError::TooManyScopedKeys { limit: self.max_scoped_keys });
@@ -177,10 +179,10 @@ impl Quota {
 }
 
 impl Usage {
-    /// The usage once the value is there, in place of one of `replaced` bytes, if any.
+    /// Usage after setting the value. `replaced` is the size of the key's present value, if the key exists.
     pub(crate) fn with(self, key: &str, value: &[u8], replaced: Option<usize>) -> Self {
         let (keys, freed) = match replaced {
-            // The key is counted anew below, so that its bytes are freed with those of the value.
+            // The key counts again below, so its bytes are freed with those of the old value.
             Some(bytes) => (self.keys, bytes.saturating_add(key.len())),
             None => (self.keys.saturating_add(1), 0),
         };
@@ -194,98 +196,100 @@ impl Usage {
     }
 }
 
-/// The reason for which a store refused or failed. But for the last one, the texts are for the extension.
+/// Why a store refused a call or failed. The texts are for the extension, except the source of
+/// [`Unavailable`](Self::Unavailable).
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueError {
-    /// The key is longer than any may be.
+    /// The key is longer than [`MAX_KEY_BYTES`].
     #[error("the key is longer than {limit} bytes")]
     KeyTooLong {
-        /// Bytes allowed.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// The value is larger than one may be.
+    /// The value is larger than [`Quota::max_value_bytes`].
     #[error("the value is larger than {limit} bytes")]
     ValueTooLarge {
-        /// Bytes allowed.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// One key too many.
+    /// The bucket would have more than [`Quota::max_keys`] keys.
     #[error("there are {limit} keys, and no more are allowed")]
     TooManyKeys {
-        /// Keys allowed.
+        /// Maximum number of keys.
         limit: usize,
     },
-    /// Keys and values would be larger than they may be together.
+    /// The bucket would be larger than [`Quota::max_total_bytes`].
     #[error("keys and values would be larger than {limit} bytes together")]
     Full {
-        /// Bytes allowed.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// One key too many for all tasks and conversations together.
+    /// All tasks and conversations would have more than [`Quota::max_scoped_keys`] keys.
     #[error("there are {limit} keys of tasks and conversations, and no more are allowed")]
     TooManyScopedKeys {
-        /// Keys allowed.
+        /// Maximum number of keys.
         limit: usize,
     },
-    /// Keys and values of all tasks and conversations would be larger than they may be together.
+    /// All tasks and conversations would be larger than [`Quota::max_scoped_bytes`].
     #[error("keys and values of tasks and conversations would be larger than {limit} bytes together")]
     ScopedFull {
-        /// Bytes allowed.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// The value to be incremented is no counter.
+    /// The value to increment is not a decimal number of 64 bits.
     #[error("the value is not a decimal number of 64 bits")]
     NotACounter,
-    /// The counter is at its end.
+    /// The counter would exceed 64 bits.
     #[error("the counter would pass 64 bits")]
     CounterOverflow,
-    /// The store does not work now. The cause is for the operator.
+    /// The store failed. The source is for the operator.
     #[error("the store cannot be reached now")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// Keeps the keys of all extensions. Its functions are called while a guest waits, and given up when it has waited for
-/// long enough.
+/// Stores the keys of all extensions. A guest waits for each call. If the guest's time runs out, the call is
+/// cancelled.
 #[async_trait]
 pub trait KeyValueStore: fmt::Debug + Send + Sync {
-    /// The value of a key.
+    /// The value of a key; `None` if the key does not exist.
     async fn get(&self, space: &Space, key: &str) -> Result<Option<Vec<u8>>, KeyValueError>;
 
     /// Sets a key, within the quota.
     async fn set(&self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError>;
 
-    /// Removes a key, if it is there.
+    /// Deletes a key. A missing key is not an error.
     async fn delete(&self, space: &Space, key: &str) -> Result<(), KeyValueError>;
 
-    /// The keys in the order of their bytes, without the first `skip`; at most [`KEYS_PER_PAGE`].
+    /// Keys in byte order, without the first `skip`. At most [`KEYS_PER_PAGE`].
     async fn keys(&self, space: &Space, skip: u64) -> Result<Vec<String>, KeyValueError>;
 
-    /// Adds to a counter, which begins at 0 and is kept as decimal text, within the quota. Returns what it is then.
+    /// Adds `delta` to a counter and returns the new value. The counter is stored as decimal text, and a missing key
+    /// counts as 0. The quota applies.
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError>;
 
-    /// The tasks and conversations that have keys, in an order of the store's own and after `after`, as many as
-    /// [`SCOPES_PER_PAGE`] or a few more where there are so many.
+    /// A page of the tasks and conversations with keys, after the scope `after`, in an order that the store chooses.
+    /// A page before the last has at least [`SCOPES_PER_PAGE`] scopes.
     async fn scopes(&self, after: Option<&Scope>) -> Result<Vec<Scope>, KeyValueError>;
 
-    /// The keys of all extensions of a tenant. It looks at all of them, so it is not for each request. Names that are no
-    /// URIs are the host's own, and their keys do not count. A store of one turn has nobody who asks.
+    /// Number of keys of all extensions of a tenant. Reads all keys, so it is too slow to call on each request. Names
+    /// without a colon belong to the host and do not count. The default returns 0, for stores that live for one turn.
     async fn count(&self, _tenant: &str) -> Result<u64, KeyValueError> {
         Ok(0)
     }
 
-    /// Removes what all extensions keep with a task or a conversation.
+    /// Removes the keys of all extensions in a task or conversation.
     async fn remove(&self, scope: &Scope) -> Result<(), KeyValueError>;
 
-    /// Waits for what is under way and closes what is open: a database's connections, after which later calls fail.
+    /// Waits for running calls and closes connections. Later calls fail.
     async fn close(&self) {}
 }
 
-/// The counter after an increment.
+/// Value of a counter after an increment.
 ///
 /// # Errors
-/// When `value` is no counter, or at its end.
+/// `value` is not a counter, or the result exceeds 64 bits.
 pub fn incremented(value: Option<&[u8]>, delta: u64) -> Result<u64, KeyValueError> {
-    // `wasi:keyvalue/atomics`: a key that is not there counts as 0.
+    // `wasi:keyvalue/atomics`: a missing key counts as 0.
     let Some(value) = value else { return Ok(delta) };
     let count = str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
     count.ok_or(KeyValueError::NotACounter)?.checked_add(delta).ok_or(KeyValueError::CounterOverflow)

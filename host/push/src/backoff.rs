@@ -1,32 +1,32 @@
-//! The time to wait before the next attempt.
+//! Delays between attempts.
 
 use std::time::Duration;
 
-/// Exponential backoff with full jitter: a random time between nothing and a bound that doubles with each attempt.
-/// Events that failed together are so not sent again together.
+/// Exponential backoff with full jitter: a random delay between zero and a bound that doubles with each attempt. The
+/// jitter keeps events that failed together from being retried together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The bound after the first attempt.
+    /// Bound of the delay after the first attempt.
     pub base: Duration,
-    /// The bound never grows beyond this, and a receiver that asks for more time gets no more than this.
+    /// Upper limit of the bound, and of the delay that a receiver may ask for in `Retry-After`.
     pub max: Duration,
 }
 
 impl Default for Backoff {
-    /// Half a second, up to 30 seconds.
+    /// 500 milliseconds, up to 30 seconds.
     fn default() -> Self {
         Self { base: Duration::from_millis(500), max: Duration::from_secs(30) }
     }
 }
 
 impl Backoff {
-    /// The wait after `failed` attempts, 1 or more. `random` is from 0 to 1; `wanted` is the time that the receiver
-    /// asked for.
+    /// Delay after `failed` attempts (at least 1). `random` is between 0 and 1. `wanted` is the receiver's
+    /// `Retry-After`.
     pub(crate) fn delay(&self, failed: u32, random: f64, wanted: Option<Duration>) -> Duration {
         let doubled = 2_u32.saturating_pow(failed.saturating_sub(1));
         let bound = self.base.saturating_mul(doubled).min(self.max);
         let jittered = bound.mul_f64(random.clamp(0.0, 1.0));
-        // A receiver can ask for more time than the jitter gives it, and not for less.
+        // A receiver can lengthen the delay, not shorten it.
         wanted.map_or(jittered, |wanted| wanted.min(self.max).max(jittered))
     }
 }
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_gets_the_time_it_wants_up_to_the_maximum() {
+    fn retry_after_is_obeyed_up_to_the_maximum() {
         let delay = |wanted| BACKOFF.delay(1, 0.5, Some(Duration::from_secs(wanted)));
         assert_eq!(delay(0), Duration::from_millis(500), "it cannot ask for less than the jitter");
         assert_eq!(delay(7), Duration::from_secs(7));

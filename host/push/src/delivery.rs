@@ -1,10 +1,10 @@
-//! One event to one receiver: attempts, until one succeeds or another would be of no use.
+//! Delivers one event to one receiver: retries until an attempt succeeds or the failure is permanent.
 
 use std::error::Error;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use annex_egress::{Refused, Screen, retry_after};
+use annex_egress::{Screen, UrlRefusal, retry_after};
 use annex_protocol::TaskPushNotificationConfig;
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use reqwest::{Client, StatusCode};
@@ -16,11 +16,11 @@ use crate::notifier::{Event, NotifierConfig};
 use crate::slots::Slots;
 use crate::target::Target;
 
-/// Names the task and the number of the event, so that a receiver knows one that comes again.
+/// Header with the task id and the number of the event, so that a receiver recognises an event that is sent again.
 const EVENT_ID: HeaderName = HeaderName::from_static("annex-event-id");
 
 pub(crate) struct Delivery {
-    /// A reload of the config changes it.
+    /// Replaced when the config is reloaded.
     gate: RwLock<Arc<Gate>>,
     timeout: Duration,
     attempts: u32,
@@ -28,7 +28,7 @@ pub(crate) struct Delivery {
     slots: Slots,
 }
 
-/// The rule for the addresses that may be called, and the client that keeps to it.
+/// The screen for addresses and the HTTP client that applies it.
 struct Gate {
     client: Client,
     screen: Screen,
@@ -41,25 +41,25 @@ impl Gate {
             .timeout(timeout)
             .pool_max_idle_per_host(1)
             .pool_idle_timeout(Delivery::IDLE_CONNECTION);
-        // The screen looks at each address that is connected to, and no redirect is followed: a name that was public at its
-        // registration may lead into the network by now.
+        // The screen checks the address of each connection, and redirects are not followed: a host name that was
+        // public at registration may resolve to a private address by now.
         Ok(Arc::new(Self { client: screen.guard(client).build()?, screen }))
     }
 }
 
-/// A rule for the addresses that may be called, which is not in force yet.
+/// A screen that is ready for [`Notifier::set_screen`](crate::Notifier::set_screen).
 pub struct PreparedScreen(Arc<Gate>);
 
-/// The reason that an event was given up.
+/// Why an event was given up.
 #[derive(Debug)]
 pub(crate) struct GivenUp {
-    /// Scheme, host and port of the receiver; `None` when its URL was refused.
+    /// Scheme, host and port of the receiver; `None` if its URL was refused.
     pub(crate) origin: Option<String>,
     pub(crate) attempts: u32,
     pub(crate) failure: Failure,
 }
 
-/// The reason that an attempt failed.
+/// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("the config may not be used")]
@@ -71,13 +71,13 @@ pub(crate) enum Failure {
 }
 
 impl Delivery {
-    /// The bytes that are read of an answer, so that its connection can be used again; its content does not matter.
+    /// Bytes of an answer that are read, so that the connection can be reused. The content is ignored.
     const MAX_ANSWER: usize = 4 * 1024;
     const IDLE_CONNECTION: Duration = Duration::from_secs(15);
     const USER_AGENT: &str = concat!("annex/", env!("CARGO_PKG_VERSION"));
 
     pub(crate) fn new(config: &NotifierConfig) -> Result<Self, reqwest::Error> {
-        // The whole process uses one provider; somebody else may have installed it already, which is as good.
+        // The process has one crypto provider. Installing fails if another part of the process did so before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Self {
             gate: RwLock::new(Gate::new(config.screen.clone(), config.timeout)?),
@@ -88,12 +88,12 @@ impl Delivery {
         })
     }
 
-    /// Makes another rule for addresses.
+    /// Builds the HTTP client for a new screen.
     pub(crate) fn prepare_screen(&self, screen: Screen) -> Result<PreparedScreen, reqwest::Error> {
         Ok(PreparedScreen(Gate::new(screen, self.timeout)?))
     }
 
-    /// Judges addresses by another rule from the next attempt on.
+    /// Uses a new screen from the next attempt on.
     pub(crate) fn set_screen(&self, prepared: PreparedScreen) {
         *self.gate.write().unwrap_or_else(PoisonError::into_inner) = prepared.0;
     }
@@ -109,10 +109,10 @@ impl Delivery {
     }
 
     pub(crate) async fn deliver(&self, config: &TaskPushNotificationConfig, event: &Event) -> Result<(), GivenUp> {
-        // The config is checked again, whatever was found when it was registered.
+        // The config was checked at registration and is checked again here.
         let mut attempts = 0;
         loop {
-            // For each attempt: the rule may be another one by now.
+            // Read before each attempt, because the screen may have been replaced.
             let gate = self.gate();
             let target = Target::of(config, &gate.screen).map_err(|refused| GivenUp {
                 origin: None,
@@ -128,7 +128,7 @@ impl Delivery {
         }
     }
 
-    /// A slot is held for the attempt alone, not between attempts.
+    /// Makes one attempt. The slot is held during the attempt, not between attempts.
     async fn attempt(&self, client: &Client, target: &Target, event: &Event) -> Result<(), Failure> {
         let _slot = self.slots.acquire(target.url.authority()).await;
         let request = client.post(target.url.clone()).headers(target.headers.clone());
@@ -138,25 +138,25 @@ impl Delivery {
         let mut answer = request.send().await.map_err(Failure::of_transport)?;
         let status = answer.status();
         let retry_after = retry_after(answer.headers(), SystemTime::now());
-        // The connection is free for another event only when the answer was read. One with more ends the connection: the
-        // status has decided already.
+        // The connection can be reused only after the answer was read. A longer answer closes the connection; only
+        // the status matters.
         annex_egress::beginning(&mut answer, Self::MAX_ANSWER).await;
         if status.is_success() { Ok(()) } else { Err(Failure::Status { status, retry_after }) }
     }
 }
 
 impl Failure {
-    /// The screen refuses from within the client, at the bottom of its error.
+    /// A refusal by the screen is at the bottom of the error chain of the HTTP client.
     fn of_transport(error: reqwest::Error) -> Self {
-        let refused = causes(&error).find_map(|cause| cause.downcast_ref::<Refused>()).cloned();
+        let refused = causes(&error).find_map(|cause| cause.downcast_ref::<UrlRefusal>()).cloned();
         refused.map_or_else(|| Self::Transport(error.without_url()), |refused| Self::Refused(refused.into()))
     }
 
-    /// Tells whether the next attempt may end otherwise.
+    /// True if another attempt may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            // A name that does not resolve now may do so later. Any other refusal stays.
-            Self::Refused(refused) => matches!(refused, InvalidConfig::Url(Refused::UnknownName { .. })),
+            // A name that does not resolve now may resolve later. Other refusals are permanent.
+            Self::Refused(refused) => matches!(refused, InvalidConfig::Url(UrlRefusal::UnknownName { .. })),
             Self::Status { status, .. } => {
                 status.is_server_error()
                     || matches!(
@@ -164,7 +164,7 @@ impl Failure {
                         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
                     )
             }
-            // A request that could not be built will not be built the next time either.
+            // A request that could not be built once cannot be built later.
             Self::Transport(error) => !error.is_builder(),
         }
     }
@@ -176,7 +176,7 @@ impl Failure {
         }
     }
 
-    /// The failure and its causes in one line. A receiver may have a say in some of them, so the line is bounded.
+    /// The failure and its causes in one line, at most 300 characters, because receivers can influence the text.
     pub(crate) fn line(&self) -> String {
         const MAX_CHARS: usize = 300;
         let texts: Vec<String> =
@@ -185,7 +185,7 @@ impl Failure {
     }
 }
 
-/// The causes below an error, from the top.
+/// The causes of an error, outermost first.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(error.source(), |cause| (*cause).source())
 }

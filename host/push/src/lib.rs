@@ -1,9 +1,9 @@
-//! Push notifications: posting the events of a task to the addresses that its client has registered (specification
-//! section 4.3).
+//! Push notifications: posts the events of a task to the URLs that its client has registered (specification section
+//! 4.3).
 //!
-//! A [`Notifier`] posts events in the background: in order per config, with retries, within bounds, and only to
-//! addresses that its [`Screen`](annex_egress::Screen) lets through. Nothing here stores configs; whoever does passes
-//! them with each event.
+//! A [`Notifier`] posts events in the background: in order per config, with retries, within limits, and only to
+//! addresses that its [`Screen`](annex_egress::Screen) allows. This crate does not store configs. Callers pass them
+//! with each event.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Sends the events of tasks to those who asked for them, in the background.
+//! Sends the events of tasks to registered receivers in the background.
 
 use std::slice;
 use std::sync::Arc;
@@ -19,36 +19,36 @@ use tokio_util::task::TaskTracker;
 use crate::backoff::Backoff;
 use crate::delivery::{Delivery, GivenUp, PreparedScreen};
 use crate::invalid::InvalidConfig;
-use crate::queues::{GivenUpEvent, Key, Next, Pushed, Queues, Ticket};
+use crate::queues::{GivenUpEvent, Key, Next, PushResult, Queues, Ticket};
 
-/// The rules by which events are sent. [`NotifierConfig::new`] has the defaults.
+/// Settings of a [`Notifier`]. [`NotifierConfig::new`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct NotifierConfig {
-    /// The rule for the addresses that may be called.
+    /// Addresses that may be called.
     pub screen: Screen,
-    /// The most that one attempt may take, from connecting to the end of the answer. 10 seconds.
+    /// Timeout of an attempt, from connecting to the end of the answer. Default: 10 seconds.
     pub timeout: Duration,
-    /// The most attempts for one event. 5.
+    /// Attempts per event. Default: 5.
     pub attempts: u32,
-    /// The wait between attempts.
+    /// Delay between attempts.
     pub backoff: Backoff,
-    /// After so many events given up in a row a config gets no more. 5.
+    /// A config is suspended after this number of consecutive failed events. Default: 5.
     pub suspend_after: u32,
-    /// The most events of one config that may wait behind the one that is being sent. 100.
+    /// Events that may wait per config, in addition to the one being sent. Default: 100.
     pub max_queued: usize,
-    /// The room for all events that wait or are being sent: their bodies, and 1 KiB for each. 64 MiB. When it is full, a tenant
-    /// that has less than its share of it still gets room, up to twice of this in all.
+    /// Size of all waiting and sending events: their bodies plus 1 KiB each. Default: 64 MiB. When the limit is
+    /// reached, a tenant below its fair share may still queue events, up to twice the limit in total.
     pub max_queued_bytes: usize,
-    /// The most requests that may be under way. 128.
+    /// Concurrent requests. Default: 128.
     pub max_concurrent: usize,
-    /// The most requests that may be under way to one host and port. 8.
+    /// Concurrent requests per host and port. Default: 8.
     pub max_concurrent_per_host: usize,
-    /// The longest event that is sent, in bytes. 1 MiB.
+    /// Longest event that is sent, in bytes. Default: 1 MiB.
     pub max_body: usize,
 }
 
 impl NotifierConfig {
-    /// The defaults.
+    /// The default settings with this screen.
     pub fn new(screen: Screen) -> Self {
         Self {
             screen,
@@ -68,39 +68,41 @@ impl NotifierConfig {
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/a2a+json");
 const MEDIA_TYPE_OF_0_3: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A [`StreamResponse`](annex_protocol::StreamResponse), or a task of 0.3, as it goes to receivers. Cheap to clone.
+/// A [`StreamResponse`](annex_protocol::StreamResponse), or a task of protocol 0.3, in serialized form. Cheap to
+/// clone.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub(crate) body: Bytes,
     pub(crate) is_last: bool,
     pub(crate) id: Option<HeaderValue>,
     pub(crate) media_type: HeaderValue,
-    /// Who waits for what becomes of it.
+    /// Receives the outcome, if the caller waits for one.
     done: Option<UnboundedSender<Fate>>,
 }
 
 impl Event {
-    /// An event that others follow, as JSON. The oldest such events are dropped when a queue overflows.
+    /// Creates an event that is followed by others, from JSON. When a queue overflows, the oldest such events are
+    /// dropped first.
     pub fn update(json: Arc<str>) -> Self {
         let body = Bytes::from_owner(Body(json));
         Self { body, is_last: false, id: None, media_type: MEDIA_TYPE, done: None }
     }
 
-    /// An event after which the task rests, in a terminal or an interrupted state, as JSON. Its receiver waits for it,
-    /// so it is dropped only when there are no others to drop.
+    /// Creates an event that puts the task into a terminal or interrupted state, from JSON. The receiver waits for
+    /// this event, so it is dropped only if a queue has no other events.
     pub fn last(json: Arc<str>) -> Self {
         Self { is_last: true, ..Self::update(json) }
     }
 
-    /// The same with its number among the events of the task, which is sent in the field `Annex-Event-Id` behind the id of
-    /// the task. An event that is sent again has the same.
+    /// Adds the event id `TASK/SEQ`, which is sent in the header `Annex-Event-Id`. An event that is sent again has
+    /// the same id.
     #[must_use]
     pub fn numbered(self, task: &TaskId, seq: u64) -> Self {
-        // An id that is no text of a header field is none that this server has given.
+        // This server creates task ids that are valid in a header. Any other id is omitted.
         Self { id: HeaderValue::from_str(&format!("{task}/{seq}")).ok(), ..self }
     }
 
-    /// The same for a receiver of 0.3, whose JSON has another media type.
+    /// Changes the media type to that of protocol 0.3.
     #[must_use]
     pub fn of_0_3(self) -> Self {
         Self { media_type: MEDIA_TYPE_OF_0_3, ..self }
@@ -108,24 +110,24 @@ impl Event {
 
     fn tell(&self, fate: Fate) {
         if let Some(done) = &self.done {
-            // Whoever waited may have given up.
+            // Sending fails if the caller no longer waits.
             let _ = done.send(fate);
         }
     }
 }
 
-/// What became of an event.
+/// The outcome of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Its receiver has taken it.
+    /// The receiver accepted the event.
     Delivered,
-    /// All attempts failed. Others may succeed later.
+    /// All attempts failed. Later attempts may succeed.
     Failed,
-    /// Its receiver does not take it, or it is too long to be sent.
+    /// The receiver rejected the event permanently, or the event is too long.
     Refused,
-    /// It was not sent: its config was removed or is suspended, or the notifier is closed.
+    /// The event was not sent: its config was removed or is suspended, or the notifier is closed.
     Dropped,
-    /// There was no room to send it.
+    /// The event was not queued, because the queues are full.
     NoRoom,
 }
 
@@ -137,61 +139,61 @@ impl AsRef<[u8]> for Body {
     }
 }
 
-/// The events since the start by their fate, counted per receiver; each ends up in one of the three.
+/// Numbers of events since the start, counted per receiver. Each event is counted in one of the three fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// A receiver has taken them.
+    /// Events that receivers accepted.
     pub delivered: u64,
-    /// Attempts failed, or were cut off by [`Notifier::close`].
+    /// Events whose attempts failed, or were cut off by [`Notifier::close`].
     pub given_up: u64,
-    /// Never sent: there was no room, they were too long, or their config was suspended or removed meanwhile.
+    /// Events that were never sent: queues were full, the event was too long, or the config was suspended or removed.
     pub dropped: u64,
 }
 
-/// A notifier could not be made.
+/// Why a notifier could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NotifierError {
-    /// The HTTP client could not be made.
+    /// The HTTP client could not be created.
     #[error("no HTTP client for push notifications")]
     Client(#[source] reqwest::Error),
-    /// A notifier works in the background of a Tokio runtime and must be made within one.
+    /// There is no Tokio runtime, which a notifier needs for its background work.
     #[error("push notifications need a Tokio runtime")]
     NoRuntime(#[source] tokio::runtime::TryCurrentError),
 }
 
 /// Posts events to the URLs of push notification configs (specification section 4.3.3).
 ///
-/// The events of one config of one task arrive in order: the next one is sent after the earlier one was delivered or
-/// given up. Configs do not wait for each other. 2xx is success; 408, 425, 429, 5xx and transport errors are tried
-/// again; anything else is given up at once. After too many events given up in a row a config is suspended, until
-/// [`Notifier::remove`] or until it is forgotten among ten thousand others.
+/// The events of one config of one task arrive in order: an event is sent after the previous one was delivered or
+/// given up. Configs do not wait for each other. Status 2xx is success. 408, 425, 429, 5xx and transport errors are
+/// retried. Any other status is permanent. A config with too many consecutive failures is suspended until
+/// [`Notifier::remove`], or until ten thousand other configs have failed since.
 pub struct Notifier {
-    shared: Arc<Shared>,
+    shared: Arc<NotifierCore>,
     workers: TaskTracker,
     runtime: Handle,
     cancel: CancellationToken,
     max_body: usize,
 }
 
-struct Shared {
+struct NotifierCore {
     delivery: Delivery,
     queues: Queues,
     delivered: AtomicU64,
     given_up: AtomicU64,
     dropped: AtomicU64,
-    /// The number of dropped events that had no queue to wait in.
+    /// Number of events that were dropped because the queues were full.
     no_room: AtomicU64,
 }
 
 impl Notifier {
-    /// Makes a notifier, which works in the background of the current runtime.
+    /// Creates a notifier that works in the background of the current runtime.
     ///
     /// # Errors
-    /// There is no runtime, or no HTTP client can be made.
+    /// There is no runtime, or the HTTP client cannot be created.
     pub fn new(config: &NotifierConfig) -> Result<Self, NotifierError> {
         let runtime = Handle::try_current().map_err(NotifierError::NoRuntime)?;
         let cancel = CancellationToken::new();
-        let shared = Shared {
+        let shared = NotifierCore {
             delivery: Delivery::new(config).map_err(NotifierError::Client)?,
             queues: Queues::new(config, cancel.clone()),
             delivered: AtomicU64::new(0),
@@ -203,42 +205,42 @@ impl Notifier {
         Ok(Self { shared: Arc::new(shared), workers, runtime, cancel, max_body: config.max_body })
     }
 
-    /// Makes the screen of this config, of which nothing else counts.
+    /// Prepares a new screen from `config`; its other settings are ignored.
     ///
     /// # Errors
-    /// When no HTTP client can be made.
+    /// The HTTP client cannot be created.
     pub fn prepare_screen(&self, config: &NotifierConfig) -> Result<PreparedScreen, NotifierError> {
         self.shared.delivery.prepare_screen(config.screen.clone()).map_err(NotifierError::Client)
     }
 
-    /// Judges addresses by this screen from the next attempt on.
+    /// Uses a new screen from the next attempt on.
     pub fn set_screen(&self, prepared: PreparedScreen) {
         self.shared.delivery.set_screen(prepared);
     }
 
-    /// Checks whether a config may be registered: its URL may be called and its secrets can be sent. It takes up to 5
-    /// seconds.
+    /// Checks whether a config may be registered: its URL may be called, and its secrets fit into headers. Takes up
+    /// to 5 seconds.
     ///
     /// # Errors
-    /// The fault in it, in words that its author may read.
+    /// The fault of the config, as text for its author.
     pub async fn check(&self, config: &TaskPushNotificationConfig) -> Result<(), InvalidConfig> {
         self.shared.delivery.check(config).await
     }
 
-    /// Sends an event to one config, behind those that are queued for it, and waits for what becomes of it.
+    /// Queues an event for one config and waits for its outcome.
     pub async fn deliver(&self, task: &TaskId, config: &Arc<TaskPushNotificationConfig>, event: &Event) -> Fate {
         let (done, mut fate) = mpsc::unbounded_channel();
         let event = Event { done: Some(done), ..event.clone() };
         self.send(task, slice::from_ref(config), &event);
-        // The queue has the other one. One that is removed drops it.
+        // The queue has a clone. If the queue is removed, both senders are gone and `recv` returns `None`.
         drop(event);
         fate.recv().await.unwrap_or(Fate::Dropped)
     }
 
-    /// Queues an event of a task for each of its configs. Never waits. An event that finds no room drops the oldest
-    /// that waits for the same config, see [`Event`].
+    /// Queues an event of a task for each of its configs. Never waits. If a config's queue is full, its oldest events
+    /// are dropped, see [`Event`].
     pub fn send(&self, task: &TaskId, configs: &[Arc<TaskPushNotificationConfig>], event: &Event) {
-        // Keeps `close` from ending between an event that is queued and the start of its worker.
+        // Keeps `close` from ending between queueing an event and starting its worker.
         let _token = self.workers.token();
         for config in configs {
             let key = key(task, config.id.as_deref().unwrap_or_default());
@@ -250,49 +252,49 @@ impl Notifier {
                 continue;
             }
             match self.shared.queues.push(&key, config, event) {
-                Pushed::Waits => {}
-                Pushed::Starts(ticket) => {
-                    // A queue has the events of one task, so all of it is for one tenant.
+                PushResult::Waits => {}
+                PushResult::Starts(ticket) => {
+                    // A queue belongs to one task and therefore to one tenant.
                     let work = of_same_tenant(Arc::clone(&self.shared).work(key, ticket));
                     self.workers.spawn_on(work, &self.runtime);
                 }
-                Pushed::Overflows { first, dropped } => {
+                PushResult::Overflows { first, dropped } => {
                     if first {
-                        tracing::warn!(%task, config = key.config.as_str(), "push notifications overflow, older ones are dropped");
+                        tracing::warn!(%task, config = key.config.as_str(), "a queue of push notifications overflows, and older events are dropped");
                     }
                     add(&self.shared.dropped, dropped);
                 }
-                Pushed::NoRoom => {
+                PushResult::NoRoom => {
                     self.note_full();
                     event.tell(Fate::NoRoom);
                 }
-                Pushed::Refused => add(&self.shared.dropped, 1),
+                PushResult::Refused => add(&self.shared.dropped, 1),
             }
         }
     }
 
-    /// Forgets a config that was deleted or replaced: drops the events that are queued for it, breaks off the one that
-    /// is being sent, and ends its suspension.
+    /// Forgets a config that was deleted or replaced: drops its queued events, cancels the running attempt, and lifts
+    /// a suspension.
     pub fn remove(&self, task: &TaskId, config_id: &str) {
         add(&self.shared.dropped, self.shared.queues.remove(&key(task, config_id)));
     }
 
-    /// The numbers of events so far, by their fate.
+    /// Numbers of events so far.
     pub fn counts(&self) -> Counts {
-        // Relaxed: nothing is decided by these numbers, and they need not be of one moment.
+        // Relaxed: no decision depends on these numbers, and they need not be consistent with each other.
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Shared { delivered, given_up, dropped, .. } = &*self.shared;
+        let NotifierCore { delivered, given_up, dropped, .. } = &*self.shared;
         Counts { delivered: read(delivered), given_up: read(given_up), dropped: read(dropped) }
     }
 
-    /// The number of configs for which events are queued or being sent.
+    /// Number of configs with queued or sending events.
     pub fn queues(&self) -> usize {
         self.shared.queues.len()
     }
 
-    /// Takes no more events, sends what is queued for up to `max_wait`, and gives up the rest.
+    /// Accepts no more events, sends queued events for up to `max_wait`, and gives up the rest.
     pub async fn close(&self, max_wait: Duration) {
-        // Events first, then workers: a tracker that is closed and empty ends the wait, and nothing may start after it.
+        // Close the queues first, then the tracker: no worker may start after the tracker is closed.
         self.shared.queues.close();
         self.workers.close();
         if timeout(max_wait, self.workers.wait()).await.is_err() {
@@ -301,22 +303,22 @@ impl Notifier {
         }
     }
 
-    /// This may happen for each event of each task, and so is not logged each time.
+    /// Counts an event that found no room. Logs only some such events, because this may happen for every event.
     fn note_full(&self) {
         add(&self.shared.dropped, 1);
         let events = self.shared.no_room.fetch_add(1, Ordering::Relaxed) + 1;
-        // Lines at 1, 2, 4, … events: a flood is seen in the log and does not fill it.
+        // Logs the 1st, 2nd, 4th, 8th, … event: a flood shows in the log without filling it.
         if events.is_power_of_two() {
-            tracing::warn!(events, "events are dropped because other push notifications take all the room");
+            tracing::warn!(events, "events are dropped because the queues of push notifications are full");
         }
     }
 }
 
-impl Shared {
-    /// Works off one queue, from its first event until it is empty.
+impl NotifierCore {
+    /// Sends the events of one queue until it is empty.
     async fn work(self: Arc<Self>, key: Key, ticket: Ticket) {
         tokio::select! {
-            // Work that is cancelled ends before it takes another event.
+            // If cancelled, takes no further event.
             biased;
             () = ticket.cancel.cancelled() => {
                 let events = self.queues.abandon(&key, &ticket);

@@ -1,4 +1,5 @@
-//! The events that wait, per config of a task. A queue exists while it has events; nothing waits while it is locked.
+//! The queues of events, one per config of a task. A queue exists while it has events. The lock is never held across
+//! an await.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -12,63 +13,63 @@ use tokio_util::sync::CancellationToken;
 
 use crate::notifier::{Event, NotifierConfig};
 
-/// Names a queue: one config of one task.
+/// Identifies a queue: one config of one task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) task: TaskId,
     pub(crate) config: String,
 }
 
-/// An event on its way to one receiver.
+/// A queued event.
 pub(crate) struct Pending {
     pub(crate) event: Event,
     pub(crate) config: Arc<TaskPushNotificationConfig>,
     _charge: Charge,
 }
 
-/// The outcome of pushing an event.
-pub(crate) enum Pushed {
-    /// It waits behind others.
+/// The result of queueing an event.
+pub(crate) enum PushResult {
+    /// The event waits behind others.
     Waits,
-    /// It is the first of a queue, which is now to be worked off.
+    /// The event is the first of a new queue. The caller must start a worker.
     Starts(Ticket),
-    /// It, or older ones, had to go. `first` tells whether this queue had not lost any before.
+    /// The event or older ones were dropped. `first` is true if this queue had not dropped any before.
     Overflows { first: bool, dropped: u64 },
-    /// The other queues take all the room, so this one was not begun and the event is dropped.
+    /// Other queues take all the room. The event was dropped.
     NoRoom,
-    /// The config is suspended or the queues are closed: the event is dropped.
+    /// The config is suspended or the queues are closed. The event was dropped.
     Refused,
 }
 
-/// Leave to work off one queue. Another queue of the same key, made after this one was removed, has another ticket.
+/// Permission to work on one queue. A later queue with the same key has another ticket.
 #[derive(Clone)]
 pub(crate) struct Ticket {
     number: u64,
-    /// Ends the work: the queue was removed, or time is up.
+    /// Cancels the work: the queue was removed, or the notifier ran out of time to close.
     pub(crate) cancel: CancellationToken,
 }
 
-/// The next step of a queue.
+/// The next step for the worker of a queue.
 pub(crate) enum Next {
     Event(Pending),
-    /// The queue is empty and gone; so many of its events were dropped for lack of room.
+    /// The queue is empty and was removed. `overflowed` of its events were dropped.
     Done {
         overflowed: u64,
     },
 }
 
-/// The consequence of giving an event up.
+/// The consequence of giving up an event.
 pub(crate) enum GivenUpEvent {
-    /// The queue goes on.
+    /// The queue continues.
     Noted,
-    /// Its config is suspended; so many events that waited are dropped.
+    /// The config is suspended and `dropped` waiting events were dropped.
     Suspended { dropped: u64 },
-    /// The queue was removed meanwhile and the event counted.
+    /// The queue was removed in the meantime, and the event was counted then.
     Removed,
 }
 
 pub(crate) struct Queues {
-    state: Mutex<State>,
+    state: Mutex<QueueTable>,
     bytes: Arc<AtomicUsize>,
     cancel: CancellationToken,
     max_queued: usize,
@@ -76,11 +77,11 @@ pub(crate) struct Queues {
     suspend_after: u32,
 }
 
-struct State {
+struct QueueTable {
     queues: HashMap<Key, Queue>,
-    /// Bytes of the events of each tenant that has some.
+    /// Bytes of queued events, by tenant.
     tenants: Tenants,
-    /// Events given up in a row, by config that has any.
+    /// Number of consecutive failed events, by config.
     failures: LruCache<Key, u32>,
     tickets: u64,
     closed: bool,
@@ -91,19 +92,20 @@ type Tenants = HashMap<Arc<str>, Arc<AtomicUsize>>;
 struct Queue {
     ticket: Ticket,
     waiting: VecDeque<Pending>,
-    /// True while an event was taken and is not settled.
+    /// True while an event is being sent.
     in_flight: bool,
     overflowed: u64,
 }
 
 impl Queues {
-    /// Beyond this many configs the failures that are longest ago are forgotten, and with them a suspension.
+    /// Number of configs whose failures are remembered. Beyond it, the oldest entry is forgotten, and its suspension
+    /// ends.
     const REMEMBERED_FAILURES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 
     pub(crate) fn new(config: &NotifierConfig, cancel: CancellationToken) -> Self {
         let failures = LruCache::new(Self::REMEMBERED_FAILURES);
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(QueueTable {
                 queues: HashMap::new(),
                 tenants: HashMap::new(),
                 failures,
@@ -118,15 +120,15 @@ impl Queues {
         }
     }
 
-    /// Adds an event at the end of its queue, which loses older events if there is no room.
-    pub(crate) fn push(&self, key: &Key, config: &Arc<TaskPushNotificationConfig>, event: &Event) -> Pushed {
+    /// Appends an event to its queue. Drops older events of the queue if there is no room.
+    pub(crate) fn push(&self, key: &Key, config: &Arc<TaskPushNotificationConfig>, event: &Event) -> PushResult {
         let mut guard = self.lock();
         let state = &mut *guard;
-        // `peek` does not make the failures newer: more events are no reason to remember them longer.
+        // `peek` does not refresh the entry: new events are no reason to remember failures for longer.
         if state.closed || state.failures.peek(key).is_some_and(|failures| *failures >= self.suspend_after) {
-            return Pushed::Refused;
+            return PushResult::Refused;
         }
-        // Tenants that have none go before the map would grow.
+        // Removes tenants without events before the map would grow.
         if state.tenants.len() == state.tenants.capacity() {
             forget_those_without(&mut state.tenants);
         }
@@ -135,13 +137,13 @@ impl Queues {
         let pending = Pending { event: event.clone(), config: Arc::clone(config), _charge: charge };
         match state.queues.get_mut(key) {
             Some(queue) => self.append(queue, &mut state.tenants, pending, &own),
-            // Queues of others have the room, and this event must not take it from them.
-            None if self.is_full(&mut state.tenants, &own, 1) => Pushed::NoRoom,
-            None => Pushed::Starts(state.start(key, pending, self.cancel.child_token())),
+            // Other queues take the room, and a new queue must not displace their events.
+            None if self.is_full(&mut state.tenants, &own, 1) => PushResult::NoRoom,
+            None => PushResult::Starts(state.start(key, pending, self.cancel.child_token())),
         }
     }
 
-    fn append(&self, queue: &mut Queue, tenants: &mut Tenants, pending: Pending, own: &AtomicUsize) -> Pushed {
+    fn append(&self, queue: &mut Queue, tenants: &mut Tenants, pending: Pending, own: &AtomicUsize) -> PushResult {
         queue.waiting.push_back(pending);
         let mut dropped = 0;
         while queue.waiting.len() > self.max_queued || self.is_full(tenants, own, queue.waiting.len()) {
@@ -152,12 +154,12 @@ impl Queues {
         }
         let first = queue.overflowed == 0;
         queue.overflowed += dropped;
-        if dropped == 0 { Pushed::Waits } else { Pushed::Overflows { first, dropped } }
+        if dropped == 0 { PushResult::Waits } else { PushResult::Overflows { first, dropped } }
     }
 
-    /// Tells whether there is no room left for a queue of a tenant in which `waiting` events wait. Queues in which events wait
-    /// get half of the room, so that receivers that lag do not take it from those that keep up. When the room is full, a tenant
-    /// that has less than its share of it still gets room, up to twice of the room in all.
+    /// True if a tenant's queue with `waiting` events may not grow. A queue with more than one waiting event may only
+    /// use half of the room, so that slow receivers leave room for fast ones. When the room is full, a tenant below
+    /// its fair share still gets room, up to twice the limit in total.
     fn is_full(&self, tenants: &mut Tenants, own: &AtomicUsize, waiting: usize) -> bool {
         let limit = if waiting <= 1 { self.max_bytes } else { self.max_bytes / 2 };
         let all = self.bytes.load(Ordering::Relaxed);
@@ -169,7 +171,7 @@ impl Queues {
         own.load(Ordering::Relaxed) > share || all > limit.saturating_mul(2)
     }
 
-    /// Takes the oldest event. It must be settled before the next one is taken.
+    /// Takes the oldest event. Call `delivered` or `given_up` before taking the next one.
     pub(crate) fn next(&self, key: &Key, ticket: &Ticket) -> Next {
         let mut state = self.lock();
         let Some(queue) = state.queue(key, ticket) else { return Next::Done { overflowed: 0 } };
@@ -177,13 +179,14 @@ impl Queues {
             queue.in_flight = true;
             return Next::Event(pending);
         }
-        // Nobody can push in between: the queue is removed under the lock that found it empty.
+        // The same lock covers finding the queue empty and removing it, so no event is lost in between.
         let overflowed = queue.overflowed;
         state.queues.remove(key);
         Next::Done { overflowed }
     }
 
-    /// Notes that the taken event was delivered. `false` when the queue was removed meanwhile and the event counted.
+    /// Records that the taken event was delivered. Returns `false` if the queue was removed in the meantime and the
+    /// event was counted then.
     pub(crate) fn delivered(&self, key: &Key, ticket: &Ticket) -> bool {
         let mut state = self.lock();
         let Some(queue) = state.queue(key, ticket) else { return false };
@@ -192,7 +195,7 @@ impl Queues {
         true
     }
 
-    /// Notes that the taken event was given up. After too many in a row this suspends the config.
+    /// Records that the taken event was given up. Suspends the config after too many consecutive failures.
     pub(crate) fn given_up(&self, key: &Key, ticket: &Ticket) -> GivenUpEvent {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -208,7 +211,7 @@ impl Queues {
         GivenUpEvent::Suspended { dropped: queue.waiting.drain(..).count() as u64 }
     }
 
-    /// Ends a queue whose ticket was cancelled; says how many events it had, including one that was taken.
+    /// Removes a queue whose ticket was cancelled. Returns the number of its events, including the taken one.
     pub(crate) fn abandon(&self, key: &Key, ticket: &Ticket) -> u64 {
         let mut state = self.lock();
         if state.queue(key, ticket).is_none() {
@@ -217,11 +220,11 @@ impl Queues {
         state.queues.remove(key).map_or(0, |queue| queue.len())
     }
 
-    /// Drops a queue and forgets the failures of its config; says how many events it had.
+    /// Removes a queue and forgets the failures of its config. Returns the number of its events.
     pub(crate) fn remove(&self, key: &Key) -> u64 {
         let mut state = self.lock();
         state.failures.pop(key);
-        // The worker holds the ticket of this queue. A new one under the same key gets another worker.
+        // The worker holds the ticket of this queue. A new queue with the same key gets another worker.
         let Some(queue) = state.queues.remove(key) else { return 0 };
         queue.ticket.cancel.cancel();
         queue.len()
@@ -232,12 +235,12 @@ impl Queues {
         self.lock().closed = true;
     }
 
-    /// The number of queues.
+    /// Number of queues.
     pub(crate) fn len(&self) -> usize {
         self.lock().queues.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -246,7 +249,7 @@ fn forget_those_without(tenants: &mut Tenants) {
     tenants.retain(|_, bytes| bytes.load(Ordering::Relaxed) > 0);
 }
 
-impl State {
+impl QueueTable {
     fn start(&mut self, key: &Key, pending: Pending, cancel: CancellationToken) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket { number: self.tickets, cancel };
@@ -262,7 +265,7 @@ impl State {
 }
 
 impl Queue {
-    /// Drops the oldest event that is not the last of its task, or the oldest of all.
+    /// Drops the oldest event that is not the last of its task, or else the oldest event.
     fn drop_oldest(&mut self) -> Option<Pending> {
         let oldest = self.waiting.iter().position(|pending| !pending.event.is_last).unwrap_or(0);
         self.waiting.remove(oldest)
@@ -273,15 +276,15 @@ impl Queue {
     }
 }
 
-/// The room that an event takes, until it is dropped.
+/// The room that an event takes. Dropping the charge frees it.
 struct Charge {
-    /// The counts of all events and of those of the tenant.
+    /// Counters of all events and of the tenant's events.
     counts: [Arc<AtomicUsize>; 2],
     bytes: usize,
 }
 
 impl Charge {
-    /// A flat charge for the memory beside the body of an event, which bounds the number of queues too.
+    /// Memory per event in addition to its body. It also bounds the number of queues.
     const OVERHEAD: usize = 1024;
 
     fn new(counts: [&Arc<AtomicUsize>; 2], body: usize) -> Self {
@@ -311,7 +314,7 @@ mod tests {
     use annex_protocol::{TaskId, TaskPushNotificationConfig};
     use tokio_util::sync::CancellationToken;
 
-    use super::{Charge, Key, Pushed, Queues};
+    use super::{Charge, Key, PushResult, Queues};
     use crate::notifier::{Event, NotifierConfig};
 
     #[tokio::test]
@@ -324,7 +327,7 @@ mod tests {
             let key = Key { task: TaskId::from(format!("{tenant}-{task}")), config: String::new() };
             let config = Arc::new(TaskPushNotificationConfig::default());
             let pushed = async { queues.push(&key, &config, &Event::update("{}".into())) };
-            !matches!(of_tenant(tenant.into(), pushed).await, Pushed::NoRoom)
+            !matches!(of_tenant(tenant.into(), pushed).await, PushResult::NoRoom)
         };
         let mut begun = Vec::new();
         for tenant in ["loud", "louder", "quiet"] {

@@ -1,6 +1,7 @@
-//! The number of requests that are under way, in all and to one host.
+//! Limits concurrent requests in total and per host.
 //!
-//! Without the second bound a host that never answers would in time hold all the slots. Tenants that wait get the slots in turn.
+//! Without the limit per host, a host that never answers would eventually hold all slots. Waiting tenants are served
+//! round robin.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,11 +14,11 @@ pub(crate) struct Slots {
     hosts: Mutex<HashMap<String, Weak<FairPlaces>>>,
 }
 
-/// Leave to make one request, until it is dropped.
+/// Permission to make one request. Dropping it frees the slot.
 pub(crate) struct Slot {
     _of_all: Place,
     _of_host: Place,
-    /// A host is known as long as somebody has one of its slots.
+    /// Keeps the host's entry alive while one of its slots is taken or awaited.
     _host: Arc<FairPlaces>,
 }
 
@@ -26,10 +27,10 @@ impl Slots {
         Self { all: FairPlaces::new(all.max(1)), per_host: per_host.max(1), hosts: Mutex::default() }
     }
 
-    /// Waits for a slot; `host` includes the port.
+    /// Waits for a slot. `host` includes the port.
     pub(crate) async fn acquire(&self, host: &str) -> Slot {
         let tenant = current_tenant();
-        // The slot of the host comes first: whoever waits for it holds none of the slots for all.
+        // The slot of the host is taken first: a request that waits for it holds no slot of the total.
         let host = self.host(host);
         let of_host = host.take(&tenant).await;
         Slot { _of_all: self.all.take(&tenant).await, _of_host: of_host, _host: host }
@@ -40,7 +41,7 @@ impl Slots {
         if let Some(places) = hosts.get(host).and_then(Weak::upgrade) {
             return places;
         }
-        // Hosts that nobody uses any more go before the map would grow.
+        // Removes unused hosts before the map would grow.
         if hosts.len() == hosts.capacity() {
             hosts.retain(|_, places| places.strong_count() > 0);
         }

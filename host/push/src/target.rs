@@ -1,4 +1,4 @@
-//! One config as an HTTP request: its URL and the headers that it asks for.
+//! A config as an HTTP request: URL and headers.
 
 use annex_egress::Screen;
 use annex_protocol::{AuthenticationInfo, Secret, TaskPushNotificationConfig};
@@ -7,9 +7,9 @@ use url::Url;
 
 use crate::invalid::InvalidConfig;
 
-/// The most bytes of a token, and of an authentication.
+/// Longest token, and longest authentication, in bytes.
 const MAX_SECRET: usize = 8 * 1024;
-// The official SDKs send this header. Specification 1.0.1 describes the token and names none.
+// The header that the official SDKs send. Specification 1.0.1 describes the token and names no header.
 const TOKEN: HeaderName = HeaderName::from_static("x-a2a-notification-token");
 
 pub(crate) struct Target {
@@ -30,7 +30,7 @@ impl Target {
         Ok(Self { url: screen.parse(&config.url)?, headers })
     }
 
-    /// Scheme, host and port. The rest of the URL may be a credential and does not belong into logs.
+    /// Scheme, host and port. The rest of the URL may contain a credential and must not be logged.
     pub(crate) fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
@@ -59,7 +59,7 @@ fn sensitive(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// RFC 9110 section 5.6.2.
+/// True for a token character of RFC 9110 section 5.6.2.
 fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

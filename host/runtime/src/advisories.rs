@@ -1,27 +1,27 @@
-//! Faults of the WebAssembly engine that are known, and the version of it that is linked.
+//! Known vulnerabilities of the WebAssembly engine, compared with the linked version.
 //!
-//! The engine confines what it compiles only as far as its own faults let it. The list is that of the line of releases
-//! that Annex is built with (RustSec and GitHub advisories on wasmtime); what is older has all of them.
+//! The isolation of guests depends on the engine. The list has the advisories (RustSec and GitHub) for the release
+//! line of wasmtime that Annex is built with. Older versions are subject to all of them.
 
 use std::fmt;
 
-/// The version of wasmtime that is linked. `wasmtime` has no constant for it; its crates are released together.
+/// The linked version of wasmtime. wasmtime has no constant for its version; its crates are released together.
 pub const ENGINE_VERSION: &str = wasmtime_environ::VERSION;
 
-/// An advisory.
+/// A security advisory on wasmtime.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Advisory {
-    /// Its name in a database of advisories.
+    /// Identifier in the advisory database, such as `RUSTSEC-2026-0090`.
     pub id: &'static str,
-    /// The fault, in a few words.
+    /// The fault in a few words.
     pub about: &'static str,
-    /// The first version of the line that does not have it.
+    /// First version of the release line with a fix.
     pub mended: EngineVersion,
-    /// The reason why no guest reaches the fault in this program; `None` if one may.
+    /// Why guests cannot reach the fault in this program. `None` if they may.
     pub kept_off: Option<&'static str>,
 }
 
-/// Major, minor and patch.
+/// Major, minor and patch number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EngineVersion(pub u64, pub u64, pub u64);
 
@@ -33,7 +33,7 @@ impl fmt::Display for EngineVersion {
 }
 
 impl EngineVersion {
-    /// A text that is no version is older than all, so that it is not taken for a good one.
+    /// Parses a version. Text that is not a version counts as the oldest, so that it does not pass for a fixed one.
     fn read(text: &str) -> Self {
         let mut numbers = text.split(['.', '-', '+']).map(|number| number.parse().unwrap_or_default());
         let mut next = || numbers.next().unwrap_or_default();
@@ -41,8 +41,8 @@ impl EngineVersion {
     }
 }
 
-/// All that is known, the oldest first. The reasons that keep guests off are settings of `confinement/engine.rs`, features
-/// that the engine is built with, and parts of it that this crate does not use.
+/// All known advisories, oldest first. Guests cannot reach some faults because of settings in
+/// `confinement/engine.rs`, enabled engine features, and engine APIs that this crate does not use.
 const ADVISORIES: [Advisory; 16] = [
     known("RUSTSEC-2026-0090 (GHSA-hfr4-7c6c-48w2)", "a cloned linker may use freed memory", [43, 0, 1]),
     known("RUSTSEC-2026-0096 (GHSA-jhxm-h53p-jm7w)", "guests may leave their memory on aarch64", [43, 0, 1]),
@@ -92,12 +92,12 @@ const fn known(id: &'static str, about: &'static str, [major, minor, patch]: [u6
     Advisory { id, about, mended: EngineVersion(major, minor, patch), kept_off: None }
 }
 
-/// One of those of 16 November 2026, which 48.0.9 mends.
+/// An advisory of 16 November 2026, fixed in 48.0.9.
 const fn kept_off(id: &'static str, about: &'static str, reason: &'static str) -> Advisory {
     Advisory { id, about, mended: EngineVersion(48, 0, 9), kept_off: Some(reason) }
 }
 
-/// The advisories that the linked engine is subject to.
+/// Advisories that apply to the linked engine.
 #[must_use]
 pub fn advisories() -> Vec<&'static Advisory> {
     on(ENGINE_VERSION)
@@ -112,7 +112,7 @@ fn on(version: &str) -> Vec<&'static Advisory> {
 mod tests {
     use super::{ENGINE_VERSION, EngineVersion, advisories, on};
 
-    /// GHSA-jhxm-h53p-jm7w: whoever builds Annex with an engine that is known to be bad hears of it.
+    /// GHSA-jhxm-h53p-jm7w: building Annex with a vulnerable engine produces a warning.
     #[test]
     fn a_version_that_is_known_to_be_bad_is_named_with_what_is_wrong() {
         let ids = |version| on(version).into_iter().map(|advisory| advisory.id).collect::<Vec<_>>().join(", ");
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// Each reason that keeps guests off a fault is a fact about this crate or its dependencies.
+    /// Each reason why guests cannot reach a fault is a fact about this crate or its dependencies.
     #[test]
     fn what_keeps_guests_off_a_fault_of_the_engine_is_so() {
         let settings = include_str!("confinement/engine.rs");
@@ -150,7 +150,7 @@ mod tests {
         assert!(include_str!("confinement/imports/stdio.rs").contains("impl OutputStream for LogStream"));
     }
 
-    /// The registry has nothing newer of the line than 48.0.8 (November 2026).
+    /// The newest version of the release line in the registry was 48.0.8 in November 2026.
     #[test]
     fn the_engine_that_is_linked_has_no_fault_that_a_release_mends() {
         assert!(EngineVersion::read(ENGINE_VERSION) >= EngineVersion(48, 0, 8), "{ENGINE_VERSION}");

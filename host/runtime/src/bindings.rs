@@ -1,8 +1,8 @@
-//! The only place that matches on versions of the WIT contract.
+//! The only module that distinguishes versions of the WIT contract.
 //!
-//! Each live version has one module, which alone names its generated types and converts them to those of `contract`.
-//! The rest of the crate calls [`Hooks`]. A broken contract becomes one more module here and one more variant of each
-//! type below, and at most two versions live at a time (`wit/README.md`).
+//! Each supported version has one module. Only that module names the generated types, and it converts them from and
+//! to the types of `contract`. The rest of the crate calls [`Hooks`]. A breaking change of the contract adds a module
+//! here and a variant to each type below. At most two versions are supported at a time (`wit/README.md`).
 
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
@@ -18,16 +18,18 @@ use crate::hook::Hook;
 
 pub(crate) mod v0_1;
 
-/// The package whose interfaces are hooks and own capabilities.
+/// The package whose interfaces are hooks and Annex's own capabilities.
 pub(crate) const PACKAGE: &str = "annex:extension";
 
-/// Versions of [`PACKAGE`] that this host runs, newest first.
+/// Supported versions of [`PACKAGE`], newest first.
 pub(crate) const SUPPORTED: &[&str] = &["0.1.0"];
 
-/// True when a component built against `version` links here: the same major and minor below 1.0, no newer patch.
+/// True if a component built against `version` can be linked: same major and minor number below 1.0, and no newer
+/// patch.
 pub(crate) fn is_supported(version: &str) -> bool {
     let Some(wanted) = parts(version) else { return false };
-    // A patch of the contract only adds, so a component may use less than this host has, and never more.
+    // A patch version only adds to the contract, so a component may use an older patch than the host's, but not a
+    // newer one.
     SUPPORTED
         .iter()
         .filter_map(|ours| parts(ours))
@@ -39,13 +41,13 @@ fn parts(version: &str) -> Option<(u32, u32, u32)> {
     Some((numbers.next()??, numbers.next()??, numbers.next()??))
 }
 
-/// The interfaces of the contract, and those of WASI that Annex implements itself, of every version.
+/// The interfaces of the contract and the WASI interfaces that Annex implements itself, of all versions.
 pub(crate) fn offers() -> impl Iterator<Item = &'static Offer> {
     v0_1::imports::OFFERS.iter()
 }
 
-/// The request of a turn, in the form in which its hooks are shown it. It is the same for all of them, so it is
-/// converted once. A second version adds a form, to be made when a component of that version takes part.
+/// A turn's request, converted for the hooks. All hooks of a turn get the same request, so it is converted once. A
+/// second contract version would add a field here.
 pub(crate) struct SeenRequest {
     v0_1: v0_1::convert::Request,
 }
@@ -56,7 +58,7 @@ impl From<Request> for SeenRequest {
     }
 }
 
-/// The beginning of a turn, in the form in which its hooks are shown it; as [`SeenRequest`].
+/// The beginning of a turn, converted for the hooks; like [`SeenRequest`].
 pub(crate) struct SeenBeginning {
     v0_1: v0_1::convert::Beginning,
 }
@@ -67,24 +69,24 @@ impl From<Beginning> for SeenBeginning {
     }
 }
 
-/// The result of a call: the hook's own result within that of the call, which fails by a trap or a limit.
-type Called<T, E> = wasmtime::Result<Result<T, E>>;
+/// The result of a call. The outer result fails with a trap or a limit; the inner one is the hook's own.
+type CallResult<T, E> = wasmtime::Result<Result<T, E>>;
 
-/// The hooks of one component, by the version of the contract that it was built against.
+/// The hooks of a component, by its contract version.
 pub(crate) enum Hooks {
     V0_1(v0_1::exports::Exports),
 }
 
 impl Hooks {
-    /// Looks the hooks up.
+    /// Looks up the exported hooks.
     pub(crate) fn of(component: &InstancePre<HostState>, exported: &[Hook]) -> wasmtime::Result<Self> {
         v0_1::exports::Exports::of(component, exported).map(Self::V0_1)
     }
 
-    /// Compares the types of all exported functions with the contract's.
+    /// Compares the types of all exported functions with the contract.
     ///
     /// # Errors
-    /// The hook whose type is another one, and the place in the type.
+    /// The hook whose type differs, and the position in the type.
     pub(crate) fn check_types(
         &self,
         store: &mut Store<HostState>,
@@ -95,118 +97,122 @@ impl Hooks {
         }
     }
 
-    /// True when the component has the hook. One that it does not have must not be called.
+    /// True if the component exports the hook. Calling a hook that is not exported is an error.
     pub(crate) fn has(&self, hook: Hook) -> bool {
         match self {
             Self::V0_1(exports) => exports.has(hook),
         }
     }
 
-    /// `descriptor.describe`
+    /// Calls `descriptor.describe`.
     pub(crate) async fn describe(
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
-    ) -> Called<Description, String> {
+    ) -> CallResult<Description, String> {
         match self {
             Self::V0_1(exports) => exports.describe(store, instance).await,
         }
     }
 
-    /// `card.declare`
-    pub(crate) async fn declare(&self, store: &mut Store<HostState>, instance: &Instance) -> Called<CardEntry, String> {
+    /// Calls `card.declare`.
+    pub(crate) async fn declare(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+    ) -> CallResult<CardEntry, String> {
         match self {
             Self::V0_1(exports) => exports.declare(store, instance).await,
         }
     }
 
-    /// `activation.activate`
+    /// Calls `activation.activate`.
     pub(crate) async fn activate(
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
         request: &SeenRequest,
-    ) -> Called<Decision, ExtensionError> {
+    ) -> CallResult<Decision, ExtensionError> {
         match self {
             Self::V0_1(exports) => exports.activate(store, instance, &request.v0_1).await,
         }
     }
 
-    /// `message.check`
+    /// Calls `message.check`.
     pub(crate) async fn check(
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
         request: &SeenRequest,
         message: String,
-    ) -> Called<Vec<Rewrite>, Rejection> {
+    ) -> CallResult<Vec<Rewrite>, Rejection> {
         match self {
             Self::V0_1(exports) => exports.check(store, instance, &request.v0_1, message).await,
         }
     }
 
-    /// `state.validate`
+    /// Calls `state.validate`.
     pub(crate) async fn validate(
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
         request: &SeenRequest,
         metadata: Vec<MetadataEntry>,
-    ) -> Called<Option<String>, Rejection> {
+    ) -> CallResult<Option<String>, Rejection> {
         match self {
             Self::V0_1(exports) => exports.validate(store, instance, &request.v0_1, metadata).await,
         }
     }
 
-    /// `transition.begin`
+    /// Calls `transition.begin`.
     pub(crate) async fn begin(
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
         request: &SeenRequest,
         beginning: &SeenBeginning,
-    ) -> Called<BeginRuling, String> {
+    ) -> CallResult<BeginRuling, String> {
         match self {
             Self::V0_1(exports) => exports.begin(store, instance, &request.v0_1, &beginning.v0_1).await,
         }
     }
 
-    /// `transition.change`
+    /// Calls `transition.change`.
     pub(crate) async fn change(
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
         change: StateChange,
-    ) -> Called<ChangeRuling, String> {
+    ) -> CallResult<ChangeRuling, String> {
         match self {
             Self::V0_1(exports) => exports.change(store, instance, change).await,
         }
     }
 
-    /// `response.respond`
+    /// Calls `response.respond`.
     pub(crate) async fn respond(
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
         event: Event,
-    ) -> Called<Option<Entries>, String> {
+    ) -> CallResult<Option<Entries>, String> {
         match self {
             Self::V0_1(exports) => exports.respond(store, instance, event).await,
         }
     }
 
-    /// `method.declare-methods`
+    /// Calls `method.declare-methods`.
     pub(crate) async fn declare_methods(
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
-    ) -> Called<Vec<MethodDeclaration>, String> {
+    ) -> CallResult<Vec<MethodDeclaration>, String> {
         match self {
             Self::V0_1(exports) => exports.declare_methods(store, instance).await,
         }
     }
 
-    /// `method.call`
+    /// Calls `method.call`.
     pub(crate) async fn call(
         &self,
         store: &mut Store<HostState>,
@@ -214,42 +220,42 @@ impl Hooks {
         request: &SeenRequest,
         name: &str,
         params: String,
-    ) -> Called<MethodReply, Rejection> {
+    ) -> CallResult<MethodReply, Rejection> {
         match self {
             Self::V0_1(exports) => exports.call(store, instance, &request.v0_1, name, params).await,
         }
     }
 
-    /// `method.next`
+    /// Calls `method.next`.
     pub(crate) async fn next(
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
-    ) -> Called<Option<String>, Rejection> {
+    ) -> CallResult<Option<String>, Rejection> {
         match self {
             Self::V0_1(exports) => exports.next(store, instance).await,
         }
     }
 
-    /// `client.before`
+    /// Calls `client.before`.
     pub(crate) async fn before(
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
         call: ClientRequest,
-    ) -> Called<ClientAddition, Rejection> {
+    ) -> CallResult<ClientAddition, Rejection> {
         match self {
             Self::V0_1(exports) => exports.before(store, instance, call).await,
         }
     }
 
-    /// `client.after`
+    /// Calls `client.after`.
     pub(crate) async fn after(
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
         event: ClientEvent,
-    ) -> Called<Option<String>, String> {
+    ) -> CallResult<Option<String>, String> {
         match self {
             Self::V0_1(exports) => exports.after(store, instance, event).await,
         }

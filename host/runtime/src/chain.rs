@@ -1,4 +1,4 @@
-//! The active extensions of one turn, called in order on the way in and in reverse order on the way out.
+//! The chain of active extensions in a turn, called in order on the way in and in reverse order on the way out.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use annex_protocol::{
 use uuid::Uuid;
 
 use crate::bindings::SeenRequest;
-use crate::chain::transition::{BeginOutcome, Begun, ChangeOutcome, TransitionVerdict};
+use crate::chain::transition::{BeginOutcome, ChangeOutcome, TransitionVerdict, TurnBeginning};
 use crate::contract::Request;
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
-use crate::recording::tape::Head;
+use crate::recording::recorder::Head;
 use crate::turn_view::TurnView;
 
 pub(crate) mod client_call;
@@ -29,54 +29,54 @@ pub(crate) mod transition;
 pub(crate) use member::Member;
 pub(crate) use method_call::{MethodAnswer, MethodCall};
 
-/// The request as the hooks may see it.
+/// The request of a turn, as input for hooks.
 pub struct TurnRequest<'a> {
     /// The A2A operation, or the method of an extension.
     pub operation: &'a str,
-    /// The conversation, when it is known.
+    /// The conversation, if known.
     pub context_id: Option<&'a ContextId>,
     /// The task that the message continues.
     pub task_id: Option<&'a TaskId>,
-    /// Every URI that the client asked for.
+    /// Every extension URI that the client requested.
     pub requested: &'a [ExtensionUri],
-    /// The message; that of a method is empty.
+    /// The message; empty for a method call.
     pub message: &'a Message,
     /// `metadata` of the request.
     pub request: &'a Metadata,
-    /// The turn, each part of it for extensions with the grant.
+    /// The turn. Extensions see the parts that they have grants for.
     pub view: Arc<dyn TurnView>,
-    /// True when the message was taken before, and its task is taken up again. Then only `activation` runs on the way
-    /// in.
+    /// True if the message was accepted in an earlier turn, and its task is resumed. On the way in, only `activation`
+    /// runs then.
     pub resumed: bool,
 }
 
-/// The extensions that are active in one turn. Dropping it frees their instances.
+/// The active extensions of a turn. Dropping the chain frees their instances.
 ///
-/// The futures that run them are on the heap, so that a turn without extensions stays small when it is moved.
+/// The futures that run hooks are boxed, so that the future of a turn without extensions stays small.
 #[derive(Default)]
 pub struct Chain {
     members: Vec<Member>,
-    /// The request as its `transition` hooks see it when the turn begins.
+    /// The request, kept for the `transition` hooks at the beginning of the turn.
     seen: Option<SeenRequest>,
 }
 
-/// The outcome of the hooks of the way in.
+/// The result of the hooks on the way in.
 #[derive(Default)]
 pub struct RequestOutcome {
-    /// The extensions that take part, for the way out.
+    /// The active extensions, for the way out.
     pub chain: Chain,
-    /// The state delta of all of them; a later one wins a key.
+    /// The merged state deltas. The last extension that writes a key wins.
     pub delta: JsonObject,
-    /// The message's parts, when they were rewritten.
+    /// The parts of the message, if they were rewritten.
     pub parts: Option<Vec<Part>>,
 }
 
 impl Chain {
-    /// Runs the hooks of the way in: each extension in order, `activation`, `message`, then `state`. One that fails and
-    /// may be skipped leaves nothing behind.
+    /// Runs the hooks of the way in: for each extension in order, `activation`, `message`, then `state`. An optional
+    /// extension that fails leaves no changes behind.
     ///
     /// # Errors
-    /// When an extension refuses the request, or fails and may not be skipped. Nothing has happened then.
+    /// An extension refuses the request, or a required extension fails. Nothing has changed then.
     pub async fn run_request_hooks(
         extensions: &[Arc<Extension>],
         request: &TurnRequest<'_>,
@@ -96,7 +96,7 @@ impl Chain {
                 Self::check_optional(extension)?;
                 continue;
             }
-            // Each extension checks the message as those before it have rewritten it.
+            // Each extension checks the message as rewritten by the extensions before it.
             let parts = outcome.parts.as_deref().unwrap_or(&request.message.parts);
             match Member::enter(extension, request, &seen, parts).await {
                 Ok(Some((member, changes))) => {
@@ -105,7 +105,7 @@ impl Chain {
                     outcome.chain.members.push(member);
                 }
                 Ok(None) => {}
-                // Its delta and its parts went with it, so one that is skipped leaves no trace in the request.
+                // The delta and parts were dropped with the error, so a skipped extension leaves no changes.
                 Err(HookError::Fault(fault)) if extension.may_be_skipped() => log_skipped(extension, &fault),
                 Err(error) => return Err(error),
             }
@@ -114,10 +114,10 @@ impl Chain {
         Ok(outcome)
     }
 
-    /// Asks the extensions in order whether the agent is to run; the first that is against it decides.
+    /// Asks each extension in order whether the agent may run. The first objection decides.
     ///
     /// # Errors
-    /// When an extension fails and may not be skipped.
+    /// A required extension fails.
     pub async fn run_beginning_hooks(
         &mut self,
         task_id: &TaskId,
@@ -125,21 +125,21 @@ impl Chain {
         waits_in: Option<TaskState>,
         resumed: bool,
     ) -> Result<BeginOutcome, Fault> {
-        // Taken, because a turn begins once: the agent runs without a copy of the request beside it.
+        // Taken, because a turn begins once, and the request should not be kept while the agent runs.
         let Some(seen) = self.seen.take() else { return Ok(BeginOutcome::Proceed) };
         if !self.watches_transitions() {
             return Ok(BeginOutcome::Proceed);
         }
-        Box::pin(self.ask_to_begin(&seen, &Begun { task_id, context_id, waits_in, resumed })).await
+        Box::pin(self.ask_to_begin(&seen, &TurnBeginning { task_id, context_id, waits_in, resumed })).await
     }
 
-    async fn ask_to_begin(&mut self, seen: &SeenRequest, begun: &Begun<'_>) -> Result<BeginOutcome, Fault> {
+    async fn ask_to_begin(&mut self, seen: &SeenRequest, begun: &TurnBeginning<'_>) -> Result<BeginOutcome, Fault> {
         let mut outcome = BeginOutcome::Proceed;
         let beginning = begun.seen();
         for member in &mut self.members {
             match Self::or_skipped(member.begin(seen, &beginning, begun).await, member)? {
                 TransitionVerdict::Agrees => {}
-                // The extensions after it are not asked about a beginning that does not come about.
+                // Extensions after the objecting one are not asked.
                 TransitionVerdict::Interrupts(interruption) => {
                     outcome = BeginOutcome::Interrupted(interruption);
                     break;
@@ -151,16 +151,16 @@ impl Chain {
                 }
             }
         }
-        // One that was skipped above may leave others without their dependency.
+        // A skipped extension may leave others without their dependency.
         self.leave_out_dependents()?;
         Ok(outcome)
     }
 
-    /// Asks the extensions in order about a change of the task's state. `update` is the change, and what they made of
-    /// it afterwards: annotated, or another one.
+    /// Asks each extension in order about a change of the task's state. Afterwards `update` has their annotations, or
+    /// is another change.
     ///
     /// # Errors
-    /// When an extension fails and may not be skipped; the change must not happen then.
+    /// A required extension fails. The change must not happen then.
     pub async fn run_transition_hooks(
         &mut self,
         current: TaskState,
@@ -184,14 +184,14 @@ impl Chain {
                 TransitionVerdict::Agrees => {}
                 TransitionVerdict::Interrupts(interruption) => {
                     outcome = ChangeOutcome::Interrupted(interruption.by.clone());
-                    // The extensions after this one are asked about the new state. None is asked twice about a change,
-                    // so that no two of them can make the host loop.
+                    // The extensions after this one are asked about the new state. No extension is asked twice about
+                    // a change, so the host cannot loop.
                     interruption.place(update);
                 }
                 TransitionVerdict::Vetoes(reason) => {
                     note_veto(&member.extension);
                     outcome = ChangeOutcome::Vetoed;
-                    // FAILED is final, so those that come after can annotate the change and not hold it up.
+                    // FAILED is final. The extensions after this one can annotate the change, not stop it.
                     update.status.state = TaskState::Failed;
                     let parts = vec![Part::text(reason)];
                     let context = update.context_id.clone();
@@ -204,7 +204,7 @@ impl Chain {
         Ok(outcome)
     }
 
-    /// True when any extension has the hook `transition`.
+    /// True if any extension has the hook `transition`.
     fn watches_transitions(&self) -> bool {
         self.members.iter().any(|member| member.extension.program.hooks.has(Hook::Transition))
     }
@@ -223,7 +223,8 @@ impl Chain {
         uris.iter().all(|uri| self.active().any(|active| active == uri))
     }
 
-    /// An extension whose dependency stays inactive or is skipped stays inactive too, unless the operator requires it.
+    /// Checks an extension whose dependency is inactive or was skipped. It stays inactive too, unless it is required,
+    /// which is an error.
     fn check_optional(extension: &Extension) -> Result<(), Fault> {
         if !extension.is_required() {
             return Ok(());
@@ -233,28 +234,29 @@ impl Chain {
         Err(Fault::BrokeContract { uri: extension.uri().clone(), error_id, hook: Hook::Activation, reason })
     }
 
-    /// The URIs that are active, for the echo. One that failed on the way out is no longer among them.
+    /// URIs of the active extensions, for the response header. An extension that failed on the way out is not
+    /// included.
     pub fn active(&self) -> impl Iterator<Item = &ExtensionUri> {
         self.members.iter().filter(|member| !member.is_out()).map(|member| member.extension.uri())
     }
 
-    /// The extensions that are active.
+    /// The extensions that were active at the beginning of the turn.
     pub fn extensions(&self) -> impl Iterator<Item = &Arc<Extension>> {
         self.members.iter().map(|member| &member.extension)
     }
 
-    /// Lets each extension add its metadata to an outgoing event, in reverse order. One that fails and may be skipped
-    /// adds nothing, to this event and to all later ones.
+    /// Lets each extension add metadata to an outgoing event, in reverse order. An optional extension that fails adds
+    /// nothing to this event and to later ones.
     ///
     /// # Errors
-    /// When an extension fails or writes what is not its own, and may not be skipped; the event must not be sent then.
+    /// A required extension fails, or writes metadata of another owner. The event must not be sent then.
     pub async fn run_response_hooks(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
         if self.members.is_empty() { Ok(()) } else { Box::pin(self.ask_to_respond(event)).await }
     }
 
     async fn ask_to_respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
         let mut skips = false;
-        // In reverse, so that the first to see the request has the last word on what goes out.
+        // In reverse order, so that the first extension to see the request has the last word on the answer.
         for member in self.members.iter_mut().rev() {
             match member.respond(event).await {
                 Err(fault) if member.extension.may_be_skipped() => {
@@ -267,7 +269,7 @@ impl Chain {
         if skips { self.leave_out_dependents() } else { Ok(()) }
     }
 
-    /// Leaves out the extensions that depend on a skipped one, and those that depend on them in turn.
+    /// Deactivates extensions that depend on a skipped one, directly or indirectly.
     fn leave_out_dependents(&mut self) -> Result<(), Fault> {
         loop {
             // Copied, because one of the members is changed below.
@@ -278,13 +280,13 @@ impl Chain {
                 return Ok(());
             };
             Self::check_optional(&dependent.extension)?;
-            // Others may depend on the one that leaves, so the search begins again.
+            // Other extensions may depend on this one, so the search starts again.
             dependent.leave();
         }
     }
 }
 
-/// A quarantine has its own lines in the log, when it begins and when it ends.
+/// Logs that an extension was skipped. A quarantine has its own log lines for its beginning and end.
 fn log_skipped(extension: &Extension, fault: &Fault) {
     let uri = extension.uri();
     match fault {
@@ -298,7 +300,7 @@ fn log_skipped(extension: &Extension, fault: &Fault) {
     }
 }
 
-/// The request is not answered as it was meant to be, which is the extension's decision.
+/// Records in the request's log line that an extension vetoed it.
 fn note_veto(extension: &Extension) {
     annex_telemetry::with(|request| {
         request.refuse("veto");
@@ -307,13 +309,13 @@ fn note_veto(extension: &Extension) {
 }
 
 impl<'a> TurnRequest<'a> {
-    /// The part of it that a recording begins with.
+    /// The fields that a recording begins with.
     pub(crate) fn head(&self) -> Head<'a> {
         let Self { operation, context_id, task_id, requested, resumed, .. } = *self;
         Head { operation, context_id, task_id, requested, resumed }
     }
 
-    /// The request as guests see it.
+    /// Converts the request for the guests.
     pub(crate) fn seen(&self) -> SeenRequest {
         let request = Request {
             operation: self.operation.to_owned(),

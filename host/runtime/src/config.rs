@@ -1,4 +1,4 @@
-//! The settings that a process chooses for its runtime.
+//! Settings of a runtime.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,50 +9,49 @@ use annex_keyvalue::{KeyValueStore, MemoryKeyValueStore};
 
 use crate::confinement::engine::EngineOptions;
 use crate::load::compile::CompilerProcess;
-use crate::outside::Outside;
+use crate::overrides::ServiceOverrides;
 
-/// The settings of a runtime.
+/// Settings of a [`Runtime`](crate::Runtime).
 #[derive(Clone)]
 pub struct RuntimeConfig {
-    /// Instances that can be alive at once, over all extensions and tenants.
+    /// Most live instances over all extensions and tenants.
     pub instances: u32,
-    /// The longest that a turn waits for an instance before it is refused.
+    /// Longest wait of a turn for an instance. After that the turn is refused.
     pub instance_timeout: Duration,
-    /// Folder for compiled components; `None` compiles at every start.
+    /// Folder for compiled components. `None` compiles at every start.
     pub cache: Option<PathBuf>,
-    /// Bytes of all compiled components in that folder; what was not used for longest goes.
+    /// Maximum size of that folder in bytes. The least recently used files are deleted first.
     pub cache_bytes: u64,
-    /// The longest that compiling one component may take.
+    /// Timeout for compiling one component.
     pub compile_time: Duration,
-    /// Bytes of memory that compiling one component may take.
+    /// Memory limit for compiling one component, in bytes.
     pub compile_memory: u64,
-    /// Components that are compiled at once, each by a process of its own; at least one.
+    /// Most components that are compiled concurrently, each by its own process. At least one.
     pub compile_processes: u32,
-    /// The program of these processes.
+    /// The program that compiles.
     pub compiler: CompilerProcess,
-    /// Traps have files and lines, of components that have debug information. Each trap then costs the host the reading of
-    /// that information, which is work that no limit counts: for components of one's own.
+    /// Traps report file and line for components with debug information. The host then reads that information at each
+    /// trap, which no limit covers. Use this for trusted components only.
     pub debug_info: bool,
-    /// Counts the instructions of guests, which then run about half as fast.
+    /// Counts the instructions of guests, which makes them about half as fast.
     pub count_instructions: bool,
-    /// Compiled code runs on every processor of the architecture, and makes no use of what only this machine's has.
+    /// Compiled code runs on every processor of the architecture, without features that only this machine has.
     pub any_processor: bool,
-    /// An extension that fails again and again is left alone for a while. Whoever works on one does without.
+    /// An extension that keeps failing is not called for a while. Turn this off while developing an extension.
     pub quarantine: bool,
-    /// The services that turns have which bring none of their own, and components while they are loaded. Empty in a server:
-    /// the real ones serve.
-    pub outside: Outside,
-    /// The store of keys, for extensions with the grant.
+    /// Replacements of host services (clock, random, HTTP), for turns without their own and for loading. Empty in a
+    /// server.
+    pub overrides: ServiceOverrides,
+    /// The key-value store for extensions with the grant `keyvalue`.
     pub keyvalue: Arc<dyn KeyValueStore>,
-    /// The source of addresses, for requests of extensions with the grant.
+    /// The resolver for requests of extensions with the grant `http`.
     pub resolver: Arc<dyn Resolver>,
 }
 
 impl Default for RuntimeConfig {
-    /// 1,000 instances, one second to wait for one, no cache (of 1 GiB), 60 seconds and 512 MiB to compile a component, two of
-    /// them at once by this program, no debug information, no counting, code for this machine's processor,
-    /// quarantine, keys in memory, the resolver of the
-    /// operating system.
+    /// 1,000 instances, one second to wait for one, no cache (else of 1 GiB), 60 seconds and 512 MiB to compile a
+    /// component, two compilations at once by this program, no debug information, no counting of instructions, code
+    /// for this machine's processor, quarantine, keys in memory, the resolver of the operating system.
     fn default() -> Self {
         Self {
             instances: 1_000,
@@ -67,7 +66,7 @@ impl Default for RuntimeConfig {
             count_instructions: false,
             any_processor: false,
             quarantine: true,
-            outside: Outside::default(),
+            overrides: ServiceOverrides::default(),
             keyvalue: Arc::new(MemoryKeyValueStore::default()),
             resolver: Arc::new(SystemResolver::default()),
         }

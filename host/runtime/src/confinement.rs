@@ -1,5 +1,4 @@
-//! The walls around a guest: the engine, the limits and the store of an instance, the imports that it may call and the
-//! grants that open them, the circuit breaker.
+//! Isolation of guests: the engine, limits, stores, imports and the grants that enable them, and the circuit breaker.
 
 pub(crate) mod breaker;
 pub(crate) mod engine;

@@ -1,17 +1,16 @@
-//! The data of the contract between host and extensions, as the host speaks of it: what a hook is given, what it gives
-//! back, and what imports carry. No version's generated types; `bindings` converts. The files in `wit/` say what each
-//! thing means.
+//! The data types of the contract between host and extensions: arguments and results of hooks, and data of imports.
+//! They are independent of contract versions; `bindings` converts. The files in `wit/` define the meaning.
 
 use annex_protocol::TaskState;
 use annex_schema::Violation;
 
-/// Metadata: keys, with JSON text under each.
+/// Metadata entries: keys with JSON text.
 pub(crate) type Entries = Vec<(String, String)>;
 
-/// Kinds of outgoing event.
+/// Kinds of outgoing events that an extension subscribes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
-    /// The agent's answer as a Message.
+    /// A Message as the agent's answer.
     pub message: bool,
     /// Changes of the task's state.
     pub status: bool,
@@ -19,7 +18,7 @@ pub struct Events {
     pub artifact: bool,
 }
 
-/// A component's description of itself, before it is checked.
+/// A component's descriptor, before it is checked.
 pub(crate) struct Description {
     pub(crate) uri: String,
     pub(crate) name: String,
@@ -33,7 +32,7 @@ pub(crate) struct Description {
     pub(crate) payload: bool,
 }
 
-/// A component's wishes for its entry on the card.
+/// A component's changes to its entry on the card.
 pub(crate) struct CardEntry {
     pub(crate) description: Option<String>,
     /// A JSON object.
@@ -48,13 +47,13 @@ pub(crate) struct Request {
     pub(crate) requested: Vec<String>,
 }
 
-/// An extension's decision to take part in a request or to stay out.
+/// An extension's decision whether to be active for a request.
 pub(crate) enum Decision {
     Active,
     Inactive,
 }
 
-/// An error of an extension's own. Its code is not checked yet.
+/// An error of an extension, before its code is checked.
 pub(crate) struct ExtensionError {
     pub(crate) code: i32,
     pub(crate) message: String,
@@ -62,20 +61,20 @@ pub(crate) struct ExtensionError {
     pub(crate) data: Option<String>,
 }
 
-/// The reason for which a hook refuses a request.
+/// Why a hook refuses a request.
 pub(crate) enum Rejection {
     Violations(Vec<Violation>),
     Error(ExtensionError),
 }
 
-/// The place of a metadata entry in a request.
+/// Where a metadata entry stands in a request.
 #[derive(Clone, Copy)]
 pub(crate) enum Location {
     Message,
     Request,
 }
 
-/// One metadata entry of a request.
+/// A metadata entry of a request.
 pub(crate) struct MetadataEntry {
     pub(crate) location: Location,
     pub(crate) key: String,
@@ -83,34 +82,34 @@ pub(crate) struct MetadataEntry {
     pub(crate) value: String,
 }
 
-/// One part of a message, and what takes its place.
+/// The replacement of one part of a message.
 pub(crate) struct Rewrite {
-    /// Counted from 0.
+    /// Index of the part, from 0.
     pub(crate) part: u32,
     /// Parts as JSON text.
     pub(crate) replacement: Vec<String>,
 }
 
-/// The task that a turn takes up.
+/// The beginning of a turn.
 pub(crate) struct Beginning {
     pub(crate) task_id: String,
     pub(crate) context_id: String,
-    /// The name of the state that a task which waits is in.
+    /// Name of the state that the task waits in, if it waits.
     pub(crate) waits_in: Option<String>,
     pub(crate) resumed: bool,
 }
 
-/// A change of the task's state that is about to happen.
+/// An imminent change of the task's state.
 pub(crate) struct StateChange {
     pub(crate) task_id: String,
     pub(crate) context_id: String,
     pub(crate) current: String,
     pub(crate) next: String,
-    /// The message of the new status as JSON text.
+    /// Message of the new status as JSON text.
     pub(crate) message: Option<String>,
 }
 
-/// A task is to wait instead of going on.
+/// A request that the task waits for the client.
 pub(crate) struct Wait {
     /// `TASK_STATE_INPUT_REQUIRED` or `TASK_STATE_AUTH_REQUIRED`.
     pub(crate) state: TaskState,
@@ -118,7 +117,7 @@ pub(crate) struct Wait {
     pub(crate) metadata: Entries,
 }
 
-/// The ruling on the beginning of a turn: the agent runs or not.
+/// The ruling on the beginning of a turn.
 pub(crate) enum BeginRuling {
     Proceed,
     Interrupt(Wait),
@@ -133,14 +132,14 @@ pub(crate) enum ChangeRuling {
     Veto(String),
 }
 
-/// The kind of one outgoing event.
+/// The kind of an outgoing event.
 pub(crate) enum EventKind {
     Message,
     Status,
     Artifact,
 }
 
-/// One outgoing event, before it is stored and sent.
+/// An outgoing event, before it is stored and sent.
 pub(crate) struct Event {
     pub(crate) kind: EventKind,
     pub(crate) task_id: Option<String>,
@@ -148,7 +147,7 @@ pub(crate) struct Event {
     pub(crate) task_state: Option<String>,
     pub(crate) has_message: bool,
     pub(crate) last_chunk: bool,
-    /// The extension's own keys that are there already.
+    /// The extension's own keys that already exist.
     pub(crate) present: Vec<String>,
     /// A StreamResponse as JSON text.
     pub(crate) payload: Option<String>,
@@ -167,7 +166,7 @@ pub(crate) struct MethodDeclaration {
 pub(crate) enum MethodReply {
     /// JSON text.
     Value(String),
-    /// The host asks for the results one by one.
+    /// A stream, which the host reads one result at a time.
     Results,
 }
 
@@ -183,13 +182,13 @@ pub(crate) struct ClientRequest {
     pub(crate) message: Option<String>,
 }
 
-/// A component's addition to a call of a client.
+/// A component's addition to a client's call.
 pub(crate) struct ClientAddition {
     pub(crate) activate: bool,
     pub(crate) metadata: Vec<MetadataEntry>,
 }
 
-/// Something that came back to a client.
+/// An event of the answer to a client.
 pub(crate) struct ClientEvent {
     pub(crate) active: bool,
     /// A StreamResponse as JSON text.
@@ -197,7 +196,7 @@ pub(crate) struct ClientEvent {
     pub(crate) metadata: Entries,
 }
 
-/// The importance of a line of a guest's log.
+/// Level of a guest's log line.
 #[derive(Clone, Copy)]
 pub(crate) enum LogLevel {
     Trace,
@@ -207,16 +206,16 @@ pub(crate) enum LogLevel {
     Error,
 }
 
-/// The reason for which a bucket of keys refuses or fails.
+/// Why a bucket refuses a call or fails.
 pub(crate) enum BucketError {
     NoSuchStore,
     AccessDenied,
     Other(String),
 }
 
-/// Some of a bucket's keys.
+/// A page of a bucket's keys.
 pub(crate) struct KeyPage {
     pub(crate) keys: Vec<String>,
-    /// The beginning of the next page; `None` on the last one.
+    /// Start of the next page; `None` on the last one.
     pub(crate) cursor: Option<u64>,
 }

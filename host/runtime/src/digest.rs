@@ -1,15 +1,15 @@
-//! The identity of a component's bytes.
+//! The identity of a component file.
 
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
-/// SHA-256 of a component file, shown as `sha256:` and 64 hexadecimal digits.
+/// SHA-256 of a component file, displayed as `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// Digests `bytes`.
+    /// Computes the digest of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())

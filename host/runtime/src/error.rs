@@ -1,4 +1,4 @@
-//! The errors of the crate, by who caused them: the operator ([`LoadError`]), the guest ([`Fault`]) or the client
+//! Errors of the crate, by their cause: the operator ([`LoadError`]), the guest ([`Fault`]) or the client
 //! ([`HookError::Refused`]).
 
 use std::borrow::Cow;
@@ -14,286 +14,286 @@ use crate::hook::Hook;
 use crate::load::source::Source;
 use crate::observation::trap::Trap;
 
-/// A reason for which the runtime itself cannot start.
+/// Why a runtime cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
-    /// The engine refused its settings.
+    /// The engine rejected its settings.
     #[error("cannot set up the WebAssembly engine")]
     Engine(#[source] Source),
-    /// The epoch ticker's thread could not be started.
+    /// The thread of the epoch ticker could not be started.
     #[error("cannot start the epoch ticker")]
     Ticker(#[source] std::io::Error),
-    /// Nothing would stop a guest that loops.
-    #[error("a guest that loops is not stopped: the epoch does not tick, so no limit of CPU time would hold")]
+    /// The engine does not stop a guest that loops.
+    #[error("a guest that loops is not stopped: the epoch does not tick, so no CPU limit would work")]
     NotStopped,
 }
 
-/// A reason for which a component cannot be installed. Nothing of it stays behind.
+/// Why a component cannot be installed. A failed installation changes nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The file is larger than the host compiles.
+    /// The file is larger than [`MAX_COMPONENT_BYTES`](crate::MAX_COMPONENT_BYTES).
     #[error("the component has {size} bytes; this host loads at most {limit}")]
     TooLarge {
-        /// Bytes in the file.
+        /// Size of the file in bytes.
         size: usize,
-        /// Bytes allowed.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// Not a component at all.
+    /// The file is not a component.
     #[error("not a WebAssembly component: {reason}")]
     NotAComponent {
-        /// A description of the file.
+        /// The kind of file, or the parser's error.
         reason: String,
     },
-    /// It exports no `annex:extension/descriptor`.
+    /// The component exports no `annex:extension/descriptor`.
     #[error("the component exports no annex:extension/descriptor, so it is not an Annex extension")]
     NoDescriptor,
-    /// Built against a contract that this host does not run.
+    /// The component is built for an unsupported contract version.
     #[error("the component is built for annex:extension@{found}; this host runs {}", supported.join(", "))]
     Contract {
-        /// The version in the component.
+        /// Version in the component.
         found: String,
-        /// The versions offered.
+        /// Versions that this host supports.
         supported: &'static [&'static str],
     },
-    /// It exports a hook that the contract does not have.
+    /// The component exports a hook that the contract does not define.
     #[error("the component exports {name}, which annex:extension does not define")]
     UnknownHook {
-        /// The export.
+        /// Name of the export.
         name: String,
     },
-    /// It imports something that no Annex host offers.
+    /// The component imports an interface that this host does not offer.
     #[error("the component imports {name}, which this host does not offer")]
     UnknownImport {
-        /// The import.
+        /// Name of the import.
         name: String,
     },
-    /// It needs something that the operator did not grant.
+    /// The component needs a grant that the operator did not give.
     #[error(
         "{needs} needs a grant: add `{grant}` to this extension's [extension.grants] in the config, or to [grants] in a \
          file of its settings"
     )]
     NotGranted {
-        /// The import, or the descriptor's demand.
+        /// The import or the descriptor that needs the grant.
         needs: String,
         /// The grant in the config's syntax.
         grant: GrantNeeded,
     },
-    /// Its instances cannot be kept, and are to be.
+    /// Instances of the component cannot be kept, although `instances = "kept"` asks for it.
     #[error("instances of the component cannot be kept: {reason}; leave out instances = \"kept\"")]
     Unkeepable {
-        /// What cannot be put back between turns.
+        /// The state that cannot be reset between turns.
         reason: String,
     },
-    /// A secret has the name of a parameter.
+    /// A secret has the same name as a parameter.
     #[error("the secret {name} has the name of a parameter; rename one of them")]
     SharedName {
-        /// The name.
+        /// The common name.
         name: String,
     },
-    /// Its requests could not be sent.
+    /// The HTTP client for the extension's requests cannot be created.
     #[error("cannot set up the client for its HTTP requests")]
     HttpClient(#[source] Source),
-    /// The engine refused to compile it.
+    /// The compiler rejected the component.
     #[error("cannot compile the component {digest}")]
     Compile {
-        /// Its identity.
+        /// Digest of the component.
         digest: Digest,
-        /// The engine's reason.
+        /// The compiler's error.
         #[source]
         source: Source,
     },
-    /// It is made of more than this host compiles.
+    /// The component exceeds a limit on its structure.
     #[error("the component has {found} {what}; this host compiles at most {limit}")]
     TooComplex {
-        /// The things that there are too many of.
+        /// The counted parts, such as `functions`.
         what: Cow<'static, str>,
-        /// Their number, as far as was counted.
+        /// Number of parts that were counted before counting stopped.
         found: u64,
-        /// The number allowed.
+        /// The limit.
         limit: u64,
     },
-    /// Compiling it took too long.
+    /// Compiling took too long.
     #[error(
         "compiling the component {digest} took longer than {} s; try again, or raise runtime.compile_seconds",
         limit.as_secs_f64()
     )]
     CompileTime {
-        /// Its identity.
+        /// Digest of the component.
         digest: Digest,
-        /// The time allowed.
+        /// The limit.
         limit: Duration,
     },
-    /// Compiling it took too much memory.
+    /// Compiling needed too much memory.
     #[error(
         "compiling the component {digest} takes more than {limit} bytes of memory; raise runtime.compile_memory_bytes \
          if it is worth it"
     )]
     CompileMemory {
-        /// Its identity.
+        /// Digest of the component.
         digest: Digest,
-        /// The bytes allowed.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// No process that compiles could be started.
+    /// The compiling process could not be started.
     #[error("cannot start a process that compiles components")]
     CompilerStart {
-        /// The reason, and what to do.
+        /// The reason, and how to fix it.
         #[source]
         reason: Source,
     },
-    /// The process that compiled it tried something that compiling does not need.
+    /// The compiling process made a forbidden system call.
     #[error(
         "the process that compiled the component {digest} was killed, because it made a system call that compiling does \
          not need"
     )]
     CompilerForbidden {
-        /// The component's identity.
+        /// Digest of the component.
         digest: Digest,
     },
-    /// The process that compiled it ended without an answer.
+    /// The compiling process ended without an answer.
     #[error("the process that compiled the component {digest} crashed: {how}")]
     CompilerCrash {
-        /// The component's identity.
+        /// Digest of the component.
         digest: Digest,
-        /// Its end.
+        /// How the process ended, such as its signal.
         how: String,
     },
-    /// The process that compiled it gave an answer that cannot be used.
-    #[error("the process that compiled the component {digest} answered nonsense: {reason}")]
+    /// The compiling process gave an invalid answer.
+    #[error("the process that compiled the component {digest} gave an invalid answer: {reason}")]
     CompilerAnswer {
-        /// The component's identity.
+        /// Digest of the component.
         digest: Digest,
-        /// The fault of the answer.
+        /// The fault in the answer.
         reason: String,
     },
-    /// Its imports or exports have other types than the contract says.
+    /// Types of imports or exports differ from the contract.
     #[error("the component does not fit the contract")]
     Link(#[source] Source),
-    /// An exported function has another type than the contract says.
+    /// The type of an exported function differs from the contract.
     #[error("its {} in annex:extension/{} has another type than the contract says", hook.functions().join(" or "), hook.name())]
     ExportType {
-        /// The interface of the hook.
+        /// The hook with the function.
         hook: Hook,
-        /// The place in the type, with the type that was expected there and the one that was found.
+        /// Position in the type, with the expected and the found type.
         #[source]
         source: Source,
     },
     /// A hook failed in the self-test.
     #[error("the self-test failed")]
     SelfTest(#[source] Fault),
-    /// The extension does not take its parameters, in its own words; or its descriptor or its card entry breaks a rule.
+    /// The extension rejects its parameters, or its descriptor or card entry is invalid.
     #[error("{reason}")]
     Description {
-        /// The words, or the rule.
+        /// The extension's message, or the violated rule.
         reason: String,
     },
-    /// The operator's parameters do not fit the descriptor's schema.
+    /// The operator's parameters violate the descriptor's schema.
     #[error("extension.parameters{pointer}: {reason}{}", accepted(pointer, reason, schema))]
     Parameters {
         /// JSON pointer into the parameters.
         pointer: String,
-        /// The fault there.
+        /// The fault at that position.
         reason: String,
-        /// The schema, as JSON.
+        /// The schema as JSON.
         schema: String,
     },
-    /// Its entry on the card is too large.
+    /// The extension's entry on the card is too large.
     #[error("the entry of {uri} on the card has {size} bytes; at most {limit} are allowed, params and description")]
     CardEntry {
-        /// The extension whose entry it is.
+        /// The extension.
         uri: ExtensionUri,
-        /// Bytes of the entry as JSON.
+        /// Size of the entry as JSON, in bytes.
         size: usize,
-        /// Bytes allowed.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The entries of all installed extensions on the card are too large.
+    /// The card entries of all installed extensions are too large.
     #[error(
         "with {uri} the entries of all extensions on the card have {size} bytes; at most {limit} are allowed, and the \
          largest is that of {largest}"
     )]
     CardEntries {
-        /// The extension that comes last.
+        /// The last extension in the config.
         uri: ExtensionUri,
-        /// Bytes of all entries as JSON.
+        /// Size of all entries as JSON, in bytes.
         size: usize,
-        /// Bytes allowed.
+        /// The limit in bytes.
         limit: usize,
         /// The extension with the largest entry.
         largest: ExtensionUri,
     },
-    /// Two installed components claim one URI.
+    /// Two installed extensions have the same URI.
     #[error("two installed extensions have the URI {uri}")]
     Duplicate {
-        /// The URI.
+        /// The common URI.
         uri: ExtensionUri,
     },
-    /// Two installed components claim one metadata key.
+    /// Two installed extensions own the same metadata key.
     #[error("the extensions {uri} and {other} both own the metadata key {key:?}")]
     SharedKey {
-        /// The later one.
+        /// The later extension.
         uri: ExtensionUri,
-        /// The earlier one.
+        /// The earlier extension.
         other: ExtensionUri,
-        /// The key.
+        /// The common key.
         key: String,
     },
-    /// Two installed components have a method of one name.
+    /// Two installed extensions have a method with the same name.
     #[error("the extensions {uri} and {other} both have the method {name}")]
     SharedMethod {
-        /// The later one.
+        /// The later extension.
         uri: ExtensionUri,
-        /// The earlier one.
+        /// The earlier extension.
         other: ExtensionUri,
-        /// The method.
+        /// Name of the method.
         name: String,
     },
-    /// Two installed components with methods have one name, by which HTTP requests find their methods.
+    /// Two installed extensions with methods have the same name, which is part of the HTTP paths of their methods.
     #[error("the extensions {uri} and {other} are both called {name:?}, and both have methods")]
     SharedPath {
-        /// The later one.
+        /// The later extension.
         uri: ExtensionUri,
-        /// The earlier one.
+        /// The earlier extension.
         other: ExtensionUri,
-        /// The name.
+        /// The common name.
         name: String,
     },
-    /// Extensions depend on one another in a ring.
-    #[error("extensions depend on one another in a ring: {}", ring(uris))]
+    /// Extensions depend on each other in a circle.
+    #[error("extensions depend on each other in a circle: {}", ring(uris))]
     Cycle {
-        /// Each depends on the next, the last on the first.
+        /// The circle: each extension depends on the next, the last on the first.
         uris: Vec<ExtensionUri>,
     },
-    /// An extension needs another one that is not installed before it.
+    /// A dependency is missing, or is installed after the extension.
     #[error("extension {uri} depends on {needs}, which must be installed and stand before it in the config")]
     Dependency {
-        /// The extension that needs it.
+        /// The dependent extension.
         uri: ExtensionUri,
-        /// The extension that is missing.
+        /// The missing extension.
         needs: ExtensionUri,
     },
-    /// A required extension needs one that requests can go on without.
+    /// A required extension depends on one that may be skipped.
     #[error("extension {uri} is required and depends on {needs}, which on_failure = \"skip\" lets requests go without")]
     SkippedDependency {
-        /// The extension that needs it.
+        /// The dependent extension.
         uri: ExtensionUri,
-        /// The extension that may be skipped.
+        /// The dependency that may be skipped.
         needs: ExtensionUri,
     },
-    /// An extension needs one that is for fewer callers.
+    /// A dependency is active for fewer callers than the extension.
     #[error(
         "extension {uri} depends on {needs}, whose `allow` leaves out callers that {uri} is for; give both the same `allow`"
     )]
     NarrowDependency {
-        /// The extension that needs it.
+        /// The dependent extension.
         uri: ExtensionUri,
-        /// The extension with the shorter list.
+        /// The dependency with the narrower list of callers.
         needs: ExtensionUri,
     },
 }
 
-/// The parameters that the extension takes, after the refusal of one that it does not know.
+/// Suggests accepted parameter names, after an unknown one was rejected.
 fn accepted(pointer: &str, reason: &str, schema: &str) -> String {
     if !pointer.is_empty() || !reason.contains(" unexpected)") {
         return String::new();
@@ -304,7 +304,7 @@ fn accepted(pointer: &str, reason: &str, schema: &str) -> String {
     annex_text::instead(reason.split('\'').nth(1).unwrap_or_default(), &names, "it takes")
 }
 
-/// The most parameters that are named.
+/// Number of parameter names in the suggestion.
 const MAX_NAMES: usize = 64;
 
 fn ring(uris: &[ExtensionUri]) -> String {
@@ -312,56 +312,56 @@ fn ring(uris: &[ExtensionUri]) -> String {
     uris.join(" needs ")
 }
 
-/// A guest broke off, overran a limit or broke the contract. The client learns nothing of it but an error id.
+/// A failure of a guest: a trap, an exceeded limit, an error or a broken contract. The client only gets an error id.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// It trapped.
+    /// The guest trapped.
     #[error("extension {uri} trapped in {hook}")]
     Trapped {
         /// The extension.
         uri: ExtensionUri,
-        /// The id that its lines in the log have.
+        /// Error id in the extension's log lines.
         error_id: Uuid,
-        /// In which hook.
+        /// The hook that was called.
         hook: Hook,
-        /// The trap, with the stack of the guest.
+        /// The trap, with the guest's stack.
         #[source]
         source: Trap,
     },
-    /// It ran into a limit.
+    /// The guest exceeded a limit.
     #[error("extension {uri} reached its {limit} in {hook}")]
     LimitReached {
         /// The extension.
         uri: ExtensionUri,
-        /// The id that its lines in the log have.
+        /// Error id in the extension's log lines.
         error_id: Uuid,
-        /// In which hook.
+        /// The hook that was called.
         hook: Hook,
         /// The limit.
         limit: LimitReached,
     },
-    /// It returned an error where the contract says that this is a failure.
+    /// The guest returned an error from a hook that must not fail.
     #[error("extension {uri} failed in {hook}: {message}")]
     Failed {
         /// The extension.
         uri: ExtensionUri,
-        /// The id that its lines in the log have.
+        /// Error id in the extension's log lines.
         error_id: Uuid,
-        /// In which hook.
+        /// The hook that was called.
         hook: Hook,
-        /// Its own words.
+        /// The guest's error message.
         message: String,
     },
-    /// It returned something that it may not.
+    /// The guest returned an invalid value.
     #[error("extension {uri} broke the contract in {hook}: {reason}")]
     BrokeContract {
         /// The extension.
         uri: ExtensionUri,
-        /// The id that its lines in the log have.
+        /// Error id in the extension's log lines.
         error_id: Uuid,
-        /// In which hook.
+        /// The hook that was called.
         hook: Hook,
-        /// The violation, with the offending path.
+        /// The violation, with the path of the invalid value.
         reason: String,
     },
     /// No instance became free in time.
@@ -370,43 +370,43 @@ pub enum Fault {
         /// The extension.
         uri: ExtensionUri,
     },
-    /// It serves as many turns as it may, and none of them ended in time.
+    /// The extension has its maximum number of concurrent turns, and none ended in time.
     #[error("extension {uri} serves {turns} turns already, as many as limits.turns allows")]
     Busy {
         /// The extension.
         uri: ExtensionUri,
-        /// The number of turns that it may serve at once.
+        /// Maximum number of concurrent turns.
         turns: u32,
     },
-    /// It failed in so many turns in a row that it is left alone for a while.
+    /// The extension is quarantined after consecutive failures.
     #[error("extension {uri} is quarantined; the next trial is in {} ms", next_trial.as_millis())]
     Quarantined {
         /// The extension.
         uri: ExtensionUri,
-        /// The time to the next trial.
+        /// Time until the next trial.
         next_trial: Duration,
     },
-    /// An outgoing event has more bytes than the extension is handed.
-    #[error("an event of {size} bytes is more than the {limit} of limits.input_bytes that extension {uri} is handed")]
+    /// An outgoing event is larger than the extension's limit.
+    #[error("an event of {size} bytes exceeds limits.input_bytes of extension {uri}, which is {limit}")]
     EventTooLarge {
         /// The extension.
         uri: ExtensionUri,
-        /// Bytes of the event as JSON.
+        /// Size of the event as JSON, in bytes.
         size: usize,
-        /// Bytes allowed.
+        /// The limit in bytes.
         limit: usize,
     },
 }
 
-/// Bytes of a fault's text.
+/// Limit of [`Fault::text`] in bytes.
 const MAX_TEXT: usize = 4 << 10;
 
 impl Fault {
-    /// The fault and what caused it, as one printable line of at most 4 KiB. It has a guest's words.
+    /// The fault and its cause as one printable line of at most 4 KiB. It may contain text of the guest.
     #[must_use]
     pub fn text(&self) -> String {
         let text = match self {
-            // Its stack is for the log.
+            // The stack is for the log only.
             Self::Trapped { source, .. } => format!("{self}: {source}"),
             _ => self.to_string(),
         };
@@ -428,8 +428,7 @@ impl Fault {
         }
     }
 
-    /// The id that the client is told and the lines of the guest have; `None` when it has written none, because it was not
-    /// run.
+    /// The error id that the client gets and the extension's log lines have. `None` if the guest did not run.
     #[must_use]
     pub fn error_id(&self) -> Option<Uuid> {
         match self {
@@ -441,11 +440,11 @@ impl Fault {
         }
     }
 
-    /// True when the guest is to blame, rather than the load on the host or the work of others.
+    /// True if the guest caused the failure. False for overload of the host and for events of the agent.
     pub(crate) fn is_of_guest(&self) -> bool {
         match self {
             Self::Trapped { .. } | Self::LimitReached { .. } | Self::Failed { .. } | Self::BrokeContract { .. } => true,
-            // The size of an event is the agent's doing.
+            // The agent produced the event.
             Self::Overloaded { .. } | Self::Busy { .. } | Self::Quarantined { .. } | Self::EventTooLarge { .. } => {
                 false
             }
@@ -453,13 +452,13 @@ impl Fault {
     }
 }
 
-/// The reason for which the hooks stopped a request.
+/// Why the hooks stopped a request.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// The client's fault, in the words that it may read.
+    /// The client's mistake, with text for the client.
     #[error(transparent)]
     Refused(#[from] A2aError),
-    /// An extension's fault.
+    /// A failure of an extension.
     #[error(transparent)]
     Fault(#[from] Fault),
 }

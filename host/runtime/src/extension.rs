@@ -1,4 +1,4 @@
-//! One installed extension: a component that passed every check, with what the operator decided about it.
+//! An installed extension: a component that passed all checks, with the operator's settings for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::load::program::Program;
 use crate::load::selection::Selection;
 use crate::observation::log_tail::LogLine;
 use crate::observation::metrics::ExtensionMetrics;
-use crate::recording::slot::ObserverSlot;
+use crate::recording::observer_slot::ObserverSlot;
 use crate::recording::{Attention, TurnObserver};
 
 /// An installed extension, ready to serve turns.
@@ -30,7 +30,7 @@ pub struct Extension {
     pub(crate) descriptor: Descriptor,
     pub(crate) profile: Arc<Profile>,
     pub(crate) card: AgentExtension,
-    /// Bytes of that as JSON.
+    /// Size of `card` as JSON, in bytes.
     pub(crate) card_bytes: usize,
     pub(crate) methods: Vec<Method>,
     pub(crate) program: Program,
@@ -43,61 +43,61 @@ pub struct Extension {
     pub(crate) selection: Selection,
     pub(crate) on_failure: OnFailure,
     pub(crate) breaker: Breaker,
-    /// Room for the turns that it serves at once.
+    /// Slots for concurrent turns.
     pub(crate) turns: Slots,
-    /// The observer of its turns, if there is one.
+    /// The observer of the extension's turns, if there is one.
     pub(crate) observer: ObserverSlot,
 }
 
 impl Extension {
-    /// The URI by which clients activate it.
+    /// The URI by which clients activate the extension.
     #[must_use]
     pub fn uri(&self) -> &ExtensionUri {
         &self.descriptor.uri
     }
 
-    /// Its description of itself.
+    /// The component's descriptor.
     #[must_use]
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
 
-    /// True when the operator requires it.
+    /// True if the operator requires the extension.
     #[must_use]
     pub fn is_required(&self) -> bool {
         self.card.required
     }
 
-    /// The requests that it is active for.
+    /// The requests that the extension is active for.
     #[must_use]
     pub fn selection(&self) -> &Selection {
         &self.selection
     }
 
-    /// The effect of its failure on a request.
+    /// The effect of a failure of the extension on a request.
     #[must_use]
     pub fn on_failure(&self) -> OnFailure {
         self.on_failure
     }
 
     pub(crate) fn may_be_skipped(&self) -> bool {
-        // The card says that no request goes without a required extension, whatever happens to it.
+        // The card promises that no request skips a required extension.
         self.on_failure == OnFailure::Skip && !self.is_required()
     }
 
-    /// Its health: whether it is quarantined, and its failures.
+    /// The extension's failures and quarantine.
     #[must_use]
     pub fn health(&self) -> Health {
         self.breaker.health()
     }
 
-    /// Its entry on the Agent Card, made once at load.
+    /// The extension's entry on the Agent Card.
     #[must_use]
     pub fn card(&self) -> &AgentExtension {
         &self.card
     }
 
-    /// The methods that it adds to those of A2A.
+    /// The methods that the extension adds to those of A2A.
     #[must_use]
     pub fn methods(&self) -> &[Method] {
         &self.methods
@@ -107,61 +107,61 @@ impl Extension {
         self.methods.iter().any(|method| method.name == name)
     }
 
-    /// The hooks that the component has.
+    /// The hooks that the component exports.
     #[must_use]
     pub fn hooks(&self) -> &[Hook] {
         &self.exported
     }
 
-    /// Its grants.
+    /// The extension's grants.
     #[must_use]
     pub fn grants(&self) -> &Grants {
         &self.profile.grants
     }
 
-    /// True when it has exactly these grants, with these secrets.
+    /// True if the extension has exactly these grants and secrets.
     #[must_use]
     pub fn has_grants(&self, grants: &Grants) -> bool {
         self.profile.grants == *grants
     }
 
-    /// Its limits.
+    /// The extension's limits.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.profile.limits
     }
 
-    /// The last lines that it wrote, the oldest first.
+    /// The extension's last log lines, oldest first.
     #[must_use]
     pub fn log(&self) -> Vec<LogLine> {
         self.profile.log.lines()
     }
 
-    /// The costs and the outcomes of its calls.
+    /// Metrics of the extension's calls.
     #[must_use]
     pub fn metrics(&self) -> ExtensionMetrics {
         self.profile.meters.read(&self.exported)
     }
 
-    /// The time in which its calls ran on a thread: the sum of [`HookMetrics::busy`](crate::HookMetrics::busy), which costs
-    /// less to read than all numbers.
+    /// Thread time of all calls: the sum of [`HookMetrics::busy`](crate::HookMetrics::busy), which is cheaper to read
+    /// than all metrics.
     #[must_use]
     pub fn busy(&self) -> Duration {
         self.profile.meters.busy()
     }
 
-    /// From now on `observer` is told what it does in turns that begin. Returns false when another one is told already.
+    /// Sets the observer for turns that begin from now on. Returns false if another observer is set.
     #[must_use]
     pub fn observe(&self, observer: Arc<dyn TurnObserver>) -> bool {
         self.observer.set(observer)
     }
 
-    /// Nobody is told any more. Turns that run are noted to their end.
+    /// Removes the observer. It still receives turns that are running.
     pub fn end_observation(&self) {
         self.observer.clear();
     }
 
-    /// The questions that it is asked in turns, and the data that it is shown.
+    /// The events and data that the extension receives.
     #[must_use]
     pub fn attention(&self) -> Attention {
         let hooks = &self.program.hooks;
@@ -174,13 +174,13 @@ impl Extension {
         }
     }
 
-    /// The store of its keys.
+    /// The key-value store.
     #[must_use]
     pub fn key_store(&self) -> &Arc<dyn KeyValueStore> {
         &self.profile.services.keyvalue
     }
 
-    /// Text in which its secrets are replaced, also as JSON and URLs write them.
+    /// Text with the extension's secrets replaced, including their JSON and URL encodings.
     #[must_use]
     pub fn without_secrets(&self, text: &str) -> String {
         self.profile.without_encoded_secrets(text)
@@ -192,26 +192,25 @@ impl Extension {
         self.digest
     }
 
-    /// A digest of the operator's decisions about it, without the values of secrets. It is the same in all processes of one
-    /// version of the software.
+    /// Digest of the operator's settings, without the values of secrets. Equal in all processes of the same version.
     #[must_use]
     pub fn settings(&self) -> Digest {
         self.settings
     }
 
-    /// Bytes of the component file.
+    /// Size of the component file in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Time from the file's bytes to a passed self-test.
+    /// Time from reading the file to the passed self-test.
     #[must_use]
     pub fn load_time(&self) -> Duration {
         self.load_time
     }
 
-    /// True when loading compiled it: its code was neither in use nor in the compile cache.
+    /// True if loading compiled the component. False if the code was in use or in the compile cache.
     #[must_use]
     pub fn was_compiled(&self) -> bool {
         self.compiled

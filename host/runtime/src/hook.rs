@@ -1,32 +1,32 @@
-//! The hooks of the contract, by name.
+//! The hooks of the contract.
 
 use std::fmt;
 
 /// An interface of `annex:extension` that a component may export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hook {
-    /// The extension's description of itself.
+    /// Describes the extension.
     Descriptor,
-    /// Its entry on the Agent Card.
+    /// Extends the Agent Card.
     Card,
-    /// Its decision to take part in a request.
+    /// Decides whether the extension is active for a request.
     Activation,
-    /// The content that a message may have.
+    /// Checks and rewrites messages.
     Message,
-    /// Session state sent by the client.
+    /// Validates session state that the client sent.
     State,
-    /// The states of the task.
+    /// Steers the states of the task.
     Transition,
-    /// Metadata on outgoing events.
+    /// Adds metadata to outgoing events.
     Response,
-    /// Operations of its own.
+    /// Adds methods to those of A2A.
     Method,
-    /// Its half on the calling side.
+    /// Extends the calls of clients.
     Client,
 }
 
 impl Hook {
-    /// Every hook, in the order in which a request meets them.
+    /// All hooks, in the order in which a request meets them.
     pub const ALL: [Self; 9] = [
         Self::Descriptor,
         Self::Card,
@@ -39,7 +39,7 @@ impl Hook {
         Self::Client,
     ];
 
-    /// The interface's name in the WIT.
+    /// Name of the interface in the WIT.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl Hook {
         }
     }
 
-    /// The functions of the interface, in its order.
+    /// Functions of the interface, in WIT order.
     #[must_use]
     pub const fn functions(self) -> &'static [&'static str] {
         match self {

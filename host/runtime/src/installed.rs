@@ -1,4 +1,4 @@
-//! The extensions that are installed together, in the order in which they run.
+//! The set of installed extensions, in the order in which they run.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::extension::Extension;
 use crate::load::method::Method;
 use crate::load::selection::Selection;
 
-/// Bytes of the entries of all extensions on the card, as JSON.
+/// Limit for the card entries of all extensions, in bytes of JSON.
 const MAX_CARD_ENTRIES: usize = 256 << 10;
 
-/// Installed extensions: unique URIs, dependencies before dependents.
+/// The installed extensions. URIs are unique, and dependencies come before their dependents.
 #[derive(Clone, Debug, Default)]
 pub struct Installed {
     extensions: Vec<Arc<Extension>>,
-    /// The versions in whose place older ones stand here. Those go by the selections of these.
+    /// The present versions of extensions that this set has older versions of. Their selections apply.
     replaced: Vec<Arc<Extension>>,
 }
 
@@ -24,14 +24,14 @@ impl Installed {
     /// Checks that the extensions fit together.
     ///
     /// # Errors
-    /// When two have the same URI or one metadata key, one depends on what does not stand before it or is for fewer
-    /// callers, or their entries on the card are too large together.
+    /// Two extensions share a URI, a metadata key or a method. A dependency is missing, comes later, may be skipped,
+    /// or has fewer callers. The card entries are too large in total.
     pub fn new(extensions: impl IntoIterator<Item = impl Into<Arc<Extension>>>) -> Result<Self, LoadError> {
         Self::fitting(extensions.into_iter().map(Into::into).collect(), Vec::new())
     }
 
     fn fitting(extensions: Vec<Arc<Extension>>, replaced: Vec<Arc<Extension>>) -> Result<Self, LoadError> {
-        // Looked for first: one by one, the members of a ring would look like extensions in the wrong order.
+        // Checked first: otherwise a circle would be reported as a wrong order.
         if let Some(uris) = Self::cycle(&extensions) {
             return Err(LoadError::Cycle { uris });
         }
@@ -42,10 +42,10 @@ impl Installed {
         Ok(installed)
     }
 
-    /// Adds one more at the end.
+    /// Appends an extension.
     ///
     /// # Errors
-    /// As [`Installed::new`]; nothing is added then.
+    /// As [`Installed::new`]; the set is unchanged then.
     pub fn push(&mut self, extension: Arc<Extension>) -> Result<(), LoadError> {
         if self.get(extension.uri()).is_some() {
             return Err(LoadError::Duplicate { uri: extension.uri().clone() });
@@ -72,13 +72,13 @@ impl Installed {
         extension.descriptor.depends_on.iter().find(|needs| self.get(needs).is_none())
     }
 
-    /// A dependency of a required extension that requests may go on without.
+    /// A dependency of a required extension that may be skipped.
     fn may_miss<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
         let is_skipped = |needs: &&ExtensionUri| self.get(needs).is_some_and(|needs| needs.may_be_skipped());
         extension.descriptor.depends_on.iter().find(is_skipped).filter(|_| extension.is_required())
     }
 
-    /// A dependency that is not for all callers of `extension`, which would stay inactive for the others in silence.
+    /// A dependency that allows fewer callers than `extension`, which would silently stay inactive for the others.
     fn withheld<'a>(&self, extension: &'a Extension) -> Option<&'a ExtensionUri> {
         let is_for_fewer = |needs: &&ExtensionUri| {
             let selection = self.selection_of(extension);
@@ -87,12 +87,12 @@ impl Installed {
         extension.descriptor.depends_on.iter().find(is_for_fewer)
     }
 
-    /// Extensions that depend on one another in a ring, each on the next and the last on the first.
+    /// Extensions that depend on each other in a circle: each on the next, the last on the first.
     #[must_use]
     pub fn cycle(extensions: &[Arc<Extension>]) -> Option<Vec<ExtensionUri>> {
         let find = |uri: &ExtensionUri| extensions.iter().find(|extension| extension.uri() == uri);
-        // Extensions that depend on nothing that is left are taken away until there are none such. Each of the others
-        // depends on another one of them.
+        // Removes extensions without remaining dependencies until none is left. Each remaining extension depends on
+        // another remaining one.
         let mut left: Vec<&Arc<Extension>> = extensions.iter().collect();
         loop {
             let uris: Vec<&ExtensionUri> = left.iter().map(|extension| extension.uri()).collect();
@@ -114,11 +114,11 @@ impl Installed {
         }
     }
 
-    /// The same extensions in the same order, those with the URI of one of `others` replaced by it. The requests that each is
-    /// active for stay the same.
+    /// The same set, with the given versions in place of those with the same URI. Selections stay the same.
     ///
     /// # Errors
-    /// As [`Installed::new`]: an older version may need what is gone, or own a key that another owns now.
+    /// As [`Installed::new`]. For example, an older version may depend on a removed extension, or own a key that
+    /// another extension owns now.
     pub fn with_versions(&self, others: &[Arc<Extension>]) -> Result<Self, LoadError> {
         let version = |extension: &Arc<Extension>| {
             let other = others.iter().find(|other| other.uri() == extension.uri());
@@ -131,16 +131,14 @@ impl Installed {
         Self::fitting(extensions, replaced)
     }
 
-    /// The requests that an extension of these is active for: what the operator says now, also where an older version of it
-    /// stands here.
+    /// The selection of an extension in this set: the operator's present one, even for an older version.
     #[must_use]
     pub fn selection_of<'a>(&'a self, extension: &'a Extension) -> &'a Selection {
         let present = self.replaced.iter().find(|present| present.uri() == extension.uri());
         &present.map_or(extension, Arc::as_ref).selection
     }
 
-    /// The value under a key is its owner's to read and write, and nobody else's. Only the same component under another
-    /// URI may own it too.
+    /// A metadata key belongs to one extension. Only the same component under another URI may share it.
     fn check_keys(&self, extension: &Extension) -> Result<(), LoadError> {
         for key in &extension.descriptor.metadata_keys {
             let mut others = self.iter().filter(|other| other.digest != extension.digest);
@@ -154,7 +152,7 @@ impl Installed {
         Ok(())
     }
 
-    /// A method is found by its name alone, or by the extension's name and its own.
+    /// A method is found by its name, or over HTTP by the names of the extension and the method.
     fn check_methods(&self, extension: &Extension) -> Result<(), LoadError> {
         if extension.methods.is_empty() {
             return Ok(());
@@ -178,7 +176,7 @@ impl Installed {
         let others = self.extensions.iter().map(Arc::as_ref);
         let entries: Vec<_> = others.chain([extension]).map(|each| (each.card_bytes, each.uri())).collect();
         let size = entries.iter().map(|(bytes, _)| bytes).sum();
-        // A quarter of the mebibyte that clients read of a card: the rest of it is skills, interfaces and signatures.
+        // A quarter of the mebibyte that clients read. The rest is for skills, interfaces and signatures.
         if size <= MAX_CARD_ENTRIES {
             return Ok(());
         }
@@ -188,7 +186,7 @@ impl Installed {
         Err(LoadError::CardEntries { uri, size, limit: MAX_CARD_ENTRIES, largest })
     }
 
-    /// The method of this name, and whose it is.
+    /// The method with this name, and its extension.
     #[must_use]
     pub fn method(&self, name: &str) -> Option<(&Arc<Extension>, &Method)> {
         self.iter().find_map(|extension| {
@@ -197,18 +195,18 @@ impl Installed {
         })
     }
 
-    /// The extension with this very URI: no other case, no other version.
+    /// The extension with exactly this URI.
     #[must_use]
     pub fn get(&self, uri: &ExtensionUri) -> Option<&Arc<Extension>> {
         self.extensions.iter().find(|extension| extension.uri() == uri)
     }
 
-    /// The URIs of those that are quarantined now.
+    /// URIs of the quarantined extensions.
     pub fn quarantined(&self) -> impl Iterator<Item = &ExtensionUri> {
         self.iter().filter(|extension| extension.breaker.is_open()).map(|extension| extension.uri())
     }
 
-    /// All of them, in order.
+    /// All extensions, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Extension>> {
         self.extensions.iter()
     }

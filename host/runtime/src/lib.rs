@@ -1,11 +1,11 @@
-//! Loads, checks, confines and calls WebAssembly components that implement A2A extensions.
+//! Loads, checks, isolates and calls WebAssembly components that implement A2A extensions.
 //!
-//! [`Runtime::load`] turns a component's bytes into an [`Extension`]; [`Installed`] holds those that work together;
-//! a [`Chain`] runs the active ones for one turn. The crate knows A2A's data model and nothing of how it is served or
-//! how sessions and tasks are kept.
+//! [`Runtime::load`] turns the bytes of a component into an [`Extension`]. [`Installed`] is a set of extensions that
+//! fit together. A [`Chain`] runs the active extensions in one turn. This crate knows A2A's data model, but not how
+//! it is served, and neither sessions nor tasks.
 //!
-//! Every call into a guest has: an instance that no other turn has left anything in, a memory limit, a CPU deadline, an
-//! outer deadline, a budget of host calls, and caps on what crosses the boundary ([`Limits`]).
+//! Every call into a guest has an instance without data of other turns, a memory limit, CPU and wall-clock limits, a
+//! limit on host calls, and limits on the data that it exchanges with the host ([`Limits`]).
 
 mod advisories;
 mod bindings;
@@ -20,7 +20,7 @@ mod hook;
 mod installed;
 mod load;
 mod observation;
-mod outside;
+mod overrides;
 mod recording;
 mod turn_view;
 
@@ -32,7 +32,7 @@ pub use annex_keyvalue::{
 pub use chain::client_call::{Addition, ClientCall, ClientCallRequest};
 pub use chain::method_call::{MethodAnswer, MethodCall};
 pub use chain::outgoing::apply_patch;
-pub use chain::replay::{Replayed, replay};
+pub use chain::replay::{ReplayResult, replay};
 pub use chain::transition::{BeginOutcome, ChangeOutcome, Interruption};
 pub use chain::{Chain, RequestOutcome, TurnRequest};
 pub use config::RuntimeConfig;
@@ -52,7 +52,7 @@ pub use load::Runtime;
 pub use load::compile::{COMPILE_ARGUMENT, Compilation, CompilerProcess, compilations, compile_if_asked};
 pub use load::descriptor::Descriptor;
 pub use load::inspect::{
-    Access, Import, Inspected, Inspection, MANIFEST_SECTION, MAX_COMPONENT_BYTES, ManifestSection,
+    Access, Import, Inspection, InspectionResult, MANIFEST_SECTION, MAX_COMPONENT_BYTES, ManifestSection,
 };
 pub use load::installation::{Installation, Instances, OnFailure};
 pub use load::method::Method;
@@ -60,9 +60,9 @@ pub use load::selection::{Activate, AllowedCaller, AllowedCallers, Selection};
 pub use load::source::Source;
 pub use observation::log_tail::LogLine;
 pub use observation::metrics::{BusyTime, CallOutcome, ExtensionMetrics, HookMetrics, HookTotals, LastFailure};
-pub use outside::{Clock, HttpClient, HttpListener, Outside, Random, Unreachable};
+pub use overrides::{Clock, HttpClient, HttpListener, Random, ServiceOverrides, Unreachable};
 pub use recording::comparison::{Comparison, Difference, Example, HookCost};
-pub use recording::hiding::Hide;
+pub use recording::redaction::Hide;
 pub use recording::{
     Attention, FORMAT_VERSION, HookTime, HostCall, HttpAnswer, KnownKey, Octets, RecordedStep, RecordedTurn,
     RecordingEnd, RecordingHead, RecordingLine, StepInput, StepResult, TurnObserver,

@@ -1,5 +1,5 @@
-//! Loading is a transaction: inspect → check grants → compile → link → self-test. Whatever fails, nothing stays. A component
-//! is read and compiled in a process of its own (`load/compile`).
+//! Loads components: inspect, check grants, compile, link, self-test. A failure at any step leaves nothing behind. A
+//! separate process reads and compiles the component (`load/compile`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,13 +32,13 @@ use crate::load::cache::CompileCache;
 use crate::load::compile::shared::Code;
 use crate::load::compile::{Compiler, ComponentFile};
 use crate::load::descriptor::Descriptor;
-use crate::load::inspect::{Inspected, Inspection};
+use crate::load::inspect::{Inspection, InspectionResult};
 use crate::load::installation::{Installation, Instances};
 use crate::load::program::Program;
 use crate::observation::log::Log;
 use crate::observation::metrics::{BusyTime, HookTotals, Registry};
-use crate::outside::{Nobody, Outside};
-use crate::recording::slot::ObserverSlot;
+use crate::overrides::{ServiceOverrides, UnreachableClient};
+use crate::recording::observer_slot::ObserverSlot;
 
 pub(crate) mod cache;
 pub(crate) mod compile;
@@ -52,8 +52,8 @@ pub(crate) mod program;
 pub(crate) mod selection;
 pub(crate) mod source;
 
-/// Loads components. One per process and tenant: it owns the engine, its ticker and the pool of instances, which those
-/// of its tenants share.
+/// Loads components. Owns the engine, its ticker and the instance pool. There is one per process, and one per tenant
+/// that shares the engine and the pool.
 pub struct Runtime {
     engine: Engine,
     slots: Slots,
@@ -64,9 +64,9 @@ pub struct Runtime {
     validators: Validators,
     guest_time: GuestTime,
     quarantine: bool,
-    outside: Outside,
+    overrides: ServiceOverrides,
     counts_instructions: bool,
-    /// The tenant whose extensions it loads; empty where there are no tenants.
+    /// The tenant whose extensions are loaded; empty for a server without tenants.
     tenant: Arc<str>,
 }
 
@@ -74,7 +74,7 @@ impl Runtime {
     /// Starts the engine.
     ///
     /// # Errors
-    /// When the engine cannot be set up. A cache folder that cannot be used is in the log.
+    /// The engine cannot be set up. An unusable cache folder is only logged.
     pub fn new(config: &RuntimeConfig) -> Result<Self, RuntimeError> {
         let engine = engine::start(config.instances, config.engine_options())?;
         let open = |folder| CompileCache::open(folder, config.cache_bytes, &engine);
@@ -89,14 +89,14 @@ impl Runtime {
             validators: Validators::default(),
             guest_time: GuestTime::new(),
             quarantine: config.quarantine,
-            outside: config.outside.clone(),
+            overrides: config.overrides.clone(),
             counts_instructions: config.count_instructions,
             tenant: Arc::default(),
         })
     }
 
-    /// The runtime of a tenant: with the engine, the pool of instances and the compiler of this one. The keys that its
-    /// extensions keep and the numbers of their calls are the tenant's own.
+    /// The runtime of a tenant, which shares the engine, the instance pool and the compiler. Keys and metrics are the
+    /// tenant's own.
     #[must_use]
     pub fn of_tenant(&self, name: &str) -> Self {
         let tenant = Arc::from(name);
@@ -110,51 +110,57 @@ impl Runtime {
             validators: self.validators.of_tenant(&tenant),
             guest_time: self.guest_time.of_tenant(&tenant),
             quarantine: self.quarantine,
-            outside: self.outside.clone(),
+            overrides: self.overrides.clone(),
             counts_instructions: self.counts_instructions,
             tenant,
         }
     }
 
-    /// The same runtime, which adds the time that the calls of its extensions were on a thread to `busy`.
+    /// Adds the thread time of all calls to `busy`.
     #[must_use]
     pub fn counting_in(self, busy: BusyTime) -> Self {
         Self { metrics: Arc::new(self.metrics.of_tenant(busy)), ..self }
     }
 
-    /// The same runtime for components that run beside those in force: the numbers of their calls are apart, their turns
-    /// bring what they reach, and they take instances that nobody else wants.
+    /// A runtime for components that run as shadows, in addition to the installed ones. Their metrics are separate,
+    /// their turns provide the services that they call, and they only use instances that are free.
     #[must_use]
     pub fn aside(&self) -> Self {
-        // While such a component is loaded there is no turn yet, and it reaches nobody then.
-        let outside = Outside { http: Some(Arc::new(Nobody)), ..self.outside.clone() };
+        // No turn exists while a shadow is loaded, so its requests fail then.
+        let overrides = ServiceOverrides { http: Some(Arc::new(UnreachableClient)), ..self.overrides.clone() };
         let guest_time = self.guest_time.clone();
-        Self { outside, slots: self.slots.spare(), metrics: Arc::default(), guest_time, ..self.of_tenant(&self.tenant) }
+        Self {
+            overrides,
+            slots: self.slots.spare(),
+            metrics: Arc::default(),
+            guest_time,
+            ..self.of_tenant(&self.tenant)
+        }
     }
 
-    /// The calls of all extensions that this runtime and those of its tenants have loaded, also of those that are gone.
+    /// Metrics of all calls, over all tenants and including removed extensions.
     #[must_use]
     pub fn totals(&self) -> Vec<HookTotals> {
         self.metrics.totals()
     }
 
-    /// Says what a component is. None of it runs, and no more of the host than the process that compiles reads it.
+    /// Inspects a component without running it. Only the compiling process parses it.
     ///
     /// # Errors
-    /// When it is too large, no component, or no extension of a supported contract.
-    pub async fn inspect(&self, bytes: Vec<u8>) -> Result<Inspected, LoadError> {
+    /// The file is too large, not a component, or not an extension of a supported contract.
+    pub async fn inspect(&self, bytes: Vec<u8>) -> Result<InspectionResult, LoadError> {
         self.compiler.inspect(ComponentFile::of(&self.tenant, "", bytes).await?).await
     }
 
-    /// Loads one component for one installation.
+    /// Loads a component.
     ///
     /// # Errors
-    /// Says which step refused it and what the operator or the author can do.
+    /// The step that failed, and what the operator or the author can do.
     pub async fn load(&self, bytes: Vec<u8>, installation: Installation) -> Result<Extension, LoadError> {
         self.load_named("", bytes, installation).await
     }
 
-    /// The same for a component that people know by a name. They are told it while the component is compiled.
+    /// Like [`load`](Self::load), with a name for the component that [`compilations`](crate::compilations) shows.
     ///
     /// # Errors
     /// As [`Runtime::load`].
@@ -175,7 +181,7 @@ impl Runtime {
             return Err(LoadError::Unkeepable { reason });
         }
         let (code, compiled) = self.compiler.code(component, keep, &installation.grants).await?;
-        // Code that was there already was made for whoever had other grants.
+        // Cached code may have been compiled for an installation with other grants.
         code.inspection.check_grants(&installation.grants)?;
         let Inspection { digest, size, hooks: exported, .. } = code.inspection.clone();
         let mut program = self.link(code, &installation)?;
@@ -211,9 +217,9 @@ impl Runtime {
         let metrics = Arc::clone(&self.metrics);
         let validators = self.validators.clone();
         let tenant = Arc::clone(&self.tenant);
-        let outside = self.outside.clone();
+        let overrides = self.overrides.clone();
         let guest_time = self.guest_time.clone();
-        Ok(Services { keyvalue, outside, http, metrics, validators, guest_time, tenant })
+        Ok(Services { keyvalue, overrides, http, metrics, validators, guest_time, tenant })
     }
 
     fn link(&self, code: Arc<Code>, installation: &Installation) -> Result<Program, LoadError> {
@@ -228,7 +234,7 @@ impl Runtime {
         Ok(Program { component, hooks, code, slots: self.slots.clone(), keeping: None, counts_instructions })
     }
 
-    /// How instances of the program are kept; `None` where nothing may be kept for later.
+    /// The data for keeping instances. `None` if instances are not kept.
     fn keeping(&self, program: &Program, installation: &Installation) -> Result<Option<Keeping>, LoadError> {
         let Instances::Kept { turns } = installation.instances else { return Ok(None) };
         let Some(functions) = program.code.functions else { return Ok(None) };
@@ -238,8 +244,7 @@ impl Runtime {
     }
 }
 
-/// Refuses a secret with the name of a parameter. Guests read both by name from one store, and neither may hide the
-/// other.
+/// Refuses a secret with the name of a parameter. Guests read both from one store by name.
 fn check_secrets(installation: &Installation) -> Result<(), LoadError> {
     let shared = installation.grants.secrets.keys().find(|name| installation.parameters.contains_key(name));
     match shared {
@@ -248,7 +253,7 @@ fn check_secrets(installation: &Installation) -> Result<(), LoadError> {
     }
 }
 
-/// Asks the component what it is. Its URI is not known before, so faults here name a stand-in.
+/// Calls `describe`. The URI is unknown before, so faults of this call have a placeholder.
 async fn describe(
     program: &Program,
     installation: &Installation,
@@ -259,7 +264,7 @@ async fn describe(
     let mut instance = start(program, &unnamed, Hook::Descriptor).await?;
     let hooks = &program.hooks;
     let checked = instance
-        // A function of another type would otherwise be found out in the middle of a turn.
+        // Checked here, because otherwise a wrong type would only fail in a turn.
         .call(Hook::Descriptor, async |store, component| Ok(hooks.check_types(store, component)))
         .await
         .map_err(LoadError::SelfTest)?;
@@ -269,12 +274,12 @@ async fn describe(
         .await
         .map_err(LoadError::SelfTest)?;
     let described = described.map_err(|reason| LoadError::Description { reason: unnamed.words(&reason) })?;
-    // A second profile, because keys and counters belong to the URI, which is known only now.
+    // A second profile, because keys and metrics belong to the URI, which is known only now.
     let mut profile = Profile::new(ExtensionUri::from(described.uri.as_str()), installation, services);
-    // A wrong parameter may be why the rest is wrong, so it is named first.
+    // A wrong parameter may be the cause of other errors, so it is reported first.
     check_parameters(&profile, described.parameter_schema.as_deref()).await?;
     if described.uri.is_empty() && described.parameter_schema.is_some() {
-        // The extension could not read its parameters, and its schema admits them all the same.
+        // The extension could not parse its parameters although its schema allows them.
         return Err(LoadError::Description { reason: unnamed.words(&described.description) });
     }
     let descriptor = check_descriptor(described, installation)?;
@@ -283,18 +288,19 @@ async fn describe(
 }
 
 async fn start(program: &Program, profile: &Arc<Profile>, hook: Hook) -> Result<GuestInstance, LoadError> {
-    // There is no turn while an extension is loaded, so there is no session, no task and no bucket of keys.
+    // There is no turn while an extension is loaded: no session, no task and no keys.
     let log = Log::new(Arc::clone(profile), None);
     GuestInstance::start(program, profile, None, log, hook).await.map_err(LoadError::SelfTest)
 }
 
-/// Metadata keys, dependencies and grants of one extension.
+/// Most metadata keys, dependencies or grants of one extension.
 const MAX_NAMES: usize = 64;
-/// Bytes of what an extension says of itself, each.
+/// Longest text in a descriptor, in bytes.
 const MAX_WORDS: usize = 4 << 10;
-/// Bytes of a URI, a metadata key or the name of a grant.
+/// Longest URI, metadata key or name of a grant, in bytes.
 const MAX_NAME: usize = 2 << 10;
-/// Bytes of an extension's entry on the card, as JSON. Clients read cards of a mebibyte, and have to take all entries.
+/// Largest card entry of an extension, in bytes of JSON. Clients read cards of one mebibyte, which must hold all
+/// entries.
 const MAX_CARD_ENTRY: usize = 32 << 10;
 
 fn check_descriptor(described: Description, installation: &Installation) -> Result<Descriptor, LoadError> {
@@ -313,9 +319,9 @@ fn check_descriptor(described: Description, installation: &Installation) -> Resu
         return wrong("a metadata key is empty".to_owned());
     }
     if let Some(key) = described.metadata_keys.iter().find(|key| key.starts_with("annex/")) {
-        return wrong(format!("its metadata key {key:?} begins with annex/, as only those of this server do"));
+        return wrong(format!("its metadata key {key:?} begins with annex/, which is reserved for this server"));
     }
-    // A request looks at each name in the list, so none is in it twice.
+    // Requests iterate over these lists, so duplicates are refused.
     for (names, what) in [(&described.depends_on, "dependency"), (&described.metadata_keys, "metadata key")] {
         let mut before = names.iter().enumerate();
         let twice = before.find(|(index, name)| names.iter().take(*index).any(|other| other == *name));
@@ -333,7 +339,7 @@ fn check_descriptor(described: Description, installation: &Installation) -> Resu
     }
     Ok(Descriptor {
         uri: ExtensionUri::from(described.uri),
-        // Operators and clients are shown these three, so they are lines without control characters.
+        // Operators and clients see these three, so they become single lines without control characters.
         name: annex_text::line_within(&described.name, MAX_WORDS),
         version: annex_text::line_within(&described.version, MAX_WORDS),
         description: annex_text::line_within(&described.description, MAX_WORDS),
@@ -345,13 +351,13 @@ fn check_descriptor(described: Description, installation: &Installation) -> Resu
     })
 }
 
-/// A URI travels in a comma-separated header, so it must be one plain word.
+/// True for an absolute URI that fits into a comma-separated header.
 fn is_uri(text: &str) -> bool {
     let plain = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
     plain && text.split_once(':').is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty())
 }
 
-/// Checks the parameters against the extension's own schema. That may take as long as one call may on the clock.
+/// Validates the parameters against the extension's schema, with the wall-clock limit of one call.
 async fn check_parameters(profile: &Profile, schema: Option<&str>) -> Result<(), LoadError> {
     let Some(schema) = schema else { return Ok(()) };
     let allowed = profile.limits.wall;
@@ -367,7 +373,7 @@ async fn check_parameters(profile: &Profile, schema: Option<&str>) -> Result<(),
     }
 }
 
-/// Asks for the card entry; the host adds the URI and what the operator decided.
+/// Calls `declare`, and completes the card entry with the URI and the operator's settings.
 async fn declare(
     program: &Program,
     profile: &Arc<Profile>,
@@ -384,7 +390,7 @@ async fn declare(
     if !hooks.has(Hook::Card) {
         return finished_entry(card, installation);
     }
-    // Each step of loading has an instance of its own, as each turn has, so none relies on what another left in memory.
+    // Each step of loading has its own instance, so none depends on memory of an earlier one.
     let mut instance = start(program, profile, Hook::Card).await?;
     let declared = instance
         .call(Hook::Card, async |store, component| hooks.declare(store, component).await)
@@ -406,8 +412,8 @@ async fn declare(
     finished_entry(card, installation)
 }
 
-/// The entry with the host's words about its activation. One that is too large is refused: clients that cannot read the
-/// card cannot reach the agent, even if they activate no extension.
+/// Completes the description, and refuses an entry that is too large: clients that cannot read the card cannot reach
+/// the agent.
 fn finished_entry(mut entry: AgentExtension, installation: &Installation) -> Result<AgentExtension, LoadError> {
     entry.description = installation.selection.described(&entry.description);
     let size = entry_bytes(&entry);
@@ -417,7 +423,7 @@ fn finished_entry(mut entry: AgentExtension, installation: &Installation) -> Res
     Ok(entry)
 }
 
-/// Bytes of the entry on the card; one that has no JSON would have no end.
+/// Size of the entry as JSON, in bytes. An entry that cannot be serialized counts as infinitely large.
 fn entry_bytes(entry: &AgentExtension) -> usize {
     serde_json::to_vec(entry).map_or(usize::MAX, |json| json.len())
 }

@@ -1,4 +1,4 @@
-//! The log, the last lines of it, and the counters of each extension.
+//! Logs, log tails and metrics of extensions.
 
 pub(crate) mod log;
 pub(crate) mod log_tail;

@@ -1,13 +1,12 @@
-//! One extension in one turn: what it is given and does, noted while the turn runs, kept in a file, played again to another
-//! version of the extension and compared.
+//! Records the calls of one extension in a turn, so that the turn can be stored, replayed with another version, and
+//! compared.
 //!
-//! A turn is a list of steps. Each is what the host wants of the extension at once: the hooks of the way in, the
-//! beginning, a change of state, an event, a call of a method. A step has its input, narrowed to what the extension is
-//! shown, the calls of the guest whose answers come from outside of the turn, the result that the host has checked, and
-//! the time of each hook.
+//! A recorded turn is a list of steps. A step is one request of the host: the hooks of the way in, the beginning, a
+//! change of state, an event, or a method call. It has the input as the extension sees it, the guest's calls whose
+//! answers depend on the outside, the checked result, and the time per hook.
 //!
-//! The names of the fields are the format of a recording, so its version is in [`FORMAT_VERSION`]. No enum here is tagged
-//! from within: serde cannot read a [`Json`] from the buffer that takes.
+//! The field names are the file format, whose version is [`FORMAT_VERSION`]. No enum here is internally tagged: serde
+//! cannot deserialize [`Json`] from the buffer that such enums need.
 
 use annex_keyvalue::Scope;
 use annex_protocol::{
@@ -21,122 +20,122 @@ use crate::turn_view::TurnIds;
 
 pub(crate) mod answers;
 pub(crate) mod comparison;
-pub(crate) mod hiding;
+pub(crate) mod observer_slot;
+pub(crate) mod recorder;
+pub(crate) mod recording_view;
+pub(crate) mod redaction;
 mod results;
-pub(crate) mod slot;
-pub(crate) mod tape;
-pub(crate) mod taps;
 
-/// The version of the form in which turns are written.
+/// Version of the recording format.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Is told what an extension does in turns.
+/// Receives the turns of an extension.
 pub trait TurnObserver: Send + Sync {
-    /// True when it wants to be told of the turn that begins. [`TurnObserver::ended`] or [`TurnObserver::left_out`]
-    /// follows then.
+    /// True if the observer wants the turn that begins. [`TurnObserver::ended`] or [`TurnObserver::left_out`] is
+    /// called for each such turn.
     fn wants(&self) -> bool;
 
-    /// Another version that is to be shown the turn. What only that one is asked and shown is noted too.
+    /// Another version that will replay the turn. Data that only that version sees is recorded too.
     fn beside(&self) -> Option<&Attention> {
         None
     }
 
-    /// True when it wants the steps, too, in which nobody is asked, so that turns of different versions have the same ones.
+    /// True if steps without a hook call are recorded too, so that turns of different versions have the same steps.
     fn wants_all_steps(&self) -> bool {
         false
     }
 
-    /// The turn is over.
+    /// A turn has ended.
     fn ended(&self, turn: RecordedTurn);
 
-    /// The turn has more bytes than are noted, or was given up before a step ended.
+    /// A turn is not recorded: it was too large, or was cancelled before a step ended.
     fn left_out(&self) {}
 }
 
-/// The questions that an extension is asked in turns, and the data that it is shown.
+/// The events and data that an extension receives in turns.
 #[derive(Clone, Debug, Default)]
 pub struct Attention {
-    /// The metadata keys that it owns.
+    /// Metadata keys that the extension owns.
     pub metadata_keys: Vec<String>,
-    /// The parts of messages.
+    /// Parts of messages.
     pub message: bool,
-    /// The states of the task.
+    /// Changes of the task's state.
     pub transition: bool,
     /// Outgoing events.
     pub events: Events,
-    /// Those events whole.
+    /// True if outgoing events include their content.
     pub payload: bool,
 }
 
-/// One line of a recording: first the head, then the turns, and the end where it was not broken off.
+/// A line of a recording: a head, then turns, and an end unless the recording was interrupted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordingLine {
-    /// The head: the extension that is recorded.
+    /// The recorded extension.
     Recording(RecordingHead),
     /// One turn.
     Turn(RecordedTurn),
-    /// Why there are no more turns.
+    /// Why the recording ended.
     End(RecordingEnd),
 }
 
-/// The head: the extension that is recorded.
+/// The head of a recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordingHead {
     /// [`FORMAT_VERSION`] of the writer.
     pub version: u32,
-    /// The extension.
+    /// URI of the extension.
     pub uri: ExtensionUri,
-    /// The name that it gives itself.
+    /// Name in the descriptor.
     pub name: String,
-    /// The version that it gives itself.
+    /// Version in the descriptor.
     pub component_version: String,
-    /// SHA-256 of the component, with `sha256:`.
+    /// SHA-256 of the component, with the prefix `sha256:`.
     pub digest: String,
-    /// The time at which the recording began.
+    /// Start of the recording.
     pub at: Timestamp,
-    /// The keys of its `[[extension]]` but for `component`. Secrets are named, and their values are not there.
+    /// The extension's `[[extension]]` table without `component`. Secrets appear without their values.
     pub settings: Json,
 }
 
 /// The end of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingEnd {
-    /// The turns that are recorded.
+    /// Number of recorded turns.
     pub turns: u64,
-    /// The turns that are not, because they had too many bytes or were given up, or too many ran or ended at once.
+    /// Number of turns that were not recorded: they were too large, were cancelled, or too many ran or ended at once.
     pub left_out: u64,
-    /// `turns`, `bytes` or `time`, by the bound that was reached; `replaced` when another version came in force; `shutdown`.
+    /// Why the recording ended: `turns`, `bytes` or `time` for a limit, `replaced` for a new version, or `shutdown`.
     pub reason: String,
 }
 
 /// One turn of one extension.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordedTurn {
-    /// The time at which it began.
+    /// Start of the turn.
     pub at: Timestamp,
     /// The A2A operation, or the method of the extension.
     pub operation: String,
-    /// The ids of the turn. Those of a new task and a new conversation are among them.
+    /// Ids of the turn, including those of a new task or conversation.
     #[serde(default)]
     pub ids: TurnIds,
-    /// The conversation that the client names.
+    /// The conversation that the client named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_id: Option<ContextId>,
-    /// The task that the client names.
+    /// The task that the client named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
-    /// The URIs that the client asked for.
+    /// Extension URIs that the client requested.
     pub requested: Vec<ExtensionUri>,
-    /// True when the message was taken before, and its task is taken up again.
+    /// True if the message was accepted in an earlier turn, and its task is resumed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub resumed: bool,
-    /// The keys that the extension used, as they were before it changed them.
+    /// The keys that the extension used, with their values before the turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KnownKey>,
-    /// The steps in their order. One that was broken off is not among them.
+    /// The steps in order. A cancelled step is not included.
     pub steps: Vec<RecordedStep>,
-    /// The buckets of the keys, for a version beside the one that is recorded.
+    /// Scopes of the keys, for a replay in the same process.
     #[serde(skip)]
     pub(crate) scopes: Vec<Scope>,
 }
@@ -144,271 +143,272 @@ pub struct RecordedTurn {
 /// One step of a turn.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RecordedStep {
-    /// The question to the extension.
+    /// The host's request.
     pub input: StepInput,
-    /// The session as the grant shows it. Absent where it is as in the step before.
+    /// Session state that the extension may read. Absent if unchanged since the previous step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<JsonObject>,
-    /// The task as the grant shows it. Absent where it is as in the step before.
+    /// The task, if the extension may read it. Absent if unchanged since the previous step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Json>,
-    /// The agent's steps as the grant shows them. Absent where they are as in the step before.
+    /// The agent's steps, if the extension may read them. Absent if unchanged since the previous step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_steps: Option<Json>,
-    /// The calls of the guest whose answers come from outside of the turn, in their order.
+    /// The guest's calls whose answers depend on the outside, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<HostCall>,
-    /// The outcome, after the host's checks.
+    /// The result after the host's checks.
     pub result: StepResult,
-    /// The time of each hook that ran.
+    /// Thread time of each hook that ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub times: Vec<HookTime>,
 }
 
-/// The question to an extension in one step.
+/// The host's request to an extension in one step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", rename_all_fields = "snake_case")]
 pub enum StepInput {
     /// The hooks of the way in: `activation`, `message`, `state`.
     Request {
-        /// The message. It has no parts where the extension is shown none.
+        /// The message, without parts if the extension does not see them.
         message: Message,
         /// `metadata` of the request.
         metadata: Metadata,
     },
-    /// `transition.begin`
+    /// `transition.begin`.
     Begin {
-        /// The task that the turn takes up.
+        /// The task of the turn.
         task_id: TaskId,
-        /// Its conversation.
+        /// The conversation.
         context_id: ContextId,
-        /// The state in which the task waited.
+        /// The state in which the task waited, if it did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waits_in: Option<TaskState>,
     },
-    /// `transition.change`
+    /// `transition.change`.
     Change {
-        /// The state in which the task is.
+        /// The present state of the task.
         current: TaskState,
         /// The change.
         update: TaskStatusUpdateEvent,
     },
-    /// `response.respond`. The event has no parts where the extension is shown none.
+    /// `response.respond`. The event has no parts if the extension does not see them.
     Event(StreamResponse),
-    /// `method.call`
+    /// `method.call`.
     Call {
         /// The parameters.
         params: Json,
     },
-    /// `method.next`
+    /// `method.next`.
     #[default]
     Next,
 }
 
-/// The outcome of a step.
+/// The result of a step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", rename_all_fields = "snake_case")]
 pub enum StepResult {
-    /// It takes no part in the request.
+    /// The extension is inactive for the request.
     Inactive,
-    /// It lets the request pass.
+    /// The extension accepts the request.
     Active {
-        /// The session delta.
+        /// State delta.
         #[serde(default)]
         delta: JsonObject,
-        /// The message's parts, when it has rewritten them.
+        /// The parts of the message, if the extension rewrote them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parts: Option<Vec<Part>>,
     },
-    /// It refuses the request.
+    /// The extension refuses the request.
     Refused {
-        /// The code that the client is told.
+        /// Error code for the client.
         code: i32,
-        /// The text that the client is told.
+        /// Error message for the client.
         message: String,
         /// The violations, or the extension's own data.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         data: Option<Json>,
     },
-    /// It failed, or a limit stopped it.
+    /// The extension failed or exceeded a limit.
     Failed {
-        /// The kind, as the metrics name it: `trap`, `cpu_limit`.
+        /// The outcome as in the metrics, such as `trap` or `cpu_limit`.
         kind: String,
         /// The reason.
         reason: String,
     },
-    /// It has nothing against the beginning or the change.
+    /// The extension agrees with the beginning or the change.
     Agrees {
-        /// Its entries in the metadata of the change.
+        /// Metadata that the extension added to the change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         metadata: Option<Metadata>,
     },
-    /// The task waits instead.
+    /// The extension makes the task wait.
     Interrupts {
-        /// The state in which it waits.
+        /// The state in which the task waits.
         state: TaskState,
-        /// The text for the client.
+        /// Text for the client.
         text: String,
-        /// Its entries in the metadata of the message.
+        /// Metadata of the status message.
         #[serde(default)]
         metadata: Metadata,
     },
-    /// The beginning or the change does not come about.
+    /// The extension vetoes the beginning or the change.
     Vetoes {
         /// The reason for the client.
         reason: String,
     },
-    /// Its entries in the metadata of the event, as far as they are new.
+    /// Metadata that the extension added to the event.
     Adds(Metadata),
-    /// The result of a method, or one of several.
+    /// The result of a method, or one result of a stream.
     Value(Json),
-    /// The results of the method come one by one.
+    /// The method streams its results.
     Streams,
-    /// There are no more results.
+    /// The stream has ended.
     #[default]
     Ends,
 }
 
-/// A call of the guest that the host answers from outside of the turn.
+/// A call of the guest whose answer depends on the outside.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", rename_all_fields = "snake_case")]
 pub enum HostCall {
-    /// The time since 1970.
+    /// Reads the time since 1970.
     Time {
         /// Seconds.
         seconds: u64,
         /// Nanoseconds of the second.
         nanoseconds: u32,
     },
-    /// The monotonic clock.
+    /// Reads the monotonic clock.
     Monotonic {
-        /// Nanoseconds since some moment.
+        /// Nanoseconds since an arbitrary moment.
         nanoseconds: u64,
     },
-    /// Random bytes.
+    /// Reads random bytes.
     Random(Octets),
-    /// A key was read.
+    /// Reads a key.
     Get {
         /// The bucket.
         bucket: String,
         /// The key.
         key: String,
-        /// Its value.
+        /// The value; absent if the key does not exist.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<Octets>,
     },
-    /// A key was set.
+    /// Sets a key.
     Set {
         /// The bucket.
         bucket: String,
         /// The key.
         key: String,
-        /// Its value.
+        /// The new value.
         value: Octets,
     },
-    /// A key was removed.
+    /// Deletes a key.
     Delete {
         /// The bucket.
         bucket: String,
         /// The key.
         key: String,
     },
-    /// A counter was changed.
+    /// Increments a counter.
     Increment {
         /// The bucket.
         bucket: String,
         /// The key.
         key: String,
-        /// The addition.
+        /// The increment.
         by: u64,
-        /// The counter afterwards.
+        /// The new value.
         value: u64,
     },
-    /// Keys were listed.
+    /// Lists keys.
     Keys {
         /// The bucket.
         bucket: String,
-        /// The number of keys that were left out at the beginning.
+        /// Number of skipped keys.
         skip: u64,
-        /// The keys.
+        /// The page of keys.
         keys: Vec<String>,
     },
-    /// Tasks were listed.
+    /// Lists tasks.
     Tasks {
         /// A ListTasksRequest as JSON.
         request: String,
-        /// A ListTasksResponse. Absent where there is an error.
+        /// A ListTasksResponse; absent on error.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answer: Option<Json>,
-        /// The error, as the extension is told it.
+        /// The error message for the extension.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// A task is to go on.
+    /// Resumes a task.
     Resume {
         /// The task.
         task_id: String,
-        /// The reason why it cannot.
+        /// Why the task cannot be resumed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// A request was sent. Its header fields are left out: they may have what was made of a secret.
+    /// Sends an HTTP request. Its header fields are not recorded, because they may contain data derived from a
+    /// secret.
     Http {
         /// Method and URL.
         request: String,
         /// The body.
         body: Octets,
-        /// The answer; absent where there was none.
+        /// The answer; absent if there was none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answer: Option<HttpAnswer>,
     },
 }
 
-/// The answer to a request.
+/// The answer to an HTTP request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HttpAnswer {
-    /// The status.
+    /// Status code.
     pub status: u16,
-    /// The header fields that are text.
+    /// Recorded header fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Octets,
 }
 
-/// A key before the turn changed it.
+/// A key with its value before the turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnownKey {
-    /// The bucket: empty for the one that lasts, `context`, `task`.
+    /// The bucket: empty for the lasting one, `context` or `task`.
     pub bucket: String,
     /// The key.
     pub key: String,
-    /// Its value; absent where there was none.
+    /// The value; absent if the key did not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Octets>,
 }
 
-/// Bytes: as text where they are UTF-8, and in hexadecimal otherwise.
+/// Bytes, stored as text if they are UTF-8, and in hexadecimal otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Octets {
-    /// UTF-8.
+    /// UTF-8 text.
     Text(String),
-    /// Two digits for each byte.
+    /// Two hexadecimal digits per byte.
     Hex(String),
 }
 
-/// The time of one hook.
+/// The thread time of one hook.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HookTime {
     /// The hook.
     pub hook: String,
-    /// Microseconds in which it ran on a thread.
+    /// Thread time in microseconds.
     pub micros: u64,
 }
 
 impl Octets {
-    /// The bytes; none where they are not written as this module writes them.
+    /// The bytes. Empty if the text is not valid hexadecimal.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         match self {
@@ -448,7 +448,7 @@ impl RecordedTurn {
         }
     }
 
-    /// All calls of the guest, over all steps.
+    /// The guest's calls in all steps.
     fn calls(&self) -> impl Iterator<Item = &HostCall> {
         self.steps.iter().flat_map(|step| &step.calls)
     }

@@ -1,4 +1,4 @@
-//! The view that extensions have of the turn that they serve: implemented by the host that runs turns, and behind grants.
+//! The interface through which extensions see their turn. The host that runs turns implements it; grants restrict it.
 
 use std::sync::Arc;
 
@@ -7,31 +7,30 @@ use annex_protocol::{ExtensionUri, JsonObject, ListTasksResponse};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::outside::Outside;
+use crate::overrides::ServiceOverrides;
 use crate::recording::TurnObserver;
 
-/// One turn, or one call of a method, as the guests that serve it can see it. What a method does not implement is answered
-/// as not there.
+/// A turn, or a method call, as guests see it. The default of each method is that the data does not exist.
 ///
-/// A guest waits while a method runs. Those that are not `async` must not block.
+/// Guests wait while a method runs. Methods that are not `async` must not block.
 #[async_trait]
 pub trait TurnView: Send + Sync {
-    /// The ids of the turn, for the log. They are the same for the whole turn.
+    /// Ids of the turn for the log. They must not change during the turn.
     fn ids(&self) -> TurnIds {
         TurnIds::default()
     }
 
-    /// Services that the turn brings in place of the host's own.
-    fn outside(&self) -> Option<&Outside> {
+    /// Replacements of host services.
+    fn overrides(&self) -> Option<&ServiceOverrides> {
         None
     }
 
-    /// An observer of what the extensions do in this turn, in place of those of all turns.
+    /// An observer for this turn, instead of those of the extensions.
     fn observer(&self) -> Option<Arc<dyn TurnObserver>> {
         None
     }
 
-    /// The JSON text of a session-scope key.
+    /// JSON text of a session-scope key.
     fn session_value(&self, _key: &str) -> Option<String> {
         None
     }
@@ -41,18 +40,18 @@ pub trait TurnView: Send + Sync {
         JsonObject::new()
     }
 
-    /// The task as it is now, as JSON: `id`, `contextId` and `status` without its message. `None` while there is none.
+    /// The present task as JSON: `id`, `contextId`, and `status` without its message. `None` if there is no task.
     fn task(&self) -> Option<String> {
         None
     }
 
-    /// The turn's task or conversation, for the buckets `task` and `context` of `wasi:keyvalue/store`. The answers are the
-    /// same for the whole turn. An extension that asks may leave keys there.
+    /// Scope of the turn's task or conversation, for the buckets `task` and `context` of `wasi:keyvalue/store`. The
+    /// result must not change during the turn. The extension may store keys under this scope.
     fn key_scope(&self, _kind: ScopeKind) -> Option<Scope> {
         None
     }
 
-    /// The answer of ListTasks to the caller: a ListTasksRequest as JSON in.
+    /// Lists the caller's tasks. `request` is a ListTasksRequest as JSON.
     ///
     /// # Errors
     /// The error of ListTasks, as text for the extension.
@@ -60,15 +59,15 @@ pub trait TurnView: Send + Sync {
         Err("there are no tasks to list here".to_owned())
     }
 
-    /// The steps of the agent so far as a JSON array of bounded size, as `agent-steps.wit` describes it.
+    /// The agent's steps so far as a JSON array of limited size; `agent-steps.wit` defines the format.
     fn agent_steps(&self) -> String {
         "[]".to_owned()
     }
 
-    /// Notes that a task which this extension interrupted is to go on.
+    /// Requests that a task that this extension interrupted is resumed.
     ///
     /// # Errors
-    /// The reason for which it cannot, as text for the extension.
+    /// Why the task cannot be resumed, as text for the extension.
     async fn resume_task(&self, _task_id: &str, _extension: &ExtensionUri) -> Result<(), String> {
         Err("tasks cannot be resumed here".to_owned())
     }
@@ -77,15 +76,15 @@ pub trait TurnView: Send + Sync {
 /// The ids of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnIds {
-    /// The task's.
+    /// Id of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
-    /// The conversation's.
+    /// Id of the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_id: Option<String>,
 }
 
-/// The view where there is no turn: on the calling side.
+/// An empty view for calls outside of a turn, such as on the calling side.
 #[derive(Clone, Copy, Debug)]
 pub struct NoTurn;
 

@@ -1,9 +1,9 @@
-//! Bytes that are kept for strangers, counted before they are kept.
+//! Memory budgets for validators, reserved before memory is used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A number of bytes that may be kept at once, and of another budget that it is a part of.
+/// A budget in bytes, possibly a part of a larger budget.
 #[derive(Debug)]
 pub struct ValidatorBudget {
     limit: usize,
@@ -12,13 +12,13 @@ pub struct ValidatorBudget {
 }
 
 impl ValidatorBudget {
-    /// A budget of `limit` bytes.
+    /// Creates a budget of `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, used: AtomicUsize::new(0), whole: None })
     }
 
-    /// A budget of at most `limit` bytes, which count in this one too.
+    /// Creates a part of at most `limit` bytes. Its reservations also count in this budget.
     #[must_use]
     pub fn part(self: &Arc<Self>, limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, used: AtomicUsize::new(0), whole: Some(Arc::clone(self)) })
@@ -30,21 +30,21 @@ impl ValidatorBudget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Reserves bytes here and in the budget that this is a part of; `None` when there are not so many left.
+    /// Reserves bytes in this budget and in the larger one. `None` if either has too few left.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
         let whole = match &self.whole {
             Some(whole) => Some(Box::new(whole.reserve(bytes)?)),
             None => None,
         };
         let fits = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
-        // When there is no room here, dropping the reservation of the whole gives its bytes back.
-        // Relaxed, because threads agree on this number alone; no other memory is published by it.
+        // If there is no room here, dropping the reservation of the larger budget frees its bytes.
+        // Relaxed: threads agree on this number alone; no other memory is published with it.
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         Some(Reservation { budget: Arc::clone(self), bytes, _whole: whole })
     }
 }
 
-/// Bytes of a budget, given back when this is dropped.
+/// Reserved bytes. Dropping the reservation frees them.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<ValidatorBudget>,
@@ -63,7 +63,7 @@ mod tests {
     use super::ValidatorBudget;
 
     #[test]
-    fn what_a_part_reserves_counts_in_the_whole_until_it_is_dropped() {
+    fn reservations_of_a_part_count_in_the_whole_until_dropped() {
         let whole = ValidatorBudget::new(10);
         let one = whole.part(8);
         let other = whole.part(8);

@@ -1,58 +1,58 @@
-//! The work that a schema can make the host do, as numbers that are known before it is compiled.
+//! The cost of a schema, known before it is compiled.
 //!
-//! Validation runs on the host, where no epoch reaches. Every keyword that is admitted does work in proportion to one of
-//! the sizes of the instance, so a schema is a few counts, and the work is their product with those sizes. The factors
-//! are nanoseconds of one core, measured with the slowest instances that were found and rounded up; the test
-//! `no_validation_costs_more_than_its_bound` holds them.
+//! Validation runs on the host, where guest deadlines do not apply. Every admitted keyword does work in proportion to
+//! one of the sizes of the instance. So a schema is a few counts, and the work is their product with those sizes. The
+//! factors are nanoseconds of one core, measured with the slowest known instances and rounded up; the test
+//! `no_validation_costs_more_than_its_bound` checks them.
 
 use crate::size::Size;
 
-/// Looking at one value with one part of a schema.
+/// Checking one value with one part of a schema.
 const VISIT: u64 = 60;
-/// Reading one byte of a text or of a key.
+/// Reading one byte of a string or key.
 const BYTE: u64 = 3;
-/// One byte for a `format`, or for what is decoded.
+/// Reading one byte for `format`, `contentEncoding` or `contentMediaType`.
 const FORMAT_BYTE: u64 = 40;
 /// Comparing one byte of two items.
 const COMPARED_BYTE: u64 = 12;
-/// One byte of text for 16 bytes of an automaton.
+/// Reading one byte of text, per 16 bytes of automaton.
 const AUTOMATON_BYTE: u64 = 24;
 /// Copying one byte into a violation.
 const COPIED_BYTE: u64 = 1;
-/// Bytes of a violation, beside the path and the value that it quotes.
+/// Bytes of a violation, without the path and the value that it quotes.
 const VIOLATION_BYTES: u64 = 512;
-/// Bytes of a compiled part of a schema, beside its path.
+/// Bytes of a compiled part of a schema, without its path.
 const PART_BYTES: u64 = 1 << 10;
-/// A pattern's matcher, for each byte of the automaton that reads it in one direction.
+/// Bytes of a pattern's matcher, per byte of the automaton for one direction.
 const MATCHER: u64 = 16;
-/// The tables that a matcher fills as it reads, for the threads that do.
+/// Bytes of the tables that a pattern's matcher fills while reading.
 pub(crate) const MATCHER_TABLES: u64 = 160 << 10;
 
-/// Counts over a schema with every `$ref` written out.
+/// Counts for a schema in which every `$ref` is replaced by its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// Parts that look at a value.
+    /// Parts that check a value.
     pub(crate) parts: u64,
     /// Keywords that a value can violate.
     pub(crate) assertions: u64,
-    /// Keywords that read texts or keys.
+    /// Keywords that read strings or keys.
     pub(crate) texts: u64,
-    /// Keywords that decode texts.
+    /// Keywords that decode strings.
     pub(crate) formats: u64,
     /// Keywords that compare the items of an array.
     pub(crate) uniques: u64,
     /// Bytes of the automata of all patterns.
     pub(crate) automata: u64,
-    /// Different patterns.
+    /// Number of distinct patterns.
     pub(crate) patterns: u64,
-    /// Bytes of the paths that lead to each part.
+    /// Bytes of the paths of all parts.
     pub(crate) paths: u64,
-    /// Parts within parts.
+    /// Nesting depth.
     pub(crate) height: u64,
 }
 
 impl Cost {
-    /// Adds what lies below the path segment `segment`.
+    /// Adds the counts of a part at the path segment `segment`.
     pub(crate) fn add_below(&mut self, segment: &str, inner: Self) {
         let segment = 1 + u64::try_from(segment.len()).unwrap_or(u64::MAX);
         self.paths = self.paths.saturating_add(inner.paths).saturating_add(inner.parts.saturating_mul(segment));
@@ -66,14 +66,14 @@ impl Cost {
         self.height = self.height.max(inner.height.saturating_add(1));
     }
 
-    /// Bytes that the compiled schema keeps.
+    /// Bytes that the compiled schema takes.
     pub(crate) fn weight(self) -> u64 {
         let parts = self.parts.saturating_mul(PART_BYTES).saturating_add(self.paths.saturating_mul(4));
         let tables = self.patterns.saturating_mul(MATCHER_TABLES);
         parts.saturating_add(self.automata.saturating_mul(MATCHER)).saturating_add(tables)
     }
 
-    /// Nanoseconds that it takes at most to tell whether an instance is valid.
+    /// Upper bound in nanoseconds for deciding whether an instance is valid.
     pub(crate) fn to_judge(self, size: &Size) -> u64 {
         let work = [
             [self.parts, size.values, VISIT],
@@ -85,14 +85,15 @@ impl Cost {
         sum(work.map(product))
     }
 
-    /// Bytes of all violations that an instance can have.
+    /// Upper bound in bytes for all violations of an instance.
     pub(crate) fn violations(self, size: &Size) -> u64 {
         let quoted = sum([size.nested_bytes, size.paths, size.values.saturating_mul(VIOLATION_BYTES)]);
-        // Each part around a violation may hold it among the reasons of its own.
+        // Each surrounding part may repeat the violation among its own reasons.
         self.assertions.saturating_mul(quoted)
     }
 
-    /// Nanoseconds that it takes at most to list all violations. Each part of a choice is judged before it is listed.
+    /// Upper bound in nanoseconds for listing all violations. Each branch of `anyOf` and the like is checked before
+    /// its violations are listed.
     pub(crate) fn to_list(self, size: &Size) -> u64 {
         let judged = self.to_judge(size).saturating_mul(self.height.saturating_add(2));
         judged.saturating_add(self.violations(size).saturating_mul(COPIED_BYTE))
@@ -100,7 +101,7 @@ impl Cost {
 }
 
 fn product(factors: [u64; 3]) -> u64 {
-    // Saturated and never wrapped: an overflow must look too costly, not cheap.
+    // Saturating: an overflow must look too costly, not cheap.
     factors.into_iter().fold(1, u64::saturating_mul)
 }
 

@@ -1,7 +1,7 @@
-//! Admission: walks a schema, refuses what has no bound, and counts the rest.
+//! Admission: walks a schema, refuses keywords without a bound, and counts the cost of the rest.
 //!
-//! The keywords are those of JSON Schema up to 2020-12. One that is not in the table is an annotation, which the
-//! validator ignores too.
+//! The keywords are those of JSON Schema up to 2020-12. Unknown keywords are annotations; the validator ignores them
+//! too.
 
 use std::collections::HashMap;
 
@@ -10,18 +10,18 @@ use serde_json::{Map, Value};
 use crate::cost::Cost;
 use crate::pattern::automaton_bytes;
 
-/// Parts of a schema with every `$ref` written out.
+/// Most parts of a schema in which every `$ref` is replaced by its target.
 const MAX_PARTS: u64 = 10_000;
-/// The most levels that a schema may nest with every `$ref` written out: the validator recurses.
+/// Most nesting levels of such a schema. The validator recurses.
 const MAX_HEIGHT: u64 = 100;
-/// Bytes that a compiled schema may keep.
+/// Most bytes of a compiled schema.
 const MAX_WEIGHT: u64 = 8 << 20;
-/// Bytes of the automata of different patterns.
+/// Most bytes of the automata of all distinct patterns.
 const MAX_AUTOMATA: u64 = 512 << 10;
-/// Bytes of the texts of different patterns.
+/// Most bytes of the text of all distinct patterns.
 const MAX_PATTERN_TEXT: usize = 8 << 10;
 
-/// The drafts whose keywords are in the table.
+/// Supported drafts.
 const LATEST_DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 const DRAFTS: [&str; 5] = [
     LATEST_DRAFT,
@@ -31,29 +31,29 @@ const DRAFTS: [&str; 5] = [
     "http://json-schema.org/draft-04/schema",
 ];
 
-/// The work that a keyword is.
+/// The kind of work that a keyword does.
 enum Keyword {
-    /// It says nothing of instances.
+    /// Has no effect on validation.
     Annotation,
-    /// It looks at a value.
+    /// Checks one value.
     Value,
-    /// It counts or reads the characters of a text.
+    /// Counts or reads the characters of a string.
     Text,
-    /// It decodes a text.
+    /// Decodes a string.
     Format,
     Pattern,
-    /// It compares with values of its own.
+    /// Compares the value with literals.
     Literal,
-    /// It asks for members by their names.
+    /// Looks members up by name.
     Names,
     Unique,
-    /// A schema, or a list of them.
+    /// A schema, or a list of schemas.
     Schema,
-    /// Schemas by names.
+    /// Schemas by name.
     Schemas,
-    /// Schemas by names that a member of the instance has.
+    /// Schemas for members of an object, by name.
     Properties,
-    /// Schemas by patterns.
+    /// Schemas by pattern.
     PatternProperties,
     Unevaluated,
     Reference,
@@ -61,8 +61,8 @@ enum Keyword {
     Refused(&'static str),
 }
 
-/// Keywords that apply further schemas to the same value. A keyword that asks what they left unevaluated validates them
-/// again, at each level anew.
+/// Keywords that apply further schemas to the same value. `unevaluatedProperties` and `unevaluatedItems` beside them
+/// validate those schemas again, at each level.
 const IN_PLACE: [&str; 11] =
     ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies", "contains"];
 
@@ -84,9 +84,9 @@ fn keyword(name: &str) -> Keyword {
         "unevaluatedProperties" | "unevaluatedItems" => Keyword::Unevaluated,
         "$ref" => Keyword::Reference,
         "$schema" => Keyword::Draft,
-        "$dynamicRef" | "$recursiveRef" => Keyword::Refused("refers to what is known only while it validates"),
-        "$id" | "id" => Keyword::Refused("changes what every $ref means"),
-        "$vocabulary" => Keyword::Refused("changes what keywords mean"),
+        "$dynamicRef" | "$recursiveRef" => Keyword::Refused("has a target that is known only during validation"),
+        "$id" | "id" => Keyword::Refused("changes the meaning of every $ref"),
+        "$vocabulary" => Keyword::Refused("changes the meaning of keywords"),
         _ => Keyword::Annotation,
     }
 }
@@ -94,7 +94,7 @@ fn keyword(name: &str) -> Keyword {
 /// Measures a schema.
 ///
 /// # Errors
-/// The reason why it is refused, as a clause about "it".
+/// Why the schema is refused, as a clause whose subject is "it".
 pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
     let cost =
         Walk { root: schema, known: HashMap::new(), open: Vec::new(), automata: HashMap::new() }.schema(schema, 0)?;
@@ -107,11 +107,11 @@ pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
 
 struct Walk<'a> {
     root: &'a Value,
-    /// The costs of the schemas that references lead to, once each was measured.
+    /// Costs of the targets of references, each measured once.
     known: HashMap<&'a str, Cost>,
     /// References that are being followed.
     open: Vec<&'a str>,
-    /// Automata by their patterns: the validator builds each once.
+    /// Sizes of automata, by pattern. The validator builds each automaton once.
     automata: HashMap<&'a str, u64>,
 }
 
@@ -131,7 +131,7 @@ impl<'a> Walk<'a> {
             Value::Array(items) => {
                 for item in items {
                     let inner = self.schema(item, depth + 1)?;
-                    // The number of an item is in the path.
+                    // The index of an item is part of the path.
                     add(&mut cost, "00000", inner)?;
                 }
             }
@@ -157,7 +157,7 @@ impl<'a> Walk<'a> {
                 Ok(Cost { texts: 1, automata, patterns, ..one })
             }
             Keyword::Literal => Ok(Cost { parts: 1 + literal(value), ..one }),
-            // Each name that is missing is a violation of its own.
+            // Each missing name is a violation of its own.
             Keyword::Names => Ok(Cost { parts: 1 + literal(value), assertions: literal(value), ..one }),
             Keyword::Unique => Ok(Cost { uniques: 1, ..one }),
             Keyword::Schema => self.schema(value, depth),
@@ -178,7 +178,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Schemas by names of the author's, or what else the validator finds there and refuses.
+    /// Measures an object of schemas by name. The validator refuses other values; they are measured as one schema.
     fn schemas(&mut self, value: &'a Value, depth: u64) -> Result<Cost, String> {
         let Value::Object(members) = value else { return self.schema(value, depth) };
         check_height(depth)?;
@@ -195,14 +195,15 @@ impl<'a> Walk<'a> {
         cost.texts += 1;
         for pattern in value.as_object().into_iter().flat_map(Map::keys) {
             let (automata, patterns) = self.automaton(pattern)?;
-            // `additionalProperties` and `unevaluatedProperties` beside it match once more.
+            // `additionalProperties` and `unevaluatedProperties` in the same schema match the pattern once more.
             cost.automata = cost.automata.saturating_add(automata.saturating_mul(3));
             cost.patterns += patterns;
         }
         Ok(cost)
     }
 
-    /// Bytes of a pattern's automaton, and how many matchers that makes: the validator builds one for all uses.
+    /// Size of a pattern's automaton, and number of new matchers: 1, or 0 for a known pattern, whose matcher is
+    /// shared.
     fn automaton(&mut self, pattern: &'a str) -> Result<(u64, u64), String> {
         if let Some(bytes) = self.automata.get(pattern) {
             return Ok((*bytes, 0));
@@ -222,7 +223,7 @@ impl<'a> Walk<'a> {
 
     fn reference(&mut self, reference: &'a str, depth: u64) -> Result<Cost, String> {
         if let Some(cost) = self.known.get(reference) {
-            // It was measured at another depth.
+            // The schema was measured at another depth.
             check_height(depth.saturating_add(cost.height))?;
             return Ok(*cost);
         }
@@ -232,14 +233,15 @@ impl<'a> Walk<'a> {
             return Err(format!("the $ref {reference:?} leads back to itself; recursive schemas are not supported"));
         }
         if reference.contains('%') {
-            // The validator decodes it first, and would be led elsewhere than this walk.
+            // The validator decodes the escape before following the reference, and could reach another schema than
+            // this walk.
             return Err(format!("the $ref {reference:?} has an escape with %; write the name as it is"));
         }
         let target = self.root.pointer(pointer).ok_or_else(|| format!("the $ref {reference:?} leads nowhere"))?;
         self.open.push(reference);
         let cost = self.schema(target, depth + 1)?;
         self.open.pop();
-        // Measured once: where each schema refers twice to the next, the walk would double with every level.
+        // Measured once: if each schema refers twice to the next, the walk would otherwise double with every level.
         self.known.insert(reference, cost);
         Ok(cost)
     }
@@ -260,7 +262,7 @@ fn check_height(height: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Comparing with a value costs a part for each value in it, and one for each 32 bytes of text.
+/// Number of parts for comparing with a literal: one per value in it, and one per 32 bytes of text.
 fn literal(value: &Value) -> u64 {
     let text = |text: &str| 1 + u64::try_from(text.len() / 32).unwrap_or(u64::MAX);
     match value {
@@ -273,8 +275,8 @@ fn literal(value: &Value) -> u64 {
     }
 }
 
-/// With a schema of its own the keyword validates twice, at each level again; beside schemas for the same value it
-/// validates those twice.
+/// Refuses the keyword if it has a schema of its own: it would validate twice at each level. In combination with
+/// schemas for the same value it would validate those twice.
 fn unevaluated(name: &str, value: &Value) -> Result<(), String> {
     match value {
         Value::Bool(_) => Ok(()),
@@ -297,7 +299,7 @@ fn check_unevaluated(members: &Map<String, Value>) -> Result<(), String> {
 fn draft(value: &Value) -> Result<(), String> {
     match value.as_str().map(|uri| uri.trim_end_matches('#')) {
         Some(uri) if !DRAFTS.contains(&uri) => {
-            Err(format!("its $schema {uri:?} is none that this host knows, such as {:?}", LATEST_DRAFT))
+            Err(format!("its $schema {uri:?} is not supported; use for example {:?}", LATEST_DRAFT))
         }
         _ => Ok(()),
     }

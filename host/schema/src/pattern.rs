@@ -1,23 +1,24 @@
-//! The size of the automaton that a pattern becomes, found out before the validator builds it.
+//! The size of a pattern's automaton, computed before the validator builds it.
 //!
-//! Matching takes time in proportion to that size and to the text, and the engine's caches are bounded by it.
+//! Matching takes time in proportion to that size and to the text. The size also bounds the caches of the regex
+//! engine.
 
 use jsonschema_regex::to_rust_regex;
 use regex_automata::nfa::thompson;
 
-/// Bytes of one pattern's text. Translating it takes time in proportion to the square of that.
+/// Longest pattern, in bytes. Translating takes time in proportion to the square of the length.
 const MAX_TEXT: usize = 1 << 10;
-/// Bytes of one automaton.
+/// Largest automaton, in bytes.
 pub(crate) const MAX_AUTOMATON: usize = 256 << 10;
 
-/// Bytes of the automaton of a pattern, which reads it in one direction.
+/// Size in bytes of a pattern's automaton for one direction.
 pub(crate) fn automaton_bytes(pattern: &str) -> Result<u64, String> {
     if pattern.len() > MAX_TEXT {
         return Err(format!("a pattern has {} bytes; at most {MAX_TEXT} are allowed", pattern.len()));
     }
     let refused = |reason: String| format!("the pattern {pattern:?} is not usable: {reason}");
-    let translated = to_rust_regex(pattern).map_err(|()| refused("it is no regular expression".to_owned()))?;
-    // The limit ends the build itself: nested repetitions of a few bytes ask for more memory than there is.
+    let translated = to_rust_regex(pattern).map_err(|()| refused("it is not a regular expression".to_owned()))?;
+    // The limit stops the build itself: nested repetitions of a few bytes can need more memory than the machine has.
     let config = thompson::Config::new().nfa_size_limit(Some(MAX_AUTOMATON));
     let automaton = thompson::Compiler::new().configure(config).build(&translated);
     let automaton = automaton.map_err(|error| match error.size_limit() {
@@ -32,7 +33,7 @@ mod tests {
     use super::automaton_bytes;
 
     #[test]
-    fn the_size_grows_with_what_is_to_be_remembered() {
+    fn the_size_grows_with_the_states_of_the_automaton() {
         let small = automaton_bytes("^[a-z0-9-]+$").expect("a pattern");
         let large = automaton_bytes("[ab]*a[ab]{1500}c").expect("a pattern");
         assert!(large > 40 * small, "{small} and {large}");

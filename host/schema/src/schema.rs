@@ -1,4 +1,4 @@
-//! A compiled schema, and what may be done with an instance of it.
+//! A compiled schema, and validation of instances.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,56 +14,56 @@ use crate::pattern::MAX_AUTOMATON;
 use crate::size::Size;
 use crate::strict;
 
-/// Schemas longer than this are refused.
+/// Longest schema, in bytes.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
-/// Violations reported for one instance.
+/// Most violations reported for one instance.
 const MAX_VIOLATIONS: usize = 64;
-/// Bytes of one violation's message; it may quote the instance.
+/// Longest message of a violation, in bytes. It may quote the instance.
 const MAX_MESSAGE_BYTES: usize = 512;
-/// Bytes of an instance that is parsed at all: values take many times the bytes of their text.
+/// Longest instance that is parsed, in bytes: parsed values take many times the bytes of the text.
 const MAX_INSTANCE: usize = 1 << 20;
-/// Nanoseconds of work that a thread which serves others may do.
+/// Most work on a thread that serves other requests, in nanoseconds.
 const SMALL_WORK: u64 = 2_000_000;
-/// Bytes of an instance that such a thread may parse.
+/// Longest instance that is parsed on such a thread, in bytes.
 const SMALL_INSTANCE: usize = 16 << 10;
-/// Bytes of violations that such a thread may list.
+/// Largest list of violations that is made on such a thread, in bytes.
 const SMALL_LIST: u64 = 4 << 20;
-/// Nanoseconds of work that is done at all.
+/// Most work for one validation, in nanoseconds.
 const MAX_WORK: u64 = 1_000_000_000;
-/// Bytes of violations that are listed at all.
+/// Largest list of violations, in bytes.
 const MAX_LIST: u64 = 32 << 20;
 
-/// One violation: a JSON pointer into the instance, and what is wrong there.
+/// A violation: a JSON pointer into the instance, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The place in the instance; empty for the whole.
+    /// JSON pointer; empty for the whole instance.
     pub pointer: String,
-    /// The fault at that place; it may quote the instance.
+    /// The reason. It may quote the instance.
     pub message: String,
 }
 
-/// A compiled schema, with the numbers that tell what a validation may cost.
+/// A compiled schema with its measured cost.
 pub struct Schema {
     validator: Validator,
     cost: Cost,
-    /// The bytes that it counts for, where it is kept.
+    /// Reservation of its bytes, if the schema is cached or pinned.
     _kept: Option<Reservation>,
     is_pinned: bool,
 }
 
-/// The amount of work that may be done.
+/// The amount of work that is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// As little as a thread may do that serves others.
+    /// Work that is acceptable on a thread that serves other requests.
     Small,
-    /// As much as is ever done.
+    /// The maximum for one validation.
     Full,
 }
 
-/// The outcome of a validation with little effort.
+/// The outcome of a validation with small effort.
 pub(crate) enum Attempt {
     Done(Result<Vec<Violation>, String>),
-    /// It takes more effort.
+    /// The validation needs a worker.
     TooMuch,
 }
 
@@ -71,7 +71,7 @@ impl Schema {
     /// Compiles a schema.
     ///
     /// # Errors
-    /// When it is not JSON, has no bound, or is no JSON Schema; the text says why.
+    /// The text is not JSON, has no bounded cost, or is not a JSON Schema. The error says which.
     pub fn compile(text: &str) -> Result<Self, String> {
         if text.len() > MAX_SCHEMA_BYTES {
             return Err(format!("the schema has {} bytes; at most {MAX_SCHEMA_BYTES} are allowed", text.len()));
@@ -81,16 +81,16 @@ impl Schema {
         let cost = measure(&document).map_err(unusable)?;
         let tables = usize::try_from(MATCHER_TABLES / 4).unwrap_or(usize::MAX);
         let patterns = PatternOptions::regex().size_limit(MAX_AUTOMATON).dfa_size_limit(tables);
-        // Since draft 2019-09 `format` is an annotation unless the validator is told otherwise. Extensions promise
-        // their clients that it is checked.
+        // Since draft 2019-09 `format` is an annotation by default. Extensions promise their clients that it is
+        // checked.
         let options = jsonschema::options().should_validate_formats(true).with_pattern_options(patterns);
-        // The words of an error may quote all of the schema.
+        // The error message may quote the whole schema.
         let validator =
             options.build(&document).map_err(|error| unusable(cut(error.to_string(), MAX_MESSAGE_BYTES)))?;
         Ok(Self { validator, cost, _kept: None, is_pinned: false })
     }
 
-    /// Bytes that it keeps at most.
+    /// Upper bound of the memory in bytes.
     #[must_use]
     pub fn weight(&self) -> usize {
         usize::try_from(self.cost.weight()).unwrap_or(usize::MAX)
@@ -108,20 +108,20 @@ impl Schema {
         self.is_pinned
     }
 
-    /// Validates with little effort, or says that it takes more.
+    /// Validates on this thread if the work is small.
     pub(crate) fn attempt(&self, instance: &str) -> Attempt {
-        // Parsing it alone would take too long on a thread that serves others.
+        // Parsing alone would take too long on a thread that serves other requests.
         if instance.len() > SMALL_INSTANCE {
             return Attempt::TooMuch;
         }
         self.validate_with(instance, Effort::Small).map_or(Attempt::TooMuch, Attempt::Done)
     }
 
-    /// The time of one core that it takes at most to validate an instance, violations included where they are listed.
-    /// A validation that would take longer than a second is not done.
+    /// Upper bound of the CPU time for validating an instance, including the list of violations if it is made. A
+    /// validation above one second is refused.
     ///
     /// # Errors
-    /// When the instance is not JSON.
+    /// The instance is not JSON.
     pub fn bound(&self, instance: &str) -> Result<Duration, String> {
         let document = strict::parse(instance).map_err(|error| error.to_string())?;
         let size = Size::of(&document, instance.len());
@@ -130,17 +130,17 @@ impl Schema {
         Ok(Duration::from_nanos(if is_listed { listed } else { self.cost.to_judge(&size) }))
     }
 
-    /// All violations, up to a bound. It is done at once, on this thread, and takes up to a second.
+    /// Validates an instance on this thread, in at most one second. Returns the violations, up to a limit.
     ///
     /// # Errors
-    /// When the instance is not JSON, or too large for this schema.
+    /// The instance is not JSON, or too large for this schema.
     pub fn validate(&self, instance: &str) -> Result<Vec<Violation>, String> {
         let too_large =
             || Err("the instance is not usable: it is too large for this schema to be validated".to_owned());
         self.validate_with(instance, Effort::Full).unwrap_or_else(too_large)
     }
 
-    /// `None` when it takes more effort.
+    /// Validates with a limited effort. `None` if more effort is needed.
     fn validate_with(&self, instance: &str, effort: Effort) -> Option<Result<Vec<Violation>, String>> {
         if instance.len() > MAX_INSTANCE {
             let reason = format!("it has {} bytes; at most {MAX_INSTANCE} are allowed", instance.len());
@@ -155,7 +155,8 @@ impl Schema {
         if self.cost.to_judge(&size) > work {
             return None;
         }
-        // Listing violations costs more than telling whether there are any, so it is done only when there are.
+        // Listing violations costs more than deciding whether there are any, so it happens only for invalid
+        // instances.
         if self.validator.is_valid(&document) {
             return Some(Ok(Vec::new()));
         }
@@ -165,7 +166,7 @@ impl Schema {
         match effort {
             Effort::Small => None,
             Effort::Full => {
-                // The instance is known to be invalid, so the answer is no even where it costs too much to list why.
+                // The instance is invalid, so the answer is no even if listing the reasons costs too much.
                 let message = "does not match the schema; it is too large to say where".to_owned();
                 Some(Ok(vec![Violation { pointer: String::new(), message }]))
             }

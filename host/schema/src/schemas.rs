@@ -1,4 +1,5 @@
-//! The validators of one stranger: compiled once, kept by the schema's text, weighed, and run where they hold up nobody.
+//! The validators of one stranger: compiled once, cached by the text of the schema, limited in memory, and run on
+//! worker threads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,21 +11,21 @@ use tokio::time::timeout;
 use crate::budget::ValidatorBudget;
 use crate::schema::{Attempt, Schema, Violation};
 
-/// Validators kept for one stranger, whatever they weigh.
+/// Most validators cached for one stranger, regardless of their size.
 const MAX_SCHEMAS: usize = 64;
-/// Bytes of validators kept for one stranger.
+/// Most bytes of validators cached for one stranger.
 const MAX_KEPT: usize = 8 << 20;
 
-/// The longest time that work waits for a worker.
+/// Longest wait for a worker.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The reason for a missing answer.
+/// Why a validation has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// The schema or the instance cannot be used at all, and why.
+    /// The schema or the instance is unusable, with the reason.
     #[error("{0}")]
     Unusable(String),
-    /// It took longer than it was allowed to, and was given up.
+    /// The time limit was exceeded, and the work was abandoned.
     #[error("it takes too long to validate")]
     OutOfTime,
     /// No worker was free for a second.
@@ -32,7 +33,7 @@ pub enum SchemaError {
     Busy,
 }
 
-/// Threads for the work that is not small, shared by all strangers of a process. Tenants that wait get them in turn.
+/// Worker threads, shared by all strangers of a process. Waiting tenants are served round robin.
 #[derive(Clone, Debug)]
 pub struct Workers {
     places: FairPlaces,
@@ -40,7 +41,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Room for `count` validations or compilations at once.
+    /// Allows `count` concurrent validations or compilations.
     #[must_use]
     pub fn new(count: usize) -> Self {
         Self { places: FairPlaces::new(count.max(1)), tenant: Arc::default() }
@@ -58,26 +59,26 @@ impl Workers {
 }
 
 impl Default for Workers {
-    /// One for each core, and at least two, so that one stranger leaves room for another.
+    /// One worker per core, and at least two, so that one stranger cannot block all others.
     fn default() -> Self {
         Self::new(std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)))
     }
 }
 
-/// Validators by the text of their schema. Both schemas and instances may come from strangers: what they can cost is
-/// known before it is done.
+/// Validators by the text of their schema. Schemas and instances may come from strangers: the cost of each is bounded
+/// before the work begins.
 pub struct Schemas {
     kept: Mutex<Vec<(String, Arc<Schema>)>>,
     budget: Arc<ValidatorBudget>,
     workers: Workers,
-    /// One piece of work at a time, so that a stranger takes one worker and no more.
+    /// One piece of work at a time, so that a stranger takes at most one worker.
     place: Arc<Semaphore>,
-    /// The same for pinned schemas, whose instances come from others too.
+    /// Like `place`, for pinned schemas, whose instances come from other parties.
     pinned_place: Arc<Semaphore>,
 }
 
 impl Schemas {
-    /// Without validators. The bytes of those that are kept count in `budget`.
+    /// Creates an empty cache. The bytes of cached validators count in `budget`.
     #[must_use]
     pub fn new(budget: &Arc<ValidatorBudget>, workers: Workers) -> Self {
         let place = || Arc::new(Semaphore::new(1));
@@ -86,12 +87,12 @@ impl Schemas {
         Self { kept, budget, workers, place: place(), pinned_place: place() }
     }
 
-    /// All violations, up to a bound. Work that is not small is done by a worker, for no longer than `allowed`; then it is
-    /// given up and not waited for. A worker that was given up ends by itself within the bound of a validation, a second.
-    /// `spent` grows by the time that a worker took.
+    /// Validates an instance and returns the violations, up to a limit. Work that is not small runs on a worker for
+    /// at most `allowed`. After that it is abandoned; the worker ends by itself within a second. `spent` increases by
+    /// the time of the worker.
     ///
     /// # Errors
-    /// When the schema or the instance cannot be used at all, it took too long, or no worker was free.
+    /// The schema or the instance is unusable, the work took too long, or no worker was free.
     pub async fn validate(
         &self,
         schema: &str,
@@ -103,7 +104,7 @@ impl Schemas {
         self.validate_with(&schema, instance, allowed.saturating_sub(*spent), spent).await
     }
 
-    /// The same with a schema that was compiled before.
+    /// Like [`validate`](Self::validate), with a compiled schema.
     ///
     /// # Errors
     /// As [`Self::validate`].
@@ -114,7 +115,7 @@ impl Schemas {
         allowed: Duration,
         spent: &mut Duration,
     ) -> Result<Vec<Violation>, SchemaError> {
-        // Up to two milliseconds are done on this thread. What takes longer would hold up others whom it serves.
+        // Up to two milliseconds of work run on this thread. More would delay other requests on the thread.
         match schema.attempt(instance) {
             Attempt::Done(violations) => violations,
             Attempt::TooMuch => {
@@ -127,10 +128,10 @@ impl Schemas {
         .map_err(SchemaError::Unusable)
     }
 
-    /// The validator of a schema, compiled by a worker unless it is kept.
+    /// Returns the cached validator of a schema, or compiles one on a worker.
     ///
     /// # Errors
-    /// When the schema cannot be used, it took too long, or no worker was free.
+    /// The schema is unusable, compiling took too long, or no worker was free.
     pub async fn compile(
         &self,
         schema: &str,
@@ -141,7 +142,7 @@ impl Schemas {
             return Ok(schema);
         }
         let place = take(&self.place).await?;
-        // Another turn may have compiled it while this one waited.
+        // Another turn may have compiled the schema while this one waited.
         if let Some(schema) = self.find(schema) {
             return Ok(schema);
         }
@@ -149,11 +150,11 @@ impl Schemas {
         Ok(self.keep(schema, compiled))
     }
 
-    /// The validator of a schema that stays for as long as somebody holds it. It has a budget of its own, so that
-    /// validators that are kept for others cannot take its room.
+    /// Compiles a validator that lives for as long as the caller holds it. It is charged to `budget`, so that cached
+    /// validators cannot take its room.
     ///
     /// # Errors
-    /// As [`Self::compile`], and when there is no room.
+    /// As [`Self::compile`], or the budget is exhausted.
     pub async fn pin(
         &self,
         schema: &str,
@@ -164,7 +165,9 @@ impl Schemas {
         let place = take(&self.place).await?;
         let compiled = self.compile_new(place, schema, allowed, spent).await?;
         let weight = compiled.weight();
-        let no_room = || SchemaError::Unusable(format!("there is no room for its {weight} bytes beside the others"));
+        let no_room = || {
+            SchemaError::Unusable(format!("its {weight} bytes do not fit into the memory that is left for validators"))
+        };
         Ok(Arc::new(compiled.pin(budget.reserve(weight).ok_or_else(no_room)?)))
     }
 
@@ -180,7 +183,7 @@ impl Schemas {
         compiled.map_err(SchemaError::Unusable)
     }
 
-    /// Bytes that are kept.
+    /// Bytes of cached validators.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.budget.used()
@@ -193,19 +196,20 @@ impl Schemas {
         spent: &mut Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, SchemaError> {
-        // The stranger's own place was taken first, so that work which waits for it holds no worker.
+        // The caller has taken the stranger's own place before, so that work that waits for that place holds no
+        // worker.
         let worker = self.workers.take().await?;
         let (begins, has_begun) = oneshot::channel();
         let working = tokio::task::spawn_blocking(move || {
             let began = Instant::now();
-            // It fails when the caller has given up.
+            // Sending fails if the caller has given up.
             let _ = begins.send(());
             let done = work();
-            // The thread gives them back, not the caller: work that the caller has given up goes on.
+            // Freed by the thread, not by the caller: abandoned work continues to run.
             drop((worker, place));
             (done, began.elapsed())
         });
-        // The time of a thread that has not begun is not the work's.
+        // The time until the thread starts is not charged to the work.
         if timeout(WORKER_TIMEOUT, has_begun).await.is_err() {
             return Err(SchemaError::Busy);
         }
@@ -224,11 +228,12 @@ impl Schemas {
         kept.iter().find(|(known, _)| known == text).map(|(_, schema)| Arc::clone(schema))
     }
 
-    /// Keeps a validator in place of the oldest ones. One for which there is no room all the same serves this once.
+    /// Caches a validator and evicts the oldest ones if needed. If there is no room even then, the validator is
+    /// returned without being cached.
     fn keep(&self, text: &str, schema: Schema) -> Arc<Schema> {
         let weight = schema.weight().saturating_add(text.len());
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        // Two turns may have compiled one text. It takes the room of one.
+        // Two turns may have compiled the same schema. Only one copy is cached.
         if let Some((_, known)) = kept.iter().find(|(known, _)| known == text) {
             return Arc::clone(known);
         }
@@ -242,7 +247,7 @@ impl Schemas {
             if kept.is_empty() {
                 return Arc::new(schema);
             }
-            // Only validators of this stranger go, even where it is the budget of all that is used up.
+            // Only validators of this stranger are evicted, even if the shared budget is exhausted.
             kept.remove(0);
         }
     }

@@ -1,31 +1,31 @@
-//! The sizes of an instance that the cost of a validation grows with.
+//! The sizes of an instance that determine the cost of a validation.
 
 use serde_json::Value;
 
-/// The sizes of one JSON value. All are sums over the value and what is in it.
+/// Sizes of a JSON value. Each is a sum over the value and all values inside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// Bytes of its text.
+    /// Bytes of the text.
     pub(crate) bytes: u64,
-    /// Values and keys.
+    /// Number of values and keys.
     pub(crate) values: u64,
-    /// Bytes of each value, so that those of an inner value count once for each value around it.
+    /// Sum of the bytes of each value. An inner value also counts in each value around it.
     pub(crate) nested_bytes: u64,
-    /// Bytes of the paths that lead to each value.
+    /// Bytes of the paths of all values.
     pub(crate) paths: u64,
     /// Bytes that are compared when each array is searched for equal items.
     pub(crate) compared: u64,
 }
 
 impl Size {
-    /// The sizes of a value whose text has `bytes` bytes.
+    /// Measures a value whose text has `bytes` bytes.
     pub(crate) fn of(value: &Value, bytes: usize) -> Self {
         let mut size = Self { bytes: wide(bytes), ..Self::default() };
         size.add(value, 0);
         size
     }
 
-    /// Adds a value and returns its bytes, about as they are in its text.
+    /// Adds a value and returns its approximate bytes in the text.
     fn add(&mut self, value: &Value, path: u64) -> u64 {
         self.values += 1;
         self.paths += path;
@@ -48,16 +48,16 @@ impl Size {
     }
 
     fn add_items(&mut self, items: &[Value], path: u64) -> u64 {
-        // A path grows by an index and its slash, which have at most 8 bytes in an instance of a megabyte.
+        // An index and its slash have at most 8 bytes in an instance of a megabyte.
         let bytes = 2 + items.iter().map(|item| 1 + self.add(item, path + 8)).sum::<u64>();
         self.compared = self.compared.saturating_add(bytes.saturating_mul(rivals(items)));
         bytes
     }
 }
 
-/// With how many others an item of an array may be compared: up to 15 items are compared in pairs, more are hashed.
-/// Numbers beyond 2^53 share a hash with up to 1,023 others. Arrays of different form can share one hash, whatever their
-/// number.
+/// Number of items that one item of an array may be compared with. Up to 15 items are compared in pairs, more are
+/// hashed. A number beyond 2^53 can share its hash with 1,023 others. Any number of distinct arrays can share one
+/// hash.
 fn rivals(items: &[Value]) -> u64 {
     let count = wide(items.len());
     if items.iter().any(|item| item.is_array() || item.is_object()) {

@@ -1,7 +1,7 @@
-//! JSON whose objects have each key once.
+//! JSON without duplicate keys.
 //!
-//! Readers differ in which of two values they take for one key. What is validated here travels on as text, so a second
-//! value would reach the agent unseen.
+//! Parsers differ in which of two values for one key they use. The validated JSON is passed on as text, so a second
+//! value would reach the agent unvalidated.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
-/// Parses one JSON value; a key that comes twice is an error, at any depth.
+/// Parses a JSON value. A duplicate key at any depth is an error.
 pub(crate) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str::<Strict>(text).map(|strict| strict.0)
 }
@@ -48,7 +48,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
-        // No JSON text has a number that is not finite, so `Null` is never taken.
+        // JSON text cannot contain a number that is not finite, so `Null` is never used.
         Ok(Number::from_f64(number).map_or(Value::Null, Value::Number))
     }
 
@@ -74,7 +74,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
             match object.entry(key) {
                 Entry::Vacant(entry) => entry.insert(value),
                 Entry::Occupied(entry) => {
-                    return Err(A::Error::custom(format_args!("the key {:?} comes twice", entry.key())));
+                    return Err(A::Error::custom(format_args!("the key {:?} is a duplicate", entry.key())));
                 }
             };
         }

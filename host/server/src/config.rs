@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use annex_auth::AuthConfig;
-use annex_egress::Allowed;
+use annex_egress::AllowedDestination;
 use axum::http::Uri;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -131,12 +131,12 @@ pub struct Config {
 pub struct PushConfig {
     /// Hosts, addresses and ranges (`10.0.0.0/8`) that may be notified although they are private. Default: none.
     #[serde(deserialize_with = "allowed")]
-    pub allow: Vec<Allowed>,
+    pub allow: Vec<AllowedDestination>,
     /// Takes only `https` URLs. Default: no.
     pub https_only: bool,
 }
 
-fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Allowed>, D::Error> {
+fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AllowedDestination>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
 }

@@ -1,42 +1,42 @@
-//! Durations by how long they were.
+//! A histogram of durations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the durations that are told apart, in milliseconds: from one that waits for nothing to a turn of a minute.
+/// Upper bounds of the buckets in milliseconds: from requests that wait for nothing to turns of a minute.
 const BOUNDS: [u64; 14] = [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000];
 
-/// Counts durations. Adding one takes no lock and no memory.
+/// Counts durations in buckets. Adding one takes no lock and allocates nothing.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// Durations up to each bound and beyond the one before it; the last is beyond all bounds.
+    /// Durations per bucket, not cumulative. The last bucket has no upper bound.
     counts: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
 
-/// The numbers of a histogram at one moment.
+/// The state of a histogram at one moment.
 #[derive(Clone, Debug)]
 pub struct Distribution {
-    /// The number of durations of at most so long, in ascending order; each number has those before it in it.
+    /// Cumulative counts: upper bound, and number of durations below or equal, in ascending order.
     pub within: Vec<(Duration, u64)>,
-    /// All of them.
+    /// Number of all durations.
     pub count: u64,
-    /// Their sum.
+    /// Sum of all durations.
     pub sum: Duration,
 }
 
 impl Histogram {
-    /// Counts one duration.
+    /// Adds a duration.
     pub fn add(&self, took: Duration) {
         let place = BOUNDS.partition_point(|bound| Duration::from_millis(*bound) < took);
         if let Some(count) = self.counts.get(place) {
-            // Relaxed is enough: nothing is ordered by the numbers.
+            // Relaxed: no other memory depends on the numbers.
             count.fetch_add(1, Ordering::Relaxed);
         }
         self.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// The numbers so far.
+    /// Reads the histogram.
     #[must_use]
     pub fn read(&self) -> Distribution {
         let mut count = 0;
@@ -45,7 +45,7 @@ impl Histogram {
             count
         });
         let within = BOUNDS.into_iter().map(Duration::from_millis).zip(&mut counts).collect();
-        // The last count is that of durations beyond all bounds.
+        // The last count includes durations above all bounds.
         let count = counts.last().unwrap_or_default();
         Distribution { within, count, sum: Duration::from_nanos(self.nanos.load(Ordering::Relaxed)) }
     }

@@ -1,25 +1,25 @@
-//! How a request ended, and counts of that.
+//! Outcomes of requests, and their counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was answered.
+    /// The request was answered.
     Ok,
-    /// The client has to change something, or to come again later.
+    /// The client must change the request or try again later.
     Refused,
-    /// The server, its agent or an extension failed.
+    /// The server, the agent or an extension failed.
     Failed,
-    /// The client has left before the end of its answer.
+    /// The client disconnected before the end of the answer.
     Gone,
 }
 
 impl Outcome {
-    /// All of them, each in the place of its number.
+    /// All outcomes. The position of each equals its discriminant.
     pub const ALL: [Self; 4] = [Self::Ok, Self::Refused, Self::Failed, Self::Gone];
 
-    /// The name in lines and labels.
+    /// Name in log lines and metric labels.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Outcome {
     }
 }
 
-/// Numbers of requests by how they ended.
+/// Number of requests per outcome.
 #[derive(Debug, Default)]
 pub struct OutcomeCounts([AtomicU64; Outcome::ALL.len()]);
 
@@ -39,12 +39,12 @@ impl OutcomeCounts {
     /// Counts one request.
     pub fn add(&self, outcome: Outcome) {
         if let Some(count) = self.0.get(outcome as usize) {
-            // Relaxed is enough: nothing is ordered by the number.
+            // Relaxed: no other memory depends on the number.
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The numbers so far.
+    /// Number of requests so far, per outcome.
     pub fn read(&self) -> impl Iterator<Item = (Outcome, u64)> {
         Outcome::ALL.into_iter().zip(self.0.iter().map(|count| count.load(Ordering::Relaxed)))
     }

@@ -1,4 +1,4 @@
-//! One request, as far as it is known.
+//! The facts about one request.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,44 +7,45 @@ use std::time::{Duration, Instant};
 use crate::outcome::{Outcome, OutcomeCounts};
 use crate::stages::{Spent, Stages};
 
-/// A request, or a turn that goes on without one. What is known of it is written by whoever learns it first.
+/// A request, or a turn that continues without one. Each fact is set by the first code that learns it; later values
+/// are ignored.
 pub struct Request {
     stages: Stages,
     is_logged: bool,
     received: AtomicU64,
     is_over: AtomicBool,
-    /// The tenant that it names, known here or not.
+    /// Tenant named in the request, whether it exists or not.
     pub tenant: OnceLock<Arc<str>>,
-    /// The principal that sent it; none where nobody is authenticated.
+    /// Authenticated principal, if any.
     pub caller: OnceLock<Arc<str>>,
-    /// The binding that it came by.
+    /// Binding, such as JSON-RPC or gRPC.
     pub binding: OnceLock<&'static str>,
-    /// The version of the protocol that it speaks.
+    /// Protocol version of the request.
     pub version: OnceLock<&'static str>,
-    /// The operation that it asks for.
+    /// Requested operation.
     pub operation: OnceLock<&'static str>,
-    /// The method of an extension that it calls.
+    /// Extension method that the request calls.
     pub method: OnceLock<Arc<str>>,
-    /// The conversation.
+    /// Id of the conversation.
     pub context: OnceLock<Arc<str>>,
-    /// The task.
+    /// Id of the task.
     pub task: OnceLock<Arc<str>>,
-    /// The extensions that are active, as the header names them.
+    /// Active extensions, in the format of the header `A2A-Extensions`.
     pub extensions: OnceLock<Box<str>>,
-    /// How it ends, unless that is well, and the reason in a word.
+    /// Outcome other than `Ok`, and the reason in one word.
     pub verdict: OnceLock<(Outcome, &'static str)>,
-    /// The extensions that refused it, failed it, or were missing.
+    /// Extensions that refused or failed the request, or were missing.
     pub blamed: OnceLock<Box<str>>,
-    /// The quota that is used up.
+    /// Exhausted quota.
     pub quota: OnceLock<&'static str>,
-    /// The id under which the log has the fault.
+    /// Error id that the log has for the fault.
     pub error_id: OnceLock<Box<str>>,
-    /// Where its tenant's requests are counted.
+    /// Request counters of the tenant.
     pub counts: OnceLock<Arc<OutcomeCounts>>,
 }
 
 impl Request {
-    /// A request that begins now. `is_logged` says whether a line of the log is wanted, for which its stages are measured.
+    /// Begins a request now. With `is_logged`, the time per stage is measured for its log line.
     #[must_use]
     pub fn begin(is_logged: bool) -> Arc<Self> {
         Arc::new(Self {
@@ -69,7 +70,7 @@ impl Request {
         })
     }
 
-    /// True if a line of the log is wanted.
+    /// True if the request gets a log line.
     #[must_use]
     pub fn is_logged(&self) -> bool {
         self.is_logged
@@ -86,18 +87,18 @@ impl Request {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes of its body.
+    /// Adds to the received bytes of the body.
     pub fn add_received(&self, bytes: usize) {
         self.received.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// The bytes of its body so far.
+    /// Received bytes of the body.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// The time since it began, and the parts of it; these are zero where no line is wanted.
+    /// Time since the beginning, and time per stage. The latter is zero if the request gets no log line.
     #[must_use]
     pub fn spent(&self) -> (Duration, Spent) {
         let now = Instant::now();
@@ -105,9 +106,9 @@ impl Request {
         (all, if self.is_logged { self.stages.spent(now) } else { Spent::default() })
     }
 
-    /// Notes the conversation and the task.
+    /// Sets the conversation and the task.
     pub fn is_about(&self, context: Option<Arc<str>>, task: Option<Arc<str>>) {
-        // Whoever learned it first stays, here and below.
+        // The first value stays, here and below.
         if let Some(context) = context {
             let _ = self.context.set(context);
         }
@@ -116,12 +117,12 @@ impl Request {
         }
     }
 
-    /// Notes that it is refused, for a reason in a word.
+    /// Sets the outcome to `Refused` with a reason in one word.
     pub fn refuse(&self, reason: &'static str) {
         let _ = self.verdict.set((Outcome::Refused, reason));
     }
 
-    /// Notes the extensions that are to blame.
+    /// Sets the extensions that caused the failure.
     pub fn blame(&self, extensions: impl Into<Box<str>>) {
         let _ = self.blamed.set(extensions.into());
     }

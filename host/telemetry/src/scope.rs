@@ -1,34 +1,35 @@
-//! The request that a tokio task works on.
+//! The request of the current tokio task.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::request::Request;
-use crate::stages::{Entered, Stage};
+use crate::stages::{Stage, StageGuard};
 
 tokio::task_local! {
     static CURRENT: Arc<Request>;
 }
 
-/// Works on a request. What it begins in tasks of their own is for none, unless it is [`of_same_request`].
+/// Runs a future for a request. Tasks that the future spawns belong to no request, unless they are wrapped in
+/// [`of_same_request`].
 pub fn of_request<F: Future>(request: Arc<Request>, done: F) -> impl Future<Output = F::Output> {
     CURRENT.scope(request, done)
 }
 
-/// Works on the request that this is done for, also in a task of its own. Where there is none, one begins of which no line is
-/// wanted.
+/// Runs a future for the current request. Use this to spawn a task that stays with the request. If there is no
+/// current request, a new one begins that is not logged.
 pub fn of_same_request<F: Future>(done: F) -> impl Future<Output = F::Output> {
     of_request(current().unwrap_or_else(|| Request::begin(false)), done)
 }
 
-/// Tells something of the request that this is done for, if there is one.
+/// Calls `tell` with the current request, if there is one.
 pub fn with(tell: impl FnOnce(&Request)) {
-    // Outside of any request there is nobody to tell.
+    // Fails if there is no current request.
     let _ = CURRENT.try_with(|request| tell(request));
 }
 
-/// Does something that waits for nothing for a request.
+/// Runs a synchronous function for a request.
 pub fn in_request<T>(request: &Arc<Request>, work: impl FnOnce() -> T) -> T {
     CURRENT.sync_scope(Arc::clone(request), work)
 }
@@ -37,43 +38,43 @@ fn current() -> Option<Arc<Request>> {
     CURRENT.try_with(Arc::clone).ok()
 }
 
-/// Enters a stage of the request that this is done for. Costs next to nothing where no line is wanted.
-pub fn enter(stage: Stage) -> Entered {
-    logged().map_or_else(|| Entered::nowhere(stage), |request| Entered::new(Some(request), stage, Instant::now()))
+/// Enters a stage of the current request. Costs next to nothing if the request is not logged.
+pub fn enter(stage: Stage) -> StageGuard {
+    logged().map_or_else(|| StageGuard::nowhere(stage), |request| StageGuard::new(Some(request), stage, Instant::now()))
 }
 
-/// [`enter`], for whoever has looked at the clock already.
-pub fn enter_at(stage: Stage, at: Instant) -> Entered {
-    Entered::new(logged(), stage, at)
+/// Like [`enter`], for callers that already know the time.
+pub fn enter_at(stage: Stage, at: Instant) -> StageGuard {
+    StageGuard::new(logged(), stage, at)
 }
 
 fn logged() -> Option<Arc<Request>> {
     CURRENT.try_with(|request| request.is_logged().then(|| Arc::clone(request))).ok().flatten()
 }
 
-/// The tenant, the conversation and the task that a line of the log is about, as far as they are known.
+/// Tenant, conversation and task of the current request, for a log line.
 pub struct Ids(Option<Arc<Request>>);
 
-/// The ids of the request that this is done for.
+/// Returns the ids of the current request.
 #[must_use]
 pub fn ids() -> Ids {
     Ids(current())
 }
 
 impl Ids {
-    /// The tenant; none for the config's own agent.
+    /// Tenant; `None` for the config's own agent.
     #[must_use]
     pub fn tenant(&self) -> Option<&str> {
         self.of(|request| request.tenant.get())
     }
 
-    /// The conversation.
+    /// Id of the conversation.
     #[must_use]
     pub fn context(&self) -> Option<&str> {
         self.of(|request| request.context.get())
     }
 
-    /// The task.
+    /// Id of the task.
     #[must_use]
     pub fn task(&self) -> Option<&str> {
         self.of(|request| request.task.get())
@@ -97,7 +98,7 @@ mod tests {
     use crate::stages::Stage;
 
     #[tokio::test]
-    async fn what_is_told_of_a_request_is_known_in_the_tasks_that_work_on_it() {
+    async fn facts_about_a_request_are_shared_by_its_tasks() {
         let request = Request::begin(true);
         let known = of_request(request, async {
             with(|request| request.is_about(Some("c".into()), Some("t".into())));

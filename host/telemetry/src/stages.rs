@@ -1,4 +1,4 @@
-//! Where the time of a request goes.
+//! Time per stage of a request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use crate::request::Request;
 
-/// A part of the work on a request whose time is told apart. A later one that runs within an earlier one takes the time:
-/// what an extension waits for its keys counts as [`Stage::Store`] alone.
+/// A stage of a request. If a stage is entered within another one, the later variant in this list gets the time. For
+/// example, an extension that reads its keys counts as [`Stage::Store`] only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The agent, here or elsewhere.
+    /// The agent, local or remote.
     Agent,
-    /// Hooks and methods of extensions, and the wait for an instance.
+    /// Hooks and methods of extensions, including the wait for an instance.
     Hooks,
     /// The database.
     Store,
@@ -20,23 +20,23 @@ pub enum Stage {
 
 const STAGES: usize = 3;
 
-/// The time that a request has spent in each stage. No time is in two of them.
+/// Time of a request per stage. No moment counts twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// [`Stage::Agent`]
+    /// Time in [`Stage::Agent`].
     pub agent: Duration,
-    /// [`Stage::Hooks`]
+    /// Time in [`Stage::Hooks`].
     pub hooks: Duration,
-    /// [`Stage::Store`]
+    /// Time in [`Stage::Store`].
     pub store: Duration,
 }
 
-/// The clock of a request. Several tasks may work on one, so a stage can be entered more than once.
+/// The clock of a request. Several tasks may work on one request, so a stage can be open more than once.
 pub(crate) struct Stages {
     began: Instant,
-    /// Nanoseconds after the beginning up to which all time is spent.
+    /// Nanoseconds from the beginning up to which time is assigned to stages.
     settled: AtomicU64,
-    /// How often each stage is entered now.
+    /// How many times each stage is open.
     open: [AtomicU32; STAGES],
     nanos: [AtomicU64; STAGES],
 }
@@ -50,7 +50,7 @@ impl Stages {
         self.began
     }
 
-    /// Spends the time up to `at` in the stage that is open. Each moment is spent once, whichever tasks do so at the same time.
+    /// Assigns the time up to `at` to the open stage. Concurrent calls assign each moment once.
     fn settle(&self, at: Instant) {
         let at = u64::try_from(at.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX);
         let passed = at.saturating_sub(self.settled.fetch_max(at, Ordering::Relaxed));
@@ -84,15 +84,15 @@ impl Stages {
     }
 }
 
-/// A stage that a request is in until this is dropped.
+/// An open stage. Dropping it leaves the stage.
 #[must_use = "the stage ends when this is dropped"]
-pub struct Entered {
+pub struct StageGuard {
     stage: Stage,
-    /// `None` where nobody wants to know, and once it is left.
+    /// `None` if the request is not logged, or after leaving.
     request: Option<Arc<Request>>,
 }
 
-impl Entered {
+impl StageGuard {
     pub(crate) fn new(request: Option<Arc<Request>>, stage: Stage, at: Instant) -> Self {
         if let Some(request) = &request {
             request.stages().enter(stage, at);
@@ -104,7 +104,7 @@ impl Entered {
         Self { stage, request: None }
     }
 
-    /// Leaves it, for whoever has looked at the clock already.
+    /// Leaves the stage, for callers that already know the time.
     pub fn leave_at(mut self, at: Instant) {
         self.leave(|| at);
     }
@@ -116,7 +116,7 @@ impl Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for StageGuard {
     fn drop(&mut self) {
         self.leave(Instant::now);
     }

@@ -21,44 +21,44 @@ const RULES: &str = r#"
     delay_ms = 300
 "#;
 
-/// The config of a test server: a card, mostly an agent, and whatever a test adds to them.
+/// The config of a test server: a card, usually an agent, and additions of the test.
 #[derive(Clone, Debug)]
 pub struct TestConfig(Table);
 
 impl TestConfig {
-    /// A card and no agent: that of the test is compiled in, see [`TestConfig::start_with`].
+    /// A card without an agent. Use [`TestConfig::start_with`] to pass an agent in Rust.
     #[must_use]
     pub fn without_agent() -> Self {
         Self(Table::new()).set("card.name", "Test agent").set("card.description", "For tests")
     }
 
-    /// A template agent named `test_agent`. Its model answers `prompt` with its instruction, `slow` with four words within
-    /// a second, and other messages with `nothing matched`, until it is given more rules.
+    /// A template agent named `test_agent`. Its scripted model answers `prompt` with the instruction, `slow` with
+    /// four words within a second, and other messages with `nothing matched`. Tests can add rules.
     #[must_use]
     pub fn template(instruction: &str) -> Self {
         let agent = Self::without_agent().set("agent.kind", "template").set("agent.name", "test_agent");
         agent.set("agent.instruction", instruction).set("agent.model.scripted.fallback", "nothing matched").with(RULES)
     }
 
-    /// An agent that plays a script; `rules` is TOML with its `[[agent.rule]]`.
+    /// A scripted agent. `rules` is TOML with its `[[agent.rule]]`.
     ///
     /// # Panics
-    /// When it is no TOML.
+    /// `rules` is not TOML.
     #[must_use]
     pub fn script(rules: &str) -> Self {
         Self::without_agent().set("agent.kind", "script").set("agent.name", "mock").with(rules)
     }
 
-    /// A server in front of the agent whose card is at `card`. It has no card of its own.
+    /// A server in front of the agent whose card is at the URL `card`. The config has no card of its own.
     #[must_use]
     pub fn upstream(card: &str) -> Self {
         Self(Table::new()).set("agent.kind", "upstream").set("agent.name", "front").set("agent.card", card)
     }
 
-    /// Sets a key of a table, such as `tasks.max_tasks`.
+    /// Sets a key, for example `tasks.max_tasks`.
     ///
     /// # Panics
-    /// When the path names no table, or TOML has no such value.
+    /// The path names no table, or TOML cannot express the value.
     #[must_use]
     pub fn set(mut self, path: &str, value: impl Serialize) -> Self {
         let (tables, key) = path.rsplit_once('.').expect("a table and a key");
@@ -70,32 +70,32 @@ impl TestConfig {
         self
     }
 
-    /// Adds TOML. Its keys go into the tables that are there, its arrays behind those that are there.
+    /// Adds TOML: keys are merged into existing tables, and arrays are appended to existing arrays.
     ///
     /// # Panics
-    /// When it is no TOML.
+    /// `more` is not TOML.
     #[must_use]
     pub fn with(mut self, more: &str) -> Self {
         merge(&mut self.0, more.parse().unwrap_or_else(|error| unreachable!("{error}{more}")));
         self
     }
 
-    /// Installs a component with these keys of its `[[extension]]`.
+    /// Installs a component. `keys` is TOML for its `[[extension]]` table.
     ///
     /// # Panics
-    /// When they are no TOML.
+    /// `keys` is not TOML.
     #[must_use]
     pub fn extension(self, component: &str, keys: &str) -> Self {
         self.with(&format!("[[extension]]\ncomponent = {component:?}\n{keys}"))
     }
 
-    /// The config as text.
+    /// The config as TOML text.
     #[must_use]
     pub fn toml(&self) -> String {
         self.0.to_string()
     }
 
-    /// Starts a server with it.
+    /// Starts a server with this config.
     ///
     /// # Errors
     /// As [`TestServer::start`].
@@ -103,7 +103,7 @@ impl TestConfig {
         TestServer::start(&self.toml()).await
     }
 
-    /// Starts a server with it and an agent of the test's own.
+    /// Starts a server with this config and an agent of the test.
     ///
     /// # Errors
     /// As [`TestServer::start`].
@@ -117,7 +117,7 @@ fn merge(table: &mut Table, more: Table) {
         match (table.get_mut(&key), value) {
             (Some(Value::Table(there)), Value::Table(value)) => merge(there, value),
             (Some(Value::Array(there)), Value::Array(value)) => there.extend(value),
-            // A later value replaces an earlier one, so that a test can change one key of a whole config.
+            // A later value replaces an earlier one, so that a test can change one key of a complete config.
             (_, value) => drop(table.insert(key, value)),
         }
     }

@@ -1,4 +1,4 @@
-//! For tests only: a real server on a free port, its config, requests to it, and waiting for it.
+//! Tests only: a real server on a free port, its config, requests, and waiting.
 
 mod config;
 pub mod mandates;
@@ -13,19 +13,19 @@ pub use wait::until;
 
 /// URI of the state-injection extension.
 pub const STATE_INJECTION: &str = "https://github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1";
-/// Metadata key of its state.
+/// Metadata key of the state of [`STATE_INJECTION`].
 pub const STATE_KEY: &str = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
 /// URI of the timestamp extension.
 pub const TIMESTAMP: &str = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1";
 /// URI of the extension that misbehaves on command.
 pub const TEST_EXTENSION: &str = "https://annex.example/test/v1";
-/// Metadata key of its commands.
+/// Metadata key of the commands of [`TEST_EXTENSION`].
 pub const COMMAND_KEY: &str = "test/command";
 
-/// The file of a component that was built for tests.
+/// File name of a test component, such as `test-extension`.
 ///
 /// # Panics
-/// When there is none of that name.
+/// No test component has this name.
 #[must_use]
 pub fn component(name: &str) -> &'static str {
     match name {

@@ -1,4 +1,4 @@
-//! Mandates of agent payments (AP2), signed for the agent of `examples/catalogue` at the time of the call.
+//! Signed mandates of agent payments (AP2) for the agent of `examples/catalogue`, valid at the time of the call.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,7 +7,7 @@ use p256::ecdsa::{Signature, SigningKey};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// The private half of the example's keys, from RFC 7515, appendix A.3.
+/// Private key of the example, from RFC 7515, appendix A.3.
 const SIGNER: [u8; 32] = [
     142, 155, 16, 158, 113, 144, 152, 191, 152, 4, 135, 223, 31, 93, 119, 233, 203, 41, 96, 110, 190, 210, 38, 59, 95,
     87, 194, 19, 223, 132, 244, 178,
@@ -18,10 +18,11 @@ const PROCESSOR: &str = "https://processor.example.com";
 const SHOP: &str = "https://shop.example.com";
 const WALLET: &str = "https://wallet.example.com";
 
-/// The `data` of a part: a cart with the order of this id, by its merchant, and the payment of it, by its user.
+/// The `data` of a part: a cart mandate for the order with id `order`, signed by the merchant, and its payment
+/// mandate, signed by the user.
 ///
 /// # Panics
-/// When the mandates have no canonical form, which would be a mistake in this file.
+/// The mandates have no canonical form, which would be a bug in this file.
 #[must_use]
 pub fn signed(order: &str) -> Value {
     let now = jiff::Timestamp::now().as_second();

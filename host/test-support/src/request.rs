@@ -1,4 +1,4 @@
-//! One JSON-RPC request, as a client of the protocol would send it.
+//! One JSON-RPC request of a client.
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -12,22 +12,22 @@ pub struct Request {
     method: String,
     params: String,
     message: Option<Value>,
-    /// Metadata values as JSON text, so that they travel byte for byte.
+    /// Metadata values as JSON text, so that they are sent byte for byte.
     state: Vec<(String, String)>,
     id: String,
     version: Option<&'static str>,
 }
 
-/// An answer with one JSON body.
+/// A complete answer with a JSON body.
 #[derive(Debug)]
 pub struct Reply {
     /// HTTP status.
     pub status: u16,
     /// The response header `A2A-Extensions`.
     pub extensions: Option<String>,
-    /// The media type.
+    /// Media type.
     pub content_type: String,
-    /// The body as it came.
+    /// The body as text.
     pub text: String,
     /// The body as JSON.
     pub body: Value,
@@ -64,7 +64,7 @@ impl Request {
         self
     }
 
-    /// Uses SendStreamingMessage.
+    /// Uses SendStreamingMessage instead of SendMessage.
     #[must_use]
     pub fn streaming(mut self) -> Self {
         self.method = "SendStreamingMessage".to_owned();
@@ -92,7 +92,7 @@ impl Request {
         self
     }
 
-    /// Activates state injection and adds the state.
+    /// Activates state injection and adds a state.
     #[must_use]
     pub fn state(self, state: &str) -> Self {
         self.extensions(crate::STATE_INJECTION).metadata(crate::STATE_KEY, state)
@@ -107,20 +107,20 @@ impl Request {
         self
     }
 
-    /// The message's context.
+    /// Sets the context id of the message.
     #[must_use]
     pub fn context(self, context: &str) -> Self {
         self.field("contextId", context)
     }
 
-    /// The JSON-RPC id as JSON text.
+    /// Sets the JSON-RPC id, given as JSON text.
     #[must_use]
     pub fn id(mut self, id: &str) -> Self {
         self.id = id.to_owned();
         self
     }
 
-    /// Another A2A-Version, or none.
+    /// Sets the header `A2A-Version`, or omits it.
     #[must_use]
     pub fn version(mut self, version: Option<&'static str>) -> Self {
         self.version = version;
@@ -140,8 +140,8 @@ impl Request {
         let params = match &self.message {
             None => self.params.clone(),
             Some(message) => {
-                // The metadata is joined as text, because a `Value` would not keep the digits of numbers as the test
-                // wrote them.
+                // The metadata is joined as text, because a `Value` would not keep the digits of numbers as written
+                // in the test.
                 let entries = self.state.iter().map(|(key, value)| format!("{}:{value}", Value::from(key.as_str())));
                 let metadata = entries.collect::<Vec<_>>().join(",");
                 let message = message.to_string();
@@ -152,10 +152,10 @@ impl Request {
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":{:?},\"params\":{params}}}", self.id, self.method)
     }
 
-    /// Sends it and reads a JSON answer.
+    /// Sends the request and reads a JSON answer.
     ///
     /// # Errors
-    /// When there is no answer or it is not JSON.
+    /// There is no answer, or the answer is not JSON.
     pub async fn send(self) -> anyhow::Result<Reply> {
         let response = self.start().await?;
         let status = response.status().as_u16();
@@ -166,10 +166,10 @@ impl Request {
         Ok(Reply { status, extensions, content_type, text, body })
     }
 
-    /// Sends it and reads a stream.
+    /// Sends the request and opens the stream.
     ///
     /// # Errors
-    /// When the answer is no stream.
+    /// The answer is not a stream.
     pub async fn open(self) -> anyhow::Result<Events> {
         let response = self.start().await?;
         let content_type = header(&response, "content-type").unwrap_or_default();
@@ -180,7 +180,7 @@ impl Request {
 
     async fn start(self) -> anyhow::Result<reqwest::Response> {
         let mut http = self.client.post(&self.url).header("content-type", "application/json");
-        // Each value gets a line of its own, because clients may send the header several times.
+        // Each value gets its own line, because clients may send the header several times.
         for line in &self.header_lines {
             http = http.header("A2A-Extensions", line);
         }
@@ -212,7 +212,7 @@ impl Reply {
         &self.body["result"]["task"]
     }
 
-    /// The context of that task.
+    /// The context id of the task.
     #[must_use]
     pub fn context(&self) -> &str {
         self.task()["contextId"].as_str().unwrap_or_default()
@@ -224,13 +224,13 @@ impl Reply {
         self.task()["artifacts"][0]["parts"][0]["text"].as_str().unwrap_or_default()
     }
 
-    /// The session state that came back with the first artifact.
+    /// The session state in the metadata of the first artifact.
     #[must_use]
     pub fn returned_state(&self) -> &Value {
         &self.task()["artifacts"][0]["metadata"][crate::STATE_KEY]
     }
 
-    /// The fields of `BadRequest.fieldViolations`.
+    /// Field names in `BadRequest.fieldViolations`.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         let details = self.body["error"]["data"].as_array().cloned().unwrap_or_default();
@@ -263,7 +263,7 @@ impl Events {
         }
     }
 
-    /// All events to the end of the stream.
+    /// All events until the end of the stream.
     ///
     /// # Errors
     /// As [`Events::next`].

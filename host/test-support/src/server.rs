@@ -1,4 +1,4 @@
-//! A server in this process, stopped when it is dropped.
+//! A server in this process. Dropping it stops the server.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,13 +26,13 @@ impl TestServer {
     /// Starts a server with this config on a free port and waits until it is ready.
     ///
     /// # Errors
-    /// Whatever keeps the server from becoming ready.
+    /// Any error that keeps the server from becoming ready.
     pub async fn start(config: &str) -> anyhow::Result<Self> {
         Self::launch(Config::parse(Path::new("test.toml"), config)?, locations(), None, || ()).await
     }
 
-    /// A server whose config is a file that can be read again; relative paths in it start at its folder. With
-    /// `[admin]`, the admin API is on a free port too.
+    /// Starts a server whose config is a file, so that it can be reloaded. Relative paths start at the file's folder.
+    /// With `[admin]`, the admin API also gets a free port.
     ///
     /// # Errors
     /// As [`TestServer::start`].
@@ -40,7 +40,8 @@ impl TestServer {
         Self::from_file_and_then(config, agent, || ()).await
     }
 
-    /// The same; `loaded` is called when the extensions are loaded and before the server is ready.
+    /// Like [`from_file`](Self::from_file). `loaded` is called after the extensions are loaded and before the server
+    /// is ready.
     ///
     /// # Errors
     /// As [`TestServer::start`].
@@ -53,7 +54,7 @@ impl TestServer {
         Self::launch(Config::read(config)?, Locations { config: folder, ..locations() }, agent, loaded).await
     }
 
-    /// The same with an agent of the test's own.
+    /// Like [`start`](Self::start), with an agent of the test.
     ///
     /// # Errors
     /// As [`TestServer::start`].
@@ -67,7 +68,7 @@ impl TestServer {
         agent: Option<Arc<dyn AgentExecutor>>,
         loaded: impl FnOnce() + Send + 'static,
     ) -> anyhow::Result<Self> {
-        // Each server gets a free port, so that tests run side by side.
+        // Each server gets a free port, so that tests run in parallel.
         config.server.listen.set_port(0);
         if let Some(admin) = &mut config.admin {
             admin.listen.set_port(0);
@@ -83,7 +84,7 @@ impl TestServer {
         let (ready, became_ready) = oneshot::channel();
         let running = tokio::spawn(async move {
             let announce = |app: &App| {
-                // A test that gave up no longer waits for this.
+                // Sending fails if the test has given up.
                 let _ = ready.send(Arc::clone(app.installer()));
             };
             let load = async |config: &Config, url: &str| {
@@ -94,33 +95,33 @@ impl TestServer {
                 loaded();
                 Ok(app)
             };
-            // A test that drops the server wants it to stop.
+            // Dropping the server drops the sender, which stops it.
             let stop = async { drop(shut_down.await) };
             server.run(load, announce, stop).await.map_err(anyhow::Error::from)
         });
-        // A load that fails drops the sender, and the task has the reason.
+        // If loading fails, the sender is dropped and the task returns the error.
         let Ok(installer) = became_ready.await else {
             running.await??;
             anyhow::bail!("the server stopped before it was ready");
         };
-        // This fails only where a provider is installed already.
+        // Fails only if a provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Self { url, admin, metrics, installer, client: reqwest::Client::new(), shutdown: Some(shutdown), running })
     }
 
-    /// The URL that it listens at.
+    /// The base URL of the server.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The URL of the admin API; empty without one.
+    /// The URL of the admin API; empty if it is off.
     #[must_use]
     pub fn admin_url(&self) -> &str {
         self.admin.as_deref().unwrap_or_default()
     }
 
-    /// The URL of the listener that has `/metrics` alone; empty without one.
+    /// The URL of the listener that only serves `/metrics`; empty if it is off.
     #[must_use]
     pub fn metrics_url(&self) -> &str {
         self.metrics.as_deref().unwrap_or_default()
@@ -132,13 +133,13 @@ impl TestServer {
         &self.installer
     }
 
-    /// A call of a JSON-RPC method; `params` is JSON text.
+    /// A call of a JSON-RPC method. `params` is JSON text.
     #[must_use]
     pub fn call(&self, method: &str, params: impl Into<String>) -> Request {
         Request::new(self.client.clone(), &self.url, method, params.into())
     }
 
-    /// A message of the user as SendMessage.
+    /// A SendMessage request with a text of the user.
     #[must_use]
     pub fn say(&self, text: &str) -> Request {
         self.call("SendMessage", "").message(text)
@@ -147,34 +148,34 @@ impl TestServer {
     /// A plain GET.
     ///
     /// # Errors
-    /// When there is no HTTP answer.
+    /// There is no HTTP answer.
     pub async fn get(&self, path: &str) -> reqwest::Result<reqwest::Response> {
         self.client.get(format!("{}{path}", self.url)).send().await
     }
 
-    /// An HTTP client for requests that no client library would send.
+    /// An HTTP client, for requests that no client library sends.
     #[must_use]
     pub fn client(&self) -> &reqwest::Client {
         &self.client
     }
 
-    /// Starts to drain, as SIGTERM does.
+    /// Begins to drain, as SIGTERM does.
     pub fn begin_shutdown(&mut self) {
-        // The server waits for this channel to be closed, as it is when the test drops it.
+        // The server waits until this channel is closed.
         drop(self.shutdown.take());
     }
 
     /// Waits for the server to end after [`TestServer::begin_shutdown`].
     ///
     /// # Errors
-    /// Whatever the server ended with.
+    /// The error that ended the server.
     pub async fn ended(self) -> anyhow::Result<()> {
         self.running.await.context("the server panicked")?
     }
 }
 
-/// Shipped components are taken from where they were built. Servers share a compile cache beside them: many that
-/// compile at once would starve each other's turns.
+/// Locations of shipped components, and a compile cache that all test servers share: many servers that compile at
+/// once would slow each other down.
 fn locations() -> Locations {
     let built = Path::new(annex_components::STATE_INJECTION);
     let components = built.parent().unwrap_or(built).to_owned();

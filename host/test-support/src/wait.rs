@@ -1,16 +1,16 @@
-//! Waiting for what no event tells a test of.
+//! Polling for conditions that no event announces.
 
 use std::time::{Duration, Instant};
 
-/// Asks until it is so: for what another process does, what follows an answer, or what takes its time.
+/// Polls until `is_so` returns true, for example for a change that another process makes.
 ///
 /// # Panics
-/// When it is not so after a minute.
+/// The condition is false for a minute. The message is `what`.
 pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so().await {
         assert!(Instant::now() < deadline, "{what}");
-        // In real time, as the clock of sockets and processes cannot be paused.
+        // Real time, because the clock of sockets and processes cannot be paused.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

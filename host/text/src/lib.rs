@@ -1,9 +1,9 @@
-//! Text that a guest, a client, a model or a peer wrote, fit for a log, a terminal or a line of JSON.
+//! Sanitizes text from guests, clients, models and peers for a log, a terminal or a line of JSON.
 //!
-//! A character that steers whatever shows it, or that cannot be seen, is written as an escape: control characters (Cc),
-//! format characters (Cf: those that change the direction of writing, invisible ones), separators of lines and
-//! paragraphs (Zl, Zp). A backslash stays as it is, because the text is for reading and is never parsed back.
-//! Unassigned characters stay too: they may be new letters and pictures, and do nothing until somebody assigns them.
+//! Control characters and invisible characters are written as escapes: control characters (Cc), format characters
+//! (Cf, which include changes of the writing direction), line and paragraph separators (Zl, Zp). A backslash is kept,
+//! because the text is for reading and is never parsed back. Unassigned characters are kept too: they may become
+//! letters or pictures, and have no effect until then.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -16,7 +16,7 @@ mod nearest;
 
 pub use nearest::{Nearest, instead, nearest};
 
-/// True if the character does something to the text around it, or to whatever shows it, instead of being seen.
+/// True if a character controls the text around it or the display, instead of being visible.
 #[must_use]
 pub fn steers(character: char) -> bool {
     if character.is_ascii() {
@@ -31,13 +31,13 @@ pub fn steers(character: char) -> bool {
     )
 }
 
-/// The text in one line, as in `a\nb` and `\u{202e}`.
+/// The text as one line, with escapes such as `\n` and `\u{202e}`.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_, _, _| false)
 }
 
-/// The same, cut to `limit` bytes where one character ends.
+/// Like [`line()`], cut to at most `limit` bytes after a whole character.
 #[must_use]
 pub fn line_within(text: &str, limit: usize) -> String {
     let mut line = String::with_capacity(text.len().min(limit));
@@ -56,11 +56,11 @@ pub fn line_within(text: &str, limit: usize) -> String {
     line
 }
 
-/// An error and everything that caused it, with `: ` between one and the next. It is as many lines as they have.
+/// An error and its causes, joined by `: `. Line breaks in the messages are kept.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
-    // An error does not repeat its cause, so the chain as a whole tells the reason.
+    // An error does not repeat its cause, so the chain as a whole has the reason.
     let mut cause = error.source();
     while let Some(error) = cause {
         // Errors for clients are whole sentences, and their causes follow in the same line.
@@ -74,20 +74,20 @@ pub fn with_causes(error: &dyn Error) -> String {
     text
 }
 
-/// The text, cut after at most `limit` bytes where a character ends; `…` says that there was more.
+/// The text, cut to at most `limit` bytes after a whole character. `…` marks a cut.
 #[must_use]
 pub fn cut(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         text.truncate(text.floor_char_boundary(limit));
         text.push('…');
-        // The rest must not hold the memory of the part that was cut off.
+        // Frees the memory of the part that was cut off.
         text.shrink_to_fit();
     }
     text
 }
 
-/// The text in as many lines as it has, for somebody who asked for this text. Tabs stay, and so do the joiners of letters
-/// and pictures (U+200C, U+200D) between two characters that are seen: Persian and families of emoji need them.
+/// The text with its line breaks, for a reader who wants the whole text. Tabs are kept. So are joiners (U+200C,
+/// U+200D) between two visible characters: Persian and family emoji need them.
 #[must_use]
 pub fn block(text: &str) -> Cow<'_, str> {
     // A carriage return before a line feed belongs to the line break. Any other one is escaped.
@@ -103,8 +103,8 @@ pub fn block(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same without its last line break, and all lines but the first begin with `indent`, so that none of them can be taken
-/// for a line of the program's own.
+/// Like [`block`], without the final line break. Lines after the first begin with `indent`, so that no line can pass
+/// for a line of the program.
 #[must_use]
 pub fn indented(text: &str, indent: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -118,11 +118,11 @@ pub fn indented(text: &str, indent: &str) -> String {
     shown
 }
 
-/// JSON that says the same, with the escapes of JSON for what is not ASCII and steers, and for DEL. What steers and is
-/// ASCII is escaped in any JSON already, and stands between its tokens.
+/// Equivalent JSON in which DEL and the non-ASCII characters that [`steers`] finds are written as JSON escapes. ASCII
+/// control characters are escaped inside JSON strings already, and may only stand between tokens.
 #[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
-    // Nearly all lines of a log are this plain, and their bytes are looked at many at once.
+    // Most log lines are plain ASCII, which is checked many bytes at a time.
     if text.is_ascii() && !text.as_bytes().contains(&0x7f) {
         return Cow::Borrowed(text);
     }
@@ -144,7 +144,7 @@ pub fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Passes on what is written to it in one line, as [`line()`] has it.
+/// A writer that passes text on as one line, like [`line()`].
 pub struct Line<W>(pub W);
 
 impl<W: Write> Write for Line<W> {
@@ -153,7 +153,8 @@ impl<W: Write> Write for Line<W> {
     }
 }
 
-/// Escapes what steers, unless it `stays` between the characters before and after it.
+/// Escapes the characters that [`steers`] finds, except those for which `stays` is true. `stays` also gets the
+/// characters before and after.
 fn escaped(text: &str, stays: impl Fn(Option<char>, char, Option<char>) -> bool) -> Cow<'_, str> {
     if !text.contains(steers) {
         return Cow::Borrowed(text);
@@ -172,7 +173,7 @@ fn escaped(text: &str, stays: impl Fn(Option<char>, char, Option<char>) -> bool)
     Cow::Owned(shown)
 }
 
-/// True if a joiner can stand beside this character: letters and pictures that have joined forms are not ASCII.
+/// True if a joiner may be next to this character. Letters and pictures with joined forms are not ASCII.
 fn joins(neighbour: Option<char>) -> bool {
     neighbour.is_some_and(|character| !character.is_ascii() && !steers(character))
 }

@@ -1,20 +1,20 @@
-//! Names that were probably meant.
+//! Suggestions for misspelled names.
 
 use strsim::osa_distance;
 
-/// The longest name that is compared, in bytes: the distance of two names takes time by the square of their lengths.
+/// Longest name that is compared, in bytes. Comparing takes time in proportion to the square of the length.
 const MAX_NAME: usize = 64;
 
-/// A name that was probably meant.
+/// A suggestion for a misspelled name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nearest<'a> {
-    /// One of the names that are accepted.
+    /// One of the accepted names.
     pub name: &'a str,
-    /// True for a slip of one or two letters.
+    /// True if the names differ by one or two typing errors.
     pub is_sure: bool,
 }
 
-/// The accepted name that is written most like `name`, if one is written much like it.
+/// The accepted name that is most similar to `name`, if one is similar enough.
 #[must_use]
 pub fn nearest<'a>(name: &str, accepted: impl IntoIterator<Item = &'a str>) -> Option<Nearest<'a>> {
     if name.len() > MAX_NAME {
@@ -29,8 +29,8 @@ pub fn nearest<'a>(name: &str, accepted: impl IntoIterator<Item = &'a str>) -> O
     is_near.then_some(Nearest { name: nearest, is_sure: distance <= 2 && distance * 3 <= length })
 }
 
-/// The end of a refusal of `name`: `; did you mean \`…\`? it takes \`…\`, \`…\``, without the parts that have nothing to say.
-/// `takes` stands before the names, as in `it takes`.
+/// The end of an error about `name`, such as ``; did you mean `a`? it takes `a`, `b` ``. Parts without content are
+/// omitted. `takes` is the text before the names, such as `it takes`.
 #[must_use]
 pub fn instead<S: AsRef<str>>(name: &str, accepted: &[S], takes: &str) -> String {
     let meant = nearest(name, accepted.iter().map(AsRef::as_ref));
@@ -48,7 +48,7 @@ mod tests {
     use super::{instead, nearest};
 
     #[test]
-    fn a_name_that_is_written_alike_is_named_and_another_one_is_not() {
+    fn similar_names_are_suggested_and_others_are_not() {
         let keys = ["listen", "allow_anonymous", "max_connections", "drain_seconds"];
         for (typo, expected) in [
             ("listn", Some(("listen", true))),
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_accepted_follows_what_was_meant() {
+    fn accepted_names_follow_the_suggestion() {
         assert_eq!(instead("lst", &["list", "b"], "it takes"), "; did you mean `list`? it takes `list`, `b`");
         assert_eq!(instead("other", &["list", "b"], "it takes"), "; it takes `list`, `b`");
         assert_eq!(instead::<&str>("other", &[], "it takes"), "");

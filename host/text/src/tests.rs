@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::{Line, block, cut, indented, json, line, line_within, steers, with_causes};
 
-/// The characters that hostile texts are made of, with what each does.
+/// Characters that hostile texts use, with the effect of each.
 const HARMFUL: [(&str, char); 16] = [
     ("begins an escape sequence", '\x1b'),
     ("begins one in a single character", '\u{9b}'),
@@ -24,7 +24,7 @@ const HARMFUL: [(&str, char); 16] = [
     ("tags unseen", '\u{e0041}'),
 ];
 
-/// All characters there are, some thousands at a time, each between two plain ones.
+/// All characters, in chunks of some thousands.
 fn every_character() -> impl Iterator<Item = Vec<char>> {
     let all: Vec<char> = ('\0'..=char::MAX).collect();
     let parts: Vec<Vec<char>> = all.chunks(4096).map(<[char]>::to_vec).collect();
@@ -36,7 +36,7 @@ fn spaced(characters: &[char]) -> String {
 }
 
 #[test]
-fn the_categories_are_those_of_an_independent_table() {
+fn the_categories_match_an_independent_table() {
     let table = regex::Regex::new(r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]").expect("a pattern");
     for characters in every_character() {
         let text: String = characters.iter().collect();
@@ -47,7 +47,7 @@ fn the_categories_are_those_of_an_independent_table() {
 }
 
 #[test]
-fn no_character_that_steers_is_left_in_a_line_and_no_other_is_changed() {
+fn a_line_escapes_all_controlling_characters_and_changes_no_others() {
     for characters in every_character() {
         let text = spaced(&characters);
         let escape = |character: char| {
@@ -73,7 +73,7 @@ fn blocks_keep_line_breaks_and_tabs_and_nothing_else_that_steers() {
 }
 
 #[test]
-fn json_says_the_same_without_what_steers_lines_and_terminals() {
+fn escaped_json_is_equivalent_and_has_no_controlling_characters() {
     for characters in every_character() {
         let value = spaced(&characters);
         let text = serde_json::to_string(&value).expect("JSON");
@@ -91,7 +91,7 @@ fn json_that_is_written_for_reading_keeps_its_lines() {
 }
 
 #[test]
-fn what_harms_is_shown_by_its_number() {
+fn unsafe_characters_are_escaped_by_code_point() {
     for (what, character) in HARMFUL {
         assert!(steers(character), "{what}");
         let text = format!("a{character}b");
@@ -101,7 +101,7 @@ fn what_harms_is_shown_by_its_number() {
 }
 
 #[test]
-fn text_without_it_is_not_even_copied() {
+fn safe_text_is_borrowed() {
     for text in ["", "plain", "Zoë schrieb: \"新しい\" 👍🏽 \\n"] {
         assert!(matches!(line(text), Cow::Borrowed(shown) if shown == text), "{text}");
         assert!(matches!(block(text), Cow::Borrowed(_)) && matches!(json(text), Cow::Borrowed(_)), "{text}");
@@ -109,7 +109,7 @@ fn text_without_it_is_not_even_copied() {
 }
 
 #[test]
-fn joiners_stay_where_letters_and_pictures_need_them_and_nowhere_else() {
+fn joiners_are_kept_only_between_visible_characters() {
     let family = "👩\u{200d}👧";
     let persian = "می\u{200c}خواهم";
     assert_eq!(block(family), family);
@@ -122,7 +122,7 @@ fn joiners_stay_where_letters_and_pictures_need_them_and_nowhere_else() {
 }
 
 #[test]
-fn line_breaks_of_windows_are_line_breaks_and_a_lone_return_is_none() {
+fn crlf_is_a_line_break_and_a_lone_return_is_escaped() {
     assert_eq!(block("a\r\nb\rc"), "a\nb\\rc");
 }
 
@@ -133,7 +133,7 @@ fn further_lines_are_indented() {
 }
 
 #[test]
-fn a_line_is_cut_as_it_is_written_and_never_within_a_character() {
+fn a_cut_line_keeps_characters_and_escapes_whole() {
     let expected = [("abc", 3, "abc"), ("abc", 2, "ab"), ("a\nb", 4, "a\\nb"), ("a\nb", 2, "a"), ("aé", 2, "a")];
     for (text, limit, cut) in expected {
         assert_eq!(line_within(text, limit), cut, "{text:?} in {limit} bytes");
@@ -141,7 +141,7 @@ fn a_line_is_cut_as_it_is_written_and_never_within_a_character() {
 }
 
 #[test]
-fn what_is_written_piece_by_piece_is_one_line() {
+fn text_written_in_pieces_becomes_one_line() {
     let mut shown = String::new();
     write!(Line(&mut shown), "a\nb").expect("a string takes it");
     assert_eq!(shown, "a\\nb");
@@ -172,7 +172,7 @@ impl Error for Failure {
 }
 
 #[test]
-fn an_error_is_told_with_all_its_causes() {
+fn an_error_is_printed_with_all_its_causes() {
     let cause = Failure("no connection", Some(Box::new(Failure("the port is closed", None))));
     let error = Failure("the task is lost", Some(Box::new(cause)));
     assert_eq!(with_causes(&error), "the task is lost: no connection: the port is closed");

@@ -56,7 +56,7 @@ impl<'a> Runner<'a> {
     ) -> Result<Self, RuntimeError> {
         // While a component is loaded there is no case yet. It reaches nobody then, and its time and numbers are the same in
         // each run.
-        let config = RuntimeConfig { outside: scene::nowhere(), ..config.clone() };
+        let config = RuntimeConfig { overrides: scene::nowhere(), ..config.clone() };
         Ok(Self { runtime: Runtime::new(&config)?, component, settings, read, uri: Mutex::default() })
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use annex_protocol::{ContextId, ExtensionUri, Json, JsonObject, ListTasksResponse, TaskId, Timestamp};
 use annex_runtime::{
-    Clock, HttpClient, KeyValueStore, MemoryKeyValueStore, Octets, Outside, Quota, Random, Scope, ScopeKind, Space,
-    TurnIds, TurnView, Unreachable,
+    Clock, HttpClient, KeyValueStore, MemoryKeyValueStore, Octets, Quota, Random, Scope, ScopeKind, ServiceOverrides,
+    Space, TurnIds, TurnView, Unreachable,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -32,7 +32,7 @@ pub(super) const BUCKETS: [(&str, ScopeKind); 3] =
 pub(super) struct Scene {
     pub(super) keys: Arc<MemoryKeyValueStore>,
     pub(super) requests: Arc<Requests>,
-    outside: Outside,
+    overrides: ServiceOverrides,
     session: JsonObject,
     tasks: ListTasksResponse,
     steps: String,
@@ -41,9 +41,9 @@ pub(super) struct Scene {
 }
 
 /// The services where there is no case: the default time, numbers of the default seed, and nobody to reach.
-pub(super) fn nowhere() -> Outside {
+pub(super) fn nowhere() -> ServiceOverrides {
     let time = Timestamp::parse(TIME).map_or(0, Timestamp::as_millis);
-    Outside {
+    ServiceOverrides {
         keyvalue: None,
         clock: Some(Arc::new(Times::of(vec![Duration::from_millis(u64::try_from(time).unwrap_or(0))]))),
         random: Some(Arc::new(Numbers::default())),
@@ -66,7 +66,7 @@ impl Scene {
             }
         }
         let requests = Arc::new(Requests { answers: given.http.clone(), sent: Mutex::default() });
-        let outside = Outside {
+        let overrides = ServiceOverrides {
             keyvalue: Some(Arc::clone(&keys) as _),
             clock: Some(Arc::new(Times::of(times(given)?))),
             random: Some(Arc::new(numbers(given)?)),
@@ -79,7 +79,7 @@ impl Scene {
         Ok(Self {
             keys,
             requests,
-            outside,
+            overrides,
             session: session.map_err(|error| CaseError::wrong("session", error))?,
             tasks: serde_json::from_value(tasks).map_err(|error| CaseError::wrong("tasks", error))?,
             steps: serde_json::Value::from_iter(given.steps.iter().map(toml_json::object)).to_string(),
@@ -145,8 +145,8 @@ impl TurnView for Scene {
         TurnIds { task_id: Some(TASK.to_owned()), context_id: Some(CONTEXT.to_owned()) }
     }
 
-    fn outside(&self) -> Option<&Outside> {
-        Some(&self.outside)
+    fn overrides(&self) -> Option<&ServiceOverrides> {
+        Some(&self.overrides)
     }
 
     fn session_value(&self, key: &str) -> Option<String> {

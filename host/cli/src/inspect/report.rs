@@ -2,7 +2,7 @@
 
 use annex_protocol::{ExtensionUri, Json};
 use annex_runtime::{
-    Access, Descriptor, Events, Extension, Hook, Import, Inspected, LoadError, ManifestSection, Method,
+    Access, Descriptor, Events, Extension, Hook, Import, InspectionResult, LoadError, ManifestSection, Method,
 };
 use serde::Serialize;
 use toml::Table;
@@ -75,9 +75,9 @@ pub(super) struct MethodReport {
 }
 
 impl Report {
-    pub(super) fn new(candidate: Candidate<'_>, inspected: Inspected, trial: &Trial) -> Self {
+    pub(super) fn new(candidate: Candidate<'_>, inspected: InspectionResult, trial: &Trial) -> Self {
         let Candidate { file, in_config, settings, .. } = candidate;
-        let Inspected { inspection, unkeepable } = inspected;
+        let InspectionResult { inspection, unkeepable } = inspected;
         let descriptor = trial.loaded.as_ref().ok().map(DescriptorReport::new);
         Self {
             file: file.display().to_string(),

@@ -1,4 +1,4 @@
-//! The connections of one pool, and who has one.
+//! A connection pool that is fair between tenants.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,68 +11,68 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgDatabaseError, PgSeverity
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-use crate::patience::patience;
+use crate::statement_timeout::statement_timeout;
 use crate::{may_pass, outlast_for};
 
-/// Connections that tenants which wait get in turn. Clones share them.
+/// A connection pool. Tenants that wait for a connection are served round robin. Clones share the pool.
 #[derive(Clone)]
-pub(super) struct FairPool(Arc<Shared>);
+pub(super) struct FairPool(Arc<SharedPool>);
 
-struct Shared {
+struct SharedPool {
     pool: Pool<Connector>,
     connections: u32,
-    /// One for each connection.
+    /// One place per connection.
     places: FairPlaces,
     swept: Mutex<Instant>,
 }
 
-/// How connections are made, and which of those that are there are still good.
+/// Opens connections and checks idle ones before they are used again.
 #[derive(Debug)]
 struct Connector {
     options: PgConnectOptions,
     timeout: Duration,
-    /// True where connections are kept for good.
+    /// True if connections are never closed for being idle or old.
     is_lasting: bool,
     lost: Moment,
-    /// When an idle one was found to be dead.
+    /// When an idle connection was last found dead.
     dead: Moment,
 }
 
-/// The moment when a connection was found to be lost: the others that have not been used since may be lost as well.
+/// The moment of the last failure of a kind. Connections that were idle since before that moment may be lost as well.
 #[derive(Debug, Default)]
 struct Moment(Mutex<Option<Instant>>);
 
-/// A connection that is the caller's until this is dropped.
-pub(super) struct Held {
-    /// `None` once it is lost.
+/// A connection in use. Dropping it returns it to the pool.
+pub(super) struct HeldConnection {
+    /// `None` after the connection was lost.
     connection: Option<Object<Connector>>,
-    /// True while a statement is under way.
+    /// True while a statement runs.
     is_busy: bool,
     is_in_transaction: bool,
-    shared: Arc<Shared>,
-    // Dropped last, so that the connection is back in the pool when another one gets the place.
+    shared: Arc<SharedPool>,
+    // Dropped last, so that the connection is back in the pool before another waiter gets the place.
     place: Option<Place>,
 }
 
-/// The longest wait for a connection that has done nothing for a while to say that it is there.
-const PING_PATIENCE: Duration = Duration::from_secs(2);
-/// The time between two looks whether the last one is back.
-const LOOK: Duration = Duration::from_millis(5);
-/// A connection that was used so recently is taken to be well.
+/// Longest wait for a ping on a connection that was idle.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// Interval of polling while [`FairPool::close`] waits for connections in use.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// A connection that was used within this time is not pinged before it is used again.
 const IDLE_TRUST: Duration = Duration::from_secs(1);
-/// A connection that nobody has needed for so long is closed.
-const IDLE: Duration = Duration::from_secs(600);
-/// The time between two looks for such ones.
-const SWEEP: Duration = Duration::from_secs(60);
-/// A connection of this age is replaced: what the server keeps for one grows.
-const OLD: Duration = Duration::from_secs(1_800);
+/// Connections idle for longer are closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// Interval between two searches for idle connections.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+/// Connections older than this are replaced, because the memory that the server keeps per connection grows.
+const MAX_AGE: Duration = Duration::from_secs(1_800);
 
-/// Begins a transaction. The server ends it where this process says nothing for as long as a lease lasts, so that what a process
-/// that stands still has locked is free once its work is anybody's.
+/// Begins a transaction. PostgreSQL ends the transaction if this process is silent for four seconds. A lease lasts
+/// five: the locks of a stalled process are released before another process takes its work over.
 const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '4s'";
 
 impl FairPool {
-    /// At most `connections` of them, which nobody waits for longer than `timeout`. They are made when they are needed.
+    /// A pool of at most `connections` connections, opened when needed. Waiting for one takes at most `timeout`.
     pub(super) fn new(options: PgConnectOptions, connections: u32, timeout: Duration) -> Self {
         Self::of(
             Connector { options, timeout, is_lasting: false, lost: Moment::default(), dead: Moment::default() },
@@ -80,8 +80,8 @@ impl FairPool {
         )
     }
 
-    /// As [`new`](Self::new), but the connections are kept for good: where others have taken all that the database gives, a new
-    /// one would not be had.
+    /// Like [`new`](Self::new), but idle connections stay open: if other programs use up the connection limit of the
+    /// server, a new connection could not be opened.
     pub(super) fn lasting(options: PgConnectOptions, connections: u32, timeout: Duration) -> Self {
         Self::of(
             Connector { options, timeout, is_lasting: true, lost: Moment::default(), dead: Moment::default() },
@@ -91,11 +91,11 @@ impl FairPool {
 
     fn of(connector: Connector, connections: u32) -> Self {
         let most = usize::try_from(connections).unwrap_or(usize::MAX);
-        // The one that was used last, so that the others can be seen not to be needed.
+        // LIFO reuses the most recent connection, so that the others become idle and are closed.
         let pool = Pool::builder(connector).max_size(most).queue_mode(QueueMode::Lifo).build();
         let pool = pool.expect("a pool without time limits of its own needs no runtime");
         let places = FairPlaces::new(most);
-        Self(Arc::new(Shared { pool, connections, places, swept: Mutex::new(Instant::now()) }))
+        Self(Arc::new(SharedPool { pool, connections, places, swept: Mutex::new(Instant::now()) }))
     }
 
     pub(super) fn options(&self) -> &PgConnectOptions {
@@ -103,7 +103,7 @@ impl FairPool {
     }
 
     /// Waits for a connection.
-    pub(super) async fn hold(&self) -> sqlx::Result<Held> {
+    pub(super) async fn hold(&self) -> sqlx::Result<HeldConnection> {
         let shared = &self.0;
         let holding = async {
             let place = match shared.places.try_take() {
@@ -118,25 +118,25 @@ impl FairPool {
             })?;
             let shared = Arc::clone(shared);
             let connection = Some(connection);
-            Ok(Held { connection, is_busy: false, is_in_transaction: false, shared, place: Some(place) })
+            Ok(HeldConnection { connection, is_busy: false, is_in_transaction: false, shared, place: Some(place) })
         };
         let held = timeout(shared.pool.manager().timeout, holding).await.unwrap_or(Err(sqlx::Error::PoolTimedOut));
         shared.noted(held)
     }
 
-    /// Closes all connections: nobody gets one any more, and one that is used is closed when it comes back. Waits for those, though
-    /// not for longer than for one.
+    /// Closes the pool. Idle connections are closed now, connections in use when they are returned. Waits for the
+    /// latter, at most as long as for acquiring a connection.
     pub(super) async fn close(&self) {
-        let Shared { pool, connections, places, .. } = &*self.0;
+        let SharedPool { pool, connections, places, .. } = &*self.0;
         let idle = pool.retain(|_, _| false).removed;
         pool.close();
         for connection in idle {
-            // It is gone, whatever the database says.
-            let _ = timeout(PING_PATIENCE, connection.close()).await;
+            // The connection is dropped, whether or not the database answered.
+            let _ = timeout(PING_TIMEOUT, connection.close()).await;
         }
         let used = async {
             while places.free() < usize::try_from(*connections).unwrap_or(usize::MAX) {
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
         let _ = timeout(pool.manager().timeout, used).await;
@@ -149,20 +149,20 @@ impl fmt::Debug for FairPool {
     }
 }
 
-impl Shared {
-    /// Closes the connections that nobody has needed for long.
+impl SharedPool {
+    /// Closes idle connections, at most once per [`SWEEP_INTERVAL`].
     fn sweep(&self) {
         if self.pool.manager().is_lasting {
             return;
         }
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        if swept.elapsed() > SWEEP {
+        if swept.elapsed() > SWEEP_INTERVAL {
             *swept = Instant::now();
-            drop(self.pool.retain(|_, metrics| metrics.last_used() < IDLE));
+            drop(self.pool.retain(|_, metrics| metrics.last_used() < IDLE_TIMEOUT));
         }
     }
 
-    /// Takes note of an error that says that a connection is lost.
+    /// Records the time if the error says that a connection is lost.
     fn noted<T>(&self, result: sqlx::Result<T>) -> sqlx::Result<T> {
         if result.as_ref().is_err_and(is_lost) {
             self.pool.manager().lost.is_now();
@@ -175,29 +175,29 @@ impl Manager for Connector {
     type Type = PgConnection;
     type Error = sqlx::Error;
 
-    /// Waits for a database that starts.
+    /// Opens a connection. Retries while the database is starting.
     async fn create(&self) -> sqlx::Result<PgConnection> {
         let starts = |error: &sqlx::Error| match error {
             sqlx::Error::Io(error) => error.kind() == io::ErrorKind::ConnectionRefused,
             sqlx::Error::Database(error) => error.is_transient_in_connect_phase(),
             _ => false,
         };
-        // Boxed, because it is large, and seldom part of what a statement waits for.
+        // Boxed because the future is large and rarely needed.
         Box::pin(outlast_for(self.timeout, starts, || PgConnection::connect_with(&self.options))).await
     }
 
     async fn recycle(&self, connection: &mut PgConnection, metrics: &Metrics) -> RecycleResult<sqlx::Error> {
-        if !self.is_lasting && metrics.age() > OLD {
-            return Err(RecycleError::message("it is old"));
+        if !self.is_lasting && metrics.age() > MAX_AGE {
+            return Err(RecycleError::message("the connection is old"));
         }
         let idle = metrics.last_used();
         if self.dead.is_since(idle) {
-            return Err(RecycleError::message("one of its time is dead"));
+            return Err(RecycleError::message("a connection of the same age is dead"));
         }
-        // Asking each time whether a connection is well would cost as much as most statements do.
+        // Pinging a connection before every use would cost as much as most statements.
         if idle >= IDLE_TRUST || self.lost.is_since(idle) {
-            let patience = PING_PATIENCE.min(self.timeout / 4);
-            let well = timeout(patience, connection.ping()).await.unwrap_or_else(|_| Err(silent(patience)));
+            let limit = PING_TIMEOUT.min(self.timeout / 4);
+            let well = timeout(limit, connection.ping()).await.unwrap_or_else(|_| Err(silent(limit)));
             well.inspect_err(|_| self.dead.is_now())?;
         }
         Ok(())
@@ -209,20 +209,21 @@ impl Moment {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// True if it was within this time.
+    /// True if the moment lies within the last `time`.
     fn is_since(&self, time: Duration) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|moment| moment.elapsed() <= time)
     }
 }
 
-impl Held {
-    /// The connection, for one statement. [`in_time`] waits for it, and [`ended`](Self::ended) is told what came of it.
+impl HeldConnection {
+    /// The connection, for one statement. Run the statement with [`in_time`] and pass its result to
+    /// [`ended`](Self::ended).
     pub(super) fn connection(&mut self) -> sqlx::Result<&mut PgConnection> {
         self.is_busy = true;
         self.connection.as_deref_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected).into())
     }
 
-    /// Takes note of what came of a statement. A connection that may not be well any more is closed.
+    /// Records the result of a statement. Closes the connection if the error may have broken it.
     pub(super) fn ended<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
         if result.as_ref().is_err_and(ends_connection) {
             self.connection.take().map(Object::take);
@@ -249,8 +250,9 @@ impl Held {
     }
 }
 
-/// Gives the connection back. What is under way on it ends before, and a transaction that was not committed is rolled back.
-impl Drop for Held {
+/// Returns the connection to the pool. Waits in the background for a running statement first, and rolls back an open
+/// transaction.
+impl Drop for HeldConnection {
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
         let Self { is_busy, is_in_transaction, .. } = *self;
@@ -262,9 +264,9 @@ impl Drop for Held {
             return;
         };
         let place = self.place.take();
-        // A statement that the database is busy with keeps its place: what is closed is not ended there.
+        // A running statement keeps its place: closing a connection does not end its statement in the database.
         let is_kept = is_busy && !self.shared.pool.manager().is_lasting;
-        let limit = if is_kept { patience() } else { PING_PATIENCE };
+        let limit = if is_kept { statement_timeout() } else { PING_TIMEOUT };
         runtime.spawn(async move {
             if matches!(timeout(limit, settle(&mut connection, is_in_transaction)).await, Ok(Ok(()))) {
                 drop(connection);
@@ -276,7 +278,7 @@ impl Drop for Held {
     }
 }
 
-/// Waits for what is under way, and rolls a transaction back.
+/// Waits for the running statement and rolls back an open transaction.
 async fn settle(connection: &mut PgConnection, is_in_transaction: bool) -> sqlx::Result<()> {
     let mut attempt = async || {
         if is_in_transaction {
@@ -285,16 +287,16 @@ async fn settle(connection: &mut PgConnection, is_in_transaction: bool) -> sqlx:
         connection.ping().await
     };
     match attempt().await {
-        // That of the statement that was under way.
+        // The first error may be that of the statement that was running.
         Err(error) if !ends_connection(&error) => attempt().await,
         settled => settled,
     }
 }
 
-/// Waits for a statement for as long as one may take.
+/// Runs a statement with [`statement_timeout`].
 pub(super) async fn in_time<T>(statement: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
-    let patience = patience();
-    timeout(patience, statement).await.unwrap_or_else(|_| Err(silent(patience)))
+    let limit = statement_timeout();
+    timeout(limit, statement).await.unwrap_or_else(|_| Err(silent(limit)))
 }
 
 fn silent(time: Duration) -> sqlx::Error {
@@ -302,14 +304,15 @@ fn silent(time: Duration) -> sqlx::Error {
     io::Error::new(io::ErrorKind::TimedOut, reason).into()
 }
 
-/// True if a connection on which this has happened is not to be used any more.
+/// True if a connection must be closed after this error.
 fn ends_connection(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else { return true };
     let severity = error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity);
     matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic))
 }
 
-/// True if the error is that of a connection, so that others may be lost, too. Waiting for one took its time already.
+/// True if the error says that the connection is lost, so that other connections may be lost too. A pool timeout says
+/// nothing about connections.
 pub(super) fn is_lost(error: &sqlx::Error) -> bool {
     may_pass(error) && !matches!(error, sqlx::Error::PoolTimedOut) && ends_connection(error)
 }

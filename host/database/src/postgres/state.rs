@@ -1,4 +1,4 @@
-//! What a database says of itself, for whoever looks for faults before a start.
+//! Diagnostics of a PostgreSQL database, for checks before the server starts.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,18 +8,18 @@ use super::PostgresConnections;
 use super::pool::in_time;
 use crate::Migrations;
 
-/// What a database says of itself.
+/// Version, clock, connections and migrations of a database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PostgresState {
-    /// The version of PostgreSQL.
+    /// Version of PostgreSQL.
     pub version: String,
-    /// Its time of day.
+    /// Time of day on the database server.
     pub now: SystemTime,
-    /// The most connections that it takes.
+    /// Value of `max_connections`.
     pub max_connections: i64,
-    /// Those that it has.
+    /// Number of open client connections.
     pub connections: i64,
-    /// The last migration of each kind of tables that was asked for; `None` where there are no such tables yet.
+    /// Last applied migration of each requested store; `None` if its tables do not exist yet.
     pub applied: Vec<Option<i64>>,
 }
 
@@ -28,10 +28,10 @@ const STATE: &str = "SELECT current_setting('server_version'), extract(epoch FRO
                      (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')";
 
 impl PostgresConnections {
-    /// Asks the database, over a connection of its own. Nothing is changed.
+    /// Queries the database over a connection of its own. Changes nothing.
     ///
     /// # Errors
-    /// When the database is not reached, or does not let this user ask.
+    /// The database cannot be reached, or refuses the query to this user.
     pub async fn state(&self, migrations: &[Migrations]) -> sqlx::Result<PostgresState> {
         let mut connection = self.connect().await?;
         let state: (String, f64, i64, i64) = in_time(sqlx::query_as(STATE).fetch_one(&mut connection)).await?;

@@ -1,4 +1,4 @@
-//! Tenants that wait for a connection get it in turn.
+//! Fairness of the connection pool between tenants.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,12 +12,12 @@ use crate::places::ENTRIES;
 const READ: &str = "SELECT number FROM entry";
 
 #[tokio::test]
-async fn a_tenant_waits_for_one_statement_of_another_however_many_of_those_wait() {
+async fn a_tenant_waits_for_one_statement_of_another_tenant_that_has_many() {
     let Some(scratch) = Scratch::create().await else { return };
     let connections = PostgresConnections::new(scratch.url(), 1).unwrap();
     let database = PostgresDatabase::open(&connections, ENTRIES).await.unwrap();
     let [loud, quiet] = ["loud", "quiet"].map(Arc::<str>::from);
-    // Until this ends, the only connection is taken.
+    // The test holds the only connection until here.
     let held = database.begin().await.unwrap();
     let order = Mutex::new(Vec::new());
     let mut reads: Vec<_> = std::iter::repeat_n(&loud, 20)

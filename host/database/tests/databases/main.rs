@@ -1,8 +1,8 @@
-//! SQLite and PostgreSQL behind one trait, the migrations and the writer, each with a real database.
+//! The trait, the migrations and the writer, on real SQLite and PostgreSQL databases.
 
 #![cfg(test)]
 
-/// Runs each of the cases with an empty place on SQLite, and with one on PostgreSQL where there is one.
+/// Runs each case on an empty SQLite file and on an empty PostgreSQL schema, if a server is available.
 macro_rules! on_both {
     ($($case:ident,)+) => {
         mod on_sqlite {

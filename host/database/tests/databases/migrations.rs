@@ -1,19 +1,19 @@
-//! Migrations run once, and a place that a later version wrote is refused.
+//! Migrations run once. A database that a later version has written is refused.
 
 use std::error::Error;
 
 use annex_database::{Database, Migrations, OpenError, PostgresDatabase};
 
 use crate::cluster::Scratch;
-use crate::places::{ENTRIES, Folder, Place, TABLE, committed, insert};
+use crate::places::{ENTRIES, Folder, TABLE, TestDatabase, committed, insert};
 
-/// The next version of the tests' tables. A second run would insert the entry twice, which its key forbids.
+/// The next version of the tests' table. Running it twice would insert the row twice and fail on the primary key.
 const LATER: Migrations = Migrations {
     table: ENTRIES.table,
     files: &[TABLE, (2, "first", "INSERT INTO entry (name, number) VALUES ('first', 1)")],
 };
 
-/// The version after that one.
+/// The version after `LATER`.
 const LATEST: Migrations = Migrations {
     table: ENTRIES.table,
     files: &[TABLE, LATER.files[1], (3, "second", "INSERT INTO entry (name, number) VALUES ('second', 2)")],
@@ -23,7 +23,7 @@ async fn close<D: Database>(database: D) {
     database.close().await;
 }
 
-async fn each_migration_runs_once<P: Place>(place: &P) {
+async fn each_migration_runs_once<P: TestDatabase>(place: &P) {
     close(place.entries().await).await;
     for _ in 0..2 {
         let database = place.open(LATER).await.unwrap();
@@ -32,7 +32,7 @@ async fn each_migration_runs_once<P: Place>(place: &P) {
     }
 }
 
-async fn what_a_much_later_version_wrote_is_refused<P: Place>(place: &P) {
+async fn a_database_of_a_much_later_version_is_refused<P: TestDatabase>(place: &P) {
     let written = [("first".to_owned(), 1), ("second".to_owned(), 2)];
     close(place.open(LATEST).await.unwrap()).await;
     let refused = place.open(ENTRIES).await.err().unwrap();
@@ -69,7 +69,7 @@ async fn a_process_starts_on_the_tables_of_the_next_version_and_on_no_later_ones
     scratch.remove().await;
 }
 
-async fn a_migration_that_is_not_what_has_run_is_refused<P: Place>(place: &P) {
+async fn a_migration_that_differs_from_the_one_that_ran_is_refused<P: TestDatabase>(place: &P) {
     const CHANGED: Migrations =
         Migrations { table: ENTRIES.table, files: &[(1, "entry", "CREATE TABLE entry (name TEXT)")] };
     close(place.entries().await).await;
@@ -80,7 +80,7 @@ async fn a_migration_that_is_not_what_has_run_is_refused<P: Place>(place: &P) {
     assert!(reason.contains("name an empty database"), "{reason}");
 }
 
-async fn stores_in_one_place_have_migrations_of_their_own<P: Place>(place: &P) {
+async fn stores_in_one_database_have_separate_migrations<P: TestDatabase>(place: &P) {
     const OTHERS: Migrations =
         Migrations { table: "other_migrations", files: &[(1, "other", "CREATE TABLE other (name TEXT)")] };
     let entries = place.entries().await;
@@ -94,7 +94,7 @@ async fn stores_in_one_place_have_migrations_of_their_own<P: Place>(place: &P) {
 
 on_both! {
     each_migration_runs_once,
-    what_a_much_later_version_wrote_is_refused,
-    a_migration_that_is_not_what_has_run_is_refused,
-    stores_in_one_place_have_migrations_of_their_own,
+    a_database_of_a_much_later_version_is_refused,
+    a_migration_that_differs_from_the_one_that_ran_is_refused,
+    stores_in_one_database_have_separate_migrations,
 }

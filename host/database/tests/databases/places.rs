@@ -1,4 +1,4 @@
-//! The places where a test has its database, and the one table of the tests.
+//! Databases for tests, and their one table.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub(crate) const TABLE: (i64, &str, &str) = (
 );
 pub(crate) const INSERT: &str = "INSERT INTO entry (name, number) VALUES ($1, $2)";
 
-/// Inserts entries, without those whose name is taken.
+/// Inserts entries, except those whose name exists.
 pub(crate) static FREE: Rows = Rows {
     head: "INSERT INTO entry (name, number) VALUES",
     row: "($1, $2)",
@@ -25,19 +25,19 @@ pub(crate) static FREE: Rows = Rows {
     of_first: None,
 };
 
-/// A place that is empty at first and can be opened several times.
-pub(crate) trait Place {
+/// An initially empty database that can be opened several times.
+pub(crate) trait TestDatabase {
     type Database: Database;
 
     async fn open(&self, migrations: Migrations) -> Result<Self::Database, OpenError>;
 
-    /// Opens it with the table of the tests.
+    /// Opens the database with the table of the tests.
     async fn entries(&self) -> Self::Database {
         self.open(ENTRIES).await.unwrap()
     }
 }
 
-/// A folder with an SQLite file in it.
+/// A folder for one SQLite file.
 pub(crate) struct Folder(TempDir);
 
 impl Folder {
@@ -49,7 +49,7 @@ impl Folder {
         self.0.path().join("entries.sqlite")
     }
 
-    /// The names of all files in it.
+    /// Names of all files in the folder.
     pub(crate) fn files(&self) -> Vec<String> {
         let files = std::fs::read_dir(self.0.path()).unwrap().map(Result::unwrap);
         let mut names: Vec<String> = files.map(|file| file.file_name().into_string().unwrap()).collect();
@@ -58,7 +58,7 @@ impl Folder {
     }
 }
 
-impl Place for Folder {
+impl TestDatabase for Folder {
     type Database = SqliteDatabase;
 
     async fn open(&self, migrations: Migrations) -> Result<SqliteDatabase, OpenError> {
@@ -66,7 +66,7 @@ impl Place for Folder {
     }
 }
 
-impl Place for Scratch {
+impl TestDatabase for Scratch {
     type Database = PostgresDatabase;
 
     async fn open(&self, migrations: Migrations) -> Result<PostgresDatabase, OpenError> {
@@ -79,7 +79,7 @@ pub(crate) async fn insert<D: Database>(transaction: &mut D::Transaction, name: 
     D::execute(transaction, INSERT, &[Value::Text(name), Value::Int(number)]).await.unwrap()
 }
 
-/// The entries that are committed, by name.
+/// The committed entries, by name.
 pub(crate) async fn committed<D: Database>(database: &D) -> Vec<(String, i64)> {
     let rows = database.read("SELECT name, number FROM entry ORDER BY name", &[]).await.unwrap();
     rows.iter().map(|row| (row.text(0).unwrap(), row.int(1).unwrap())).collect()

@@ -1,4 +1,5 @@
-//! A database whose machine is gone without a word: what waits for it ends, and connections are made again.
+//! A database machine that fails without closing its connections: statements time out, and new connections are
+//! opened.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,11 +13,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::cluster::Scratch;
-use crate::places::{ENTRIES, INSERT, Place, committed, insert};
+use crate::places::{ENTRIES, INSERT, TestDatabase, committed, insert};
 
 const READ: &str = "SELECT number FROM entry";
 
-/// A socket in front of a database. What has come before it was silenced is not answered any more, and not closed.
+/// A TCP proxy in front of a database. Once silenced, it keeps existing connections open and forwards nothing.
 struct Line {
     folder: TempDir,
     silenced: watch::Sender<()>,
@@ -57,7 +58,7 @@ async fn relay(mut client: UnixStream, database: PgConnectOptions, mut silence: 
         _ = relaying => return,
         _ = silence.changed() => {}
     }
-    // Both ends stay open.
+    // Both sockets stay open.
     std::future::pending::<()>().await;
 }
 
@@ -77,7 +78,7 @@ async fn statements_and_transactions_end_without_an_answer_and_later_ones_are_an
     assert!(database.read(READ, &[]).await.unwrap().is_empty(), "over the other connection");
 
     line.silenced.send(()).unwrap();
-    // The clock goes on where nothing else does.
+    // The paused clock advances while everything waits.
     tokio::time::pause();
     let begin = Instant::now();
     let values = [Value::Text("lost"), Value::Int(2)];
@@ -102,13 +103,13 @@ async fn statements_and_transactions_end_without_an_answer_and_later_ones_are_an
 }
 
 #[tokio::test]
-async fn a_statement_that_nobody_waits_for_any_more_gives_its_connection_back_also_when_it_is_never_answered() {
+async fn an_abandoned_statement_frees_its_connection_even_without_an_answer() {
     let Some(scratch) = Scratch::create().await else { return };
     let (line, database) = silent_database(&scratch, 2).await;
     let mut transaction = database.begin().await.unwrap();
     assert_eq!(insert::<PostgresDatabase>(&mut transaction, "open", 1).await, 1);
     drop(transaction);
-    // With both connections: the dropped transaction is rolled back.
+    // Both connections: this also waits until the dropped transaction is rolled back.
     let (first, second) = tokio::join!(database.begin(), database.begin());
     drop((first.unwrap(), second.unwrap()));
     assert!(committed(&database).await.is_empty(), "what was dropped is stored");
@@ -119,7 +120,7 @@ async fn a_statement_that_nobody_waits_for_any_more_gives_its_connection_back_al
         let read = tokio::time::timeout(Duration::from_millis(100), database.read(READ, &[])).await;
         assert!(read.is_err(), "it is answered");
     }
-    // The database might be busy with them.
+    // Both statements may still run in the database.
     tokio::time::sleep(Duration::from_secs(31)).await;
     tokio::time::resume();
     assert!(database.read(READ, &[]).await.unwrap().is_empty());
@@ -128,7 +129,7 @@ async fn a_statement_that_nobody_waits_for_any_more_gives_its_connection_back_al
 }
 
 #[tokio::test]
-async fn however_many_connections_are_idle_one_of_them_is_asked_whether_it_is_there() {
+async fn one_ping_timeout_suffices_for_many_dead_idle_connections() {
     let Some(scratch) = Scratch::create().await else { return };
     let (line, database) = silent_database(&scratch, 12).await;
     let held = futures::future::join_all((0..12).map(|_| database.begin())).await;

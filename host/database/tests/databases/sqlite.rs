@@ -1,4 +1,4 @@
-//! Cases of SQLite alone: the file and its log.
+//! Cases for SQLite only: the file and its write-ahead log.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use annex_database::{Database, OpenError, SqliteDatabase};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Executor};
 
-use crate::places::{ENTRIES, Folder, Place, committed, insert};
+use crate::places::{ENTRIES, Folder, TestDatabase, committed, insert};
 
 #[tokio::test]
 async fn closing_empties_the_log_into_the_file() {
@@ -15,7 +15,7 @@ async fn closing_empties_the_log_into_the_file() {
     let mut transaction = database.begin().await.unwrap();
     insert::<SqliteDatabase>(&mut transaction, "a", 1).await;
     SqliteDatabase::commit(transaction).await.unwrap();
-    // With a reader, which must not keep the log either.
+    // Opens a reader too. It must not keep the log alive either.
     assert_eq!(committed(&database).await.len(), 1);
     assert!(folder.files().contains(&"entries.sqlite-wal".to_owned()), "{:?}", folder.files());
     database.close().await;
@@ -36,9 +36,9 @@ async fn a_transaction_that_was_dropped_does_not_keep_the_file_from_being_closed
 }
 
 #[tokio::test]
-async fn a_new_file_that_somebody_else_has_locked_is_opened_once_it_is_free() {
+async fn a_new_file_that_another_process_has_locked_is_opened_once_it_is_free() {
     let folder = Folder::create();
-    // In the mode of a new file, from which SQLite switches without waiting for the lock.
+    // The mode of a new file, from which SQLite switches without waiting for the lock.
     let mut other =
         SqliteConnectOptions::new().filename(folder.file()).create_if_missing(true).connect().await.unwrap();
     other.execute("BEGIN IMMEDIATE").await.unwrap();
@@ -51,7 +51,7 @@ async fn a_new_file_that_somebody_else_has_locked_is_opened_once_it_is_free() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_refused_and_stays_as_it_is() {
+async fn a_file_that_is_not_a_database_is_refused_and_unchanged() {
     let folder = Folder::create();
     let text = "This is a letter to a friend, and not a database.";
     std::fs::write(folder.file(), text).unwrap();

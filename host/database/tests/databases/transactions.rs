@@ -1,17 +1,17 @@
-//! Transactions: what they show, what they leave, and what several statements tell.
+//! Transactions: isolation, rollback, and the results of several statements.
 
 use annex_database::{Database, Row, Step, Value};
 
-use crate::places::{FREE, INSERT, Place, committed, insert};
+use crate::places::{FREE, INSERT, TestDatabase, committed, insert};
 
 const UPDATE: &str = "UPDATE entry SET number = $1 WHERE name = $2";
 
-async fn a_transaction_that_is_dropped_is_rolled_back<P: Place>(place: &P) {
+async fn a_transaction_that_is_dropped_is_rolled_back<P: TestDatabase>(place: &P) {
     let database = place.entries().await;
     let mut dropped = database.begin().await.unwrap();
     assert_eq!(insert::<P::Database>(&mut dropped, "a", 1).await, 1);
     drop(dropped);
-    // The next one begins with what was there before.
+    // The next transaction sees the state before the dropped one.
     let mut next = database.begin().await.unwrap();
     assert!(P::Database::query(&mut next, "SELECT name FROM entry", &[]).await.unwrap().is_empty());
     assert_eq!(insert::<P::Database>(&mut next, "a", 2).await, 1);
@@ -19,7 +19,7 @@ async fn a_transaction_that_is_dropped_is_rolled_back<P: Place>(place: &P) {
     assert_eq!(committed(&database).await, [("a".to_owned(), 2)]);
 }
 
-async fn a_transaction_whose_statement_failed_leaves_nothing<P: Place>(place: &P) {
+async fn a_transaction_whose_statement_failed_leaves_nothing<P: TestDatabase>(place: &P) {
     let database = place.entries().await;
     let mut failed = database.begin().await.unwrap();
     insert::<P::Database>(&mut failed, "a", 1).await;
@@ -29,7 +29,7 @@ async fn a_transaction_whose_statement_failed_leaves_nothing<P: Place>(place: &P
     assert_eq!(committed(&database).await, []);
 }
 
-async fn others_see_a_change_once_it_is_committed<P: Place>(place: &P) {
+async fn others_see_a_change_once_it_is_committed<P: TestDatabase>(place: &P) {
     let database = place.entries().await;
     let mut transaction = database.begin().await.unwrap();
     insert::<P::Database>(&mut transaction, "a", 1).await;
@@ -40,7 +40,7 @@ async fn others_see_a_change_once_it_is_committed<P: Place>(place: &P) {
     assert_eq!(committed(&database).await, [("a".to_owned(), 1)]);
 }
 
-async fn several_statements_tell_how_many_rows_each_has_changed<P: Place>(place: &P) {
+async fn several_statements_return_their_numbers_of_changed_rows<P: TestDatabase>(place: &P) {
     let database = place.entries().await;
     let mut transaction = database.begin().await.unwrap();
     let entry = |name, number| [Value::Text(name), Value::Int(number)];
@@ -56,17 +56,17 @@ async fn several_statements_tell_how_many_rows_each_has_changed<P: Place>(place:
     assert_eq!(numbers, [1, 4, 3, 5]);
 }
 
-async fn a_statement_that_changes_no_row_is_told_apart<P: Place>(place: &P) {
+async fn a_statement_that_changes_no_row_is_distinguished<P: TestDatabase>(place: &P) {
     let database = place.entries().await;
     let mut transaction = database.begin().await.unwrap();
     let update = |name| Step::new(UPDATE, [Value::Int(4), Value::Text(name)]);
     insert::<P::Database>(&mut transaction, "a", 1).await;
     let changed = P::Database::execute_all(&mut transaction, &[update("a"), update("b"), update("a")]).await.unwrap();
-    // A database may stop at the one that did not do what it was to.
+    // A database may stop after the statement whose count is wrong.
     assert_eq!(changed.get(..2), Some([1, 0].as_slice()));
 }
 
-async fn values_come_back_as_they_were_given<P: Place>(place: &P) {
+async fn values_come_back_as_they_were_given<P: TestDatabase>(place: &P) {
     let database = place.entries().await;
     let mut transaction = database.begin().await.unwrap();
     let sql = "CREATE TABLE value (text TEXT, number BIGINT, missing BIGINT)";
@@ -81,7 +81,7 @@ async fn values_come_back_as_they_were_given<P: Place>(place: &P) {
     assert_eq!((row.text(0).unwrap().as_str(), row.int(1).unwrap()), ("Ünïcode 'quoted' $1", i64::MAX));
 }
 
-async fn a_closed_database_refuses_everything<P: Place>(place: &P) {
+async fn a_closed_database_refuses_everything<P: TestDatabase>(place: &P) {
     let database = place.entries().await;
     database.close().await;
     assert!(matches!(database.begin().await.err(), Some(sqlx::Error::PoolClosed)));
@@ -92,8 +92,8 @@ on_both! {
     a_transaction_that_is_dropped_is_rolled_back,
     a_transaction_whose_statement_failed_leaves_nothing,
     others_see_a_change_once_it_is_committed,
-    several_statements_tell_how_many_rows_each_has_changed,
-    a_statement_that_changes_no_row_is_told_apart,
+    several_statements_return_their_numbers_of_changed_rows,
+    a_statement_that_changes_no_row_is_distinguished,
     values_come_back_as_they_were_given,
     a_closed_database_refuses_everything,
 }

@@ -1,31 +1,31 @@
-//! The writer: one transaction for those who come together, and an answer for each of them.
+//! The writer: one transaction for changes that arrive together, and one answer per change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use annex_database::{Begun, Change, Database, SqliteDatabase, Step, Value, Writer};
+use annex_database::{Change, Database, SqliteDatabase, Step, TransactionStart, Value, Writer};
 use futures::FutureExt;
 use futures::future::join_all;
 
-use crate::places::{FREE, Folder, INSERT, Place, committed, insert};
+use crate::places::{FREE, Folder, INSERT, TestDatabase, committed, insert};
 
-/// An entry that is to be added.
+/// An entry to insert.
 struct Entry {
     name: String,
     number: i64,
-    /// True if it can go in one trip with others.
+    /// True if the insertion is a fixed list of statements.
     is_common: bool,
 }
 
-/// The way in which an entry was added.
+/// The way in which an entry was inserted.
 #[derive(Debug, PartialEq)]
-enum Added {
+enum Insertion {
     InTrip,
     StepByStep,
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+enum InsertError {
     #[error("{0} is taken")]
     Taken(String),
     #[error("the database failed")]
@@ -33,27 +33,27 @@ enum Refused {
 }
 
 impl Change for Entry {
-    type Answer = Added;
-    type Error = Refused;
+    type Answer = Insertion;
+    type Error = InsertError;
 
-    fn steps(&self) -> Option<(Vec<Step<'_>>, Added)> {
+    fn steps(&self) -> Option<(Vec<Step<'_>>, Insertion)> {
         let step = Step::rows(&FREE, [Value::Text(&self.name), Value::Int(self.number)]);
-        self.is_common.then(|| (vec![step], Added::InTrip))
+        self.is_common.then(|| (vec![step], Insertion::InTrip))
     }
 
-    async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Added, Refused> {
+    async fn apply<D: Database>(&self, transaction: &mut D::Transaction) -> Result<Insertion, InsertError> {
         let name = Value::Text(&self.name);
         if !D::query(transaction, "SELECT name FROM entry WHERE name = $1", &[name]).await?.is_empty() {
-            return Err(Refused::Taken(self.name.clone()));
+            return Err(InsertError::Taken(self.name.clone()));
         }
         D::execute(transaction, INSERT, &[name, Value::Int(self.number)]).await?;
-        Ok(Added::StepByStep)
+        Ok(Insertion::StepByStep)
     }
 
-    fn failure(error: &Refused) -> Option<&sqlx::Error> {
+    fn failure(error: &InsertError) -> Option<&sqlx::Error> {
         match error {
-            Refused::Taken(_) => None,
-            Refused::Database(error) => Some(error),
+            InsertError::Taken(_) => None,
+            InsertError::Database(error) => Some(error),
         }
     }
 }
@@ -62,16 +62,16 @@ fn entry(name: &str, number: i64) -> Entry {
     Entry { name: name.to_owned(), number, is_common: true }
 }
 
-/// Twenty entries: more than go in one trip.
+/// Twenty entries: more than fit into one round trip.
 fn twenty() -> impl Iterator<Item = Entry> {
     (0..20).map(|number| entry(&format!("e-{number:02}"), number))
 }
 
-/// Stores them as callers that come at the same time do.
+/// Stores entries from concurrent tasks.
 async fn store_all<D: Database>(
     writer: &Writer<D, Entry>,
     entries: impl IntoIterator<Item = Entry>,
-) -> Vec<Result<Added, Refused>> {
+) -> Vec<Result<Insertion, InsertError>> {
     join_all(entries.into_iter().map(|entry| writer.store(entry))).await
 }
 
@@ -79,16 +79,16 @@ async fn names<D: Database>(database: &D) -> Vec<String> {
     committed(database).await.into_iter().map(|(name, _)| name).collect()
 }
 
-async fn whoever_comes_at_the_same_time_is_stored<P: Place>(place: &P) {
+async fn concurrent_changes_are_all_stored<P: TestDatabase>(place: &P) {
     let database = Arc::new(place.entries().await);
     let writer = Writer::new(Arc::clone(&database));
     for answer in store_all(&writer, twenty()).await {
-        assert_eq!(answer.unwrap(), Added::InTrip);
+        assert_eq!(answer.unwrap(), Insertion::InTrip);
     }
     assert_eq!(names(database.as_ref()).await, twenty().map(|entry| entry.name).collect::<Vec<_>>());
 }
 
-async fn a_change_that_is_refused_is_told_so_and_no_other<P: Place>(place: &P) {
+async fn only_the_refused_change_gets_an_error<P: TestDatabase>(place: &P) {
     let database = Arc::new(place.entries().await);
     let mut transaction = database.begin().await.unwrap();
     insert::<P::Database>(&mut transaction, "e-07", 70).await;
@@ -97,7 +97,7 @@ async fn a_change_that_is_refused_is_told_so_and_no_other<P: Place>(place: &P) {
     let answers = store_all(&writer, twenty()).await;
     for (entry, answer) in twenty().zip(answers) {
         match answer {
-            Err(Refused::Taken(name)) => assert_eq!((name.as_str(), entry.name.as_str()), ("e-07", "e-07")),
+            Err(InsertError::Taken(name)) => assert_eq!((name.as_str(), entry.name.as_str()), ("e-07", "e-07")),
             answer => assert!(answer.is_ok() && entry.name != "e-07", "{}: {answer:?}", entry.name),
         }
     }
@@ -105,72 +105,72 @@ async fn a_change_that_is_refused_is_told_so_and_no_other<P: Place>(place: &P) {
     assert_eq!(names(database.as_ref()).await.len(), 20);
 }
 
-async fn a_change_that_the_database_refuses_does_not_keep_others_from_being_stored<P: Place>(place: &P) {
+async fn a_change_that_fails_in_the_database_does_not_prevent_others<P: TestDatabase>(place: &P) {
     let database = Arc::new(place.entries().await);
     let writer = Writer::new(Arc::clone(&database));
     let answers = store_all(&writer, twenty().chain([entry("too-large", 100)])).await;
     let (failed, stored): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_err);
     assert_eq!(stored.len(), 20);
-    let [Err(Refused::Database(error))] = failed.as_slice() else { panic!("{failed:?}") };
+    let [Err(InsertError::Database(error))] = failed.as_slice() else { panic!("{failed:?}") };
     assert!(error.to_string().contains("is_small"), "{error}");
     assert_eq!(names(database.as_ref()).await, twenty().map(|entry| entry.name).collect::<Vec<_>>());
 }
 
-async fn a_less_common_change_is_made_step_by_step_beside_others<P: Place>(place: &P) {
+async fn an_uncommon_change_is_applied_step_by_step_among_others<P: TestDatabase>(place: &P) {
     let database = Arc::new(place.entries().await);
     let writer = Writer::new(Arc::clone(&database));
     let rare = Entry { is_common: false, ..entry("rare", 1) };
     let answers = store_all(&writer, [entry("a", 1), rare, entry("b", 1)]).await;
-    let answers: Vec<Added> = answers.into_iter().map(Result::unwrap).collect();
-    assert_eq!(answers, [Added::InTrip, Added::StepByStep, Added::InTrip]);
+    let answers: Vec<Insertion> = answers.into_iter().map(Result::unwrap).collect();
+    assert_eq!(answers, [Insertion::InTrip, Insertion::StepByStep, Insertion::InTrip]);
     assert_eq!(names(database.as_ref()).await, ["a", "b", "rare"]);
 }
 
-async fn where_the_database_is_closed_every_caller_is_told<P: Place>(place: &P) {
+async fn every_caller_gets_an_error_after_the_database_is_closed<P: TestDatabase>(place: &P) {
     let database = Arc::new(place.entries().await);
     let writer = Writer::new(Arc::clone(&database));
     database.close().await;
     for answer in store_all(&writer, twenty()).await {
-        assert!(matches!(answer, Err(Refused::Database(_))), "{answer:?}");
+        assert!(matches!(answer, Err(InsertError::Database(_))), "{answer:?}");
     }
 }
 
 on_both! {
-    whoever_comes_at_the_same_time_is_stored,
-    a_change_that_is_refused_is_told_so_and_no_other,
-    a_change_that_the_database_refuses_does_not_keep_others_from_being_stored,
-    a_less_common_change_is_made_step_by_step_beside_others,
-    where_the_database_is_closed_every_caller_is_told,
+    concurrent_changes_are_all_stored,
+    only_the_refused_change_gets_an_error,
+    a_change_that_fails_in_the_database_does_not_prevent_others,
+    an_uncommon_change_is_applied_step_by_step_among_others,
+    every_caller_gets_an_error_after_the_database_is_closed,
 }
 
-/// Counts the transactions of the SQLite file behind it.
+/// Counts the transactions of an SQLite database.
 #[derive(Debug)]
-struct Counted {
+struct CountingDatabase {
     file: SqliteDatabase,
     begun: AtomicUsize,
 }
 
 #[tokio::test]
-async fn changes_of_callers_that_come_together_are_one_transaction_where_there_is_one_writer() {
+async fn concurrent_changes_are_one_transaction_if_there_is_one_writer() {
     let folder = Folder::create();
-    let database = Arc::new(Counted { file: folder.entries().await, begun: AtomicUsize::new(0) });
+    let database = Arc::new(CountingDatabase { file: folder.entries().await, begun: AtomicUsize::new(0) });
     let writer = Writer::new(Arc::clone(&database));
     assert!(store_all(&writer, twenty()).await.iter().all(Result::is_ok));
     assert_eq!((names(database.as_ref()).await.len(), database.begun.load(Ordering::Relaxed)), (20, 1));
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_does_not_take_the_changes_of_others_with_it() {
+async fn a_cancelled_caller_does_not_cancel_the_changes_of_others() {
     let folder = Folder::create();
     let database = Arc::new(folder.entries().await);
     let writer = Writer::new(Arc::clone(&database));
     assert!(writer.store(entry("gone", 1)).now_or_never().is_none());
-    assert_eq!(writer.store(entry("stayed", 1)).await.unwrap(), Added::InTrip);
+    assert_eq!(writer.store(entry("stayed", 1)).await.unwrap(), Insertion::InTrip);
     assert_eq!(names(database.as_ref()).await, ["gone", "stayed"]);
 }
 
 #[tokio::test]
-async fn the_log_learns_how_many_changes_wait_and_not_what_is_in_them() {
+async fn debug_output_has_the_number_of_waiting_changes_and_no_content() {
     let folder = Folder::create();
     let writer = Writer::new(Arc::new(folder.entries().await));
     assert!(writer.store(entry("a secret", 1)).now_or_never().is_none());
@@ -179,10 +179,10 @@ async fn the_log_learns_how_many_changes_wait_and_not_what_is_in_them() {
 }
 
 type Transaction = <SqliteDatabase as Database>::Transaction;
-type Found = <SqliteDatabase as Database>::Row;
+type SqliteRow = <SqliteDatabase as Database>::Row;
 
-impl Database for Counted {
-    type Row = Found;
+impl Database for CountingDatabase {
+    type Row = SqliteRow;
     type Transaction = Transaction;
     const LOCK_SWEEP: Option<&'static str> = SqliteDatabase::LOCK_SWEEP;
     const HAS_ONE_WRITER: bool = SqliteDatabase::HAS_ONE_WRITER;
@@ -208,7 +208,7 @@ impl Database for Counted {
         SqliteDatabase::execute_all(transaction, steps).await
     }
 
-    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<Begun<SqliteDatabase>> {
+    async fn begin_with(&self, steps: &[Step<'_>]) -> sqlx::Result<TransactionStart<SqliteDatabase>> {
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.file.begin_with(steps).await
     }
@@ -217,15 +217,19 @@ impl Database for Counted {
         self.file.execute_alone(steps).await
     }
 
-    async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<Found>> {
+    async fn change(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
         self.file.change(sql, values).await
     }
 
-    async fn query(transaction: &mut Transaction, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<Found>> {
+    async fn query(
+        transaction: &mut Transaction,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> sqlx::Result<Vec<SqliteRow>> {
         SqliteDatabase::query(transaction, sql, values).await
     }
 
-    async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<Found>> {
+    async fn read(&self, sql: &'static str, values: &[Value<'_>]) -> sqlx::Result<Vec<SqliteRow>> {
         self.file.read(sql, values).await
     }
 }

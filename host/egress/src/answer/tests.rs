@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Body, Events, ReadError, StreamLimits, beginning, whole};
 
-/// A peer that sends the same piece for ever, and counts how often it was asked.
+/// A peer that sends the same piece for ever and counts the bytes that were read.
 struct Endless {
     piece: &'static [u8],
     sent: usize,
@@ -75,7 +75,7 @@ async fn events_without_number_and_comments_without_end_are_read_to_the_limit_of
 }
 
 #[tokio::test]
-async fn lines_are_read_wherever_they_are_cut_and_the_last_needs_no_end() {
+async fn lines_are_read_across_pieces_and_the_last_needs_no_line_break() {
     struct Bytewise(&'static [u8]);
     impl Body for Bytewise {
         type Error = Infallible;
@@ -93,10 +93,10 @@ async fn lines_are_read_wherever_they_are_cut_and_the_last_needs_no_end() {
     assert_eq!(read, ["{\"a\":1}", "{\"b\":2}"]);
 }
 
-/// Code that reads all of an answer, however long it is, and whoever may do so.
+/// Calls that read an answer without a limit.
 const UNBOUNDED: [&str; 6] =
     [".text().await", ".bytes().await", ".json().await", ".json::<", ".bytes_stream()", ".chunk().await"];
-/// Each of these counts what it reads.
+/// Files that may use these calls, because they count bytes themselves.
 const COUNTING: [&str; 3] = ["egress/src/answer.rs", "client/src/http.rs", "cli/src/record.rs"];
 
 #[test]
@@ -105,7 +105,7 @@ fn answers_of_peers_are_read_by_the_readers_that_have_bounds() {
     let mut files = 0;
     for folder in fs::read_dir(host).unwrap() {
         let folder = folder.unwrap().path();
-        // These read servers that they have started themselves.
+        // These crates read servers that they started themselves.
         if ["bench", "test-support"].iter().all(|name| !folder.ends_with(name)) {
             files += check(host, &folder.join("src"));
         }

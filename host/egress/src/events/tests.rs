@@ -6,7 +6,7 @@ fn data(events: &VecDeque<StreamEvent>) -> Vec<&str> {
     events.iter().map(|event| event.data.as_str()).collect()
 }
 
-/// The stream must mean the same wherever it is cut.
+/// Checks that the stream gives the same events for every split into two chunks.
 fn check(stream: &str, expected: &[&str]) {
     let bytes = stream.as_bytes();
     for cut in 0..=bytes.len() {

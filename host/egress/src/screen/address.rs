@@ -1,10 +1,10 @@
-//! Tells public addresses from others (IANA special-purpose address registries, RFC 6890).
+//! Classifies addresses as public or not (IANA special-purpose address registries, RFC 6890).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-/// IPv4 is public except for these.
+/// IPv4 ranges that are not public.
 const NOT_PUBLIC_V4: [Ipv4Net; 15] = [
     v4([0, 0, 0, 0], 8),       // this network
     v4([10, 0, 0, 0], 8),      // private
@@ -23,10 +23,10 @@ const NOT_PUBLIC_V4: [Ipv4Net; 15] = [
     v4([240, 0, 0, 0], 4),     // reserved, and broadcast
 ];
 
-/// IPv6 is public only in this range; loopback, private, link-local and multicast addresses are elsewhere.
+/// The range of public IPv6 addresses. Loopback, private, link-local and multicast addresses lie outside.
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0], 3);
 
-/// Parts of the global range that are not public. Teredo (in the first) and 6to4 carry IPv4 addresses.
+/// Parts of the global range that are not public. Teredo (in the first range) and 6to4 carry IPv4 addresses.
 const NOT_PUBLIC_V6: [Ipv6Net; 5] = [
     v6([0x2001, 0, 0], 23),     // protocol assignments
     v6([0x2001, 0xdb8, 0], 32), // documentation
@@ -35,11 +35,11 @@ const NOT_PUBLIC_V6: [Ipv6Net; 5] = [
     v6([0x3fff, 0, 0], 20),     // documentation
 ];
 
-/// The prefix under which networks without IPv4 write an IPv4 address (RFC 6052). Such an address is as public as the
-/// IPv4 address in it.
+/// Prefix of IPv4 addresses in networks that only have IPv6 (RFC 6052). Such an address is public if its IPv4 address
+/// is.
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0], 96);
 
-/// The metadata services of clouds, which hand out the credentials of the machine that asks.
+/// Addresses of cloud metadata services, which return the credentials of the machine that asks.
 const METADATA: [IpAddr; 5] = [
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
     IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
@@ -48,7 +48,7 @@ const METADATA: [IpAddr; 5] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// True if an address, which must be canonical, belongs to the public internet.
+/// True if a canonical address belongs to the public internet.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -59,10 +59,10 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// True if an address, which must be canonical, is that of a metadata service.
+/// True if a canonical address is that of a metadata service.
 pub(crate) fn is_metadata(address: IpAddr) -> bool {
     let address = match address {
-        // A network with NAT64 reaches the service under this address too.
+        // A network with NAT64 also reaches the service under this address.
         IpAddr::V6(address) if NAT64.contains(&address) => embedded_v4(address).into(),
         IpAddr::V4(_) | IpAddr::V6(_) => address,
     };

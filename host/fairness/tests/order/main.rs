@@ -1,4 +1,4 @@
-//! The order in which places are given.
+//! The order in which waiters get places.
 #![cfg(test)]
 
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ fn tenants() -> [Arc<str>; 2] {
 }
 
 #[tokio::test]
-async fn one_of_a_quiet_tenant_waits_for_one_of_a_loud_one_however_many_wait() {
+async fn a_quiet_tenant_waits_for_at_most_one_waiter_of_a_loud_tenant() {
     let places = FairPlaces::new(1);
     let [loud, quiet] = tenants();
     let held = places.try_take().expect("it is free");
@@ -36,7 +36,7 @@ async fn one_of_a_quiet_tenant_waits_for_one_of_a_loud_one_however_many_wait() {
 }
 
 #[tokio::test]
-async fn whoever_stops_waiting_leaves_no_place_behind_and_holds_up_nobody() {
+async fn a_cancelled_waiter_loses_no_place_and_delays_no_other_waiter() {
     let places = FairPlaces::new(1);
     let [loud, quiet] = tenants();
     let held = places.try_take().expect("it is free");
@@ -47,7 +47,8 @@ async fn whoever_stops_waiting_leaves_no_place_behind_and_holds_up_nobody() {
         assert!(waiting.as_mut().now_or_never().is_none(), "all places are taken");
     }
     drop(given_up);
-    // It goes past the first to the quiet one or the second of the loud one, and from whoever drops it unread to the other.
+    // The place goes past the first waiter to the quiet tenant or to the loud tenant's second waiter. Whichever drops
+    // it unread passes it to the other.
     drop(held);
     drop(told);
     let place = next.await;
@@ -58,7 +59,7 @@ async fn whoever_stops_waiting_leaves_no_place_behind_and_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn a_place_that_is_free_is_had_without_waiting_and_goes_to_nobody_before_those_who_wait() {
+async fn a_free_place_is_taken_at_once_and_never_ahead_of_waiters() {
     let places = FairPlaces::new(1);
     let [loud, quiet] = tenants();
     let first = places.take(&loud).now_or_never().expect("it is free");
@@ -80,7 +81,7 @@ async fn the_tenant_is_known_in_its_scope_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn a_task_of_its_own_is_for_whom_it_is_begun() {
+async fn a_spawned_task_keeps_its_tenant_only_if_wrapped() {
     let [loud, _] = tenants();
     let begun = of_tenant(Arc::clone(&loud), async {
         let same = tokio::spawn(of_same_tenant(async { current_tenant() }));

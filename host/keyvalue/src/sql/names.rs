@@ -1,7 +1,7 @@
-//! Names of scopes, extensions and keys as a database keeps them.
+//! Names of scopes, extensions and keys as stored in a database.
 //!
-//! PostgreSQL has no NUL in a text, and an entry of an index has at most 2,704 bytes there. Tenants, principals and ids have
-//! 512 at most, as keys have; the URI of an extension may have more.
+//! PostgreSQL text cannot contain NUL, and an index entry has at most 2,704 bytes. Tenants, principals, ids and keys
+//! have at most 512 bytes. The URI of an extension may be longer.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -12,16 +12,16 @@ use sha2::{Digest as _, Sha256};
 use crate::sql::KeyDatabase;
 use crate::store::{Scope, ScopeKind, Space};
 
-/// The most bytes of an extension's URI that is stored as it is.
+/// Extension URIs longer than this are stored as a hash.
 const MAX_EXTENSION_BYTES: usize = 512;
 
-/// Those of a scope, or of a bucket.
+/// The stored names of a scope or bucket.
 pub(super) struct Names<'a> {
     kind: ScopeKind,
     tenant: Cow<'a, str>,
     principal: Cow<'a, str>,
     id: Cow<'a, str>,
-    /// Empty for all extensions of a scope.
+    /// Empty if the names mean all extensions of a scope.
     extension: Cow<'a, str>,
 }
 
@@ -39,36 +39,36 @@ impl<'a> Names<'a> {
     pub(super) fn of_bucket<D: KeyDatabase>(space: &'a Space) -> Self {
         let uri = stored::<D>(space.extension.as_str());
         let is_short = !D::HAS_BOUNDED_NAMES || uri.len() <= MAX_EXTENSION_BYTES;
-        // It is never read back.
+        // The hash cannot be reversed, but the URI is never read back.
         let extension = if is_short { uri } else { Cow::Owned(digest(&uri)) };
         Self { extension, ..Self::of_scope::<D>(&space.scope) }
     }
 
-    /// The parameters of statements about a scope.
+    /// Parameters of a statement about a scope.
     pub(super) fn in_scope(&self) -> [Value<'_>; 4] {
         let names = [self.kind.name(), &*self.tenant, &*self.principal, &*self.id];
         names.map(Value::Text)
     }
 
-    /// The parameters of statements about a bucket, before `others`.
+    /// Parameters of a statement about a bucket, followed by `others`.
     pub(super) fn in_bucket<'v>(&'v self, others: impl IntoIterator<Item = Value<'v>>) -> Vec<Value<'v>> {
         self.in_scope().into_iter().chain([Value::Text(&self.extension)]).chain(others).collect()
     }
 
-    /// The parameters that name the usage of an extension.
+    /// Parameters that select the usage of an extension.
     pub(super) fn of_usage(&self) -> [Value<'_>; 2] {
         [Value::Text(&self.tenant), Value::Text(&self.extension)]
     }
 
-    /// What is locked while it is changed. A scope that ends is removed as a whole, so all its buckets are one lock; keys
-    /// that last are locked by extension.
+    /// Name of the lock. A task or conversation is removed as a whole, so all its buckets share a lock. Lasting keys
+    /// have a lock per extension.
     pub(super) fn lock(&self) -> String {
         let extension = if self.kind.ends() { "" } else { &*self.extension };
         [self.kind.name(), &*self.tenant, &*self.principal, &*self.id, extension].join("\u{1f}")
     }
 }
 
-/// The text as it is stored: in the same order as others, and without NUL where there can be none.
+/// Encodes a text for storage: without NUL where the database forbids it, and in the same sort order.
 pub(super) fn stored<D: KeyDatabase>(text: &str) -> Cow<'_, str> {
     if D::HAS_BOUNDED_NAMES && text.contains(['\0', '\u{1}']) {
         Cow::Owned(text.replace('\u{1}', "\u{1}\u{2}").replace('\0', "\u{1}\u{1}"))
@@ -77,7 +77,7 @@ pub(super) fn stored<D: KeyDatabase>(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The text that was stored.
+/// Decodes a text from [`stored`].
 pub(super) fn read<D: KeyDatabase>(stored: String) -> String {
     if D::HAS_BOUNDED_NAMES && stored.contains('\u{1}') {
         let mut characters = stored.chars();
@@ -92,7 +92,7 @@ pub(super) fn read<D: KeyDatabase>(stored: String) -> String {
 }
 
 fn digest(text: &str) -> String {
-    // `stored` never begins with these two, so no URI that is short has the name of a long one.
+    // `stored` never returns a text that begins with these two characters, so a hash cannot equal a short URI.
     let mut name = "\u{1}\u{3}sha256:".to_owned();
     for byte in Sha256::digest(text) {
         // Writing to a text does not fail.
@@ -101,7 +101,7 @@ fn digest(text: &str) -> String {
     name
 }
 
-/// `None` for a kind that only later software knows.
+/// The scope of a row. `None` for a kind that only later versions know.
 pub(super) fn scope_of_row<D: KeyDatabase>(row: &D::Row) -> sqlx::Result<Option<Scope>> {
     let name = row.text(0)?;
     let Some(kind) = ScopeKind::ALL.into_iter().find(|known| known.name() == name) else { return Ok(None) };

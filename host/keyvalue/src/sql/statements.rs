@@ -1,7 +1,6 @@
-//! The statements, in the SQL that SQLite and PostgreSQL share. Their first parameters are those of the scope, or of the
-//! bucket.
+//! Statements in the SQL that SQLite and PostgreSQL share. Their first parameters identify the scope or the bucket.
 //!
-//! Parameters of `LIMIT` are cast: where SQLite sees the parameter itself it plans the statement anew for each value.
+//! Parameters of `LIMIT` are cast: otherwise SQLite plans the statement again for each value.
 
 macro_rules! in_scope {
     () => {
@@ -15,7 +14,7 @@ macro_rules! in_bucket {
     };
 }
 
-/// Lengths are counted in bytes as in memory, also those of keys.
+/// Lengths are in bytes, including those of keys, as in memory.
 macro_rules! size {
     () => {
         "octet_length(key) + octet_length(value)"
@@ -37,8 +36,9 @@ pub(crate) const SELECT_KEYS: &str = concat!(
     " ORDER BY key LIMIT CAST($6 AS BIGINT) OFFSET CAST($7 AS BIGINT)"
 );
 
-// The quota bounds the rows of a bucket, so it is summed up. Only the sum over all tasks and conversations is kept.
-/// The usage of the bucket, and the bytes of the key's value if it is there.
+// The quota bounds the rows of a bucket, so summing is cheap. Only the usage of all tasks and conversations is
+// stored.
+/// Usage of a bucket, and the size of the key's value if the key exists.
 pub(crate) const SELECT_USAGE: &str = concat!(
     "SELECT COUNT(*), COALESCE(SUM(",
     size!(),
@@ -55,37 +55,38 @@ macro_rules! put {
 
 pub(crate) const PUT: &str = put!();
 
-/// The same where it is noted when keys are set.
+/// Like [`PUT`], and records the time.
 pub(crate) const PUT_WITH_TIME: &str = concat!(put!(), ", set_at = clock_timestamp()");
 
-/// Returns the bytes that it frees.
+/// Returns the freed bytes.
 pub(crate) const DELETE: &str =
     concat!("DELETE FROM entry WHERE ", in_bucket!(), " AND key = $6 RETURNING CAST(", size!(), " AS BIGINT)");
 
-/// Adds to the usage of two parameters and returns it. Whoever counts for the same extension waits for the end of the
-/// transaction, so this comes last.
+/// Adds two numbers to the usage and returns the result. The row lock makes other writers of the same extension wait
+/// until the transaction ends, so this statement is the last one.
 pub(crate) const COUNT_SCOPED: &str = concat!(
     "INSERT INTO scoped_usage (tenant, extension, keys, bytes) VALUES ($1, $2, $3, $4)",
     add_to_usage!(),
     " RETURNING keys, bytes"
 );
 
-// Kinds of later software are left out here, so that a page is full unless it is the last; an empty text behind the kind
-// keeps the order of the index.
+// Kinds of later versions are excluded here, so that a page is full unless it is the last one. The empty text after
+// the kind makes the database use the order of the index.
 macro_rules! ends_after {
     () => {
         "kind || '' IN ('task', 'context') AND (kind, tenant, principal, id) > ($1, $2, $3, $4)"
     };
 }
 
-/// Those that end and come after a scope. The last parameter is not needed here.
+/// Scopes of tasks and conversations after a given scope. The last parameter exists for symmetry with
+/// [`SELECT_IDLE_SCOPES`].
 pub(crate) const SELECT_SCOPES: &str = concat!(
     "SELECT DISTINCT kind, tenant, principal, id FROM entry WHERE ",
     ends_after!(),
     " AND $6 >= 0 ORDER BY kind, tenant, principal, id LIMIT CAST($5 AS BIGINT)"
 );
 
-/// The same without those that have a key which was set within so many milliseconds.
+/// Like [`SELECT_SCOPES`], without scopes that have a key set within the given number of milliseconds.
 pub(crate) const SELECT_IDLE_SCOPES: &str = concat!(
     "SELECT kind, tenant, principal, id FROM entry WHERE ",
     ends_after!(),
@@ -94,20 +95,20 @@ pub(crate) const SELECT_IDLE_SCOPES: &str = concat!(
      ORDER BY kind, tenant, principal, id LIMIT CAST($5 AS BIGINT)"
 );
 
-/// Those of all kinds, by the beginning of the primary key.
+/// Counts the keys of a tenant. Naming all kinds lets the database use the primary key.
 pub(crate) const COUNT_KEYS: &str =
     "SELECT count(*) FROM entry WHERE kind IN ('', 'context', 'task') AND tenant = $1 AND extension LIKE '%:%'";
 
 pub(crate) const HAS_KEYS: &str = concat!("SELECT key FROM entry WHERE ", in_scope!(), " LIMIT 1");
 
-/// Goes before [`DELETE_SCOPE`].
+/// Must run before [`DELETE_SCOPE`].
 pub(crate) const UNCOUNT_SCOPE: &str = concat!(
     "INSERT INTO scoped_usage (tenant, extension, keys, bytes)
      SELECT tenant, extension, -COUNT(*), -SUM(",
     size!(),
     ") FROM entry WHERE kind <> '' AND ",
     in_scope!(),
-    // In one order, so that no two of them wait for each other.
+    // A fixed order avoids deadlocks.
     " GROUP BY tenant, extension ORDER BY tenant, extension",
     add_to_usage!()
 );

@@ -1,4 +1,4 @@
-//! Changes that several processes make at once.
+//! Concurrent changes by several processes.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use annex_keyvalue::{KeyValueError, KeyValueStore, Quota, Space, SqliteKeyValueS
 use crate::cluster::Scratch;
 use crate::{ROOMY, own, own_in, postgres_in, task};
 
-/// Runs a test against each kind of database, with two stores on it as two processes have them.
+/// Runs a test on each kind of database, with two stores on one database, as two processes have them.
 async fn check_two(test: impl AsyncFn([Arc<dyn KeyValueStore>; 2])) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keyvalue.sqlite");
@@ -18,7 +18,7 @@ async fn check_two(test: impl AsyncFn([Arc<dyn KeyValueStore>; 2])) {
     scratch.remove().await;
 }
 
-/// Forty calls at once, by turns to both.
+/// Makes forty concurrent calls, alternating between both stores.
 async fn forty<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     stores: &[Arc<dyn KeyValueStore>; 2],
     call: impl Fn(Arc<dyn KeyValueStore>, usize) -> F,
@@ -67,7 +67,7 @@ async fn a_quota_holds_for_keys_that_are_set_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_counted_is_what_is_there_whoever_changed_it_at_once() {
+async fn usage_stays_exact_under_concurrent_changes() {
     let quota = Quota { max_scoped_keys: 5, max_scoped_bytes: 5 * 11, ..ROOMY };
     check_two(async |stores| {
         let space = |number: usize| own_in(task("ada", &(number % 3).to_string()));

@@ -1,4 +1,4 @@
-//! Keys in SQLite files, also of earlier and later versions.
+//! Keys in SQLite files, including files of earlier and later versions.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use sqlx::{Connection as _, SqliteConnection};
 use crate::{ROOMY, own, own_in, task};
 
 #[tokio::test]
-async fn keys_are_there_after_the_file_is_opened_again() {
+async fn keys_survive_reopening_the_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keyvalue.sqlite");
     let store = SqliteKeyValueStore::open(&path).await.expect("the file opens");
@@ -19,7 +19,7 @@ async fn keys_are_there_after_the_file_is_opened_again() {
     assert_eq!(store.get(&own(), "a").await.expect("a store"), Some(b"1".to_vec()));
 }
 
-/// As the first version wrote it.
+/// Schema of the first version.
 const FIRST_VERSION: &str = "
     CREATE TABLE entry (
         tenant TEXT NOT NULL,
@@ -32,7 +32,7 @@ const FIRST_VERSION: &str = "
     PRAGMA user_version = 1;
 ";
 
-/// As the second version wrote it, before the crate kept a table of migrations.
+/// Schema of the second version, before the crate had a table of migrations.
 const SECOND_VERSION: &str = "
     CREATE TABLE entry (
         kind TEXT NOT NULL,
@@ -62,7 +62,7 @@ async fn connect(path: &Path) -> SqliteConnection {
     SqliteConnection::connect_with(&options).await.expect("a file")
 }
 
-/// Runs SQL on a file, which is created if needed.
+/// Runs SQL on a file and creates the file if needed.
 async fn run(path: &Path, sql: &'static str) {
     let mut connection = connect(path).await;
     sqlx::raw_sql(sql).execute(&mut connection).await.expect("valid SQL");
@@ -75,7 +75,7 @@ async fn user_version(path: &Path) -> i64 {
 }
 
 #[tokio::test]
-async fn keys_of_an_older_file_are_taken_over() {
+async fn keys_of_an_older_file_are_migrated() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keyvalue.sqlite");
     run(&path, FIRST_VERSION).await;
@@ -105,7 +105,7 @@ async fn a_file_from_before_the_table_of_migrations_keeps_its_keys() {
 }
 
 #[tokio::test]
-async fn software_from_before_the_table_of_migrations_finds_the_version_it_knows() {
+async fn older_software_finds_its_version_in_user_version() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, sql) in [("new", ""), ("first", FIRST_VERSION), ("second", SECOND_VERSION)] {
         let path = folder.path().join(name);
@@ -116,7 +116,7 @@ async fn software_from_before_the_table_of_migrations_finds_the_version_it_knows
 }
 
 #[tokio::test]
-async fn a_file_is_made_once_when_several_open_it_at_once() {
+async fn a_file_opened_concurrently_is_created_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("keyvalue.sqlite");
     let open = || SqliteKeyValueStore::open(&path);
@@ -135,7 +135,7 @@ async fn a_file_of_a_later_version_is_refused() {
     run(&path, "PRAGMA user_version = 3").await;
     let error = SqliteKeyValueStore::open(&path).await.expect_err("a later version");
     assert!(matches!(error, KeyValueOpenError::Version { found: 3, .. }), "{error:?}");
-    let text = format!("the database file {} has version 3, and this software knows none after 2", path.display());
+    let text = format!("the database file {} has version 3; this software supports versions up to 2", path.display());
     assert_eq!(error.to_string(), text);
     assert_eq!(user_version(&path).await, 3, "the file stays as it is");
 }

@@ -1,4 +1,4 @@
-//! All stores keep one contract.
+//! All stores fulfil one contract.
 
 #![cfg(test)]
 
@@ -27,7 +27,7 @@ fn own() -> Space {
     space("", "https://annex.example/own/v1")
 }
 
-/// A bucket of our own extension.
+/// A bucket of the test extension.
 fn own_in(scope: Scope) -> Space {
     Space { scope, ..own() }
 }
@@ -36,7 +36,7 @@ fn task(principal: &str, id: &str) -> Scope {
     Scope::task("", principal, &id.into())
 }
 
-/// Runs a test against each store, all empty.
+/// Runs a test on each kind of store, each empty.
 async fn check(test: impl AsyncFn(&dyn KeyValueStore)) {
     test(&MemoryKeyValueStore::default()).await;
     let folder = tempfile::tempdir().expect("a folder");
@@ -47,7 +47,7 @@ async fn check(test: impl AsyncFn(&dyn KeyValueStore)) {
     scratch.remove().await;
 }
 
-/// A store with connections of its own, as another process has them.
+/// A store with its own connections, as another process has.
 async fn postgres_in(scratch: &Scratch) -> Arc<PostgresKeyValueStore> {
     let connections = PostgresConnections::new(scratch.url(), 4).expect("a URL");
     Arc::new(PostgresKeyValueStore::open(&connections, Duration::ZERO).await.expect("the database opens"))
@@ -62,7 +62,7 @@ const ROOMY: Quota = Quota {
 };
 
 #[tokio::test]
-async fn what_was_set_is_there_until_it_is_deleted() {
+async fn a_key_exists_from_set_to_delete() {
     check(async |store| {
         assert_eq!(store.get(&own(), "a").await.expect("a store"), None);
         for value in [b"1".to_vec(), Vec::new(), vec![0, 255, 0]] {
@@ -94,7 +94,7 @@ async fn another_extensions_and_another_tenants_keys_are_invisible() {
 }
 
 #[tokio::test]
-async fn keys_are_counted_by_tenant_without_those_of_the_host() {
+async fn keys_are_counted_by_tenant_without_host_keys() {
     check(async |store| {
         for (tenant, key) in [("t", "a"), ("t", "b"), ("u", "a")] {
             store.set(&space(tenant, "urn:x"), key, Vec::new(), &ROOMY).await.expect("room");
@@ -217,7 +217,7 @@ async fn a_task_and_a_conversation_have_keys_of_their_own() {
 }
 
 #[tokio::test]
-async fn removing_a_scope_takes_the_keys_of_all_extensions_and_leaves_all_others() {
+async fn removing_a_scope_removes_its_keys_of_all_extensions_only() {
     check(async |store| {
         let other = Space { extension: "https://annex.example/other/v1".into(), scope: task("ada", "t") };
         let gone = [own_in(task("ada", "t")), other];
@@ -284,7 +284,7 @@ async fn all_tasks_and_conversations_of_an_extension_share_a_quota() {
         set(Scope::lasting(""), "a", b"1234567890").await.expect("what lasts has a quota of its own");
         let other = Space { extension: "https://annex.example/other/v1".into(), scope: task("", "t") };
         store.set(&other, "a", b"1234".to_vec(), &quota).await.expect("another's quota");
-        // Room comes back whichever way keys go, and only as much as they took.
+        // Deleting or replacing a key frees exactly the bytes that it used.
         store.delete(&own(), "a").await.expect("a store");
         store.delete(&own_in(context), "a").await.expect("a store");
         store.delete(&own_in(task("", "t")), "b").await.expect("a store");

@@ -1,4 +1,4 @@
-//! Keys in PostgreSQL alone.
+//! Cases for PostgreSQL only.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn a_scope_whose_turn_another_process_may_still_run_is_not_listed() {
 }
 
 #[tokio::test]
-async fn keys_are_there_after_the_database_is_opened_again() {
+async fn keys_survive_reopening_the_database() {
     let Some(scratch) = Scratch::create().await else { return };
     let store = postgres_in(&scratch).await;
     store.set(&own(), "a", b"1".to_vec(), &ROOMY).await.expect("room");

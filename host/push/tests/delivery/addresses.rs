@@ -1,8 +1,8 @@
-//! The addresses that are connected to, whatever was checked before.
+//! The address check on each connection, independent of earlier checks.
 
 use std::net::SocketAddr;
 
-use annex_egress::Refused;
+use annex_egress::UrlRefusal;
 use annex_push::{Counts, Notifier, NotifierConfig};
 use reqwest::dns::Resolve;
 
@@ -76,7 +76,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn of_several_addresses_only_those_that_may_be_called_are_connected_to() {
+async fn only_the_allowed_addresses_of_a_name_are_connected_to() {
     let names = ScriptedNames::new(&[&["10.0.0.1", "93.184.215.14", "::1", "2606:4700::1111", "169.254.169.254"]]);
     let screen = screen_allowing(&[], names);
     let addresses: Vec<SocketAddr> = screen.resolve("mixed.example".parse().unwrap()).await.unwrap().collect();
@@ -92,12 +92,12 @@ async fn of_many_addresses_some_are_connected_to() {
 }
 
 #[tokio::test]
-async fn whether_a_private_name_exists_is_not_told() {
+async fn errors_do_not_reveal_whether_a_private_name_exists() {
     let private = screen_allowing(&[], ScriptedNames::new(&[&["10.0.0.1"]])).check("http://db.example/").await;
     let unknown = screen_allowing(&[], ScriptedNames::new(&[])).check("http://db.example/").await;
     let private = private.unwrap_err();
     let unknown = unknown.unwrap_err();
-    assert_eq!(private, Refused::PrivateName { name: "db.example".to_owned() });
-    assert_eq!(unknown, Refused::UnknownName { name: "db.example".to_owned() });
+    assert_eq!(private, UrlRefusal::PrivateName { name: "db.example".to_owned() });
+    assert_eq!(unknown, UrlRefusal::UnknownName { name: "db.example".to_owned() });
     assert_eq!(private.to_string(), unknown.to_string());
 }

@@ -38,7 +38,7 @@ async fn a_queue_of_last_events_alone_drops_the_oldest_and_takes_no_update() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_lags_does_not_take_the_room_of_others() {
+async fn a_slow_receiver_does_not_take_the_room_of_others() {
     let dead = DeadReceiver::start();
     let mut live = Receiver::start().await;
     let notifier = Notifier::new(&NotifierConfig { max_queued_bytes: 20 * 1024, ..quick() }).unwrap();
@@ -77,7 +77,7 @@ async fn an_event_that_is_too_long_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_config_is_suspended_after_failures_in_a_row_until_it_is_removed() {
+async fn a_config_is_suspended_after_consecutive_failures_until_its_removal() {
     let mut receiver = Receiver::scripted([400, 400, 200, 400, 400, 400].map(|status| (status, &[] as &[_]))).await;
     let notifier = Notifier::new(&NotifierConfig { suspend_after: 3, ..quick() }).unwrap();
     let config = receiver.config("c");
@@ -127,7 +127,7 @@ async fn nothing_more_is_sent_for_a_config_that_was_removed() {
 }
 
 #[tokio::test]
-async fn what_is_being_sent_is_broken_off_when_its_config_is_removed() {
+async fn removing_a_config_cancels_its_running_attempt() {
     let (mut receiver, _gate) = Receiver::gated().await;
     let long = Duration::from_secs(3600);
     let notifier = Notifier::new(&NotifierConfig { timeout: long, ..quick() }).unwrap();

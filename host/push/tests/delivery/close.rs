@@ -1,4 +1,4 @@
-//! The end.
+//! Closing a notifier.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use annex_push::Counts;
 use crate::support::{DeadReceiver, PATIENCE, Receiver, notifier, send, update};
 
 #[tokio::test]
-async fn what_is_queued_is_delivered_before_the_end() {
+async fn queued_events_are_delivered_before_the_notifier_closes() {
     let mut receiver = Receiver::start().await;
     let notifier = notifier();
     for event in 0..10 {
@@ -18,7 +18,7 @@ async fn what_is_queued_is_delivered_before_the_end() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_delivered_in_time_is_given_up() {
+async fn events_that_cannot_be_delivered_in_time_are_given_up_on_close() {
     let dead = DeadReceiver::start();
     let notifier = notifier();
     for event in ["0", "1", "2"] {

@@ -1,4 +1,4 @@
-//! The header fields that a receiver gets beside the event, and the secrets that a log does not get.
+//! Headers that a receiver gets, and secrets that must not appear in the log.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ fn with_secrets(
 }
 
 #[tokio::test]
-async fn a_receiver_gets_the_headers_that_it_wants() {
+async fn a_receiver_gets_the_configured_headers() {
     let mut receiver = Receiver::start().await;
     let notifier = notifier();
     send(&notifier, &with_secrets(&receiver.config("c"), Some("t 0"), "Bearer", Some("abc.def=")), &update("{}"));
@@ -50,7 +50,7 @@ async fn an_event_that_is_tried_again_has_the_same_number() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_wants_no_secrets_gets_none() {
+async fn a_receiver_without_configured_secrets_gets_none() {
     let mut receiver = Receiver::start().await;
     let notifier = notifier();
     send(&notifier, &receiver.config("c"), &update("{}"));
@@ -122,8 +122,8 @@ thread_local! {
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps the log of each test apart: a test has a thread, and its runtime no other. A subscriber per thread would not
-/// do, because `tracing` remembers for all threads that one of them does not want an event.
+/// Separates the logs of parallel tests by thread. A subscriber per thread would not work, because `tracing` caches
+/// for all threads if one is not interested in an event.
 struct LogOfThread;
 
 impl Write for LogOfThread {

@@ -17,7 +17,7 @@ async fn events_arrive_in_order_although_some_are_tried_again() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_an_event_hears_what_becomes_of_it() {
+async fn deliver_returns_the_outcome_of_its_event() {
     let failing = [(500, &[] as &[_]), (500, &[]), (500, &[])];
     let mut receiver = Receiver::scripted([(200, &[] as &[_]), (400, &[])].into_iter().chain(failing)).await;
     let notifier = notifier();
@@ -53,10 +53,10 @@ async fn an_event_that_is_given_up_does_not_hold_up_the_next() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_never_answers_delays_no_other() {
+async fn an_unresponsive_receiver_delays_no_other_receiver() {
     let dead = DeadReceiver::start();
     let mut live = Receiver::start().await;
-    // Fewer slots than dead configs: what keeps one free is the bound per host.
+    // There are fewer slots than unresponsive hosts. Only the limit per host keeps one slot free.
     let notifier = Notifier::new(&NotifierConfig { max_concurrent: 3, max_concurrent_per_host: 2, ..quick() }).unwrap();
     let mut configs: Vec<_> = (0..10).map(|config| dead.config(&format!("dead {config}"))).collect();
     configs.push(live.config("live"));
@@ -79,7 +79,7 @@ async fn tasks_do_not_share_a_queue_though_their_configs_have_one_id() {
 }
 
 #[tokio::test]
-async fn a_queue_is_gone_when_it_is_empty() {
+async fn an_empty_queue_is_removed() {
     let mut receiver = Receiver::start().await;
     let notifier = notifier();
     for task in 0..20 {

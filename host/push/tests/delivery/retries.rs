@@ -1,4 +1,4 @@
-//! The failures that are tried again, the number of attempts and the time between them.
+//! Which failures are retried, how often, and after which delay.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ async fn any_2xx_is_success() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_asks_for_time_gets_it_up_to_the_maximum() {
+async fn a_retry_waits_for_retry_after_up_to_the_maximum() {
     let mut receiver = Receiver::scripted([(429, &[("retry-after", "3600")] as &[_])]).await;
     let max = Duration::from_millis(60);
     let backoff = Backoff { base: Duration::from_nanos(1), max };
@@ -43,7 +43,7 @@ async fn a_receiver_that_asks_for_time_gets_it_up_to_the_maximum() {
     receiver.next().await;
     let asked = Instant::now();
     receiver.next().await;
-    // Without the header the wait would be a nanosecond; the first moment is when the request came, not the answer.
+    // Without the header the delay would be a nanosecond. `asked` is the time of the request, not of the answer.
     assert!(asked.elapsed() >= max);
 }
 
@@ -66,7 +66,7 @@ async fn a_connection_that_breaks_is_tried_again() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_given_up_in_the_end() {
+async fn an_event_for_a_closed_port_is_given_up_after_all_attempts() {
     let url = format!("http://127.0.0.1:{}/", DeadReceiver::start().port());
     let notifier = notifier();
     send(&notifier, &config("c", &url), &update("event"));
@@ -92,10 +92,10 @@ async fn an_endless_answer_is_not_read() {
         let (mut connection, _) = listener.accept().await.unwrap();
         read_request(&mut connection).await;
         connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n").await.unwrap();
-        // Ends when the other side hangs up.
+        // Ends when the notifier closes the connection.
         while connection.write_all(&[b'x'; 4096]).await.is_ok() {}
     });
-    // So long that the end of the attempt is not what closes the connection.
+    // Long enough that the timeout is not the reason for closing the connection.
     let timeout = Duration::from_secs(3600);
     let notifier = Notifier::new(&NotifierConfig { timeout, ..quick() }).unwrap();
     send(&notifier, &config("c", &url), &update("event"));

@@ -1,4 +1,4 @@
-//! Receivers, and short ways to send to them.
+//! Receivers for tests, and short functions to send events.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,21 +15,21 @@ use axum::http::{HeaderMap, StatusCode};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 
-/// Longer than anything takes that works.
+/// Timeout of steps that succeed quickly if they succeed at all.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An HTTP server that notes what it is sent.
+/// An HTTP server that records its requests.
 pub(crate) struct Receiver {
     pub(crate) port: u16,
-    requests: mpsc::UnboundedReceiver<Received>,
+    requests: mpsc::UnboundedReceiver<ReceivedRequest>,
 }
 
-pub(crate) struct Received {
+pub(crate) struct ReceivedRequest {
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
 }
 
-/// An answer: a status and headers.
+/// An answer: status and headers.
 pub(crate) type Reply = (u16, &'static [(&'static str, &'static str)]);
 
 impl Receiver {
@@ -38,12 +38,12 @@ impl Receiver {
         Self::scripted([]).await
     }
 
-    /// Answers as told, and then 200.
+    /// Gives these answers in order, then 200.
     pub(crate) async fn scripted(replies: impl IntoIterator<Item = Reply>) -> Self {
         Self::serve(replies.into_iter().collect(), Semaphore::MAX_PERMITS).await.0
     }
 
-    /// Answers 200 to as many requests as the semaphore gets permits.
+    /// Answers 200 to one request per permit of the semaphore.
     pub(crate) async fn gated() -> (Self, Arc<Semaphore>) {
         Self::serve(VecDeque::new(), 0).await
     }
@@ -54,7 +54,7 @@ impl Receiver {
         let replies = Arc::new(Mutex::new(replies));
         let inner_gate = Arc::clone(&gate);
         let handler = async move |headers: HeaderMap, body: String| {
-            sender.send(Received { headers, body }).ok();
+            sender.send(ReceivedRequest { headers, body }).ok();
             inner_gate.acquire().await.unwrap().forget();
             let (status, headers) = replies.lock().unwrap().pop_front().unwrap_or((200, &[]));
             let headers: HeaderMap =
@@ -71,7 +71,7 @@ impl Receiver {
         config(id, &format!("http://127.0.0.1:{}/hook", self.port))
     }
 
-    pub(crate) async fn next(&mut self) -> Received {
+    pub(crate) async fn next(&mut self) -> ReceivedRequest {
         tokio::time::timeout(PATIENCE, self.requests.recv()).await.expect("a request in time").unwrap()
     }
 
@@ -83,13 +83,13 @@ impl Receiver {
         bodies
     }
 
-    /// The bodies that have arrived and were not read.
+    /// Bodies that have arrived and were not read yet.
     pub(crate) fn rest(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.requests.try_recv().ok()).map(|request| request.body).collect()
     }
 }
 
-/// Takes connections and never answers.
+/// Accepts connections and never answers.
 pub(crate) struct DeadReceiver(std::net::TcpListener);
 
 impl DeadReceiver {
@@ -105,14 +105,15 @@ impl DeadReceiver {
         config(id, &format!("http://127.0.0.1:{}/", self.port()))
     }
 
-    /// Tells whether anybody has connected.
+    /// True if a client has connected.
     pub(crate) fn was_called(&self) -> bool {
         self.0.set_nonblocking(true).unwrap();
         self.0.accept().is_ok()
     }
 }
 
-/// A resolver that gives one answer after the other, and the last one for ever. No answer: the name is unknown.
+/// A resolver that returns these results in order, and repeats the last one. An empty result means that the name is
+/// unknown.
 #[derive(Default)]
 pub(crate) struct ScriptedNames(Mutex<VecDeque<Vec<IpAddr>>>);
 
@@ -137,7 +138,7 @@ pub(crate) fn screen_allowing(allow: &[&str], names: Arc<dyn Resolver>) -> Scree
     Screen::with_resolver(ScreenConfig { allow, https_only: false }, names)
 }
 
-/// May call loopback, knows no names, waits next to nothing between attempts, and gives up after three.
+/// Allows loopback, resolves no names, hardly waits between attempts, and gives up after three.
 pub(crate) fn quick() -> NotifierConfig {
     NotifierConfig {
         backoff: Backoff { base: Duration::from_millis(1), max: Duration::from_millis(2) },
@@ -166,7 +167,7 @@ pub(crate) fn send(notifier: &Notifier, config: &Arc<TaskPushNotificationConfig>
     notifier.send(&"task".into(), std::slice::from_ref(config), event);
 }
 
-/// Returns when all that was sent is delivered, given up or dropped.
+/// Waits until all sent events are delivered, given up or dropped.
 pub(crate) async fn settled(notifier: &Notifier) {
     let settle = async {
         while notifier.queues() > 0 {

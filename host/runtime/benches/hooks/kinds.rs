@@ -1,4 +1,4 @@
-//! The other kinds of hook, and chains of several extensions.
+//! Benchmarks of the other hooks and of chains of several extensions.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::{PARAMETERS, Session, StateSize, Turn, artifact, executor, load_compo
 
 const KIB: StateSize = StateSize { name: "1 KiB", bytes: 1 << 10 };
 
-/// A call of a method that gives its parameters back, with the instance that it takes.
+/// A call of a method that returns its parameters, including the fresh instance.
 pub(crate) fn method(criterion: &mut Criterion) {
     let executor = executor();
     let parameters = r#"{"methods": ["test/echo"]}"#;
@@ -48,7 +48,7 @@ pub(crate) fn method(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The time that steering adds to a turn: the question before the agent runs, and that about one change of state.
+/// The cost of the hook `transition` per turn: the call before the agent runs, and one change of state.
 pub(crate) fn transition(criterion: &mut Criterion) {
     let executor = executor();
     let runtime = runtime(None);
@@ -84,7 +84,7 @@ fn working() -> TaskStatusUpdateEvent {
     }
 }
 
-/// The client's half of state injection: what it adds to a call, and what it reads of the answer.
+/// The client half of state injection: extending a call and reading the answer.
 pub(crate) fn client(criterion: &mut Criterion) {
     let executor = executor();
     let extension = executor.block_on(crate::load_state_injection(&runtime(None)));
@@ -110,7 +110,7 @@ pub(crate) fn client(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// State injection under as many URIs, each with its own state.
+/// State injection installed under several URIs, each with its own state.
 pub(crate) fn chains(criterion: &mut Criterion) {
     let executor = executor();
     let runtime = runtime(None);

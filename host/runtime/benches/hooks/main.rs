@@ -1,8 +1,8 @@
-//! The cost of extensions: loading one, a fresh instance, the hooks of state injection, a whole turn of it, the other
-//! kinds of hook, and chains of several extensions.
+//! The cost of extensions: loading, a fresh instance, the hooks of state injection, a whole turn with it, the other
+//! hooks, and chains of several extensions.
 //!
-//! `cargo bench --package annex-runtime` takes under two minutes. A turn runs on one thread and with the system's
-//! allocator; the `annex` command has a faster one.
+//! `cargo bench --package annex-runtime` takes under two minutes. A turn runs on one thread with the system's
+//! allocator. The `annex` command has a faster allocator.
 
 use std::fs;
 use std::hint::black_box;
@@ -26,7 +26,7 @@ mod kinds;
 
 const STATE_KEY: &str = "github.com/lolejniczak-shared/a2a-samples/extensions/state_injection/v1/state";
 
-/// Nested objects, formats, a pattern, an enumeration and a list of records.
+/// A schema with nested objects, formats, a pattern, an enumeration and a list of records.
 const PARAMETERS: &str = r#"{"state_schema": {
     "type": "object",
     "required": ["user_info", "orders"],
@@ -69,7 +69,7 @@ fn main() {
     Criterion::default().configure_from_args().final_summary();
 }
 
-/// From a file's bytes to a passed self-test, compilation included or not.
+/// From the bytes of a file to a passed self-test, with and without compilation.
 fn load(criterion: &mut Criterion) {
     let executor = executor();
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -88,7 +88,7 @@ fn load(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Instances whose hooks do almost nothing, and the chain around them. Freeing them is a part of it.
+/// Instances whose hooks do almost nothing, and the chain around them. Includes freeing the instances.
 fn fresh_instance(criterion: &mut Criterion) {
     let executor = executor();
     let runtime = runtime(None);
@@ -106,7 +106,7 @@ fn fresh_instance(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The hooks of state injection by themselves: on the way in with the fresh instance, on the way out without.
+/// The hooks of state injection alone: on the way in with a fresh instance, on the way out without.
 fn hooks(criterion: &mut Criterion) {
     let bench = Bench::new();
     let mut group = criterion.benchmark_group("state-injection");
@@ -122,7 +122,7 @@ fn hooks(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// All that one turn costs: the way in, one artifact on the way out, and freeing the instance or keeping it.
+/// The whole cost of a turn: the way in, one artifact on the way out, and freeing or keeping the instance.
 fn turn(criterion: &mut Criterion) {
     turns(criterion, "chain", Instances::Fresh);
     turns(criterion, "chain, instance kept", Instances::Kept { turns: Instances::TURNS });
@@ -162,7 +162,7 @@ impl Bench {
         Self { executor, extensions: [extension] }
     }
 
-    /// A turn that sends state, for a group that counts its bytes.
+    /// A turn that sends state, for a benchmark group that reports throughput in bytes.
     fn turn(&self, group: &mut BenchmarkGroup<'_, WallTime>, size: StateSize) -> Turn {
         let state = state(size);
         group.sample_size(50).throughput(Throughput::Bytes(state.get().len() as u64));
@@ -171,7 +171,7 @@ impl Bench {
     }
 }
 
-/// The data that one turn begins with.
+/// The input of a turn.
 struct Turn {
     context_id: ContextId,
     requested: Vec<ExtensionUri>,
@@ -208,7 +208,7 @@ impl Turn {
         entered.chain
     }
 
-    /// The time that the way out takes in so many turns, each with an instance that has done the way in before.
+    /// Time of the way out in `turns` turns. Each turn has an instance that has done the way in before.
     async fn respond(&self, extensions: &[Arc<Extension>], turns: u64) -> Duration {
         let mut total = Duration::ZERO;
         for _ in 0..turns {
@@ -223,7 +223,7 @@ impl Turn {
     }
 }
 
-/// A new session: nothing is stored when the state comes in, and that state is there when the answer goes out.
+/// A new session. It is empty when the state arrives, and has that state when the answer is sent.
 struct Session {
     state: JsonObject,
 }
@@ -244,7 +244,7 @@ impl StateSize {
     const ALL: [Self; 2] = [Self { name: "1 KiB", bytes: 1 << 10 }, Self { name: "16 KiB", bytes: 16 << 10 }];
 }
 
-/// A user with as many orders as it takes to reach the size.
+/// A user with enough orders to reach the size.
 fn state(size: StateSize) -> Json {
     const USER: &str = r#"{"name":"Ada Lovelace","role":"Engineer","email":"ada@example.com","joined":"2019-04-01"}"#;
     let mut state = format!(r#"{{"user_info":{USER},"orders":["#);

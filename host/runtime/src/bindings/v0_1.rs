@@ -1,5 +1,5 @@
-//! `annex:extension@0.1.0`: the one place that names what is generated from `wit/annex-extension@0.1.0`, and converts
-//! it from and to the types of `contract`.
+//! `annex:extension@0.1.0`: the only module that names the types generated from `wit/annex-extension@0.1.0`. Converts
+//! them from and to the types of `contract`.
 
 pub(crate) mod convert;
 pub(crate) mod exports;
@@ -11,7 +11,7 @@ mod generated {
         path: "../../wit/annex-extension@0.1.0",
         world: "extension",
         imports: {
-            // Only what waits: for somebody outside of the process, or for a worker.
+            // Only functions that wait: for I/O or for a worker thread.
             "annex:extension/json-schema.compile": async | trappable,
             "annex:extension/json-schema.validate": async | trappable,
             "wasi:keyvalue/store.[method]bucket.get": async | trappable,

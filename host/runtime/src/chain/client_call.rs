@@ -1,4 +1,4 @@
-//! One call of a client, as an extension sees it that works on the calling side.
+//! A call of a client, with an extension on the calling side.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ use crate::turn_view::{NoTurn, TurnView};
 pub struct ClientCallRequest<'a> {
     /// The A2A operation, or the method of an extension.
     pub operation: &'a str,
-    /// The URL of the agent's card.
+    /// URL of the agent's card.
     pub agent: &'a str,
     /// The extension's entry on that card.
     pub declaration: Option<&'a AgentExtension>,
-    /// The input of the program, for the extension to send.
+    /// Input of the program, for the extension to send.
     pub input: Option<&'a Json>,
-    /// The message, for an operation that has one.
+    /// The message, if the operation has one.
     pub message: Option<&'a Message>,
 }
 
-/// The extension's addition to the call.
+/// The extension's addition to a call.
 #[derive(Clone, Debug, Default)]
 pub struct Addition {
-    /// True when its URI goes into `A2A-Extensions`.
+    /// True if the extension's URI goes into the header `A2A-Extensions`.
     pub activate: bool,
     /// Entries for `message.metadata`.
     pub message: Metadata,
@@ -40,18 +40,18 @@ pub struct Addition {
     pub request: Metadata,
 }
 
-/// An extension's part of one call. Dropping it frees its instance.
+/// The extension's part of one call. Dropping it frees the instance.
 pub struct ClientCall {
     member: Member,
-    /// True when the extension wanted to be active.
+    /// True if the extension set [`Addition::activate`].
     is_asked_for: bool,
 }
 
 impl ClientCall {
-    /// Lets the extension add to a call. One without the hook `client` adds nothing.
+    /// Lets the extension add to a call. An extension without the hook `client` adds nothing.
     ///
     /// # Errors
-    /// When the extension refuses the call, or fails. The call must not be made then.
+    /// The extension refuses the call or fails. The call must not be made then.
     pub async fn start(
         extension: &Arc<Extension>,
         call: &ClientCallRequest<'_>,
@@ -59,7 +59,8 @@ impl ClientCall {
         Self::start_in(extension, call, Arc::new(NoTurn)).await
     }
 
-    /// The same with a view of what surrounds the call. A client has no turn; tests bring services of their own.
+    /// Like [`start`](Self::start), with a view that provides services. A client has no turn; tests use this to
+    /// replace the clock and the like.
     ///
     /// # Errors
     /// As [`ClientCall::start`].
@@ -77,10 +78,10 @@ impl ClientCall {
         Ok((started, added))
     }
 
-    /// Shows the extension something that came back. Returns what it has for the program.
+    /// Shows an event of the answer to the extension. Returns the extension's output for the program, if any.
     ///
     /// # Errors
-    /// When it fails. It sees nothing more then.
+    /// The extension fails. It gets no further events then.
     pub async fn after(&mut self, event: &StreamResponse, active: bool) -> Result<Option<Json>, Fault> {
         let told = self.tell(event, active).await;
         let told = self.member.counted(Hook::Client, told).map_err(HookError::Fault);
@@ -106,7 +107,7 @@ impl ClientCall {
             input: call.input.map(|input| input.get().to_owned()),
             message,
         };
-        // All of it goes into one call, so it shares one limit.
+        // All of these are arguments of one call, so they share one limit.
         let sizes = [&seen.declaration, &seen.input, &seen.message].map(|text| text.as_ref().map_or(0, String::len));
         let size = sizes.iter().sum::<usize>();
         let limit = extension.profile.limits.input;
@@ -139,10 +140,10 @@ impl ClientCall {
         if !hooks.has(Hook::Client) || self.member.is_out() {
             return Ok(None);
         }
-        // Not every agent echoes the header `A2A-Extensions`, but each names an extension on the messages and artifacts
-        // that it had a part in.
+        // Not every agent echoes the header `A2A-Extensions`. But each lists an extension on the messages and
+        // artifacts that the extension contributed to.
         let active = active || self.is_asked_for && owned_metadata::has_a_part(event, extension.uri());
-        // The program keeps the event as it came; only the copy for the guest is narrowed.
+        // The program gets the unchanged event. Only the guest's copy loses the metadata of others.
         let mut event = event.clone();
         owned_metadata::retain(&mut event, &extension.descriptor.metadata_keys);
         let shown = serde_json::to_string(&event).unwrap_or_default();
@@ -153,7 +154,7 @@ impl ClientCall {
         let told = told.map_err(|message| self.member.failed(Hook::Client, &message))?;
         let told = told.map(Json::parse).transpose();
         told.map_err(|error| {
-            self.member.broke(Hook::Client, &format!("what it has for the program is not JSON: {error}"))
+            self.member.broke(Hook::Client, &format!("its output for the program is not JSON: {error}"))
         })
     }
 }

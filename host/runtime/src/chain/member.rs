@@ -1,4 +1,4 @@
-//! One extension's part of a turn: whether it may run, its instance, its hooks, and what they may leave behind.
+//! An extension's part of a turn: admission, the instance, calling hooks, and checks of their results.
 
 use std::mem;
 use std::pin::pin;
@@ -22,21 +22,21 @@ use crate::hook::Hook;
 use crate::observation::log::Log;
 use crate::observation::metrics::watch::{CallVerdict, Watch};
 use crate::recording::StepResult;
-use crate::recording::tape::Tape;
-use crate::recording::taps::TappedView;
+use crate::recording::recorder::TurnRecorder;
+use crate::recording::recording_view::RecordingView;
 use crate::turn_view::TurnView;
 
 mod way_in;
 mod way_out;
 
-/// Violations of one refusal that the client is told, as many as `json-schema` finds. Each binding writes them several
-/// times, so their number and length are bounded here.
+/// Number of violations that a refusal reports to the client, as many as `json-schema` reports. Each binding writes
+/// them several times, so number and length are limited.
 const MAX_VIOLATIONS: usize = 64;
-/// Bytes of each text of a violation.
+/// Bytes of each text in a violation.
 const MAX_VIOLATION_TEXT: usize = 1 << 10;
-/// Bytes of the message of an extension's own error.
+/// Bytes of the message of an extension's error.
 const MAX_ERROR_TEXT: usize = 4 << 10;
-/// Bytes of the data of an extension's own error, which each binding writes several times as well.
+/// Bytes of the data of an extension's error. Each binding writes the data several times too.
 const MAX_ERROR_DATA: usize = 64 << 10;
 
 pub(crate) struct Member {
@@ -45,30 +45,30 @@ pub(crate) struct Member {
     view: Arc<dyn TurnView>,
     log: Log,
     admission: Admission,
-    /// The call that has just ended, until its result is looked at.
+    /// Measurement of the last call, until its result was checked.
     watch: Option<Watch>,
-    /// Notes what it does, where somebody wants to be told.
-    tape: Option<Arc<Tape>>,
-    /// One of the turns that the extension serves at once.
+    /// Records the member's steps, if an observer wants them.
+    recorder: Option<Arc<TurnRecorder>>,
+    /// The extension's limit on concurrent turns.
     _turn: Place,
 }
 
-/// A member's instance.
+/// The instance of a member.
 enum Slot {
     /// No hook has run yet.
     Idle,
     Running(GuestInstance),
-    /// A hook failed or was broken off, or the member was left out. It takes no further part in the turn.
+    /// A hook failed or was cancelled, or the member was left out. It takes no further part in the turn.
     Out,
 }
 
 impl Member {
-    /// Admits a turn to the extension. A quarantined one is refused at once: nothing of it runs, and no turn waits for
-    /// it.
+    /// Admits a turn to the extension. If the extension is quarantined, this fails at once: the extension does not
+    /// run, and the turn does not wait for a place.
     pub(crate) async fn admit(extension: &Arc<Extension>, view: Arc<dyn TurnView>) -> Result<Self, Fault> {
         let uri = || extension.uri().clone();
         let profile = &extension.profile;
-        // Before the wait for a place, so that an extension in quarantine costs its requests no time.
+        // Checked before waiting for a place, so that a quarantined extension does not delay requests.
         let admission = extension.breaker.admit().map_err(|next_trial| {
             profile.meters.add_quarantined_turn();
             Fault::Quarantined { uri: uri(), next_trial }
@@ -79,16 +79,16 @@ impl Member {
         })?;
         let extension = Arc::clone(extension);
         let observer = view.observer().or_else(|| extension.observer.get());
-        let tape = observer.and_then(|observer| Tape::begin(observer, &extension, &view));
-        let view = match &tape {
-            Some(tape) => Arc::new(TappedView::new(view, Arc::clone(tape), &extension)),
+        let recorder = observer.and_then(|observer| TurnRecorder::begin(observer, &extension, &view));
+        let view = match &recorder {
+            Some(recorder) => Arc::new(RecordingView::new(view, Arc::clone(recorder), &extension)),
             None => view,
         };
         let log = Log::new(Arc::clone(profile), Some(Arc::clone(&view)));
-        Ok(Self { extension, instance: Slot::Idle, view, log, admission, watch: None, tape, _turn: turn })
+        Ok(Self { extension, instance: Slot::Idle, view, log, admission, watch: None, recorder, _turn: turn })
     }
 
-    /// Counts the call of the hook that has just ended by what came of it. What was refused before the call counts too.
+    /// Records the result of the last call in the metrics. A refusal before the call counts too.
     pub(crate) fn counted<T, E>(&mut self, hook: Hook, result: Result<T, E>) -> Result<T, E>
     where
         for<'a> CallVerdict<'a>: From<&'a E>,
@@ -100,7 +100,7 @@ impl Member {
         result
     }
 
-    /// The host's side of its instance, if it has one.
+    /// The host's state of the instance, if there is an instance.
     pub(crate) fn host(&mut self) -> Option<&mut HostState> {
         match &mut self.instance {
             Slot::Running(instance) => Some(instance.host()),
@@ -108,12 +108,12 @@ impl Member {
         }
     }
 
-    /// True when it takes no further part in the turn.
+    /// True if the member takes no further part in the turn.
     pub(crate) fn is_out(&self) -> bool {
         matches!(self.instance, Slot::Out)
     }
 
-    /// Leaves the turn through no fault of its own. It did its part if a hook has run and none has failed.
+    /// Leaves the turn without a fault. The turn counts as a success if a hook has run.
     pub(crate) fn leave(&mut self) {
         if let Slot::Running(instance) = mem::replace(&mut self.instance, Slot::Out) {
             self.extension.breaker.succeeded(self.admission);
@@ -121,37 +121,37 @@ impl Member {
         }
     }
 
-    /// After a failure it takes no further part in the turn.
+    /// Marks the member as failed if the result is a fault.
     pub(crate) fn fails_by<T>(&mut self, result: &Result<T, HookError>) {
         if let Err(HookError::Fault(fault)) = result {
             self.fail(fault);
         }
     }
 
-    /// Its instance is dropped with its store, and it takes no further part in the turn.
+    /// Drops the instance. The member takes no further part in the turn.
     fn fail(&mut self, fault: &Fault) {
         self.instance = Slot::Out;
-        // A failure that is not the guest's fault must neither begin nor prolong a quarantine.
+        // Only faults of the guest count towards a quarantine.
         if fault.is_of_guest() {
             self.extension.breaker.failed(self.admission, fault);
         }
     }
 
-    /// Begins a step on the tape, if there is one.
-    pub(crate) fn notes(&self, step: impl FnOnce(&Tape)) {
-        if let Some(tape) = &self.tape {
-            step(tape);
+    /// Begins a step of the recording, if there is one.
+    pub(crate) fn notes(&self, step: impl FnOnce(&TurnRecorder)) {
+        if let Some(recorder) = &self.recorder {
+            step(recorder);
         }
     }
 
-    /// Ends the step on the tape, if there is one.
+    /// Ends the step of the recording, if there is one.
     pub(crate) fn noted<T>(&self, result: &Result<T, HookError>, passed: impl FnOnce(&T) -> StepResult) {
-        if let Some(tape) = &self.tape {
-            tape.ended(result.as_ref().map_or_else(StepResult::from, passed));
+        if let Some(recorder) = &self.recorder {
+            recorder.ended(result.as_ref().map_or_else(StepResult::from, passed));
         }
     }
 
-    /// Runs one hook and measures it.
+    /// Calls a hook and measures it.
     pub(crate) async fn call<T>(
         &mut self,
         hook: Hook,
@@ -159,24 +159,24 @@ impl Member {
     ) -> Result<T, Fault> {
         let mut watch = Watch::new(&self.extension, hook);
         let called = watch.run(pin!(self.run(hook, body))).await;
-        if let Some(tape) = &self.tape {
-            tape.took(hook, watch.busy());
+        if let Some(recorder) = &self.recorder {
+            recorder.took(hook, watch.busy());
         }
         self.watch = Some(watch);
         called
     }
 
-    /// Runs one hook in the member's instance, which is started by the first. A hook that fails or is broken off
-    /// leaves no instance behind.
+    /// Calls a hook in the member's instance, which the first call creates. If the hook fails or is cancelled, the
+    /// instance is dropped.
     async fn run<T>(
         &mut self,
         hook: Hook,
         body: impl AsyncFnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
-        // The member is out while the hook runs, so a call whose future is dropped leaves no instance to enter again.
+        // The member is out while the hook runs, so a cancelled call leaves no instance to enter again.
         let mut instance = match mem::replace(&mut self.instance, Slot::Out) {
             Slot::Running(instance) => instance,
-            // No caller asks a member that is out, so this is its first hook.
+            // Members that are out are not called, so this is the first hook.
             Slot::Idle | Slot::Out => {
                 let Extension { program, profile, .. } = &*self.extension;
                 GuestInstance::for_turn(program, profile, Arc::clone(&self.view), self.log.clone(), hook).await?
@@ -187,11 +187,11 @@ impl Member {
         Ok(value)
     }
 
-    /// The error of a rejection, for the client.
+    /// Converts a rejection into an error for the client.
     pub(crate) fn refusal(&self, hook: Hook, rejection: Rejection) -> Result<A2aError, Fault> {
         match rejection {
             Rejection::Error(error) => self.own_error(hook, error),
-            // The client could not tell what to mend.
+            // Without a violation the client could not know what to change.
             Rejection::Violations(violations) if violations.is_empty() => {
                 Err(self.broke(hook, "it refused the request without naming a violation"))
             }
@@ -202,10 +202,10 @@ impl Member {
         }
     }
 
-    /// An extension may answer with an error of its own, never with one that the protocol owns.
+    /// Converts an extension's error, which must not use a code that the protocol owns.
     fn own_error(&self, hook: Hook, error: ExtensionError) -> Result<A2aError, Fault> {
-        // The codes of JSON-RPC and of A2A. An error with one of them would pass for one of the server's own.
-        // The codes between the two ranges stay open, because published extensions use them: AGP has -32200 to -32202.
+        // The codes of JSON-RPC and of A2A, which would look like an error of the server. Codes between the two
+        // ranges are allowed, because published extensions use them: AGP has -32200 to -32202.
         let core = (-32_768..=-32_600).contains(&error.code) || (-32_099..=-32_000).contains(&error.code);
         if core {
             return Err(self.broke(hook, &format!("it forged the core error code {}", error.code)));
@@ -241,12 +241,12 @@ fn told(violation: Violation) -> FieldViolation {
     }
 }
 
-/// A turn that ended without a fault counts as a success. One that was broken off does not count.
+/// Leaves the turn, which counts as a success if no hook failed. A cancelled turn does not count.
 impl Drop for Member {
     fn drop(&mut self) {
         self.leave();
-        if let Some(tape) = &self.tape {
-            tape.finish();
+        if let Some(recorder) = &self.recorder {
+            recorder.finish();
         }
     }
 }

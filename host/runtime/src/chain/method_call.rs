@@ -1,4 +1,4 @@
-//! One call of a method that an extension adds.
+//! A call of a method that an extension provides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,27 +15,28 @@ use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::recording::{StepInput, StepResult};
 
-/// A call of a method, from its parameters to its last result. Dropping it frees its instance.
+/// A running method call, which may return several results. Dropping it frees the instance.
 pub struct MethodCall {
     member: Member,
-    /// The place of the method among those of the extension.
+    /// Index of the method among those of the extension.
     place: usize,
 }
 
 /// The answer of a method.
 pub enum MethodAnswer {
-    /// The result. The call is over.
+    /// The only result. The call has ended.
     Value(Json),
-    /// The results come one by one, from [`MethodCall::next`].
+    /// A stream of results, read with [`MethodCall::next`].
     Results(Box<MethodCall>),
 }
 
 impl MethodCall {
-    /// Calls the method `request.operation` with `params`, a JSON object, after `activation` and in the same instance.
+    /// Calls the method `request.operation` with `params`, a JSON object. `activation` runs first, in the same
+    /// instance.
     ///
     /// # Errors
-    /// When the extension has no such method, the parameters violate its schema, or the extension refuses the call or
-    /// fails.
+    /// The extension has no such method, the parameters violate the method's schema, or the extension refuses the
+    /// call or fails.
     pub async fn start(
         extension: &Arc<Extension>,
         request: &TurnRequest<'_>,
@@ -45,7 +46,7 @@ impl MethodCall {
         let place = extension.methods().iter().position(|method| method.name == name);
         let place = place.ok_or_else(|| A2aError::MethodNotFound { method: name.to_owned() })?;
         let mut call = Self { member: Member::admit(extension, Arc::clone(&request.view)).await?, place };
-        call.member.notes(|tape| tape.call(request.head(), params));
+        call.member.notes(|recorder| recorder.call(request.head(), params));
         let answered = call.ask(request, params).await;
         call.member.noted(&answered, |value| value.clone().map_or(StepResult::Streams, StepResult::Value));
         call.member.fails_by(&answered);
@@ -55,27 +56,27 @@ impl MethodCall {
         })
     }
 
-    /// The next result of a stream; `None` when it is over.
+    /// The next result of the stream; `None` at the end.
     ///
     /// # Errors
-    /// When the extension ends the stream with an error, or fails. The stream is over then.
+    /// The extension ends the stream with an error, or fails. The stream has ended then.
     pub async fn next(&mut self) -> Result<Option<Json>, HookError> {
         if self.member.is_out() {
             return Ok(None);
         }
-        self.member.notes(|tape| tape.step(|| StepInput::Next));
+        self.member.notes(|recorder| recorder.step(|| StepInput::Next));
         let result = self.ask_next().await;
         self.member.noted(&result, |value| value.clone().map_or(StepResult::Ends, StepResult::Value));
         let result = self.member.counted(Hook::Method, result);
         self.member.fails_by(&result);
-        // The end of the stream and an error both end the call, and its instance is freed with it.
+        // The call ends with the stream or with an error, and its instance is freed.
         if !matches!(result, Ok(Some(_))) {
             self.member.leave();
         }
         result
     }
 
-    /// The result; `None` when it comes in pieces.
+    /// Makes the call. `None` if the method streams its results.
     async fn ask(&mut self, request: &TurnRequest<'_>, params: &Json) -> Result<Option<Json>, HookError> {
         let seen = request.seen();
         if !self.member.takes_part(&seen).await? {
@@ -98,7 +99,7 @@ impl MethodCall {
             let reason = format!("the parameters of {name} have at most {limit} bytes");
             return Err(A2aError::invalid_params(reason).into());
         }
-        // The parameters are the client's, and so is the time that they take.
+        // The client sent the parameters, so validating them is not charged to the extension.
         let allowed = extension.profile.limits.cpu;
         let mut spent = Duration::ZERO;
         let violations = violations(&extension, method.params.as_ref(), params.get(), allowed, &mut spent).await;
@@ -137,12 +138,12 @@ impl MethodCall {
         }
     }
 
-    /// The result as JSON that fits the method's schema.
+    /// Parses a result and checks it against the method's schema.
     async fn checked(&mut self, value: String) -> Result<Json, HookError> {
         let value = Json::parse(value).map_err(|error| self.broke(&format!("its result is not JSON: {error}")))?;
         let extension = Arc::clone(&self.member.extension);
         let Some(method) = extension.methods.get(self.place) else { return Ok(value) };
-        // A result that takes long by the extension's own schema is its own work, so its CPU time bounds the check.
+        // The extension provides both schema and result, so its CPU time limits the validation.
         let allowed = self.member.host().map_or(Duration::ZERO, |host| host.cpu_left());
         let mut spent = Duration::ZERO;
         let violations = violations(&extension, method.result.as_ref(), value.get(), allowed, &mut spent).await;
@@ -155,7 +156,7 @@ impl MethodCall {
         }
     }
 
-    /// The time that a result took is the extension's.
+    /// Charges the validation of a result to the extension.
     fn charged(
         &mut self,
         violations: Result<Vec<Violation>, SchemaError>,
@@ -164,7 +165,7 @@ impl MethodCall {
         let charged = self.member.host().map_or(Ok(()), |host| host.charge(spent));
         let limit_reached = |limit| self.member.limit_reached(Hook::Method, limit).into();
         match (violations, charged) {
-            // The load on the host must not count against the extension, whatever was charged.
+            // Overload of the host must not count against the extension.
             (Err(SchemaError::Busy), _) => Err(Fault::Overloaded { uri: self.member.extension.uri().clone() }.into()),
             (Err(SchemaError::OutOfTime), _) => Err(limit_reached(LimitReached::Cpu)),
             (_, Err(limit)) => Err(limit_reached(limit)),
@@ -179,7 +180,7 @@ impl MethodCall {
     }
 }
 
-/// The violations of a schema by what goes in or out.
+/// Validates a value against an optional schema.
 async fn violations(
     extension: &Extension,
     schema: Option<&Arc<Schema>>,
@@ -191,7 +192,7 @@ async fn violations(
     extension.profile.schemas.validate_with(schema, value, allowed, spent).await
 }
 
-/// The client's parameters that cannot be validated.
+/// The error for parameters that cannot be validated.
 fn not_taken(error: &SchemaError) -> A2aError {
     match error {
         SchemaError::Busy => A2aError::Overloaded { reason: error.to_string() },

@@ -1,4 +1,4 @@
-//! An outgoing event as a `response` hook sees it, and the check of the entries that the hook adds.
+//! Outgoing events for the hook `response`, and checks of the metadata that it returns.
 
 use annex_protocol::{ExtensionUri, Json, Metadata, StreamResponse, TaskStatusUpdateEvent};
 
@@ -6,7 +6,7 @@ use crate::chain::owned_metadata;
 use crate::contract::{Event, EventKind, Events};
 use crate::load::descriptor::Descriptor;
 
-/// The event for the guest; `None` when the extension did not ask for events of this kind.
+/// Converts an event for the guest. `None` if the extension does not subscribe to this kind of event.
 pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Option<Event> {
     if !is_among(event, descriptor.events) {
         return None;
@@ -48,25 +48,25 @@ pub(crate) fn seen_event(event: &StreamResponse, descriptor: &Descriptor) -> Opt
     }
 }
 
-/// The event as JSON, without the metadata of others: the agent's, and what extensions before this one have added.
+/// The event as JSON, without metadata of other owners, which are the agent and other extensions.
 fn payload(event: &StreamResponse, descriptor: &Descriptor) -> Option<String> {
     let mut event = event.clone();
     owned_metadata::retain(&mut event, &descriptor.metadata_keys);
     serde_json::to_string(&event).ok()
 }
 
-/// True when the event is of a kind that is wanted.
+/// True if `wanted` includes events of this kind.
 pub(crate) fn is_among(event: &StreamResponse, wanted: Events) -> bool {
     match event {
         StreamResponse::Message(_) => wanted.message,
         StreamResponse::StatusUpdate(_) => wanted.status,
         StreamResponse::ArtifactUpdate(_) => wanted.artifact,
-        // The contract shows no whole task: each of its events has been shown by itself.
+        // The contract does not show whole tasks: the events of the task were shown one by one.
         StreamResponse::Task(_) => false,
     }
 }
 
-/// The metadata of an event, where extensions add theirs.
+/// The metadata of an event that extensions may write to.
 pub(crate) fn metadata_of(event: &StreamResponse) -> &Metadata {
     match event {
         StreamResponse::Message(message) => &message.metadata,
@@ -76,7 +76,7 @@ pub(crate) fn metadata_of(event: &StreamResponse) -> &Metadata {
     }
 }
 
-/// The metadata of a change of state, where extensions add theirs.
+/// The metadata of a status update that extensions may write to.
 pub(crate) fn metadata_of_status(update: &TaskStatusUpdateEvent) -> &Metadata {
     update.status.message.as_ref().map_or(&update.metadata, |message| &message.metadata)
 }
@@ -86,11 +86,11 @@ fn present(event: &StreamResponse, descriptor: &Descriptor) -> Vec<String> {
     descriptor.metadata_keys.iter().filter(|key| metadata.contains_key(key)).cloned().collect()
 }
 
-/// Adds the entries of a `response` hook's patch and the extension's URI to the event, if every key is the extension's
-/// own and every value is JSON. `shown` is a value that the guest may hand back as it got it.
+/// Adds the entries of a `response` hook and the extension's URI to the event. Every key must belong to the
+/// extension, and every value must be JSON. `shown` is a value from the host that the guest may return unchanged.
 ///
 /// # Errors
-/// The offending path and what is wrong there; the event is unchanged then.
+/// The path of the invalid entry and the reason. The event is unchanged then.
 pub fn apply_patch(
     event: &mut StreamResponse,
     descriptor: &Descriptor,
@@ -100,7 +100,7 @@ pub fn apply_patch(
     add(target(event).ok_or("there is nothing to add metadata to")?, descriptor, entries, shown)
 }
 
-/// Adds the entries to the metadata of a status's message, or of the status event, under the same rules.
+/// Adds entries to the metadata of a status update, by the rules of [`apply_patch`].
 ///
 /// # Errors
 /// As [`apply_patch`].
@@ -112,16 +112,16 @@ pub(crate) fn annotate(
     add(status_target(update), descriptor, entries, None)
 }
 
-/// Adds checked entries, and names the extension among those that had a part in the message or artifact.
+/// Adds checked entries, and lists the extension among the contributors to the message or artifact.
 fn add(
     (place, metadata, extensions): Target<'_>,
     descriptor: &Descriptor,
     entries: Vec<(String, String)>,
     shown: Option<Json>,
 ) -> Result<(), String> {
-    // All entries are checked before the first is added, so that an error leaves the event as it was.
+    // All entries are checked before the first is added, so that an error leaves the event unchanged.
     metadata.extend(checked_entries(place, descriptor, entries, shown)?);
-    // A bare status event has no field that names extensions.
+    // A status event without a message has no field for extensions.
     if let Some(extensions) = extensions
         && !extensions.contains(&descriptor.uri)
     {
@@ -130,7 +130,7 @@ fn add(
     Ok(())
 }
 
-/// The entries, if every key is the extension's own and every value is JSON.
+/// Checks that every key belongs to the extension and every value is JSON.
 ///
 /// # Errors
 /// As [`apply_patch`].
@@ -145,7 +145,7 @@ pub(crate) fn checked_entries(
         if !descriptor.metadata_keys.contains(&key) {
             return Err(format!("it writes {place}.metadata[{key:?}], which it does not own"));
         }
-        // The host wrote that text itself, so one that comes back unchanged needs no parsing.
+        // The host wrote `shown` itself, so an unchanged value needs no parsing.
         let value = match shown.take_if(|shown| shown.get() == value) {
             Some(unchanged) => unchanged,
             None => Json::parse(value).map_err(|error| format!("{place}.metadata[{key:?}] is not JSON: {error}"))?,
@@ -155,7 +155,7 @@ pub(crate) fn checked_entries(
     Ok(checked)
 }
 
-/// The target of an event's metadata: its message, its artifact, or a bare status event itself.
+/// Where metadata is written: name of the place, metadata, and the list of extensions if it has one.
 type Target<'a> = (&'static str, &'a mut Metadata, Option<&'a mut Vec<ExtensionUri>>);
 
 fn target(event: &mut StreamResponse) -> Option<Target<'_>> {

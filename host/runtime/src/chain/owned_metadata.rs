@@ -1,24 +1,24 @@
-//! Messages, events and tasks as an extension is shown them: without the metadata under keys of others. Parts are
-//! content, with what their metadata says of them.
+//! Removes metadata of other owners from messages, events and tasks before an extension sees them. Parts keep their
+//! metadata, because they are content.
 
 use annex_protocol::{Artifact, ExtensionUri, Json, Message, Metadata, StreamResponse, Task};
 
-/// Takes the metadata of others out of the event.
+/// Removes metadata of other owners from an event.
 pub(crate) fn retain(event: &mut StreamResponse, keys: &[String]) {
     each_metadata(event, &mut |metadata| retain_keys(metadata, keys));
 }
 
-/// Takes the metadata of others out of the task.
+/// Removes metadata of other owners from a task.
 pub(crate) fn retain_in_task(task: &mut Task, keys: &[String]) {
     of_task(task, &mut |metadata| retain_keys(metadata, keys));
 }
 
-/// Takes the metadata of others out of the message.
+/// Removes metadata of other owners from a message.
 pub(crate) fn retain_in_message(message: &mut Message, keys: &[String]) {
     retain_keys(&mut message.metadata, keys);
 }
 
-/// The entries of an event after [`retain`], in the order in which they stand there.
+/// The metadata entries of an event after [`retain`], in order of appearance.
 pub(crate) fn entries(event: &mut StreamResponse) -> Vec<(String, String)> {
     let mut entries = Vec::new();
     each_metadata(event, &mut |metadata| {
@@ -28,7 +28,7 @@ pub(crate) fn entries(event: &mut StreamResponse) -> Vec<(String, String)> {
     entries
 }
 
-/// True when a message or an artifact in the event names the extension among those that had a part in it.
+/// True if a message or artifact in the event lists the extension as a contributor.
 pub(crate) fn has_a_part(event: &StreamResponse, uri: &ExtensionUri) -> bool {
     let in_message = |message: &Message| message.extensions.contains(uri);
     let in_artifact = |artifact: &Artifact| artifact.extensions.contains(uri);
@@ -46,7 +46,7 @@ fn retain_keys(metadata: &mut Metadata, keys: &[String]) {
     metadata.retain_keys(|key| keys.iter().any(|own| own == key));
 }
 
-/// Every metadata of the event, in the order of the specification's fields.
+/// Calls `visit` for all metadata of the event, in the order of the specification's fields.
 fn each_metadata(event: &mut StreamResponse, visit: &mut impl FnMut(&mut Metadata)) {
     match event {
         StreamResponse::Task(task) => of_task(task, visit),

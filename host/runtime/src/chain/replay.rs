@@ -1,4 +1,4 @@
-//! A recorded turn, played to an extension.
+//! Replays a recorded turn with an extension.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use annex_keyvalue::KeyValueStore;
 use annex_protocol::{Message, Metadata};
 
 use crate::bindings::SeenRequest;
-use crate::chain::transition::Begun;
+use crate::chain::transition::TurnBeginning;
 use crate::chain::{Member, MethodAnswer, MethodCall, TurnRequest};
 use crate::error::{Fault, HookError};
 use crate::extension::Extension;
@@ -14,28 +14,28 @@ use crate::recording::answers::Answers;
 use crate::recording::{RecordedStep, RecordedTurn, StepInput, TurnObserver};
 use crate::turn_view::TurnView;
 
-/// A turn that was played.
+/// The result of a replay.
 #[derive(Debug)]
-pub struct Replayed {
-    /// The turn as the extension took it.
+pub struct ReplayResult {
+    /// The turn as it went this time.
     pub turn: RecordedTurn,
-    /// The questions of the extension to which the recording has no answer, the first of them.
+    /// The first calls of the extension that the recording cannot answer.
     pub unanswered: Vec<String>,
 }
 
-/// Plays a recorded turn to an extension, with no effect on anything: the host's answers are those of the recording, and
-/// what the extension changes ends with the turn. `keys` has the keys that the recorded turn did not use; without it
-/// there are none.
+/// Replays a recorded turn with an extension, without side effects: the host answers from the recording, and changes
+/// of the extension are discarded with the turn. `keys` has the keys that the recorded turn did not read; `None`
+/// means that there are none.
 ///
 /// # Errors
-/// When the extension does not run, because it is quarantined, serves too many turns, or there is no instance for it. A
-/// failure in the turn is no error: it is a part of [`Replayed::turn`].
+/// The extension cannot run, because it is quarantined, serves too many turns, or no instance is free. A failure
+/// within the turn is part of [`ReplayResult::turn`].
 pub async fn replay(
     extension: &Arc<Extension>,
     turn: &RecordedTurn,
     keys: Option<Arc<dyn KeyValueStore>>,
-) -> Result<Replayed, Fault> {
-    let taken = Arc::new(Taken::default());
+) -> Result<ReplayResult, Fault> {
+    let taken = Arc::new(TurnCapture::default());
     let answers = Arc::new(Answers::new(turn, extension, Arc::clone(&taken) as _, keys));
     let mut player = Player { extension, turn, answers: &answers, seen: None, playing: Playing::Nothing };
     for step in &turn.steps {
@@ -44,19 +44,19 @@ pub async fn replay(
             break;
         }
     }
-    // With the member ends what is noted of its turn.
+    // Dropping the member completes the recording.
     drop(player);
     let played = taken.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-    // A turn that was too much to be noted has no steps, which differs from any turn that has.
+    // A turn that was too large to record has no steps, which differs from every recorded turn.
     let turn = played.unwrap_or_else(|| RecordedTurn::at(turn.at, turn.ids.clone()));
-    Ok(Replayed { turn, unanswered: answers.unanswered() })
+    Ok(ReplayResult { turn, unanswered: answers.unanswered() })
 }
 
-/// Keeps what the extension made of the turn.
+/// Stores the recording of the replayed turn.
 #[derive(Default)]
-struct Taken(Mutex<Option<RecordedTurn>>);
+struct TurnCapture(Mutex<Option<RecordedTurn>>);
 
-impl TurnObserver for Taken {
+impl TurnObserver for TurnCapture {
     fn wants(&self) -> bool {
         true
     }
@@ -78,7 +78,7 @@ struct Player<'a> {
     playing: Playing,
 }
 
-/// The extension's part in the turn so far.
+/// The extension's current work.
 enum Playing {
     Nothing,
     Turn(Box<Member>),
@@ -86,7 +86,7 @@ enum Playing {
 }
 
 impl Player<'_> {
-    /// Returns false when the turn is over for the extension.
+    /// Replays one step. Returns false if the turn has ended for the extension.
     async fn play(&mut self, step: &RecordedStep) -> Result<bool, Fault> {
         let turn = self.turn;
         match (&step.input, &mut self.playing) {
@@ -101,7 +101,7 @@ impl Player<'_> {
             }
             (StepInput::Begin { task_id, context_id, waits_in }, Playing::Turn(member)) => {
                 let Some(seen) = &self.seen else { return Ok(false) };
-                let begun = Begun { task_id, context_id, waits_in: *waits_in, resumed: turn.resumed };
+                let begun = TurnBeginning { task_id, context_id, waits_in: *waits_in, resumed: turn.resumed };
                 Ok(unless_overloaded(member.begin(seen, &begun.seen(), &begun).await)? && !member.is_out())
             }
             (StepInput::Change { current, update }, Playing::Turn(member)) => {
@@ -125,7 +125,7 @@ impl Player<'_> {
             (StepInput::Next, Playing::Method(call)) => {
                 Ok(unless_it_cannot_run(call.next().await)?.flatten().is_some())
             }
-            // No turn that this host notes is like that, but a file can be.
+            // This host records no such turn, but a file can contain one.
             _ => Ok(false),
         }
     }
@@ -144,7 +144,7 @@ impl Player<'_> {
     }
 }
 
-/// `None` when the extension ended the turn, by a refusal or a failure of its own.
+/// `None` if the extension ended the turn by refusing or failing. An error if the host could not run the extension.
 fn unless_it_cannot_run<T>(result: Result<T, HookError>) -> Result<Option<T>, Fault> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -155,7 +155,7 @@ fn unless_it_cannot_run<T>(result: Result<T, HookError>) -> Result<Option<T>, Fa
     }
 }
 
-/// False when the extension has failed.
+/// False if the extension failed.
 fn unless_overloaded<T>(result: Result<T, Fault>) -> Result<bool, Fault> {
     Ok(unless_it_cannot_run(result.map_err(HookError::Fault))?.is_some())
 }

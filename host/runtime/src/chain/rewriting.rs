@@ -1,4 +1,4 @@
-//! A message as a `message` hook sees it, and the rewriting that the hook asks for.
+//! Messages for the hook `message`, and the rewriting of their parts.
 
 use annex_protocol::{Message, Part, portable};
 
@@ -6,27 +6,27 @@ use crate::chain::owned_metadata;
 use crate::contract::Rewrite;
 use crate::load::descriptor::Descriptor;
 
-/// The message with `parts` as JSON, its metadata narrowed to the extension's own keys.
+/// The message with `parts` as JSON, with only the extension's own metadata.
 pub(crate) fn shown(message: &Message, parts: &[Part], descriptor: &Descriptor) -> String {
     let mut shown = Message { parts: parts.to_vec().into(), ..message.clone() };
     owned_metadata::retain_in_message(&mut shown, &descriptor.metadata_keys);
     serde_json::to_string(&shown).unwrap_or_default()
 }
 
-/// The parts with those replaced that `rewrites` name.
+/// Replaces the parts that `rewrites` name.
 ///
 /// # Errors
-/// When a rewrite names a part that is not there or is named already, a replacement is no part or has metadata that is
-/// neither the extension's own nor that of the part it replaces, or no part is left.
+/// A rewrite names a missing part or a part that is already rewritten. A replacement is not a part, or has metadata
+/// that neither belongs to the extension nor was on the replaced part. No part is left.
 pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>, keys: &[String]) -> Result<Vec<Part>, String> {
-    // Rewrites name parts by their places in the message that was shown, so all are collected before any is applied.
+    // Rewrites refer to parts by their index in the original message, so all are collected before any is applied.
     let mut replaced: Vec<Option<Vec<Part>>> = vec![None; parts.len()];
     for Rewrite { part, replacement } in rewrites {
         let place = usize::try_from(part).ok().and_then(|place| replaced.get_mut(place));
         let place =
             place.ok_or_else(|| format!("it rewrites the part {part} of a message of {} parts", parts.len()))?;
         let read: Result<Vec<Part>, String> = replacement.iter().map(|json| read_part(json)).collect();
-        let read = read.map_err(|error| format!("what replaces the part {part} is not a Part: {error}"))?;
+        let read = read.map_err(|error| format!("the replacement of part {part} is not a Part: {error}"))?;
         check_metadata(parts.get(part as usize), &read, keys)?;
         if place.replace(read).is_some() {
             return Err(format!("it rewrites the part {part} twice"));
@@ -40,15 +40,17 @@ pub(crate) fn rewrite(parts: &[Part], rewrites: Vec<Rewrite>, keys: &[String]) -
 
 fn read_part(json: &str) -> Result<Part, String> {
     let part: Part = serde_json::from_str(json).map_err(|error| error.to_string())?;
-    // Reading a part repairs what not everybody can read. The author of the extension is told instead.
+    // Deserializing a part silently repairs JSON that not every client can read. The author of the extension gets an
+    // error instead.
     portable::check(json).map_err(|unportable| unportable.to_string())?;
     if part.content.is_readable() { Ok(part) } else { Err("`raw` is not base64".to_owned()) }
 }
 
-/// Checks the metadata of replacements. An entry under a key of another owner may stay as it was, but not be made.
+/// Checks the metadata of replacements. An entry of another owner may be kept, but not created or changed.
 fn check_metadata(replaced: Option<&Part>, replacement: &[Part], keys: &[String]) -> Result<(), String> {
     for (key, value) in replacement.iter().flat_map(|part| part.metadata.iter()) {
-        // Compared as text: 1 and 1.0 are equal numbers, but the second would be a change of somebody else's data.
+        // Compared as text: 1 and 1.0 are equal numbers, but replacing one by the other would change data of another
+        // owner.
         let was_there = replaced.is_some_and(|part| part.metadata.get(key).is_some_and(|old| old.get() == value.get()));
         if !was_there && !keys.iter().any(|own| own == key) {
             return Err(format!("it writes metadata[{key:?}] of a part, which it does not own"));
@@ -79,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn named_parts_are_replaced_and_the_others_stay() {
+    fn rewritten_parts_are_replaced_and_other_parts_stay() {
         check(&[], r#"[{"text":"a"},{"text":"b","metadata":{"other":1}}]"#);
         check(&[(1, &[r#"{"data":1.0}"#, r#"{"text":"c"}"#])], r#"[{"text":"a"},{"data":1.0},{"text":"c"}]"#);
         check(&[(0, &[])], r#"[{"text":"b","metadata":{"other":1}}]"#);
     }
 
     #[test]
-    fn metadata_of_a_part_is_its_own_or_was_there() {
+    fn metadata_of_a_replacement_is_the_extensions_own_or_unchanged() {
         check(&[(0, &[r#"{"text":"c","metadata":{"own":1}}"#])], r#"{"text":"c","metadata":{"own":1}}"#);
         check(&[(1, &[r#"{"text":"c","metadata":{"other":1}}"#])], r#"{"text":"c","metadata":{"other":1}}"#);
         check(&[(1, &[r#"{"text":"c","metadata":{"other":2}}"#])], "does not own");

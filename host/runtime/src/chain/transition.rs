@@ -1,4 +1,4 @@
-//! The hook `transition`: a change as it is shown to guests, and the outcomes of what they say.
+//! The hook `transition`: its input and its outcomes.
 
 use annex_protocol::{ContextId, ExtensionUri, Message, Metadata, Part, TaskId, TaskState, TaskStatusUpdateEvent};
 
@@ -8,16 +8,16 @@ use crate::contract::{Beginning, StateChange};
 use crate::load::descriptor::Descriptor;
 
 /// The beginning of a turn.
-pub(crate) struct Begun<'a> {
+pub(crate) struct TurnBeginning<'a> {
     pub(crate) task_id: &'a TaskId,
     pub(crate) context_id: &'a ContextId,
-    /// The state in which the task waited.
+    /// The state in which the task waited, if it did.
     pub(crate) waits_in: Option<TaskState>,
     pub(crate) resumed: bool,
 }
 
-impl Begun<'_> {
-    /// The beginning as hooks are told it.
+impl TurnBeginning<'_> {
+    /// Converts the beginning for the hooks.
     pub(crate) fn seen(&self) -> SeenBeginning {
         let beginning = Beginning {
             task_id: self.task_id.to_string(),
@@ -29,30 +29,30 @@ impl Begun<'_> {
     }
 }
 
-/// The verdict of one extension on a change or a beginning.
+/// The verdict of one extension on a change of state or on a beginning.
 pub(crate) enum TransitionVerdict {
     Agrees,
     Interrupts(Interruption),
     Vetoes(String),
 }
 
-/// The task waits instead of going on.
+/// A request of an extension that the task waits for the client.
 #[derive(Clone, Debug)]
 pub struct Interruption {
-    /// The extension that asked for it.
+    /// The extension that interrupts.
     pub by: ExtensionUri,
     /// `TASK_STATE_INPUT_REQUIRED` or `TASK_STATE_AUTH_REQUIRED`.
     pub state: TaskState,
-    /// The text for the client.
+    /// Text for the client.
     pub text: String,
-    /// Entries for the metadata of the message that says so.
+    /// Metadata of the status message.
     pub metadata: Metadata,
 }
 
 impl Interruption {
-    /// Makes the task wait where it was about to change.
+    /// Replaces the status in `update` by the waiting state.
     pub fn place(self, update: &mut TaskStatusUpdateEvent) {
-        // A task that waits for an authorization has to say why in a status message (A2A 1.0 section 7.6).
+        // A task that waits for authorization must say why in a status message (A2A 1.0 section 7.6).
         let parts = vec![Part::text(self.text)];
         let message = Message::agent(update.context_id.clone(), Some(update.task_id.clone()), parts);
         update.status.state = self.state;
@@ -60,10 +60,10 @@ impl Interruption {
     }
 }
 
-/// The outcome of asking whether the agent is to run.
+/// The outcome of the hooks at the beginning of a turn.
 #[derive(Clone, Debug)]
 pub enum BeginOutcome {
-    /// It does.
+    /// The agent runs.
     Proceed,
     /// The task waits instead.
     Interrupted(Interruption),
@@ -71,18 +71,18 @@ pub enum BeginOutcome {
     Vetoed(String),
 }
 
-/// The outcome of a change of state.
+/// The outcome of the hooks for a change of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeOutcome {
-    /// It happens.
+    /// The change happens.
     Passed,
-    /// The task waits instead; this extension asked for it.
+    /// The task waits instead, because this extension interrupts it.
     Interrupted(ExtensionUri),
     /// The task fails instead.
     Vetoed,
 }
 
-/// The change for the guest.
+/// Converts a change of state for the guest.
 pub(crate) fn seen_change(current: TaskState, update: &TaskStatusUpdateEvent, descriptor: &Descriptor) -> StateChange {
     let message = update.status.message.clone().and_then(|mut message| {
         owned_metadata::retain_in_message(&mut message, &descriptor.metadata_keys);

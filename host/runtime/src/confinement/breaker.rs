@@ -1,9 +1,9 @@
-//! Keeps an extension that fails again and again from being tried at every request.
+//! A circuit breaker for extensions that keep failing.
 //!
-//! After [`FAULTS`] failed turns in a row it is quarantined: turns are refused, or go on without it, and nothing of it
-//! runs. Then [`TRIALS`] turns try it: the first success ends the quarantine, and only when all have failed is the next
-//! one twice as long. So a client whose messages make it fail must come before all others in each round to keep it from
-//! them.
+//! After [`FAULTS`] consecutive failed turns an extension is quarantined: turns are refused, or continue without the
+//! extension, and it is not called. After the quarantine, [`TRIALS`] turns try the extension. The first success ends
+//! the quarantine. If all trials fail, the next quarantine is twice as long. So a client whose messages make the
+//! extension fail must win all trials of each round to keep it from other clients.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,43 +14,43 @@ use tokio::time::Instant;
 
 use crate::error::Fault;
 
-/// Failed turns in a row that open a quarantine. One good turn in between starts the count again.
+/// Consecutive failed turns that start a quarantine. A successful turn resets the count.
 const FAULTS: u32 = 5;
-/// Turns that try a quarantined extension before it is left alone again.
+/// Number of turns that try a quarantined extension in each round.
 const TRIALS: u32 = 5;
-/// The first quarantine; each round of failed trials doubles it.
+/// Length of the first quarantine. Each failed round doubles it.
 const FIRST: Duration = Duration::from_secs(1);
-/// The longest quarantine.
+/// Maximum length of a quarantine.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Quarantines end up to this share early, so that extensions that fail together are not tried together.
+/// Random share by which a quarantine is shortened, so that extensions that failed together are not tried together.
 const JITTER: f64 = 0.1;
 
 /// The health of an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The time to the next trials, while the extension is quarantined; `None` when it serves.
+    /// Time until the next trials, if the extension is quarantined.
     pub quarantined: Option<Duration>,
-    /// Turns that it failed since the last one that went well.
+    /// Failed turns since the last successful turn.
     pub failures_in_a_row: u32,
-    /// Turns that it failed since it was loaded.
+    /// Failed turns since the extension was loaded.
     pub failures: u64,
-    /// Quarantines since it was loaded. Failed trials make one longer and begin none.
+    /// Quarantines since the extension was loaded. Failed trials extend a quarantine and do not count as a new one.
     pub quarantines: u64,
 }
 
-/// Leave to run an extension in one turn.
+/// Permission to run an extension in one turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Admission {
-    /// The number of the quarantine's round that this turn is a trial of; `None` outside of a quarantine.
+    /// The round in which this turn is a trial; `None` outside of a quarantine.
     trial: Option<u64>,
 }
 
-/// The state of one extension.
+/// The circuit breaker of one extension.
 pub(crate) struct Breaker {
     uri: ExtensionUri,
-    /// False when failures are only counted.
+    /// If false, failures are counted but start no quarantine.
     opens: bool,
-    /// True when there is anything to look up or to forget. While all goes well it is all that a turn reads.
+    /// True if `record` has failures. A turn without earlier failures reads only this flag.
     troubled: AtomicBool,
     record: Mutex<Record>,
 }
@@ -60,7 +60,7 @@ struct Record {
     failures_in_a_row: u32,
     failures: u64,
     quarantines: u64,
-    /// Rounds of trials that failed and quarantines that began, over all quarantines.
+    /// Number of quarantines and failed rounds so far. Identifies the current round.
     rounds: u64,
     quarantine: Option<Quarantine>,
 }
@@ -69,7 +69,7 @@ struct Quarantine {
     length: Duration,
     until: Instant,
     round: u64,
-    /// Trials of this round that may still begin.
+    /// Trials that may still begin in this round.
     trials_left: u32,
     failed_trials: u32,
 }
@@ -79,10 +79,10 @@ impl Breaker {
         Self { uri, opens, troubled: AtomicBool::new(false), record: Mutex::default() }
     }
 
-    /// Asks for leave to run the extension. The time to the next trial when there is none.
+    /// Asks for permission to run the extension. Otherwise returns the time until the next trial.
     pub(crate) fn admit(&self) -> Result<Admission, Duration> {
-        // Relaxed is enough: the flag guards no data, and whoever sees it set reads the record under its lock. A turn
-        // that reads the value of a moment ago is admitted as if it had come then.
+        // Relaxed: the flag guards no data, and the record is read under its lock. A turn that reads a stale value is
+        // admitted as if it had come a moment earlier.
         if !self.troubled.load(Ordering::Relaxed) {
             return Ok(Admission::default());
         }
@@ -92,21 +92,22 @@ impl Breaker {
         if now < quarantine.until {
             return Err(quarantine.until - now);
         }
-        // Counted when a trial begins and not when it ends, so that no crowd comes in while the first one still runs.
+        // Counted when a trial begins, so that no further turns enter while the first trials run.
         quarantine.trials_left = quarantine.trials_left.saturating_sub(1);
         if quarantine.trials_left == 0 {
-            // These trials may take long, or be broken off and tell nothing, so others may begin after the same time.
+            // These trials may take long or be cancelled without a result, so another round may begin after the same
+            // time.
             quarantine.until = now + quarantine.length;
             quarantine.trials_left = TRIALS;
         }
         Ok(Admission { trial: Some(quarantine.round) })
     }
 
-    /// The extension failed in a turn.
+    /// Records a failed turn.
     pub(crate) fn failed(&self, admission: Admission, fault: &Fault) {
         let mut guard = self.lock();
         let record = &mut *guard;
-        // Written only while the lock is held, here and in `succeeded`, so that the flag never contradicts the record.
+        // Written only while the lock is held, here and in `succeeded`, so that the flag matches the record.
         self.troubled.store(true, Ordering::Relaxed);
         record.failures = record.failures.saturating_add(1);
         record.failures_in_a_row = record.failures_in_a_row.saturating_add(1);
@@ -116,7 +117,8 @@ impl Breaker {
                 record.quarantines = record.quarantines.saturating_add(1);
                 FIRST
             }
-            // One failed trial prolongs nothing: a client that makes the extension fail has to come before all others.
+            // One failed trial does not extend the quarantine: a client that makes the extension fail would have to
+            // win all trials.
             Some(quarantine) if admission.trial == Some(quarantine.round) => {
                 quarantine.failed_trials = quarantine.failed_trials.saturating_add(1);
                 if quarantine.failed_trials < TRIALS {
@@ -124,7 +126,7 @@ impl Breaker {
                 }
                 (quarantine.length * 2).min(LONGEST)
             }
-            // The turn began before this round and tells nothing new.
+            // The turn began before this round, so its result is outdated.
             Some(_) => return,
         };
         record.rounds = record.rounds.saturating_add(1);
@@ -135,7 +137,7 @@ impl Breaker {
         let failures = record.failures_in_a_row;
         let seconds = length.as_secs();
         let ids = annex_telemetry::ids();
-        // Those of the turn that failed last.
+        // Ids of the turn that failed last.
         let (tenant, context, task) = ids.all();
         tracing::warn!(
             %extension,
@@ -149,18 +151,18 @@ impl Breaker {
         );
     }
 
-    /// The extension did its part of a turn.
+    /// Records a successful turn.
     pub(crate) fn succeeded(&self, admission: Admission) {
         if !self.troubled.load(Ordering::Relaxed) {
             return;
         }
         let mut record = self.lock();
         match &record.quarantine {
-            // The turn began before this round and tells nothing new.
+            // The turn began before this round, so its result is outdated.
             Some(quarantine) if admission.trial != Some(quarantine.round) => return,
             Some(_) => {
                 let ids = annex_telemetry::ids();
-                tracing::info!(extension = %self.uri, tenant = ids.tenant(), "out of quarantine: a trial went well");
+                tracing::info!(extension = %self.uri, tenant = ids.tenant(), "out of quarantine: a trial succeeded");
             }
             None => {}
         }
@@ -185,7 +187,7 @@ impl Breaker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Record> {
-        // The record is plain numbers, so one that a panic left behind can still be used.
+        // The record consists of plain numbers, so it is usable after a panic.
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! The one engine of the process: the only place that builds a wasmtime configuration.
+//! The engine of the process. The only module that builds a wasmtime configuration.
 
 use std::env::consts;
 use std::fs;
@@ -16,54 +16,53 @@ use wasmtime::{
 use crate::confinement::self_check;
 use crate::error::RuntimeError;
 
-/// The time from one advance of the epoch to the next. A guest yields to other work at each tick and is stopped at a
-/// whole number of them.
+/// Interval of the epoch. A guest yields to other work at each tick, and is stopped after a whole number of ticks.
 pub const TICK: Duration = Duration::from_millis(5);
 
-/// The most linear memory that any instance can be given, in bytes.
+/// Upper bound of [`Limits::memory`](crate::Limits::memory), in bytes.
 pub const MEMORY_CEILING: usize = 64 << 20;
 
-/// The most elements that one table of any instance can have.
+/// Most elements of one table.
 pub const TABLE_CEILING: usize = 20_000;
 
-/// Ticks of the epoch since the process began, of all engines together; there is one but in tests.
+/// Number of ticks since the process began, over all engines. Only tests have more than one engine.
 static TICKS: AtomicU64 = AtomicU64::new(0);
 
-/// Ticks so far: a clock that costs nothing to read.
+/// Number of ticks so far: a clock that is cheap to read.
 pub(crate) fn ticks() -> u64 {
-    // Relaxed is enough: the count orders nothing else, and a reading that is late by a tick is allowed for in `store`.
+    // Relaxed: the count orders nothing else, and `store` allows for a value that is one tick old.
     TICKS.load(Ordering::Relaxed)
 }
 
-/// The work of an engine beside running guests. Compiled code depends on it.
+/// Options of an engine. Compiled code depends on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EngineOptions {
-    /// Traps have files and lines. The engine is the same without: the process that compiles takes the debug information
-    /// out then.
+    /// Traps report file and line. The engine itself does not differ: without this option, the compiling process
+    /// removes debug information.
     pub(crate) debug_info: bool,
-    /// The instructions of guests are counted.
+    /// Instructions of guests are counted.
     pub(crate) count_instructions: bool,
-    /// Code is made for every processor of the architecture.
+    /// Compiled code runs on every processor of the architecture.
     pub(crate) any_processor: bool,
 }
 
-/// Builds the engine with room for `instances` live instances and starts its ticker. It is not given away before it has
-/// stopped a guest that loops.
+/// Builds the engine with room for `instances` live instances, starts its ticker, and checks that it stops a guest
+/// that loops.
 pub(crate) fn start(instances: u32, options: EngineOptions) -> Result<Engine, RuntimeError> {
     let engine = config(instances, options)
         .and_then(|config| Engine::new(&config))
         .map_err(|error| RuntimeError::Engine(error.into()))?;
     start_ticker(&engine)?;
-    self_check::a_loop_is_stopped(&engine, self_check::PATIENCE)?;
+    self_check::a_loop_is_stopped(&engine, self_check::STOP_TIMEOUT)?;
     Ok(engine)
 }
 
-/// Builds an engine that makes code for the other one, and has no pool, because it runs none.
+/// Builds an engine that only compiles. It has no instance pool.
 pub(crate) fn for_compiling(options: EngineOptions) -> wasmtime::Result<Engine> {
     Engine::new(&settings(options)?)
 }
 
-/// Engines with one identity run each other's code: they have one version, and settings that make the same code.
+/// Identifies engines that can run each other's code: same version, and same settings that affect code.
 pub(crate) fn identity(engine: &Engine) -> u64 {
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
@@ -76,30 +75,30 @@ pub(crate) fn config(instances: u32, options: EngineOptions) -> wasmtime::Result
     Ok(config)
 }
 
-/// The settings that compiled code depends on.
+/// Settings that compiled code depends on.
 fn settings(options: EngineOptions) -> wasmtime::Result<Config> {
     let mut config = Config::new();
     if options.any_processor {
-        // A target that is named has no features but those that each processor of its architecture has.
+        // A named target has only the features that every processor of the architecture has.
         config.target(&format!("{}-unknown-{}-gnu", consts::ARCH, consts::OS))?;
     }
     config
-        // Reading a stranger's debug information at each trap is work that no limit of the guest counts. There is none in
-        // code, unless `EngineOptions::debug_info` keeps it.
+        // Reading debug information at each trap is work that no guest limit covers. Compiled code has none, unless
+        // `EngineOptions::debug_info` keeps it.
         .wasm_backtrace_details(WasmBacktraceDetails::Enable)
-        // Fuel would be exact. It costs more in guest code, and 30 to 50 % more time to compile.
+        // Fuel would be exact, but makes guest code slower and compilation 30 to 50 % longer.
         .epoch_interruption(true)
         .wasm_backtrace_max_frames(NonZeroUsize::new(20))
         .consume_fuel(options.count_instructions)
-        // Components with asynchronous lifting are refused and calls are five times cheaper.
+        // Refuses components with asynchronous lifting, and makes calls five times cheaper.
         .concurrency_support(false)
-        // One core is what a load may take from the requests that run meanwhile.
+        // Compiling uses one core, so that requests keep the others.
         .parallel_compilation(false)
-        // Host functions run on the fiber's stack too: JSON Schema validation recurses with the document.
+        // Host functions run on the fiber's stack too, and JSON Schema validation recurses with the document.
         .max_wasm_stack(256 << 10)
         .async_stack_size(1 << 20)
-        // Proposals that no guest toolchain we know needs. Their code stays compiled in so that a component that uses
-        // them is a validation error.
+        // Proposals that no known guest toolchain needs. Support stays compiled in, so that a component that uses one
+        // fails validation.
         .wasm_features(
             WasmFeatures::GC
                 | WasmFeatures::FUNCTION_REFERENCES
@@ -112,22 +111,23 @@ fn settings(options: EngineOptions) -> wasmtime::Result<Config> {
     Ok(config)
 }
 
-/// Linear memories of one component. Adapters for WASI bring a second one, and the stubs that a toolchain puts in their
-/// place a third.
+/// Most linear memories of one component. An adapter for WASI adds a second memory, and stubs of some toolchains a
+/// third.
 const MEMORIES: u32 = 4;
 
-/// Slots are reset by scanning for touched pages where the kernel can (Linux 6.7); copying a megabyte each time
-/// otherwise would cost more than it saves.
+/// The instance pool. Slots are reset by scanning for touched pages if the kernel supports it (Linux 6.7). Otherwise
+/// copying a megabyte each time would cost more than it saves.
 fn pool(instances: u32) -> PoolingAllocationConfig {
     let scans = PoolingAllocationConfig::is_pagemap_scan_available() && !swaps();
     let keep_resident = if scans { 1 << 20 } else { 256 << 10 };
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)
         .total_core_instances(instances.saturating_mul(16))
-        // Most components have one or two. Room for four each would reserve 17 TiB of addresses for 1,000 instances.
+        // Most components have one or two memories. Four for each of 1,000 instances would reserve 17 TiB of address
+        // space.
         .total_memories(instances.saturating_mul(2).max(MEMORIES))
         .total_tables(instances.saturating_mul(4))
-        // One component takes the slots of two instances at most. A turn that finds none is told that the host is overloaded.
+        // A component takes the slots of at most two instances. A turn that finds no slot is refused as overload.
         .max_memories_per_component(MEMORIES)
         .max_tables_per_component(8)
         .max_core_instances_per_component(16)
@@ -143,18 +143,19 @@ fn pool(instances: u32) -> PoolingAllocationConfig {
     pool
 }
 
-/// True if the machine has swap space, or does not tell.
+/// True if the machine has swap space, or if that is unknown.
 ///
-/// The engine's scan passes over pages that are swapped out (bytecodealliance/wasmtime#14357), so that the next instance in
-/// a slot could find what another one has left.
+/// The engine's scan skips pages that are swapped out (bytecodealliance/wasmtime#14357), so the next instance in a
+/// slot could read data of the previous one.
 fn swaps() -> bool {
-    // A line of titles, and one for each space.
+    // The file has a header line, and one line per swap space.
     fs::read_to_string("/proc/swaps").map_or(true, |spaces| spaces.lines().count() > 1)
 }
 
-/// The ticker has a thread of its own, so that busy workers cannot hold it up; it ends with the engine.
+/// Starts the thread that advances the epoch. It has its own thread, so that busy workers cannot delay it, and ends
+/// with the engine.
 fn start_ticker(engine: &Engine) -> Result<(), RuntimeError> {
-    // A strong handle in a thread that never ends would keep the engine for ever.
+    // A strong reference in an endless thread would keep the engine alive.
     let engine = engine.weak();
     let advance = move || {
         let engine = engine.upgrade();
@@ -168,8 +169,8 @@ fn start_ticker(engine: &Engine) -> Result<(), RuntimeError> {
     thread::Builder::new().name("annex-epoch".to_owned()).spawn(ticker).map(drop).map_err(RuntimeError::Ticker)
 }
 
-/// One step for each pause, however long it took: when the whole process was stopped, the guests were too, and ticks that
-/// came all at once would end them.
+/// Makes one tick per pause, even if a pause took longer: while the whole process was stopped, guests did not run,
+/// and catching up on ticks would end them.
 fn tick(mut advance: impl FnMut() -> bool, mut pause: impl FnMut()) {
     while advance() {
         pause();
@@ -181,14 +182,14 @@ mod tests {
     use std::thread;
 
     use super::{EngineOptions, TICK, start, tick};
-    use crate::confinement::self_check::{self, PATIENCE};
+    use crate::confinement::self_check::{self, STOP_TIMEOUT};
 
-    /// The test's one worker is the thread that waits here.
+    /// The test has one worker, which is the thread that waits here.
     #[tokio::test]
     async fn the_ticker_goes_on_while_every_worker_is_busy() {
         let engine = start(1, EngineOptions::default()).expect("the engine starts");
         for _ in 0..3 {
-            self_check::a_loop_is_stopped(&engine, PATIENCE).expect("the loop is stopped");
+            self_check::a_loop_is_stopped(&engine, STOP_TIMEOUT).expect("the loop is stopped");
         }
     }
 

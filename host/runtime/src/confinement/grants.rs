@@ -1,7 +1,7 @@
-//! The grants of the operator to one installed extension. Deny by default.
+//! The operator's grants to an installed extension. Without a grant, access is denied.
 //!
-//! An import is either free (it can neither observe nor affect anything outside of its own turn) or needs a grant; the
-//! table in `imports.rs` says which, and [`GrantNeeded::of_import`] is how everybody else learns of it.
+//! An import either is free, if it can neither observe nor affect anything outside of its own turn, or needs a grant.
+//! The tables in `imports.rs` define the grant of each import. Other code asks [`GrantNeeded::of_import`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,57 +15,57 @@ mod session_state;
 pub use http::{HostPattern, HttpGrant, HttpRule, HttpScheme, InvalidHost};
 pub use session_state::{SessionStateGrant, StateScope};
 
-/// The grants of one installed extension.
+/// The grants of an installed extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     /// `wasi:clocks`.
     pub clock: bool,
     /// `wasi:random`.
     pub random: bool,
-    /// `wasi:http`: requests to others; `None` refuses it.
+    /// `wasi:http`: outgoing requests. `None` denies them.
     pub http: Option<HttpGrant>,
-    /// `wasi:keyvalue`: keys of its own that outlive a turn; `None` refuses it.
+    /// `wasi:keyvalue`: keys that outlive a turn. `None` denies it.
     pub keyvalue: Option<Quota>,
-    /// Values for `wasi:config/store`, by name, that are shown nowhere else.
+    /// Values for `wasi:config/store`, by name. They appear nowhere else.
     pub secrets: BTreeMap<String, Secret>,
-    /// Reading the session; `None` refuses it.
+    /// Reading session state. `None` denies it.
     pub session_state: Option<SessionStateGrant>,
-    /// Reading the task's state.
+    /// Reading the state of the task.
     pub task: bool,
     /// Listing the caller's tasks.
     pub tasks: bool,
-    /// Taking up tasks that it interrupted.
+    /// Resuming tasks that the extension interrupted.
     pub task_resumption: bool,
-    /// Reading what the agent did in the turn.
+    /// Reading the agent's steps in the turn.
     pub agent_steps: bool,
-    /// Replacing parts of messages, in the hook that checks them. No import stands for it.
+    /// Rewriting parts of messages in the hook `message`. This grant has no import.
     pub rewrite_message: bool,
 }
 
 impl Grants {
-    /// True when a delta may write keys of `scope`. Session scope needs no grant: the hook `state` is there to check
-    /// what the client sent.
+    /// True if a delta may write keys of `scope`. Session scope needs no grant, because the hook `state` exists to
+    /// check what the client sent.
     #[must_use]
     pub fn may_write(&self, scope: StateScope) -> bool {
         scope == StateScope::Session || self.session_state.as_ref().is_some_and(|grant| grant.scopes.contains(&scope))
     }
 
-    /// True when a delta may write this key.
+    /// True if a delta may write this key.
     #[must_use]
     pub fn may_write_key(&self, key: &str) -> bool {
         self.may_write(StateScope::of(key)) && self.session_state.as_ref().is_none_or(|grant| grant.lets_write(key))
     }
 
-    /// True when the extension may see the session-scope key.
+    /// True if the extension may read this key. Only keys of session scope can be read.
     #[must_use]
     pub fn may_read(&self, key: &str) -> bool {
         StateScope::of(key) == StateScope::Session && self.session_state.as_ref().is_some_and(|grant| grant.shows(key))
     }
 
-    /// True when the extension may have effects that outlive its turn, whatever becomes of the turn.
+    /// True if the extension can have effects that survive a failure of the turn.
     #[must_use]
     pub fn reach_out(&self) -> bool {
-        // Where one of these is active, the user's message is not held back until its answer is stored.
+        // If such an extension is active, the user's message is stored before its answer.
         self.http.is_some() || self.keyvalue.is_some() || self.task_resumption
     }
 
@@ -86,35 +86,35 @@ impl Grants {
     }
 }
 
-/// A grant that a component cannot do without.
+/// A grant that a component requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GrantNeeded {
-    /// The time of day and timers.
+    /// Time of day and timers.
     Clock,
     /// Random numbers.
     Random,
-    /// Requests to others.
+    /// Outgoing requests.
     Http,
-    /// Keys of its own.
+    /// A key-value store.
     KeyValue,
     /// Reading session state.
     SessionState,
-    /// Writing another scope than the session's.
+    /// Writing a scope of session state other than `session`.
     Scope(StateScope),
-    /// Reading the task's state.
+    /// Reading the state of the task.
     Task,
     /// Listing the caller's tasks.
     Tasks,
-    /// Taking up tasks that it interrupted.
+    /// Resuming tasks that the extension interrupted.
     TaskResumption,
-    /// Reading what the agent did.
+    /// Reading the agent's steps.
     AgentSteps,
-    /// Replacing parts of messages.
+    /// Rewriting parts of messages.
     RewriteMessage,
 }
 
 impl GrantNeeded {
-    /// Every grant.
+    /// All grants.
     pub const ALL: [Self; 13] = [
         Self::Clock,
         Self::Random,
@@ -131,7 +131,7 @@ impl GrantNeeded {
         Self::RewriteMessage,
     ];
 
-    /// The name that a descriptor uses for the grant.
+    /// Name in a descriptor, such as `agent-steps`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -152,14 +152,15 @@ impl GrantNeeded {
         }
     }
 
-    /// Reads the name that a descriptor uses for a grant.
+    /// Parses the name in a descriptor.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|grant| grant.name() == name)
     }
 }
 
-/// The grant as a line for the config's `[extension.grants]` table. The operator fills in what only it can know.
+/// Formats the grant as a line for the config's `[extension.grants]` table, with placeholders for values that only
+/// the operator knows.
 impl fmt::Display for GrantNeeded {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_list_narrows_what_is_shown_and_never_widens_it_to_other_scopes() {
+    fn a_list_of_readable_keys_restricts_session_scope_and_opens_no_other() {
         let grant = SessionStateGrant { keys: Some(vec!["name".into(), "app:secret".into()]), ..Default::default() };
         let grants = Grants { session_state: Some(grant), ..Grants::default() };
         assert!(grants.may_read("name"));
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_keys_to_write_narrows_the_scopes_and_never_widens_them() {
+    fn a_list_of_writable_keys_restricts_the_scopes_and_opens_no_other() {
         let write_keys = Some(vec!["name".into(), "user:name".into(), "app:name".into()]);
         let grant = SessionStateGrant { scopes: vec![StateScope::User], write_keys, ..Default::default() };
         let grants = Grants { session_state: Some(grant), ..Grants::default() };

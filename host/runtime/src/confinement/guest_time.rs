@@ -1,8 +1,8 @@
-//! The time of the cores for guests, which tenants that use much of it get by turns.
+//! Fair sharing of CPU cores between the guests of tenants.
 //!
-//! All guests yield at each tick. That alone would let a tenant with many busy guests hold up the short calls of others for as
-//! many ticks as it has guests. So the calls of a tenant that is busy go on in places, of which there is one less than there
-//! are cores, and each gives its place up at each tick to whoever is next. Calls of all others need none.
+//! All guests yield at each tick. That alone would let a tenant with many busy guests delay the short calls of others
+//! by as many ticks as it has guests. Therefore the calls of a busy tenant need a place. There is one place less than
+//! cores, and each call passes its place on at each tick. Calls of other tenants need no place.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,40 +13,40 @@ use std::time::Duration;
 use annex_fairness::{FairPlaces, Place};
 use tokio::time::{Instant, timeout};
 
-/// A tenant is busy whose guests take more than one part in so many of the time of a core.
+/// A tenant is busy if its guests use more than one part in `SHARE` of a core.
 const SHARE: u64 = 4;
-/// The time that a tenant's guests may take at once before it is busy.
+/// CPU time that a tenant's guests may use in a burst before it is busy.
 const AT_ONCE: Duration = Duration::from_millis(20);
-/// A tenant is not busy for longer after its last call than a few times what it takes to be paid for that.
+/// Maximum debt, in multiples of the burst. It limits how long a tenant stays busy after its last call.
 const MAX_DEBT: u64 = 3;
 
-/// The places of the process, as one tenant takes them.
+/// The places of the process, as seen by one tenant.
 #[derive(Clone, Debug)]
 pub(crate) struct GuestTime {
     places: FairPlaces,
-    /// Empty for the agent of the config itself, whose calls need no place.
+    /// Empty for the config's own agent, whose calls need no place.
     tenant: Arc<str>,
     began: Instant,
-    /// Nanoseconds since it began, up to which the tenant's share pays for what its guests have taken.
+    /// Time until which the tenant's share is used up, in nanoseconds since `began`.
     paid_until: Arc<AtomicU64>,
 }
 
-/// The place of a call while it has one. Clones share it.
+/// The place of a call, while it has one. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HeldPlace(Arc<Held>);
+pub(crate) struct HeldPlace(Arc<CallPlace>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct CallPlace {
     place: Mutex<Option<Place>>,
-    /// True while the guest waits for its next turn.
+    /// True while the guest waits in [`GuestTime::go_on`].
     goes_on: AtomicBool,
 }
 
-/// A call that has begun. Its place is free when this is dropped.
-pub(crate) struct Entered {
-    /// `None` for a call that needs no place.
+/// A call that has begun. Dropping it frees its place.
+pub(crate) struct GuestCall {
+    /// `None` if the call needs no place.
     call: Option<(GuestTime, HeldPlace)>,
-    /// A wait for a place, after a wait for the host.
+    /// Waits for a place after a wait in the host.
     entering: Option<Pin<Box<dyn Future<Output = Place> + Send>>>,
 }
 
@@ -74,7 +74,7 @@ impl GuestTime {
         let now = self.now();
         let most = now.saturating_add(MAX_DEBT * SHARE * nanos(AT_ONCE));
         let paid = |until: u64| Some(until.max(now).saturating_add(SHARE * nanos(spent)).min(most));
-        // The closure always has a value.
+        // The closure never returns `None`.
         let _ = self.paid_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid);
     }
 
@@ -83,19 +83,19 @@ impl GuestTime {
         until > self.now().saturating_add(SHARE * nanos(AT_ONCE))
     }
 
-    /// Waits until a call may begin; `None` when that takes longer than `patience`.
-    pub(crate) async fn enter(&self, patience: Duration) -> Option<Entered> {
+    /// Waits until a call may begin. `None` if that takes longer than `patience`.
+    pub(crate) async fn enter(&self, patience: Duration) -> Option<GuestCall> {
         if self.tenant.is_empty() {
-            return Some(Entered::without_place());
+            return Some(GuestCall::without_place());
         }
         let held = HeldPlace::default();
         if self.is_busy() {
             held.set(Some(timeout(patience, self.places.take(&self.tenant)).await.ok()?));
         }
-        Some(Entered { call: Some((self.clone(), held)), entering: None })
+        Some(GuestCall { call: Some((self.clone(), held)), entering: None })
     }
 
-    /// Gives up the place, if there is one, and resolves with another one.
+    /// Frees the place of a call, and waits for another one.
     pub(crate) async fn go_on(self, held: HeldPlace) {
         held.0.goes_on.store(true, Ordering::Relaxed);
         held.give_up();
@@ -117,7 +117,7 @@ impl HeldPlace {
 
     fn set(&self, place: Option<Place>) {
         let before = std::mem::replace(&mut *self.0.place.lock().unwrap_or_else(PoisonError::into_inner), place);
-        // When nothing is locked any more: it goes to the next.
+        // Dropped without holding the lock, because dropping passes the place on.
         drop(before);
     }
 
@@ -130,19 +130,19 @@ impl HeldPlace {
     }
 }
 
-impl Entered {
+impl GuestCall {
     /// A call that needs no place.
     pub(crate) const fn without_place() -> Self {
         Self { call: None, entering: None }
     }
 
-    /// The place; `None` where the call needs none.
+    /// The place; `None` if the call needs none.
     pub(crate) fn place(&self) -> Option<HeldPlace> {
         self.call.as_ref().map(|(_, held)| held.clone())
     }
 
-    /// Lets the guest run on a worker, and counts the time. While the guest waits for the host another one may go on, and it
-    /// enters again when it has waited.
+    /// Polls the guest and charges the time to the tenant. While the guest waits for the host, its place is free for
+    /// others. Afterwards it waits for a place again.
     pub(crate) fn poll<F: Future>(&mut self, mut running: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
         let Some((time, held)) = &self.call else { return running.poll(context) };
         if time.is_busy() && !held.has_place() && !held.goes_on() {
@@ -162,13 +162,13 @@ impl Entered {
         polled
     }
 
-    /// True while the guest could run, and waits for its turn.
+    /// True while the guest is ready to run and waits for a place.
     pub(crate) fn waits_for_turn(&self) -> bool {
         self.entering.is_some() || self.call.as_ref().is_some_and(|(_, held)| held.goes_on())
     }
 }
 
-impl Drop for Entered {
+impl Drop for GuestCall {
     fn drop(&mut self) {
         if let Some((_, held)) = &self.call {
             held.give_up();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_tenant_is_soon_not_busy_any_more_whatever_it_took() {
+    async fn a_tenant_stops_being_busy_soon_after_any_use() {
         let tenant = GuestTime::with_places(1).of_tenant(&Arc::from("loud"));
         tenant.charge(Duration::from_secs(3_600));
         assert!(tenant.is_busy());

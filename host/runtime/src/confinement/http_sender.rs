@@ -1,13 +1,13 @@
-//! Sends the HTTP requests of an extension: those that the grant covers.
+//! Sends the HTTP requests of an extension that its grant allows.
 //!
-//! The guest's request is read to its end, checked against the grant's rules and sent by a client that connects to
-//! screened addresses only and follows no redirects. A redirect is an answer like any other: following it is another
-//! request of the guest, which is checked again.
+//! The request is read completely, checked against the rules of the grant, and sent by a client that only connects to
+//! screened addresses and follows no redirects. A redirect is returned to the guest. Following it is another request,
+//! which is checked again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use annex_egress::{Refused, Resolver, Screen, ScreenConfig};
+use annex_egress::{Resolver, Screen, ScreenConfig, UrlRefusal};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::{HeaderMap, Method, Request, Response};
@@ -19,9 +19,9 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use crate::confinement::grants::HttpGrant;
 use crate::load::source::Source;
-use crate::outside::{HttpListener, Outside, Unreachable};
+use crate::overrides::{HttpListener, ServiceOverrides, Unreachable};
 
-/// The most that the header fields of a request or a response may take in memory, in bytes.
+/// Limit for the header fields of a request or a response, in bytes of memory.
 pub(crate) const FIELD_BYTES: usize = 32 << 10;
 
 /// Sends the requests of one extension.
@@ -32,46 +32,49 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
+    /// Creates the HTTP client.
+    ///
     /// # Errors
-    /// When the client cannot be set up.
+    /// The client cannot be created.
     pub(crate) fn new(grant: HttpGrant, resolver: Arc<dyn Resolver>) -> Result<Self, Source> {
-        // The whole process uses one provider; somebody else may have installed it already, which is as good.
+        // The process has one crypto provider. Installing fails if another part of the process did so before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let config = ScreenConfig { allow: grant.allow_private.clone(), https_only: false };
         let screen = Screen::with_resolver(config, resolver);
-        // A connection serves one request: a second one would go where the name pointed to when the first was sent.
+        // One request per connection: a second request would go to the address that the name had when the first was
+        // sent.
         let client = Client::builder().pool_max_idle_per_host(0).timeout(grant.timeout);
-        // What the guest does not ask for is not offered to the peer, whichever features the process was built with.
+        // Encodings that the guest does not request are not offered to the peer, regardless of enabled features.
         let client = client.no_gzip().no_brotli().no_zstd().no_deflate();
         Ok(Self { client: screen.guard(client).build()?, grant, screen })
     }
 
-    /// Sends one request whose body has at most `max_body` bytes, by the client that the turn brings, if there is one.
+    /// Sends one request with a body of at most `max_body` bytes. Uses the turn's own client, if it has one.
     pub(crate) async fn send(
         &self,
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
         max_body: usize,
-        outside: &Outside,
+        overrides: &ServiceOverrides,
     ) -> Result<Response<WasiBody>, Error> {
-        // A guest can be more patient than its grant here, and gains nothing: the client's own timeout holds as well.
+        // The guest may set a longer timeout than its grant, without effect: the client's own timeout applies too.
         let first_byte = options.and_then(|options| options.first_byte_timeout).unwrap_or(self.grant.timeout);
         let (head, body) = request.into_parts();
-        // The rules of the grant are compared with the URL as it will be requested: parsing resolves `..` in its path.
+        // The rules are compared with the URL as it will be requested: parsing resolves `..` in the path.
         let url = self.screen.parse(&head.uri.to_string()).map_err(|refused| denial(&refused))?;
         if !self.grant.covers(&head.method, &url) {
             return Err(Error::HttpRequestDenied);
         }
-        // After the rules, so that a request which is not sent takes no memory, and to its end, so that no second
-        // sender is needed for bodies that stream.
+        // Read after checking the rules, so that a refused request takes no memory. Read completely, so that
+        // streaming bodies need no second implementation.
         let body =
             timeout(self.grant.timeout, read(body, max_body)).await.map_err(|_| Error::HttpResponseTimeout)??;
         let mut request = Request::new(body.clone());
         *request.method_mut() = head.method;
         *request.uri_mut() = url.as_str().parse().map_err(|_| Error::HttpRequestUriInvalid)?;
         *request.headers_mut() = own_fields(head.headers);
-        let line = outside.http_listener.is_some().then(|| request_line(request.method(), url.as_str()));
-        let answer = match &outside.http {
+        let line = overrides.http_listener.is_some().then(|| request_line(request.method(), url.as_str()));
+        let answer = match &overrides.http {
             Some(client) => client
                 .send(request)
                 .await
@@ -80,13 +83,13 @@ impl Sender {
             None => self.reach(request, url, first_byte).await,
         };
         let answer = answer.and_then(|answer| self.bounded(answer));
-        match (&outside.http_listener, line) {
+        match (&overrides.http_listener, line) {
             (Some(listener), Some(line)) => overheard(Arc::clone(listener), line, body, answer),
             _ => answer,
         }
     }
 
-    /// Sends the request to the URL, which the grant covers.
+    /// Sends a request to a URL that the grant allows.
     async fn reach(&self, request: Request<Bytes>, url: Url, first_byte: Duration) -> Result<reqwest::Response, Error> {
         let (head, body) = request.into_parts();
         let request = self.client.request(head.method, url).headers(head.headers).body(body);
@@ -94,7 +97,7 @@ impl Sender {
         answer.map_err(|error| failure(&error))
     }
 
-    /// A response that announces too large a body is refused at once; of any other no more than the limit is read.
+    /// Limits a response: an announced length above the limit is refused at once, and a body is read up to the limit.
     fn bounded(&self, response: reqwest::Response) -> Result<Response<WasiBody>, Error> {
         let limit = self.grant.max_response_bytes;
         if response.content_length().is_some_and(|length| usize::try_from(length).unwrap_or(usize::MAX) > limit) {
@@ -119,7 +122,7 @@ pub(crate) fn request_line(method: &Method, url: &str) -> String {
     format!("{method} {url}")
 }
 
-/// The answer, of which a listener is told once the guest has read it or has let it go. The guest gets it as it comes.
+/// Passes the answer on as it arrives. When the guest has read or dropped it, the listener gets a copy.
 fn overheard(
     listener: Arc<dyn HttpListener>,
     line: String,
@@ -128,7 +131,7 @@ fn overheard(
 ) -> Result<Response<WasiBody>, Error> {
     let (head, body) = answer.inspect_err(|_| listener.exchanged(&line, &sent, None))?.into_parts();
     let noted = Response::from_parts(head.clone(), ());
-    let mut heard = Heard { listener, line, sent, head: noted, body: Vec::new() };
+    let mut heard = ObservedAnswer { listener, line, sent, head: noted, body: Vec::new() };
     let body = body.map_frame(move |frame| {
         heard.add(frame.data_ref());
         frame
@@ -136,11 +139,11 @@ fn overheard(
     Ok(Response::from_parts(head, body.boxed_unsync()))
 }
 
-/// The bytes of an answer that are kept for a listener.
+/// Bytes of an answer that are copied for a listener.
 const MAX_HEARD: usize = 1 << 20;
 
 /// An answer while the guest reads it.
-struct Heard {
+struct ObservedAnswer {
     listener: Arc<dyn HttpListener>,
     line: String,
     sent: Bytes,
@@ -148,7 +151,7 @@ struct Heard {
     body: Vec<u8>,
 }
 
-impl Heard {
+impl ObservedAnswer {
     fn add(&mut self, data: Option<&Bytes>) {
         let room = MAX_HEARD.saturating_sub(self.body.len());
         let data = data.map(Bytes::as_ref).unwrap_or_default();
@@ -156,7 +159,7 @@ impl Heard {
     }
 }
 
-impl Drop for Heard {
+impl Drop for ObservedAnswer {
     fn drop(&mut self) {
         let body = Bytes::from(std::mem::take(&mut self.body));
         let answer = std::mem::take(&mut self.head).map(|()| body);
@@ -164,7 +167,7 @@ impl Drop for Heard {
     }
 }
 
-/// The whole body; trailers are dropped.
+/// Reads the whole body. Trailers are dropped.
 async fn read(body: WasiBody, limit: usize) -> Result<Bytes, Error> {
     let body = Limited::new(body, limit).collect().await;
     let too_large = |error: Source| match error.downcast::<Error>() {
@@ -174,29 +177,31 @@ async fn read(body: WasiBody, limit: usize) -> Result<Bytes, Error> {
     Ok(body.map_err(too_large)?.to_bytes())
 }
 
-/// The guest's fields without those that the client writes itself, from what is really sent.
+/// The guest's header fields, without those that the client derives from the request.
 fn own_fields(mut fields: HeaderMap) -> HeaderMap {
     fields.remove(HOST);
     fields.remove(CONTENT_LENGTH);
     fields
 }
 
-fn denial(refused: &Refused) -> Error {
+fn denial(refused: &UrlRefusal) -> Error {
     match refused {
-        Refused::TooLong { .. } => Error::HttpRequestUriTooLong,
-        Refused::Malformed(_) | Refused::Scheme | Refused::NotHttps | Refused::UserInfo | Refused::NoHost => {
-            Error::HttpRequestUriInvalid
-        }
-        Refused::Port { .. } => Error::HttpRequestDenied,
-        Refused::Address { .. } | Refused::PrivateName { .. } => Error::DestinationIpProhibited,
-        Refused::UnknownName { .. } => Error::DestinationNotFound,
+        UrlRefusal::TooLong { .. } => Error::HttpRequestUriTooLong,
+        UrlRefusal::Malformed(_)
+        | UrlRefusal::Scheme
+        | UrlRefusal::NotHttps
+        | UrlRefusal::UserInfo
+        | UrlRefusal::NoHost => Error::HttpRequestUriInvalid,
+        UrlRefusal::Port { .. } => Error::HttpRequestDenied,
+        UrlRefusal::Address { .. } | UrlRefusal::PrivateName { .. } => Error::DestinationIpProhibited,
+        UrlRefusal::UnknownName { .. } => Error::DestinationNotFound,
     }
 }
 
-/// The screen refuses from within the client, at the bottom of its error.
+/// Converts an error. A refusal by the screen is at the bottom of the error chain of the HTTP client.
 fn failure(error: &reqwest::Error) -> Error {
     let mut causes = std::iter::successors(std::error::Error::source(error), |cause| (*cause).source());
-    match causes.find_map(|cause| cause.downcast_ref::<Refused>()) {
+    match causes.find_map(|cause| cause.downcast_ref::<UrlRefusal>()) {
         Some(refused) => denial(refused),
         None if error.is_timeout() => Error::HttpResponseTimeout,
         None if error.is_connect() => Error::DestinationUnavailable,

@@ -1,9 +1,9 @@
-//! The interfaces that a guest can call: two tables, with the grant that each interface takes and what implements it.
-//! One is of the contract (`bindings/v0_1/imports.rs`), the other of WASI (`wasi.rs`). The files beside `wasi.rs` do
-//! the work for both.
+//! The interfaces that a guest can import, in two tables with the grant and the implementation of each. One table has
+//! the interfaces of the contract (`bindings/v0_1/imports.rs`), the other those of WASI (`wasi.rs`). The other files
+//! in this folder implement them.
 //!
-//! An interface is linked when the component imports it and the operator has granted it. There is no other way into a
-//! linker, so the tables are the whole of what a component can reach.
+//! An interface is linked if the component imports it and the operator has granted it. Nothing else is added to a
+//! linker, so the tables list everything that a component can reach.
 
 use crate::bindings;
 use crate::confinement::grants::GrantNeeded;
@@ -22,14 +22,14 @@ pub(crate) mod wasi_context;
 #[cfg(test)]
 mod tests;
 
-/// Everything that a component can import.
+/// All interfaces that a component can import.
 pub(crate) fn offers() -> impl Iterator<Item = &'static Offer> {
     bindings::offers().chain(wasi::OFFERS)
 }
 
 impl GrantNeeded {
-    /// The grant that importing `interface` (`package:name/interface`, no version) takes: `None` when the host has no
-    /// such interface, `Some(None)` when it is free.
+    /// The grant that the import `interface` (`package:name/interface`, without a version) needs. `None` if the host
+    /// has no such interface, `Some(None)` if the interface is free.
     #[must_use]
     pub fn of_import(interface: &str) -> Option<Option<Self>> {
         offers().find(|offer| offer.name == interface).map(|offer| offer.needs)

@@ -1,7 +1,7 @@
-//! One instance, which serves one extension for one turn and is dropped with it, or put back and kept.
+//! An instance serves one extension for one turn. Afterwards it is dropped, or reset and kept.
 //!
-//! Without the operator's word nothing of an instance is ever used again: instantiating costs microseconds and keeps
-//! tenants apart. After a trap, or a call that was broken off, it is dropped in any case.
+//! By default an instance is never reused: instantiating takes microseconds and isolates tenants. After a trap or a
+//! cancelled call the instance is always dropped.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,8 +15,8 @@ use tokio::time::{Instant, timeout};
 use wasmtime::Store;
 use wasmtime::component::Instance;
 
-use crate::confinement::guest_time::Entered;
-use crate::confinement::kept::{Keeping, Kept};
+use crate::confinement::guest_time::GuestCall;
+use crate::confinement::kept::{Keeping, ResetState};
 use crate::confinement::limits::{HostBusy, LimitReached};
 use crate::confinement::profile::Profile;
 use crate::confinement::store::{self, HostState};
@@ -27,9 +27,9 @@ use crate::observation::log::Log;
 use crate::observation::trap::Trap;
 use crate::turn_view::TurnView;
 
-/// The longest time that an instance waits before it is made.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// The most attempts to find room in the engine's pool for one instance, each after another one has given way.
+/// Longest wait for CPU time before an instance is created.
+const START_TIMEOUT: Duration = Duration::from_secs(1);
+/// Attempts to find room in the engine's pool for one instance. Before each retry a kept instance is dropped.
 const MAX_ATTEMPTS: u32 = 4;
 
 pub(crate) struct GuestInstance {
@@ -37,19 +37,18 @@ pub(crate) struct GuestInstance {
     component: Instance,
     profile: Arc<Profile>,
     log: Log,
-    /// The fuel that was left when instructions were last counted; `None` when they are not.
+    /// Fuel at the last count of instructions; `None` if they are not counted.
     fuel: Option<u64>,
-    /// The rest of [`Limits::turn_wall`](crate::Limits::turn_wall).
+    /// Remaining part of [`Limits::turn_wall`](crate::Limits::turn_wall).
     wall_left: Duration,
-    /// The state that it is put back to, if it can be kept.
-    kept: Option<Box<Kept>>,
-    // Fields are dropped in their order, so the store has left the pool when another turn gets the slot.
+    /// The state to reset the instance to, if it can be kept.
+    kept: Option<Box<ResetState>>,
+    // Fields are dropped in order, so the store leaves the pool before another turn gets the slot.
     _slot: Place,
 }
 
 impl GuestInstance {
-    /// An instance for a turn, with all limits armed: one that was kept, or a new one. `hook` is the call that it is
-    /// started for.
+    /// A kept or new instance for a turn, with all limits armed. `hook` is the call that needs the instance.
     pub(crate) async fn for_turn(
         program: &Program,
         profile: &Arc<Profile>,
@@ -66,7 +65,7 @@ impl GuestInstance {
                 profile.meters.add_kept_turn();
                 Some(kept)
             }
-            // An instance that could not wait after its turn is not worth being made ready for that.
+            // Preparing an instance costs time, which is wasted if it cannot be kept after the turn.
             None if !keeping.parking.has_room() => None,
             None => Self::to_be_kept(program, keeping, profile).await?,
         };
@@ -76,10 +75,10 @@ impl GuestInstance {
         }
     }
 
-    /// A new instance that can be kept, before its first turn; `None` if it cannot be.
+    /// Creates an instance that can be kept, before its first turn. `None` if it cannot be kept.
     ///
-    /// It belongs to no turn: what it learns by being instantiated is there for all that come. It is asked what it is,
-    /// so that it has read its parameters and set itself up, for all of them as well.
+    /// The instance is created outside of any turn, so that its initial state contains no data of a turn. `describe`
+    /// is called first, so that the guest has read its parameters and initialised itself.
     async fn to_be_kept(program: &Program, keeping: &Keeping, profile: &Arc<Profile>) -> Result<Option<Self>, Fault> {
         let hook = Hook::Descriptor;
         let log = Log::new(Arc::clone(profile), None);
@@ -89,7 +88,7 @@ impl GuestInstance {
         Ok(instance.kept.is_some().then_some(instance))
     }
 
-    /// Gives a kept instance to a turn, with all limits armed. It is what it was before its first one.
+    /// Prepares a kept instance for a turn, with all limits armed. Its state is that before its first turn.
     async fn begin_turn(
         mut self,
         profile: &Arc<Profile>,
@@ -105,7 +104,7 @@ impl GuestInstance {
         log.enter(hook);
         store::begin_turn(&mut self.store, Arc::clone(profile), turn, log.clone(), sizes);
         self.log = log;
-        // The turn pays for making its instance ready.
+        // The time for preparing the instance counts for the turn.
         self.wall_left = profile.limits.turn_wall.saturating_sub(spent);
         store::rearm(&mut self.store);
         let call = Call { profile, log: &self.log, hook };
@@ -115,13 +114,13 @@ impl GuestInstance {
         }
         if let Some(kept) = &self.kept {
             let resetting = kept.reset_globals(&mut self.store);
-            // Code of the host's, which is short.
-            call.bounded(self.wall_left, &mut Entered::without_place(), resetting).await?;
+            // Code of the host, which is short.
+            call.bounded(self.wall_left, &mut GuestCall::without_place(), resetting).await?;
         }
         Ok(self)
     }
 
-    /// Ends the turn, in which nothing failed. An instance that can be kept waits for the next one.
+    /// Ends a turn without failures. Resets and keeps the instance if possible.
     pub(crate) fn end(mut self) {
         let Some(kept) = &mut self.kept else { return };
         if let Some(parking) = kept.end_turn(&mut self.store) {
@@ -130,7 +129,7 @@ impl GuestInstance {
         }
     }
 
-    /// Instantiates the program with all limits armed. `hook` is the call that the instance is started for.
+    /// Creates an instance with all limits armed. `hook` is the call that needs the instance.
     pub(crate) async fn start(
         program: &Program,
         profile: &Arc<Profile>,
@@ -139,15 +138,15 @@ impl GuestInstance {
         hook: Hook,
     ) -> Result<Self, Fault> {
         let overloaded = || Fault::Overloaded { uri: profile.uri.clone() };
-        // A turn waits here for a while. The pool of the engine would refuse it at once.
+        // Waits for a slot. The engine's pool would refuse at once.
         let slot = program.slots.take(&profile.meters).await.ok_or_else(overloaded)?;
         let mut attempts = 0;
         loop {
             attempts += 1;
             let mut pool_is_full = false;
             match Self::instantiate(program, profile, turn.clone(), (&log, hook), &mut pool_is_full).await {
-                // Instances that are kept may have the last memories of the pool. Start functions may have run before it
-                // was found full, so it is not tried for ever.
+                // Kept instances may use up the memories of the pool. Start functions may have run before the pool
+                // was found full, so the number of attempts is limited.
                 Err(_) if pool_is_full && attempts < MAX_ATTEMPTS && program.slots.give_up_one() => {}
                 Err(fault) => return Err(fault),
                 Ok((store, component, fuel)) => {
@@ -166,11 +165,11 @@ impl GuestInstance {
         (log, hook): (&Log, Hook),
         pool_is_full: &mut bool,
     ) -> Result<(Store<HostState>, Instance, Option<u64>), Fault> {
-        let mut entered = enter(profile, PATIENCE).await?;
+        let mut entered = enter(profile, START_TIMEOUT).await?;
         let mut store = store::new(program.component.engine(), Arc::clone(profile), turn, log.clone());
         store.data_mut().place = entered.place();
         log.enter(hook);
-        // Instantiating may run guest code already: the start functions of core modules.
+        // Instantiation may already run guest code: the start functions of core modules.
         store::rearm(&mut store);
         let fuel = program.counts_instructions.then_some(u64::MAX);
         let call = Call { profile, log, hook };
@@ -186,29 +185,30 @@ impl GuestInstance {
         Ok((store, component, fuel))
     }
 
-    /// The last snapshot of the session that the guest asked for.
+    /// Takes the last session snapshot that the guest has requested.
     pub(crate) fn take_shown(&mut self) -> Option<Json> {
         self.store.data_mut().shown.take()
     }
 
-    /// The host's side of it, between two calls.
+    /// The host's state of the instance, between calls.
     pub(crate) fn host(&mut self) -> &mut HostState {
         self.store.data_mut()
     }
 
-    /// Runs one call into the guest under the CPU and time limits, its own and what is left of the turn's. After an
-    /// error the instance must be dropped.
+    /// Calls into the guest with the limits of the call and the remaining limits of the turn. After an error the
+    /// instance must be dropped.
     pub(crate) async fn call<T>(
         &mut self,
         hook: Hook,
         body: impl AsyncFnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<T>,
     ) -> Result<T, Fault> {
         let call = Call { profile: &self.profile, log: &self.log, hook };
-        // The clock of a call starts when it first waits. One that never waits would not notice that the turn is over.
+        // The wall clock of a call starts when it first waits. A call that never waits would not notice that the
+        // turn's time has run out.
         if self.wall_left.is_zero() {
             return Err(call.limit_reached(LimitReached::TurnWall));
         }
-        // As long as the turn may take: with its call it would lose all that it has done.
+        // Waits as long as the turn allows, because a refused call would lose the turn's work.
         let mut entered = enter(&self.profile, self.wall_left).await?;
         self.store.data_mut().place = entered.place();
         self.log.enter(hook);
@@ -216,13 +216,13 @@ impl GuestInstance {
         let started = Instant::now();
         let running = body(&mut self.store, &self.component);
         let ended = call.bounded(self.wall_left, &mut entered, running).await;
-        // Only the call itself counts: between two calls it is the agent that works.
+        // Only calls count. Between calls the agent works.
         self.wall_left = self.wall_left.saturating_sub(started.elapsed());
         self.count_instructions();
         ended
     }
 
-    /// One unit of fuel is about one instruction.
+    /// Adds the executed instructions to the metrics. One unit of fuel is about one instruction.
     fn count_instructions(&mut self) {
         let Some(before) = self.fuel else { return };
         let left = self.store.get_fuel().unwrap_or(before);
@@ -231,13 +231,13 @@ impl GuestInstance {
     }
 }
 
-/// Waits until a call may begin.
-async fn enter(profile: &Profile, patience: Duration) -> Result<Entered, Fault> {
+/// Waits for CPU time for a call.
+async fn enter(profile: &Profile, patience: Duration) -> Result<GuestCall, Fault> {
     let entered = profile.services.guest_time.enter(patience).await;
     entered.ok_or_else(|| Fault::Overloaded { uri: profile.uri.clone() })
 }
 
-/// One call into a guest, as its faults name it.
+/// The context of a call, for its errors.
 struct Call<'a> {
     profile: &'a Profile,
     log: &'a Log,
@@ -245,12 +245,12 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Waits for guest code, but no longer than it may take, in this call or with what is left of the turn. The clock
-    /// starts when it first has to wait; until then the CPU limit holds, and most calls never do.
+    /// Runs guest code with the wall-clock limits of the call and the turn. The timeout starts when the call first
+    /// waits. Until then the CPU limit applies, and most calls never wait.
     async fn bounded<T>(
         &self,
         wall_left: Duration,
-        entered: &mut Entered,
+        entered: &mut GuestCall,
         running: impl Future<Output = wasmtime::Result<T>>,
     ) -> Result<T, Fault> {
         let wall = self.profile.limits.wall;
@@ -266,7 +266,7 @@ impl Call<'_> {
             Poll::Ready(ended) => ended,
             Poll::Pending => match timeout(wall.min(wall_left), poll_fn(poll)).await {
                 Ok(ended) => ended,
-                // The host had no time for it.
+                // The guest was ready, and the host had no time for it.
                 Err(_) if entered.waits_for_turn() => {
                     return Err(Fault::Overloaded { uri: self.profile.uri.clone() });
                 }
@@ -278,7 +278,8 @@ impl Call<'_> {
     }
 
     fn fault(&self, error: &wasmtime::Error) -> Fault {
-        // A component may have more tables than its share of the pool, so the pool can be full while there are slots.
+        // A component may use more tables than its share of the pool, so the pool can be full although slots are
+        // free.
         if error.is::<wasmtime::PoolConcurrencyLimitError>() || error.is::<HostBusy>() {
             return Fault::Overloaded { uri: self.profile.uri.clone() };
         }
@@ -298,7 +299,7 @@ impl Call<'_> {
     }
 }
 
-/// The engine counts what a guest hands over and has no public type for the error when it is too much.
+/// True if the guest exceeded the output limit. The engine has no public error type for this.
 fn is_of_output(error: &wasmtime::Error) -> bool {
     error.root_cause().to_string().contains("fuel allocated for hostcalls")
 }

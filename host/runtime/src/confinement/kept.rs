@@ -1,8 +1,8 @@
-//! Instances that are kept between turns, by the operator's choice, and put back to what they were before their first
-//! turn.
+//! Instances that are kept between turns, if the operator allows it, and reset to their state before the first turn.
 //!
-//! Memory is put back when a turn ends, globals before the next one begins; tables cannot have changed. What cannot be
-//! put back is not kept: an instance that failed, was given up or has grown, or that began otherwise than the first one.
+//! Memories are reset at the end of a turn, globals at the beginning of the next. Tables cannot change. An instance
+//! is not kept if it failed, was cancelled or has grown, or if its initial state differs from that of the first
+//! instance.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use wasmtime::Store;
 use wasmtime::component::{ComponentExportIndex, Instance, InstancePre, TypedFunc, WasmList};
 
 use crate::confinement::instance::GuestInstance;
-use crate::confinement::kept::memory::{Place, Snapshot};
+use crate::confinement::kept::memory::{MemoryRange, Snapshot};
 use crate::confinement::kept::parking::{AllParked, InUse, Parking};
 use crate::confinement::store::HostState;
 use crate::load::keep_functions::{KeepFunctions, MAX_MEMORY};
@@ -23,17 +23,17 @@ pub(crate) mod parking;
 
 pub(crate) use memory::can_be_put_back;
 
-/// The functions that were added to the component, and where its instances wait for their next turn.
+/// The functions that were added to the component, and the parking of its idle instances.
 pub(crate) struct Keeping {
     saves: Vec<ComponentExportIndex>,
     resets: Vec<ComponentExportIndex>,
     memories: Vec<ComponentExportIndex>,
-    /// The memories of the first instance before its first turn. All others must begin with the same.
+    /// Initial memories of the first instance. All other instances must have the same.
     snapshots: OnceLock<Snapshots>,
-    /// False once one has begun otherwise: each turn has a fresh instance then.
+    /// False after an instance had a different initial state. Each turn gets a fresh instance from then on.
     is_possible: AtomicBool,
     pub(crate) parking: Arc<Parking<GuestInstance>>,
-    /// The most turns of an instance.
+    /// Most turns of an instance.
     turns: u32,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Keeping {
 type Snapshots = Arc<Vec<Snapshot>>;
 
 impl Keeping {
-    /// Looks the functions up.
+    /// Looks up the added functions.
     pub(crate) fn of(
         component: &InstancePre<HostState>,
         functions: KeepFunctions,
@@ -63,17 +63,17 @@ impl Keeping {
         })
     }
 
-    /// True unless instances were found to begin differently.
+    /// True unless instances had different initial states.
     pub(crate) fn is_possible(&self) -> bool {
         self.is_possible.load(Ordering::Relaxed)
     }
 
-    /// Notes what a new instance is before its first turn. Returns `None` for one that cannot be kept.
+    /// Records the initial state of a new instance. Returns `None` if the instance cannot be kept.
     pub(crate) async fn begin(
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
-    ) -> wasmtime::Result<Option<Box<Kept>>> {
+    ) -> wasmtime::Result<Option<Box<ResetState>>> {
         for save in &self.saves {
             function::<()>(store, instance, save)?.call_async(&mut *store, ()).await?;
         }
@@ -81,7 +81,7 @@ impl Keeping {
         for reset in &self.resets {
             resets.push(function::<()>(store, instance, reset)?);
         }
-        // A memory counts as what the guest hands over, and it is not the guest that does.
+        // Reading the memories counts as output of the guest, so the limit is lifted meanwhile.
         let output = store.hostcall_fuel();
         store.set_hostcall_fuel(usize::MAX);
         let mut lists = Vec::with_capacity(self.memories.len());
@@ -93,7 +93,7 @@ impl Keeping {
         let memories: Vec<&[u8]> = lists.iter().map(|list| list.as_le_slice(&*store)).collect();
         let bytes = memories.iter().map(|memory| memory.len()).sum::<usize>();
         let copy = || Arc::new(memories.iter().map(|bytes| Snapshot::of(bytes)).collect());
-        // The limiter has counted each memory there is. One that is not among those that were found would not be put back.
+        // The limiter has counted all memories. A memory without a function would not be reset.
         let are_all = store.data().sizes().0 == bytes;
         let is_small = bytes <= MAX_MEMORY && are_all;
         let snapshots = is_small.then(|| self.snapshots.get_or_init(copy));
@@ -101,13 +101,13 @@ impl Keeping {
         let Some(snapshots) = snapshots else {
             if self.is_possible.swap(false, Ordering::Relaxed) {
                 let extension = &store.data().profile.uri;
-                tracing::warn!(%extension, bytes, "no instance is kept: they begin with different or too large memories");
+                tracing::warn!(%extension, bytes, "no instance is kept: initial memories differ or are too large");
             }
             return Ok(None);
         };
-        let mut places: Vec<Place> = memories.into_iter().map(Place::of).collect();
-        // A kernel that cannot list the pages here could not after a turn.
-        if places.iter_mut().try_for_each(Place::let_go).is_err() {
+        let mut places: Vec<MemoryRange> = memories.into_iter().map(MemoryRange::of).collect();
+        // If the kernel cannot list the pages here, it cannot after a turn either.
+        if places.iter_mut().try_for_each(MemoryRange::let_go).is_err() {
             return Ok(None);
         }
         let sizes = store.data().sizes();
@@ -115,7 +115,7 @@ impl Keeping {
         let idle_log = store.data().log.clone();
         let parking = Arc::downgrade(&self.parking);
         let turns_left = self.turns;
-        let kept = Kept { resets, places, snapshots, sizes, turns_left, idle_log, parking, in_use: None };
+        let kept = ResetState { resets, places, snapshots, sizes, turns_left, idle_log, parking, in_use: None };
         Ok(Some(Box::new(kept)))
     }
 }
@@ -132,30 +132,30 @@ where
     function.ok_or_else(|| wasmtime::format_err!("the instance lacks a function that was added"))?.typed(&*store)
 }
 
-/// The state that an instance is put back to.
-pub(crate) struct Kept {
+/// The state to reset an instance to.
+pub(crate) struct ResetState {
     resets: Vec<TypedFunc<(), ()>>,
-    places: Vec<Place>,
+    places: Vec<MemoryRange>,
     snapshots: Snapshots,
     /// Bytes of memory and elements of tables before the first turn.
     sizes: (usize, usize),
-    /// The turns that it may still serve, this one included.
+    /// Turns that the instance may still serve, including the current one.
     turns_left: u32,
-    /// The log of its beginning, which belongs to no turn. It has it while it waits.
+    /// A log that belongs to no turn, used while the instance is idle.
     pub(crate) idle_log: Log,
-    /// Where it waits. An instance that waits must not keep the place alive.
+    /// Where the instance is parked. A weak reference, because parked instances must not keep the parking alive.
     parking: Weak<Parking<GuestInstance>>,
-    /// `None` while it waits.
+    /// `None` while the instance is idle.
     in_use: Option<InUse>,
 }
 
-impl Kept {
-    /// It serves a turn from here on.
+impl ResetState {
+    /// Marks the instance as in use.
     pub(crate) fn enter_use(&mut self) {
         self.in_use = self.parking.upgrade().map(|parking| parking.enter());
     }
 
-    /// Puts the globals back. A turn begins with this.
+    /// Resets the globals, at the beginning of a turn.
     pub(crate) async fn reset_globals(&self, store: &mut Store<HostState>) -> wasmtime::Result<()> {
         for reset in &self.resets {
             reset.call_async(&mut *store, ()).await?;
@@ -163,14 +163,14 @@ impl Kept {
         Ok(())
     }
 
-    /// Puts the memories back. A turn ends with this.
+    /// Resets the memories, at the end of a turn.
     fn reset_memories(&mut self) -> io::Result<()> {
         let mut pairs = self.places.iter_mut().zip(self.snapshots.iter());
         pairs.try_for_each(|(place, snapshot)| place.put_back(snapshot))
     }
 
-    /// Makes it ready to wait after a turn in which `store` was its own. Returns the place where it waits, and nothing if
-    /// it is to be dropped.
+    /// Ends a turn in which the instance used `store`. Returns the parking for the instance, or `None` if the
+    /// instance must be dropped.
     pub(crate) fn end_turn(&mut self, store: &mut Store<HostState>) -> Option<Arc<Parking<GuestInstance>>> {
         self.in_use = None;
         self.turns_left = self.turns_left.saturating_sub(1);

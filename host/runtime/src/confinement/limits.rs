@@ -1,57 +1,58 @@
-//! The limits of one instance.
+//! Limits of an instance.
 //!
-//! The type has no `Default` on purpose: every store is made with limits that somebody chose, if only by writing
-//! [`Limits::standard`].
+//! [`Limits`] has no `Default`, so that each store is created with an explicit choice, such as [`Limits::standard`].
 
 use std::fmt;
 use std::time::Duration;
 
-/// Limits of one instance, which serves one extension for one turn. Times and counts are per hook call unless said.
+/// Limits of an instance, which serves one extension for one turn. Times and counts are per hook call unless stated
+/// otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Linear memory in bytes, all memories of the instance together. Growth beyond it traps.
+    /// Linear memory in bytes, over all memories of the instance. Growth beyond the limit traps.
     pub memory: usize,
     /// Elements over all tables.
     pub table_elements: usize,
-    /// CPU time in the guest and in host calls that do not wait. It is stopped at a tick ([`crate::TICK`]), or after a wait.
+    /// CPU time in the guest and in host calls that do not wait. Checked at each tick ([`crate::TICK`]) and after
+    /// each wait.
     pub cpu: Duration,
-    /// The same over the whole turn, whatever the number of its calls.
+    /// CPU time of the whole turn, over all its calls.
     pub turn_cpu: Duration,
-    /// Time on the clock, waiting in host calls included.
+    /// Wall-clock time, including waits in host calls.
     pub wall: Duration,
-    /// The same over the whole turn; time between the calls does not count.
+    /// Wall-clock time of all calls in the turn. Time between the calls does not count.
     pub turn_wall: Duration,
     /// Calls to imports over the whole turn.
     pub host_calls: u32,
-    /// Bytes handed to one hook: metadata on the way in, an event as JSON on the way out.
+    /// Bytes passed to one hook: metadata on the way in, an event as JSON on the way out.
     pub input: usize,
-    /// Bytes that one call may hand to the host: a hook's result, or an import's arguments.
+    /// Bytes that one call may pass to the host: a hook's result, or an import's arguments.
     pub output: usize,
     /// Log lines over the whole turn.
     pub log_lines: u32,
-    /// Bytes of one log line; the rest is cut off.
+    /// Bytes of one log line. The rest is cut off.
     pub log_line: usize,
     /// Bytes of all log lines over the whole turn.
     pub log_bytes: usize,
-    /// Turns that the extension serves at once; more wait as long as for an instance, and are refused then.
+    /// Concurrent turns of the extension. Further turns wait as long as for an instance, and are then refused.
     pub turns: u32,
 }
 
 impl Limits {
-    /// Limits for an extension that checks and adds metadata: 16 MiB, 10,000 table elements, 50 ms of CPU and 1 s in
-    /// all per call, 1 s of CPU and 30 s in all per turn, 5,000 host calls, 256 KiB in, 1 MiB out, 100 log lines of
-    /// 4 KiB and 64 KiB together, 1,000 turns at once.
+    /// Limits for an extension that checks and adds metadata: 16 MiB of memory, 10,000 table elements, 50 ms of CPU
+    /// time and 1 s of wall-clock time per call, 1 s and 30 s per turn, 5,000 host calls, 256 KiB of input, 1 MiB of
+    /// output, 100 log lines of 4 KiB and 64 KiB in total, 1,000 concurrent turns.
     #[must_use]
     pub const fn standard() -> Self {
         Self {
             memory: 16 << 20,
             table_elements: 10_000,
-            // Ten ticks. Four hooks on 16 KiB of JSON, with their instance, were measured at 115 µs.
+            // Ten ticks. Four hooks on 16 KiB of JSON, including the instance, were measured at 115 µs.
             cpu: Duration::from_millis(50),
             turn_cpu: Duration::from_secs(1),
             wall: Duration::from_secs(1),
             turn_wall: Duration::from_secs(30),
-            // A body that comes in a thousand pieces, where each takes four calls, and some more.
+            // A body in a thousand pieces with four calls each, and some more.
             host_calls: 5_000,
             input: 256 << 10,
             output: 1 << 20,
@@ -63,7 +64,7 @@ impl Limits {
     }
 }
 
-/// The host had no time for a guest. It travels inside the trap, and is nobody's fault.
+/// The host had no time for a guest. Passed on as the cause of a trap. Not a fault of the guest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostBusy;
 
@@ -75,7 +76,7 @@ impl fmt::Display for HostBusy {
 
 impl std::error::Error for HostBusy {}
 
-/// A limit that a guest ran into. It travels inside the trap.
+/// The limit that a guest exceeded. Passed on as the cause of a trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitReached {
     /// [`Limits::memory`].

@@ -1,8 +1,10 @@
-//! The CPU time of a guest, measured in pieces: from when it goes on to the next tick, wait or end.
+//! Measures the CPU time of a guest in pieces. A piece begins when the guest starts or continues, and ends at the
+//! next tick, wait or return.
 //!
-//! Waiting is in no piece, however many ticks pass, and nor is the work of the host for a call that waits. Limits on the clock
-//! and on the number of calls bound both. A piece that is shorter than a tick counts as what it took: a thousand short pieces
-//! do not cost a thousand ticks, and waiting just before each tick does not avoid the count.
+//! Waiting belongs to no piece, however many ticks pass, and neither does the host's work in a call that waits.
+//! Wall-clock limits and the number of calls bound both. A piece shorter than a tick counts with its real duration: a
+//! thousand short pieces do not cost a thousand ticks, and a guest cannot avoid the count by waiting just before each
+//! tick.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -10,30 +12,30 @@ use std::time::{Duration, Instant};
 
 use crate::confinement::engine::TICK;
 
-/// Any moment before the first piece.
+/// A moment before the first piece.
 static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The pieces of the calls of one turn. Those who let the guest run and its store know of them; both are in the one task
-/// that polls the call, so that no access needs an order.
+/// The pieces of the calls of one turn, shared by the code that polls the guest and the guest's store. Both run in
+/// the same task, so relaxed ordering suffices.
 #[derive(Default)]
 pub(crate) struct Pieces {
-    /// A worker is at the guest, or at the host's work for it.
+    /// True while a worker runs the guest, or host code for it.
     is_polled: AtomicBool,
-    /// Nanoseconds from [`BASE`] to the beginning of the piece that runs; 0 while none does.
+    /// Start of the current piece, in nanoseconds since [`BASE`]; 0 if there is none.
     began: AtomicU64,
-    /// The same for the call of the host that the guest is in; 0 while it is in none.
+    /// Start of the current host call, in nanoseconds since [`BASE`]; 0 if there is none.
     called: AtomicU64,
-    /// That call has waited.
+    /// True if the current host call has waited.
     has_waited: AtomicBool,
-    /// In that call the host has called the guest: for memory, say.
+    /// True if the current host call has called the guest, for example to allocate memory.
     is_called_back: AtomicBool,
-    /// Nanoseconds of pieces that have ended and that the store has not counted.
+    /// Nanoseconds of finished pieces that the store has not charged yet.
     ended: AtomicU64,
     waits: AtomicU32,
 }
 
 impl Pieces {
-    /// A worker goes on with the guest.
+    /// A worker starts or continues to poll the guest.
     pub(crate) fn go_on(&self) {
         self.is_polled.store(true, Ordering::Relaxed);
         if self.called.load(Ordering::Relaxed) == 0 {
@@ -41,7 +43,7 @@ impl Pieces {
         }
     }
 
-    /// The worker has left the guest, which waits or has returned.
+    /// The worker has stopped polling: the guest waits or has returned.
     pub(crate) fn leave(&self, waits: bool) {
         let took = nanos(self.take_running().unwrap_or_default());
         let ended = self.ended.load(Ordering::Relaxed).saturating_add(took);
@@ -61,7 +63,7 @@ impl Pieces {
         self.called.store(now(), Ordering::Relaxed);
     }
 
-    /// The host returns to the guest. A call that did not wait is a part of the piece.
+    /// The host returns to the guest. A call that did not wait belongs to the piece.
     pub(crate) fn return_to_guest(&self) {
         self.called.store(0, Ordering::Relaxed);
         if self.began.load(Ordering::Relaxed) == 0 && self.is_polled.load(Ordering::Relaxed) {
@@ -69,7 +71,7 @@ impl Pieces {
         }
     }
 
-    /// The host calls the guest. In a call of the host that has waited, a piece begins with it.
+    /// The host calls the guest. If the host call has waited, a new piece begins.
     pub(crate) fn call_guest(&self) {
         if self.called.load(Ordering::Relaxed) != 0 && self.has_waited.load(Ordering::Relaxed) {
             self.is_called_back.store(true, Ordering::Relaxed);
@@ -85,12 +87,12 @@ impl Pieces {
         }
     }
 
-    /// The number of times that a call had to wait.
+    /// Number of waits so far.
     pub(crate) fn waits(&self) -> u32 {
         self.waits.load(Ordering::Relaxed)
     }
 
-    /// The time of the pieces that have ended, which is counted once.
+    /// Takes the time of finished pieces, which is charged once.
     pub(crate) fn take_ended(&self) -> Duration {
         match self.ended.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
@@ -101,13 +103,14 @@ impl Pieces {
         }
     }
 
-    /// The same at a tick, with which the piece that runs ends. Where no piece is measured it is the whole tick.
+    /// Takes the time of finished pieces at a tick, and ends the current piece. Without a current piece, a whole tick
+    /// counts.
     pub(crate) fn tick(&self) -> Duration {
         self.take_ended().saturating_add(self.take_running().unwrap_or(TICK))
     }
 
-    /// The time of the piece that runs. It has no tick in it, so whatever the clock says beyond one was others' time: the
-    /// system had the worker wait.
+    /// Takes the time of the current piece. A piece contains no tick, so any time above one tick was spent on other
+    /// work of the system.
     fn take_running(&self) -> Option<Duration> {
         let began = self.began.load(Ordering::Relaxed);
         if began == 0 {
@@ -122,10 +125,10 @@ impl Pieces {
     }
 }
 
-/// Nanoseconds since [`BASE`], and never 0.
+/// Nanoseconds since [`BASE`]; never 0.
 fn now() -> u64 {
     let since = BASE.elapsed();
-    // Read at each call of the host. The product of all the seconds that a process runs is far below the limit of the type.
+    // Cheap, because this is read at each host call. The product stays far below the limit of the type.
     (since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())) | 1
 }
 
@@ -141,7 +144,7 @@ mod tests {
     use super::Pieces;
     use crate::confinement::engine::TICK;
 
-    /// Keeps the thread busy for so long.
+    /// Keeps the thread busy for this time.
     fn work(time: Duration) {
         let began = Instant::now();
         while began.elapsed() < time {}
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_guest_does_in_a_call_of_the_host_that_has_waited_is_its_own() {
+    fn guest_code_called_by_a_host_call_that_waited_counts_for_the_guest() {
         let pieces = Pieces::default();
         pieces.go_on();
         pieces.call();
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_at_most_a_tick_and_where_none_is_measured_it_is_a_whole_one() {
+    fn a_piece_is_at_most_one_tick_and_an_unmeasured_one_counts_as_a_tick() {
         let pieces = Pieces::default();
         pieces.call();
         assert_eq!(pieces.tick(), TICK);

@@ -1,4 +1,4 @@
-//! The data that all instances of one extension share.
+//! Data shared by all instances of one extension.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,55 +16,55 @@ use crate::load::installation::Installation;
 use crate::observation::log;
 use crate::observation::log_tail::LogTail;
 use crate::observation::metrics::{Meters, Registry};
-use crate::outside::Outside;
+use crate::overrides::ServiceOverrides;
 
-/// The data that every store of the extension shares. A guest can change nothing in it but the validators that it had
-/// compiled, its last log lines and its counters.
+/// Data shared by all stores of one extension. A guest can only change the cached validators, the log tail and the
+/// counters.
 pub(crate) struct Profile {
     pub(crate) uri: ExtensionUri,
     pub(crate) grants: Grants,
     pub(crate) limits: Limits,
     pub(crate) parameters: ParameterTexts,
-    /// The metadata keys that the extension owns; none before it has said so.
+    /// Metadata keys that the extension owns. Empty before `describe` was called.
     pub(crate) metadata_keys: Vec<String>,
     pub(crate) schemas: Schemas,
-    /// The last lines that the component wrote.
+    /// The last log lines of the component.
     pub(crate) log: LogTail,
-    /// Its counters, shared with the other versions of the URI.
+    /// Counters, shared by all versions of the URI.
     pub(crate) meters: Arc<Meters>,
-    /// Its keys in the store of the host that outlive turns.
+    /// The space of the extension's lasting keys.
     pub(crate) space: Space,
     pub(crate) services: Services,
 }
 
-/// The services of the host for an extension outside of its store.
+/// Host services for an extension, outside of its store.
 #[derive(Clone)]
 pub(crate) struct Services {
     pub(crate) keyvalue: Arc<dyn KeyValueStore>,
-    /// In place of what the host itself has, where the turn brings nothing.
-    pub(crate) outside: Outside,
+    /// Replacements of host services, for turns without their own.
+    pub(crate) overrides: ServiceOverrides,
     /// `None` without the grant.
     pub(crate) http: Option<Arc<Sender>>,
     pub(crate) metrics: Arc<Registry>,
     pub(crate) validators: Validators,
     pub(crate) guest_time: GuestTime,
-    /// The tenant whose keys it sees; empty where there are no tenants.
+    /// The tenant whose keys the extension sees; empty for a server without tenants.
     pub(crate) tenant: Arc<str>,
 }
 
-/// Bytes of validators that all extensions of a process may keep.
+/// Bytes of cached validators for all extensions of a process.
 const KEPT_BY_ALL: usize = 64 << 20;
-/// Bytes of the validators of methods that one tenant may have installed.
+/// Bytes of validators for the methods that a tenant has installed.
 const PINNED_BY_TENANT: usize = 32 << 20;
-/// Bytes of validators that the extensions of one tenant may keep.
+/// Bytes of cached validators for the extensions of one tenant.
 const KEPT_BY_TENANT: usize = 24 << 20;
 
-/// The host's work with JSON Schemas: its bounds, over the process and for one tenant.
+/// Limits for JSON Schema validation, of the process and of one tenant.
 #[derive(Clone)]
 pub(crate) struct Validators {
     all: Arc<ValidatorBudget>,
     tenant: Arc<ValidatorBudget>,
-    /// Those of methods, which are the operator's choice and are not dropped for others.
+    /// Budget for validators of methods. The operator installed them, so they are never evicted for others.
     pinned: Arc<ValidatorBudget>,
     workers: Workers,
 }
@@ -72,18 +72,18 @@ pub(crate) struct Validators {
 impl Default for Validators {
     fn default() -> Self {
         let all = ValidatorBudget::new(KEPT_BY_ALL);
-        // Not a part of `all`: what other extensions keep must not take the room of a method that is installed.
+        // Not a part of `all`: validators cached by other extensions must not take the room of an installed method.
         let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
         Self { tenant: all.part(KEPT_BY_TENANT), all, pinned, workers: Workers::default() }
     }
 }
 
 impl Validators {
-    /// Those of another tenant.
+    /// The limits for another tenant.
     pub(crate) fn of_tenant(&self, tenant: &Arc<str>) -> Self {
         let pinned = ValidatorBudget::new(PINNED_BY_TENANT);
         let all = Arc::clone(&self.all);
-        // The process has one set of workers, by the number of its cores; tenants add none.
+        // The process has one set of workers, depending on the number of cores. Tenants add none.
         let workers = self.workers.of_tenant(tenant);
         Self { tenant: self.all.part(KEPT_BY_TENANT), all, pinned, workers }
     }
@@ -92,17 +92,17 @@ impl Validators {
         &self.pinned
     }
 
-    /// Those of one extension.
+    /// The cache of one extension.
     fn of_extension(&self) -> Schemas {
         Schemas::new(&self.tenant, self.workers.clone())
     }
 }
 
-/// The parameters in the forms that a guest can ask for.
+/// The parameters in the forms that a guest can request.
 pub(crate) struct ParameterTexts {
-    /// All of them as one JSON object.
+    /// All parameters as one JSON object.
     pub(crate) text: String,
-    /// Each by itself: a string as it is, anything else as JSON text.
+    /// Each parameter: a string as it is, other values as JSON text.
     pub(crate) plain: BTreeMap<String, String>,
 }
 
@@ -130,12 +130,12 @@ impl Profile {
         }
     }
 
-    /// A guest's words for a client, as they are but for secrets.
+    /// Text of a guest for a client, with secrets replaced.
     pub(crate) fn without_secrets<'a>(&'a self, text: &'a str) -> Cow<'a, str> {
         log::without(text, self.grants.secrets.values())
     }
 
-    /// Text in which secrets are replaced, also as JSON and URLs write them.
+    /// Text with secrets replaced, including their JSON and URL encodings.
     pub(crate) fn without_encoded_secrets(&self, text: &str) -> String {
         let in_json = |secret: &Secret| {
             let quoted = serde_json::to_string(secret.expose()).unwrap_or_default();
@@ -149,7 +149,7 @@ impl Profile {
         log::without(text, secrets.chain(&encoded)).into_owned()
     }
 
-    /// A guest's words as the operator may see them: one line, without secrets.
+    /// Text of a guest for the operator: one line, with secrets replaced.
     pub(crate) fn words(&self, text: &str) -> String {
         log::shown(self, text, self.limits.log_line)
     }

@@ -1,5 +1,5 @@
-//! Before anything is loaded: a guest that loops must be stopped. Otherwise the first one that did would stop the
-//! server, and no limit of CPU time would hold.
+//! Checks that the engine stops a guest that loops, before anything is loaded. Otherwise the first such guest would
+//! block the server, and no CPU limit would work.
 
 use std::sync::mpsc;
 use std::thread;
@@ -9,11 +9,10 @@ use wasmtime::{Engine, Instance, Module, Store, Trap};
 
 use crate::error::RuntimeError;
 
-/// The longest that a guest without time left may run on before the engine counts as broken. A tick is enough where
-/// nothing else keeps the machine busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest time after which the loop must have stopped. On an idle machine one tick is enough.
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// `(module (func (loop br 0)) (start 0))`: it loops as soon as it is instantiated.
+/// `(module (func (loop br 0)) (start 0))`: loops on instantiation.
 const LOOP: &[u8] = b"\0asm\x01\0\0\0\
     \x01\x04\x01\x60\0\0\
     \x03\x02\x01\0\
@@ -23,33 +22,33 @@ const LOOP: &[u8] = b"\0asm\x01\0\0\0\
 /// Runs the loop with one tick of CPU time.
 ///
 /// # Errors
-/// [`RuntimeError::NotStopped`] when it still runs after `timeout`, [`RuntimeError::Engine`] when it cannot run at all.
+/// [`RuntimeError::NotStopped`] if it still runs after `timeout`, [`RuntimeError::Engine`] if it cannot run.
 pub(crate) fn a_loop_is_stopped(engine: &Engine, timeout: Duration) -> Result<(), RuntimeError> {
     let failed = |error: wasmtime::Error| RuntimeError::Engine(error.into());
     let module = Module::new(engine, LOOP).map_err(failed)?;
     let (sender, ended) = mpsc::channel();
     let looping = engine.clone();
     let run = move || {
-        // It fails when the check has given up waiting.
+        // Sending fails if the check has timed out.
         let _ = sender.send(run(&looping, &module));
     };
-    // On a thread of its own: a loop that nothing stops would otherwise hold the start of the server for ever.
+    // On its own thread: an endless loop would otherwise block the start of the server.
     thread::Builder::new().name("annex-self-check".to_owned()).spawn(run).map_err(RuntimeError::Ticker)?;
     match ended.recv_timeout(timeout) {
         Ok(Err(error)) if matches!(error.downcast_ref(), Some(Trap::Interrupt)) => Ok(()),
         Ok(Err(error)) => Err(failed(error)),
         Ok(Ok(())) | Err(_) => {
-            // Ends the thread, if that is possible at all.
+            // Ends the thread, if that works at all.
             engine.increment_epoch();
             Err(RuntimeError::NotStopped)
         }
     }
 }
 
-/// Runs until the loop ends.
+/// Runs the loop until it is stopped.
 fn run(engine: &Engine, module: &Module) -> wasmtime::Result<()> {
     let mut store = Store::new(engine, ());
-    // It fails where instructions are not counted, and no fuel is needed.
+    // Fails if instructions are not counted, and then no fuel is needed.
     let _ = store.set_fuel(u64::MAX);
     store.epoch_deadline_trap();
     store.set_epoch_deadline(1);
@@ -78,6 +77,6 @@ mod tests {
     fn the_engine_of_this_crate_stops_a_loop() {
         // Starting it checks that as well.
         let engine = engine::start(1, engine::EngineOptions::default()).expect("the engine starts");
-        a_loop_is_stopped(&engine, super::PATIENCE).expect("the loop is stopped");
+        a_loop_is_stopped(&engine, super::STOP_TIMEOUT).expect("the loop is stopped");
     }
 }

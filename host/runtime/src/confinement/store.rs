@@ -1,4 +1,4 @@
-//! The store of one instance: what the host keeps about it, and the limits that it cannot be made without.
+//! The store of an instance: the host's state and the limits that every store has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,30 +12,30 @@ use crate::confinement::imports::wasi_context::Wasi;
 use crate::confinement::limits::LimitReached;
 use crate::confinement::profile::Profile;
 use crate::observation::log::Log;
-use crate::outside::Outside;
+use crate::overrides::ServiceOverrides;
 use crate::turn_view::TurnView;
 
-/// Core instances, tables and memories that one component may be made of.
+/// Most core instances, tables and memories of a component.
 const MAX_PARTS: usize = 100;
 
 pub(crate) struct HostState {
     pub(crate) profile: Arc<Profile>,
-    /// `None` when the extension is being loaded.
+    /// `None` while the extension is loaded.
     pub(crate) turn: Option<Arc<dyn TurnView>>,
     pub(crate) log: Log,
     host_calls_left: u32,
-    /// CPU time of the call.
+    /// Remaining CPU time of the call.
     cpu_left: Duration,
-    /// CPU time of all calls of the turn.
+    /// Remaining CPU time of the turn.
     turn_cpu_left: Duration,
-    /// The host's clock and the waits when the guest last called it.
+    /// Number of ticks and waits when the guest last called the host.
     called_at: (u64, u32),
     memory: usize,
     table_elements: usize,
-    /// The last snapshot of the session that the guest was shown.
+    /// The last snapshot of session state that the guest has read.
     pub(crate) shown: Option<Json>,
     pub(crate) wasi: Option<Box<Wasi>>,
-    /// The place of the call that runs; `None` where it needs none.
+    /// The place of the running call; `None` if it needs none.
     pub(crate) place: Option<HeldPlace>,
 }
 
@@ -48,8 +48,8 @@ pub(crate) fn new(
     let output = profile.limits.output;
     let mut store = Store::new(engine, HostState::new(profile, turn, log, (0, 0)));
     store.limiter(|state| state);
-    // The engine counts what is lifted out of a guest, before any function of the host sees it. Its own default lets
-    // 128 MiB pass in one call.
+    // The engine counts bytes lifted out of a guest before any host function sees them. Its default allows 128 MiB
+    // per call.
     store.set_hostcall_fuel(output);
     store.call_hook(|mut context, transition| match transition {
         CallHook::CallingHost => context.data_mut().count_host_call(),
@@ -68,8 +68,8 @@ pub(crate) fn new(
         state.give_back_host_call();
         let spent = state.log.pieces().tick();
         state.charge(spent)?;
-        // Guests yield each tick, so that a busy one cannot hold a worker. tokio's own yield lets the worker look for
-        // events of the network before the guest goes on; one that is only woken again runs up to 61 times before that.
+        // Guests yield at each tick, so that a busy guest cannot hold a worker. tokio's own yield lets the worker
+        // poll for I/O before the guest continues. A plain wake-up would run up to 61 times before that.
         let time = &state.profile.services.guest_time;
         match &state.place {
             Some(place) if time.is_busy() => {
@@ -81,8 +81,7 @@ pub(crate) fn new(
     store
 }
 
-/// Gives the store of a kept instance to another turn: all that the host keeps about it is new, but for the `sizes` that
-/// it has from the start.
+/// Reuses the store of a kept instance for another turn. All state is new, except the `sizes` of the instance.
 pub(crate) fn begin_turn(
     store: &mut Store<HostState>,
     profile: Arc<Profile>,
@@ -93,18 +92,18 @@ pub(crate) fn begin_turn(
     *store.data_mut() = HostState::new(profile, Some(turn), log, sizes);
 }
 
-/// Gives the next call its full share of CPU time.
+/// Resets the CPU limit for the next call.
 pub(crate) fn rearm(store: &mut Store<HostState>) {
     let state = store.data_mut();
-    // The end of the call before is the turn's alone.
+    // The rest of the previous call is charged to the turn only.
     state.turn_cpu_left = state.turn_cpu_left.saturating_sub(state.log.pieces().take_ended());
     state.cpu_left = state.profile.limits.cpu;
-    // The callback of the epoch counts ticks and yields, so it has to run at each of them.
+    // The epoch callback counts ticks and yields, so it must run at each tick.
     store.set_epoch_deadline(1);
 }
 
 impl HostState {
-    /// For an instance that has so many bytes of memory and elements of tables already.
+    /// State for an instance with this many bytes of memory and table elements.
     fn new(
         profile: Arc<Profile>,
         turn: Option<Arc<dyn TurnView>>,
@@ -131,12 +130,12 @@ impl HostState {
         }
     }
 
-    /// Bytes of memory and elements of tables that the instance has.
+    /// Bytes of memory and elements of tables.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.memory, self.table_elements)
     }
 
-    /// Lets go of all that belongs to the turn. The instance is kept, and `idle` is the log of no turn.
+    /// Drops everything that belongs to the turn. `idle` is a log that belongs to no turn.
     pub(crate) fn end_turn(&mut self, idle: Log) {
         self.count_made_calls();
         self.turn = None;
@@ -145,7 +144,7 @@ impl HostState {
         self.log = idle;
     }
 
-    /// The numbers of an extension are those of its turns, without the calls that load it.
+    /// Adds the host calls to the metrics, unless the extension is being loaded.
     fn count_made_calls(&self) {
         if self.turn.is_some() {
             let made = self.profile.limits.host_calls.saturating_sub(self.host_calls_left);
@@ -153,9 +152,9 @@ impl HostState {
         }
     }
 
-    /// Counts each way out of the guest, so that no import can forget to.
+    /// Counts each call from the guest to the host, so that no import can be forgotten.
     fn count_host_call(&mut self) -> wasmtime::Result<()> {
-        // CPU time does not bound calls: 100,000 log lines fit into 10 ms.
+        // The CPU limit does not bound calls: 100,000 log lines fit into 10 ms.
         self.host_calls_left = self.host_calls_left.checked_sub(1).ok_or(LimitReached::HostCalls)?;
         let pieces = self.log.pieces();
         pieces.call();
@@ -163,15 +162,15 @@ impl HostState {
         Ok(())
     }
 
-    /// No epoch reaches a guest that is in a host call, so what passed meanwhile is counted when it returns. Time that
-    /// the call waited is not the guest's work; the limits on the clock hold for it.
+    /// Charges the time of a host call. The epoch does not interrupt host code, so the time is charged on return.
+    /// Time that the call waited is not charged; wall-clock limits cover it.
     fn count_time_of_host_call(&mut self) -> wasmtime::Result<()> {
         let (began, waits) = self.called_at;
         let pieces = self.log.pieces();
         pieces.return_to_guest();
         // The piece before a wait.
         let mut spent = pieces.take_ended();
-        // The first tick may have come at once, and the last one is counted by the epoch.
+        // The first tick may have come at once, and the epoch callback charges the last one.
         let passed = engine::ticks().saturating_sub(began).saturating_sub(2);
         if passed > 0 && waits == pieces.waits() {
             spent = spent.saturating_add(TICK.saturating_mul(u32::try_from(passed).unwrap_or(u32::MAX)));
@@ -179,17 +178,17 @@ impl HostState {
         Ok(self.charge(spent)?)
     }
 
-    /// The services in place of the host's own: those of the turn, or those of the runtime.
-    pub(crate) fn outside(&self) -> &Outside {
-        self.turn.as_ref().and_then(|turn| turn.outside()).unwrap_or(&self.profile.services.outside)
+    /// Replacements of host services: those of the turn, or else those of the runtime.
+    pub(crate) fn overrides(&self) -> &ServiceOverrides {
+        self.turn.as_ref().and_then(|turn| turn.overrides()).unwrap_or(&self.profile.services.overrides)
     }
 
-    /// The rest of the guest's share of CPU time.
+    /// Remaining CPU time of the guest.
     pub(crate) fn cpu_left(&self) -> Duration {
         self.cpu_left.min(self.turn_cpu_left)
     }
 
-    /// Counts time that a worker spent for the guest.
+    /// Charges time to the guest.
     pub(crate) fn charge(&mut self, spent: Duration) -> Result<(), LimitReached> {
         if spent.is_zero() {
             return Ok(());
@@ -202,14 +201,14 @@ impl HostState {
         if self.turn_cpu_left.is_zero() { Err(LimitReached::TurnCpu) } else { Ok(()) }
     }
 
-    /// Ticks and the growth of memories and tables leave the guest too and are counted, but they are no calls of an
-    /// import and have limits of their own.
+    /// Ticks and memory growth also leave the guest and are counted, but they are not calls of an import and have
+    /// their own limits.
     fn give_back_host_call(&mut self) {
         self.host_calls_left = self.host_calls_left.saturating_add(1).min(self.profile.limits.host_calls);
     }
 }
 
-/// Host calls are metered once for the whole instance, so that none of them costs more.
+/// Adds the host calls to the metrics once per instance, which is cheaper than once per call.
 impl Drop for HostState {
     fn drop(&mut self) {
         self.count_made_calls();
@@ -220,12 +219,12 @@ impl ResourceLimiter for HostState {
     /// Counts all memories of the instance together.
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         self.give_back_host_call();
-        // The engine refuses what is beyond the memory's own maximum, so that is no growth to count.
+        // The engine refuses growth beyond the memory's own maximum, so it does not count.
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
         self.memory = self.memory.saturating_add(desired.saturating_sub(current));
-        // An error stops the guest and names the limit. With `false` it would go on, and fail somewhere else.
+        // An error stops the guest and names the limit. With `false` the guest would continue and fail elsewhere.
         if self.memory > self.profile.limits.memory {
             return Err(LimitReached::Memory.into());
         }

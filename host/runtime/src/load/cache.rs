@@ -1,8 +1,8 @@
-//! Compiled components on disk, keyed by the component's digest and the engine's version and settings.
+//! Caches compiled components on disk, keyed by the component's digest and the engine's version and settings.
 //!
-//! A file here is native code that the host will run. So the folder is written by this user alone, each file is nobody
-//! else's to read or write, and begins with a keyed digest over what it was compiled from and what it holds: whoever may
-//! have written a file has not written that, without the key. Losing the folder costs a compilation each, nothing else.
+//! A cached file is native code that the host will execute. Therefore only this user may write the folder, and only
+//! this user may read or write its files. Each file begins with a keyed digest (HMAC) over its origin and content, so
+//! that a file that was written without the key is ignored. Losing the folder only costs compilations.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,21 +28,22 @@ mod prune;
 
 use prune::Folder;
 
-/// Bytes of the keyed digest, with which a file begins.
+/// Size of the keyed digest at the beginning of a file, in bytes.
 const TAG_BYTES: usize = 32;
-/// Bytes of the component's digest and the engine's hash, which follow.
+/// Size of the origin that follows, in bytes: the component's digest and the engine's hash.
 const ORIGIN_BYTES: usize = 40;
-/// A file that was used is marked so at most once in this time, so that a start does not write for each file it reads.
+/// The modification time of a used file is updated at most once in this time, so that a start does not write to each
+/// file.
 const MARKED_ONCE_IN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What the process that compiles has found out about a component, beside its code.
+/// Facts about a component that the compiling process has determined in addition to the code.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) outline: Outline,
     pub(crate) functions: Option<KeepFunctions>,
 }
 
-/// The code that decides what is found out about a component, refused, and added to it.
+/// Sources of the code that inspects, refuses and rewrites components. A change in them invalidates the cache.
 const SOURCES: [&str; 8] = [
     include_str!("inspect.rs"),
     include_str!("keep_functions.rs"),
@@ -54,7 +55,7 @@ const SOURCES: [&str; 8] = [
     include_str!("compile/child/keeping/rewrite.rs"),
 ];
 
-/// A number for what a file depends on beside its component: the engine, and the sources above.
+/// A hash of everything but the component that a file depends on: the engine and the sources above.
 fn edition(engine: &Engine) -> u64 {
     let mut hasher = DefaultHasher::new();
     (engine::identity(engine), SOURCES).hash(&mut hasher);
@@ -63,19 +64,19 @@ fn edition(engine: &Engine) -> u64 {
 
 pub(crate) struct CompileCache {
     folder: Folder,
-    /// The edition of its files.
+    /// The edition of the files, see [`edition`].
     engine: u64,
     key: Mutex<hmac::Key>,
 }
 
 impl CompileCache {
-    /// Opens the folder, and makes it when it is missing. One that cannot be used, or that others can write, costs the
-    /// compilations that it would have saved, and the log says so. Its files have at most `most` bytes together.
+    /// Opens or creates the folder. `most` limits the size of all files in bytes. Returns `None` and logs a warning
+    /// if the folder is unusable or writable for others.
     pub(crate) fn open(folder: &Path, most: u64, engine: &Engine) -> Option<Self> {
         match prepare(folder) {
             Ok((path, key)) => {
                 let folder = Folder { path, most };
-                // The limit may be lower than at the last start, and broken attempts may have left files.
+                // The limit may have been lowered, and interrupted writes may have left files.
                 folder.prune(None);
                 Some(Self { folder, engine: edition(engine), key: Mutex::new(key) })
             }
@@ -98,7 +99,7 @@ impl CompileCache {
         self.key.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The compiled component and the facts about it, if it is here and intact.
+    /// Reads a compiled component and its facts, if they are cached and intact.
     pub(crate) fn read(&self, engine: &Engine, digest: &Digest) -> Option<(Facts, Component)> {
         let compiled = match self.try_read(digest) {
             Ok(file) => file,
@@ -113,24 +114,24 @@ impl CompileCache {
         Some((serde_json::from_slice(facts).ok()?, deserialize(engine, code)?))
     }
 
-    /// A whole file that was written with the key for this component and this engine.
+    /// Reads a complete file and verifies its digest and origin.
     fn try_read(&self, digest: &Digest) -> io::Result<Vec<u8>> {
         let mut file = annex_files::open(&self.path(digest), Purpose::Private)?;
         let mut content = Vec::new();
         file.read_to_end(&mut content)?;
-        // The origin is signed with the code, so that a file of one component cannot be passed off as that of another.
+        // The digest covers the origin too, so that a file of one component does not pass for another's.
         let is_ours = content.split_at_checked(TAG_BYTES).is_some_and(|(tag, signed)| {
             signed.starts_with(&self.origin(digest)) && hmac::verify(&self.key(), signed, tag).is_ok()
         });
         if !is_ours {
-            return Err(io::Error::new(ErrorKind::InvalidData, "it is damaged, or was written by somebody else"));
+            return Err(io::Error::new(ErrorKind::InvalidData, "it is damaged, or another program has written it"));
         }
-        // Only the order in which files go depends on it.
+        // Only the order of deletion depends on this.
         let _ = mark_used(&file);
         Ok(content)
     }
 
-    /// Keeps a compiled component. Failure is logged and costs the next start a compilation.
+    /// Writes a compiled component. A failure is logged and costs a compilation at the next start.
     pub(crate) fn write(&self, digest: &Digest, facts: &Facts, code: &[u8]) {
         if let Err(error) = self.try_write(digest, facts, code) {
             tracing::warn!(component = %digest, %error, "the compiled component could not be cached");
@@ -140,15 +141,15 @@ impl CompileCache {
     fn try_write(&self, digest: &Digest, facts: &Facts, code: &[u8]) -> io::Result<()> {
         let facts = serde_json::to_vec(facts)?;
         let length = u32::try_from(facts.len()).map_err(io::Error::other)?.to_le_bytes();
-        // All others would have to go for it, and the folder would be too large all the same.
+        // Other files would be deleted for this one, and the folder would still be too large.
         if code.len() as u64 > self.folder.most {
-            let reason = format!("it has {} bytes, more than runtime.cache_bytes lets all have", code.len());
+            let reason = format!("it has {} bytes, more than runtime.cache_bytes allows in total", code.len());
             return Err(io::Error::new(ErrorKind::FileTooLarge, reason));
         }
         let origin = self.origin(digest);
         let signed: [&[u8]; 4] = [&origin, &length, &facts, code];
         match self.put(digest, signed) {
-            // Somebody has removed the folder since it was opened.
+            // The folder was removed since it was opened.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let (_, key) = prepare(&self.folder.path)?;
                 *self.key.lock().unwrap_or_else(PoisonError::into_inner) = key;
@@ -169,7 +170,7 @@ impl CompileCache {
         Ok(())
     }
 
-    /// The component that a file was compiled from, and the engine that it is for.
+    /// The component and engine of a file.
     fn origin(&self, digest: &Digest) -> [u8; ORIGIN_BYTES] {
         let mut origin = [0; ORIGIN_BYTES];
         let (component, engine) = origin.split_at_mut(digest.as_bytes().len());
@@ -183,8 +184,8 @@ impl CompileCache {
     }
 }
 
-/// The folder, made if it is missing and refused if others can write it, and its key. A link may lead to it: where that leads
-/// now is what is judged, and used from here on.
+/// Creates the folder if needed, and returns its path and key. Fails if others can write it. A symbolic link is
+/// resolved once: its target is checked and used from then on.
 fn prepare(folder: &Path) -> io::Result<(PathBuf, hmac::Key)> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let folder = fs::canonicalize(folder)?;
@@ -193,14 +194,14 @@ fn prepare(folder: &Path) -> io::Result<(PathBuf, hmac::Key)> {
     Ok((folder, key))
 }
 
-/// Writes a file for this user alone and lets `place` put it where it belongs, so that another process never reads half a
-/// file.
+/// Writes a temporary file that only this user can access, and lets `place` move it to its final name. Other
+/// processes never read an incomplete file.
 fn write_aside(folder: &Path, content: &[&[u8]], place: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let aside = folder.join(prune::name_aside());
-    // A file or a link that is there already is somebody else's, and must not be written through.
+    // `create_new` refuses an existing file or link, which another user may have created.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
     let write = || -> io::Result<()> {
-        // The umask may have taken bits from the mode above.
+        // The umask may have removed bits of the mode above.
         file.set_permissions(Permissions::from_mode(0o600))?;
         content.iter().try_for_each(|part| file.write_all(part))?;
         place(&aside)
@@ -216,8 +217,8 @@ fn mark_used(file: &File) -> io::Result<()> {
 
 #[expect(unsafe_code, reason = "wasmtime trusts the bytes that it deserialises")]
 fn deserialize(engine: &Engine, compiled: &[u8]) -> Option<Component> {
-    // SAFETY: the bytes were written by `CompileCache::write` of a host with this very engine version and settings, for
-    // this component, and are unchanged since: `read` has verified a digest over all of it, keyed with what only this
+    // SAFETY: `CompileCache::write` of a host with this engine version and settings wrote the bytes for this
+    // component, and they are unchanged: `read` has verified a digest over all of them, with a key that only this
     // user can read (`key`, and `annex_files::Purpose::Private`).
     let component = unsafe { Component::deserialize(engine, compiled) };
     component.inspect_err(|error| tracing::warn!(%error, "a file in the compile cache does not fit this engine")).ok()

@@ -1,7 +1,7 @@
-//! Reads and compiles components, each in a process of its own with limits on its time and memory, and a few at a time.
+//! Reads and compiles components in separate processes with limits on time and memory, a few at a time.
 //!
-//! The host takes compiled code from the cache or from such a process, and never calls the compiler or a parser itself:
-//! neither can be stopped from inside, and one that recurses too deep ends its process. A process can be killed.
+//! The host takes compiled code from the cache or from such a process, and never calls the compiler or a parser
+//! itself: these cannot be interrupted, and a stack overflow in them ends their process. A process can be killed.
 
 use std::io;
 use std::net::Shutdown;
@@ -23,7 +23,7 @@ use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::load::cache::{CompileCache, Facts};
 use crate::load::compile::shared::{Code, SharedCode};
-use crate::load::inspect::{Inspected, Inspection, MAX_COMPONENT_BYTES};
+use crate::load::inspect::{Inspection, InspectionResult, MAX_COMPONENT_BYTES};
 use crate::load::source::Source;
 
 mod child;
@@ -35,23 +35,24 @@ mod wire;
 
 pub use child::{COMPILE_ARGUMENT, compile_if_asked};
 pub use process::CompilerProcess;
-use process::{Job, Made};
+use process::{CompilerOutput, Job};
 use under_way::UnderWay;
 pub use under_way::{Compilation, compilations};
 use wire::Task;
 
-/// The bytes of a component, which nobody has read yet.
+/// The unparsed bytes of a component.
 pub(crate) struct ComponentFile {
-    /// Whose load it is: tenants that wait for a process get one in turn.
+    /// The tenant that loads the component. Waiting tenants are served round robin.
     tenant: Arc<str>,
-    /// The name that people know it by; may be empty.
+    /// Display name; may be empty.
     name: Arc<str>,
     bytes: Vec<u8>,
     digest: Digest,
 }
 
 impl ComponentFile {
-    /// Digests the bytes on a thread for blocking work: a large one would keep a worker from requests for too long.
+    /// Computes the digest on a thread for blocking work, because hashing a large file would delay requests on a
+    /// worker.
     pub(crate) async fn of(tenant: &Arc<str>, name: &str, bytes: Vec<u8>) -> Result<Self, LoadError> {
         if bytes.len() > MAX_COMPONENT_BYTES {
             return Err(LoadError::TooLarge { size: bytes.len(), limit: MAX_COMPONENT_BYTES });
@@ -70,12 +71,12 @@ pub(crate) struct Compiler {
     cache: Option<Arc<CompileCache>>,
     shared: Arc<SharedCode>,
     process: CompilerProcess,
-    /// The longest that one component may take. Waiting for others does not count: nobody else's load may cost a load.
+    /// Timeout for one component. Waiting for other compilations does not count.
     time: Duration,
-    /// Bytes of memory that one process may have.
+    /// Memory limit of a process, in bytes.
     memory: u64,
     options: EngineOptions,
-    /// Each process holds one until it has ended. Tenants that wait get them in turn.
+    /// One place per running process. Waiting tenants are served round robin.
     places: FairPlaces,
 }
 
@@ -94,16 +95,16 @@ impl Compiler {
         }
     }
 
-    /// What the component says of itself. The process that finds it out reads it, as one that compiles would.
-    pub(crate) async fn inspect(&self, component: ComponentFile) -> Result<Inspected, LoadError> {
+    /// Inspects a component in a separate process.
+    pub(crate) async fn inspect(&self, component: ComponentFile) -> Result<InspectionResult, LoadError> {
         let (digest, size) = (component.digest, component.bytes.len());
-        let Made { outline, unkeepable, .. } =
+        let CompilerOutput { outline, unkeepable, .. } =
             self.in_process(component, Task::Inspect, Grants::default(), |_| Ok(())).await?.0;
-        Ok(Inspected { inspection: Inspection::of(digest, size, outline)?, unkeepable })
+        Ok(InspectionResult { inspection: Inspection::of(digest, size, outline)?, unkeepable })
     }
 
-    /// The component's code, and whether it had to be compiled: it is in use already, or in the cache, or is compiled, if
-    /// the grants cover what it imports. Code that is for instances that are kept is other code.
+    /// Returns the code of a component and whether it was compiled now. Looks for code in use, then in the cache,
+    /// then compiles, if the grants cover the imports. Code for kept instances is separate.
     pub(crate) async fn code(
         &self,
         component: ComponentFile,
@@ -113,7 +114,7 @@ impl Compiler {
         let (digest, size) = (component.digest, component.bytes.len());
         let key = self.key(&component, keep);
         let place = self.shared.place(key);
-        // Locked to the end, so that of many who load one component at the same time one compiles it.
+        // Held until the end, so that of concurrent loads of one component only one compiles.
         let mut in_use = place.lock().await;
         if let Some(code) = in_use.upgrade() {
             return Ok((code, false));
@@ -128,10 +129,11 @@ impl Compiler {
         Ok((code, compiled))
     }
 
-    /// The digest under which the code of a component is found, which says all that the code depends on beside the engine.
+    /// The digest that identifies the code, with the options that it depends on in addition to the engine.
     fn key(&self, component: &ComponentFile, keep: bool) -> Digest {
         let digest = component.digest;
-        // Other bytes may look like the name of a section. Then the component is compiled once more.
+        // Other bytes may look like the name of a debug section. Then the component is compiled once more than
+        // needed.
         let has_debug_info = self.options.debug_info && contains(&component.bytes, DEBUG_SECTION);
         match (keep, has_debug_info) {
             (false, false) => digest,
@@ -144,11 +146,11 @@ impl Compiler {
     async fn cached(&self, key: Digest) -> Option<(Facts, Component)> {
         let engine = self.engine.clone();
         let cache = Arc::clone(self.cache.as_ref()?);
-        // A damaged cache costs a compilation.
+        // A damaged cache only costs a compilation.
         tokio::task::spawn_blocking(move || cache.read(&engine, &key)).await.ok().flatten()
     }
 
-    /// Compiles the component, and keeps its code in the cache under the key.
+    /// Compiles a component and caches the code under `key`.
     async fn compile(
         &self,
         component: ComponentFile,
@@ -159,7 +161,7 @@ impl Compiler {
         let engine = self.engine.clone();
         let cache = self.cache.clone();
         let digest = component.digest;
-        let finish = move |made: &Made| {
+        let finish = move |made: &CompilerOutput| {
             let component = deserialize(&engine, &made.code, digest)?;
             if let Some(cache) = cache {
                 let facts = Facts { outline: made.outline.clone(), functions: made.functions };
@@ -171,17 +173,16 @@ impl Compiler {
         Ok((Facts { outline: made.outline, functions: made.functions }, compiled))
     }
 
-    /// Starts a process for the component, and does `finish` before its time is over. Dropping the future, because a client
-    /// went away for instance, ends the process.
+    /// Runs a process for the component, and calls `finish` within the timeout. Dropping the future ends the process.
     async fn in_process<T: Send + 'static>(
         &self,
         component: ComponentFile,
         task: Task,
         grants: Grants,
-        finish: impl FnOnce(&Made) -> Result<T, LoadError> + Send + 'static,
-    ) -> Result<(Made, T), LoadError> {
-        // This process was itself started to compile, and its main function has not looked at the arguments. A process
-        // that it started would not either, and so on without end.
+        finish: impl FnOnce(&CompilerOutput) -> Result<T, LoadError> + Send + 'static,
+    ) -> Result<(CompilerOutput, T), LoadError> {
+        // This process itself was started to compile, and its main function did not check for that. Starting another
+        // process would repeat this endlessly.
         if child::asked() {
             return Err(LoadError::CompilerStart { reason: NOT_ENTERED.into() });
         }
@@ -189,7 +190,7 @@ impl Compiler {
         let place = self.places.take(&component.tenant).await;
         let compiles = matches!(task, Task::Compile { .. });
         let under_way = compiles.then(|| UnderWay::begin(Arc::clone(&component.name), Arc::clone(&component.tenant)));
-        // One socket for both directions: shutting it down ends the conversation from either side.
+        // One socket for both directions: shutting it down from either side ends the conversation.
         let (pipe, end_of_child) = UnixStream::pair().map_err(cannot)?;
         let hang_up = HangUp(pipe.try_clone().map_err(cannot)?);
         let process = self.process.clone();
@@ -210,14 +211,14 @@ impl Compiler {
                 let finished = finish(&made)?;
                 Ok((made, finished))
             });
-            // The process has ended, so another one may start before the load is over.
+            // The process has ended, so another one may start already.
             drop(place);
-            // A load that gave up wants no component.
+            // Sending fails if the load was abandoned.
             let _ = sender.send(made);
         };
-        // The process is killed when the thread that started it ends, so that is no worker of a pool.
+        // The kernel kills the process when the thread that started it ends, so this must not be a thread of a pool.
         thread::Builder::new().name("annex-compile".to_owned()).spawn(work).map_err(cannot)?;
-        // The limit on CPU time does not count what a process sleeps, so the clock bounds it as well.
+        // The CPU limit does not count sleeping, so a wall-clock limit is needed too.
         let made = timeout(self.time, made).await;
         drop(hang_up);
         let made = match made {
@@ -232,9 +233,9 @@ impl Compiler {
     }
 }
 
-/// What makes the key of code for instances that are kept.
+/// Part of the key of code for kept instances.
 const KEPT: &[u8] = b"kept";
-/// The beginning of the names of sections with debug information, which makes the key of code that has it.
+/// Prefix of the names of debug sections. Part of the key of code with debug information.
 const DEBUG_SECTION: &[u8] = b".debug_";
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
@@ -244,20 +245,21 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 const NOT_ENTERED: &str = "this process was started to compile a component, and its main function has not called \
                            annex_runtime::compile_if_asked() before all else";
 
-/// Ends the conversation with the process, and thereby the process.
+/// Shuts the socket down when dropped, which ends the process.
 struct HangUp(UnixStream);
 
 impl Drop for HangUp {
     fn drop(&mut self) {
-        // It fails when the other end is closed already.
+        // Fails if the other end is closed already.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
 #[expect(unsafe_code, reason = "wasmtime trusts the bytes that it deserialises")]
 fn deserialize(engine: &Engine, code: &[u8], digest: Digest) -> Result<Component, LoadError> {
-    // SAFETY: the bytes come through a socket that only a process of this very program had, started by this one, whose
-    // engine has the same version and settings (`Job::engine`), and have the digest that it gave.
+    // SAFETY: the bytes come through a socket that only a process of this program had, which this process has
+    // started. Its engine has the same version and settings (`Job::engine`), and the bytes match the digest that it
+    // sent.
     let component = unsafe { Component::deserialize(engine, code) };
     component.map_err(|error| LoadError::Compile { digest, source: Source::from(error) })
 }
@@ -269,7 +271,7 @@ mod tests {
     crate::compile_in_tests!();
 
     #[test]
-    fn the_engine_that_compiles_makes_code_for_the_one_that_runs_it() {
+    fn the_compiling_engine_makes_code_for_the_running_engine() {
         let none = EngineOptions::default();
         let debugging = EngineOptions { debug_info: true, ..none };
         let counting = EngineOptions { count_instructions: true, ..none };

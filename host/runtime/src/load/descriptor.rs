@@ -1,28 +1,28 @@
-//! A component's description of itself.
+//! The descriptor of a component.
 
 use annex_protocol::ExtensionUri;
 
 use crate::contract::Events;
 
-/// A component's description of itself, checked.
+/// The checked descriptor of a component.
 #[derive(Clone, Debug)]
 pub struct Descriptor {
-    /// The extension's URI, which is its version too.
+    /// URI of the extension, which includes its version.
     pub uri: ExtensionUri,
-    /// A short name.
+    /// Short name.
     pub name: String,
-    /// The component's own version.
+    /// Version of the component.
     pub version: String,
-    /// One sentence for the card.
+    /// One sentence for the Agent Card.
     pub description: String,
-    /// JSON Schema of its parameters, as text.
+    /// JSON Schema of the parameters, as text.
     pub parameter_schema: Option<String>,
-    /// The metadata keys that it may read and write.
+    /// Metadata keys that the extension owns.
     pub metadata_keys: Vec<String>,
-    /// URIs that must be active with it.
+    /// URIs of extensions that must be active too.
     pub depends_on: Vec<ExtensionUri>,
-    /// The outgoing events that it wants to see.
+    /// Outgoing events that the extension subscribes to.
     pub events: Events,
-    /// True when it wants those events as JSON.
+    /// True if the extension gets these events as JSON.
     pub payload: bool,
 }

@@ -1,4 +1,5 @@
-//! What a component exports and imports. Nothing here reads a component: the names come from the process that compiles.
+//! Exports, imports and grants of a component. The compiling process parses the component; this module evaluates its
+//! names.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,78 +9,78 @@ use crate::digest::Digest;
 use crate::error::LoadError;
 use crate::hook::Hook;
 
-/// The largest component file that this host reads: 32 MiB.
+/// Largest component file: 32 MiB.
 pub const MAX_COMPONENT_BYTES: usize = 32 << 20;
 
-/// The custom section with what the project of a component says of itself, as JSON.
+/// Custom section with the manifest of the component's project, as JSON.
 pub const MANIFEST_SECTION: &str = "annex:manifest";
 
-/// The facts that a component's type tells about it.
+/// Facts about a component that are known without running it.
 #[derive(Clone, Debug)]
 pub struct Inspection {
     /// SHA-256 of the file.
     pub digest: Digest,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub size: usize,
-    /// The version of `annex:extension` that it was built for.
+    /// Version of `annex:extension` that the component is built for.
     pub contract: String,
-    /// The hooks that it exports.
+    /// Exported hooks.
     pub hooks: Vec<Hook>,
-    /// Its imports.
+    /// Imported interfaces.
     pub imports: Vec<Import>,
-    /// The description that its project gives of itself. Nothing checks it: the imports are the proof of what it needs.
+    /// The project's manifest. It is not verified: only the imports prove what the component needs.
     pub manifest: Option<ManifestSection>,
 }
 
-/// The facts about a component that nobody loads.
+/// The result of inspecting a component without loading it.
 #[derive(Clone, Debug)]
-pub struct Inspected {
-    /// What its type tells.
+pub struct InspectionResult {
+    /// Facts about the component.
     pub inspection: Inspection,
-    /// Why its instances cannot be kept between turns; `None` if they can.
+    /// Why instances cannot be kept between turns; `None` if they can.
     pub unkeepable: Option<String>,
 }
 
-/// The description that the project of a component gives of itself, before any code of the component runs.
+/// The manifest that a project embeds in its component.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ManifestSection {
-    /// The project's name.
+    /// Name of the project.
     pub name: String,
-    /// The project's version.
+    /// Version of the project.
     pub version: String,
-    /// The grants that the project is tried with, by their keys in a config.
+    /// Grants that the project is tested with, by their keys in a config.
     #[serde(default)]
     pub grants: Vec<String>,
 }
 
-/// One imported interface.
+/// An imported interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
     /// `package:name/interface@version`.
     pub name: String,
-    /// The grant that the host asks for it.
+    /// The grant that the import needs.
     pub access: Access,
 }
 
-/// The access that an import takes.
+/// The grant that an import needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Always linked.
+    /// None: the import is always linked.
     Free,
-    /// Linked when granted.
+    /// This grant.
     Needs(GrantNeeded),
-    /// This host has no such interface.
+    /// The host does not offer this interface.
     Unknown,
 }
 
 impl Inspection {
-    /// The facts about the component with this digest and so many bytes.
+    /// Evaluates the outline of the component with this digest and size.
     ///
     /// # Errors
-    /// When it is no extension of a supported contract.
+    /// The component is not an extension of a supported contract.
     pub(crate) fn of(digest: Digest, size: usize, outline: Outline) -> Result<Self, LoadError> {
         let Outline { imports, exports, manifest } = outline;
-        // The process that has read them may be in the hands of the component.
+        // A malicious component may control the process that has read these names.
         imports.iter().chain(&exports).try_for_each(|name| check_name(name))?;
         let (contract, hooks) = hooks(&exports)?;
         let imports = imports.into_iter().map(Import::of).collect();
@@ -112,8 +113,8 @@ impl Import {
     }
 }
 
-/// The names on the outside of a component, and its manifest. The process that compiles reads them; the rest of the host is
-/// told.
+/// The names of a component's imports and exports, and its manifest. The compiling process reads them and sends them
+/// to the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Outline {
     pub(crate) imports: Vec<String>,
@@ -121,7 +122,8 @@ pub(crate) struct Outline {
     pub(crate) manifest: Option<ManifestSection>,
 }
 
-/// Names are shown before anything has validated them, so they must not look like more than a name.
+/// Refuses names with unusual characters. Names are displayed before they are validated, so they must not pass for
+/// other text.
 pub(crate) fn check_name(name: &str) -> Result<(), LoadError> {
     if name.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The operator's decisions about a component.
+//! The operator's settings for a component.
 
 use annex_protocol::JsonObject;
 
@@ -7,28 +7,28 @@ use crate::confinement::limits::Limits;
 use crate::digest::Digest;
 use crate::load::selection::Selection;
 
-/// The operator's decisions about a component when it is installed.
+/// The operator's settings for a component.
 #[derive(Clone, Debug)]
 pub struct Installation {
-    /// Its grants.
+    /// Grants.
     pub grants: Grants,
-    /// Its limits.
+    /// Limits.
     pub limits: Limits,
-    /// Its parameters, checked against its own schema.
+    /// Parameters, checked against the extension's own schema.
     pub parameters: JsonObject,
-    /// True when requests that it is not active for are refused.
+    /// True if requests without the extension are refused.
     pub required: bool,
-    /// The requests that it is active for.
+    /// Requests that the extension is active for.
     pub selection: Selection,
-    /// The effect of its failure on a request. Required extensions must not be skipped.
+    /// The effect of a failure of the extension on a request. A required extension cannot be skipped.
     pub on_failure: OnFailure,
-    /// The life of its instances.
+    /// Fresh or kept instances.
     pub instances: Instances,
 }
 
 impl Installation {
-    /// A component that has nothing but limits: no grants, no parameters, not required, active for who requests it,
-    /// requests that it fails are refused, an instance for each turn.
+    /// Settings with these limits and defaults for the rest: no grants, no parameters, not required, active if
+    /// requested, requests fail with the extension, a fresh instance per turn.
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
         Self {
@@ -42,38 +42,38 @@ impl Installation {
         }
     }
 
-    /// The form for logs has all of it but the values of secrets, in one order.
+    /// Digest of the debug form, which contains all settings in a fixed order, except the values of secrets.
     pub(crate) fn digest(&self) -> Digest {
         Digest::of(format!("{self:?}").as_bytes())
     }
 }
 
-/// The life of the instances of a component.
+/// The lifetime of instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Instances {
-    /// Each serves one turn.
+    /// Each instance serves one turn.
     #[default]
     Fresh,
-    /// Each serves one turn after the other and is put back in between to what it was once it had described itself. A
-    /// component that cannot be put back is not loaded.
+    /// Instances serve several turns, and are reset to their state after `describe` in between. A component that
+    /// cannot be reset is not loaded.
     Kept {
-        /// The most turns that one serves.
+        /// Most turns of one instance.
         turns: u32,
     },
 }
 
 impl Instances {
-    /// The turns that a kept instance serves, unless the operator says otherwise.
+    /// Default number of turns of a kept instance.
     pub const TURNS: u32 = 1_000;
 }
 
-/// The fate of a request when an extension fails it: traps, overruns a limit, breaks the contract, is quarantined or
-/// overloaded. That an extension refuses a request is its verdict and no failure.
+/// The fate of a request when an extension traps, exceeds a limit, breaks the contract, is quarantined or
+/// overloaded. A refusal by the extension is not a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
     /// The request is refused, or its task fails.
     #[default]
     Reject,
-    /// The request goes on without the extension, which does not count as active.
+    /// The request continues without the extension, which counts as inactive.
     Skip,
 }

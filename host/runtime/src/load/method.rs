@@ -1,16 +1,16 @@
-//! The methods that an extension adds to those of A2A.
+//! Methods that an extension adds to those of A2A.
 
 use std::sync::Arc;
 
 use annex_schema::Schema;
 
-/// A method that an extension declares.
+/// A method of an extension.
 pub struct Method {
-    /// Its name as a JSON-RPC method, such as `tasks/search`.
+    /// JSON-RPC method name, such as `tasks/search`.
     pub name: String,
     /// One sentence.
     pub description: String,
-    /// True when its results come as a stream.
+    /// True if the method returns a stream of results.
     pub streams: bool,
     pub(crate) params: Option<Arc<Schema>>,
     pub(crate) result: Option<Arc<Schema>>,

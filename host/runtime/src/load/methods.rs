@@ -1,4 +1,4 @@
-//! Asks a component for the methods that it adds to those of A2A, and checks what it declares.
+//! Reads and checks the methods that a component declares.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::load::descriptor::Descriptor;
 use crate::load::method::Method;
 use crate::load::program::Program;
 
-/// Methods of one extension.
+/// Most methods of one extension.
 const MAX_METHODS: usize = 64;
-/// Bytes of a method's name.
+/// Longest method name in bytes.
 const MAX_NAME: usize = 128;
-/// Bytes of a method's description.
+/// Longest description of a method in bytes.
 const MAX_DESCRIPTION: usize = 1 << 10;
 
-/// Asks the component for its methods.
+/// Calls `declare-methods` and checks the result.
 pub(super) async fn declared(
     program: &Program,
     profile: &Arc<Profile>,
@@ -41,10 +41,12 @@ pub(super) async fn declared(
     if declared.len() > MAX_METHODS {
         return Err(wrong(format!("it has {} methods; at most {MAX_METHODS} are allowed", declared.len())));
     }
-    // Over HTTP a method is found below the name of its extension, so the name must be one segment of a path.
+    // Over HTTP the path of a method contains the extension's name, so the name must be one path segment.
     if !is_word(&descriptor.name) {
         let name = &descriptor.name;
-        return Err(wrong(format!("it has methods, and its name {name:?} is no word of letters, digits, _, - and .")));
+        return Err(wrong(format!(
+            "it has methods, and its name {name:?} is not a word of letters, digits, _, - and ."
+        )));
     }
     let mut spent = Duration::ZERO;
     let mut methods: Vec<Method> = Vec::with_capacity(declared.len());
@@ -81,8 +83,8 @@ async fn checked(profile: &Profile, declaration: MethodDeclaration, spent: &mut 
     })
 }
 
-/// A schema that stays as long as the extension is installed. All of them together take what one call may take on the
-/// clock.
+/// Compiles a schema for as long as the extension is installed. All schemas together may take the wall-clock limit of
+/// one call.
 async fn compiled(
     profile: &Profile,
     schema: Option<String>,
@@ -94,7 +96,7 @@ async fn compiled(
     compiled.map(Some).map_err(|error| error.to_string())
 }
 
-/// True for a text that can stand in a path between two slashes.
+/// True if the text can be a path segment.
 fn is_word(text: &str) -> bool {
     let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
     plain && !text.is_empty() && !text.bytes().all(|byte| byte == b'.')

@@ -1,4 +1,4 @@
-//! The linked component of one extension.
+//! The linked component of an extension.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::confinement::slots::Slots;
 use crate::confinement::store::HostState;
 use crate::load::compile::shared::Code;
 
-/// The linked component: instantiating it is all that is left to do for a turn.
+/// A linked component, ready to be instantiated.
 pub(crate) struct Program {
     pub(crate) component: InstancePre<HostState>,
     pub(crate) hooks: Hooks,
-    /// Held, so that whoever loads the component meanwhile gets the same code.
+    /// Held, so that other loads of the component find the same code.
     pub(crate) code: Arc<Code>,
     pub(crate) slots: Slots,
-    /// How its instances are kept between turns, if they are.
+    /// The data for keeping instances, if they are kept.
     pub(crate) keeping: Option<Keeping>,
-    /// The engine counts instructions as fuel.
+    /// True if the engine counts instructions as fuel.
     pub(crate) counts_instructions: bool,
 }

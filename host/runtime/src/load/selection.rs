@@ -1,4 +1,4 @@
-//! The requests that an extension is active for, as the operator decides it.
+//! The requests that an extension is active for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,62 +6,61 @@ use std::fmt;
 use annex_protocol::{Json, JsonObject};
 use serde_json::Value;
 
-/// The claim whose text is a list of words (RFC 8693 section 4.2).
+/// The claim whose value is a space-separated list (RFC 8693 section 4.2).
 const SCOPE: &str = "scope";
 
 /// The requests that an extension is active for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// What makes it active.
+    /// The condition for activating the extension.
     pub activate: Activate,
-    /// The callers that it is active for; `None` for all. For others it is as if it was not installed.
+    /// The callers that the extension is active for; `None` for all. For other callers the extension does not exist.
     pub allow: Option<AllowedCallers>,
 }
 
-/// What makes an extension active for a request.
+/// The condition for activating an extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activate {
-    /// The client asks for it by its URI.
+    /// The client requests its URI.
     #[default]
     Requested,
-    /// The same, or the message bears one of its metadata keys or names its URI.
+    /// The client requests its URI, or the message has one of its metadata keys or lists its URI.
     Metadata,
-    /// Every message, and every call of its methods.
+    /// Every message and every call of its methods.
     Always,
 }
 
-/// The callers that an extension is active for. The sets have one order, so that the digest of an installation is the same in
-/// all processes.
+/// The callers that an extension is active for. The sets are ordered, so that the digest of an installation is the
+/// same in all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedCallers {
     principals: BTreeSet<String>,
-    /// The values of each claim, by its name.
+    /// Allowed values, by name of the claim.
     claims: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Callers that an extension is active for, as one entry of a list.
+/// An entry in a list of allowed callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedCaller {
-    /// The authenticated caller with this id.
+    /// The caller with this principal id.
     Principal(String),
-    /// The callers whose token has this claim with this value, or with a list that has it.
+    /// Callers whose token has this claim with this value, or with a list that contains it.
     Claim {
-        /// The name of the claim.
+        /// Name of the claim.
         name: String,
-        /// Its value, a text.
+        /// Value of the claim, a string.
         value: String,
     },
 }
 
 impl Selection {
-    /// True if the extension is active for this caller, once something makes it active. An anonymous caller has no principal
-    /// and no claims.
+    /// True if the extension may be active for this caller. An anonymous caller has an empty principal and no claims.
     #[must_use]
     pub fn allows(&self, principal: &str, claims: &JsonObject) -> bool {
         self.allow.as_ref().is_none_or(|allow| allow.have(principal, claims))
     }
 
-    /// True if all callers of `other` are callers of this one, as far as their lists say.
+    /// True if this selection allows all callers that `other` allows, judging by the lists.
     pub(crate) fn allows_all_of(&self, other: &Self) -> bool {
         match (&self.allow, &other.allow) {
             (None, _) => true,
@@ -70,8 +69,7 @@ impl Selection {
         }
     }
 
-    /// The description of an extension with what clients need to know of its activation. Who its callers are is not for
-    /// everybody who reads the card.
+    /// The description with a note about activation for the card. The allowed callers are not public.
     pub(crate) fn described(&self, description: &str) -> String {
         let active = match self.activate {
             Activate::Requested => None,
@@ -85,7 +83,7 @@ impl Selection {
 }
 
 impl Activate {
-    /// The word of a config.
+    /// Name in the config.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -97,7 +95,7 @@ impl Activate {
 }
 
 impl AllowedCallers {
-    /// The entries of the list: principals first, both in order.
+    /// The entries in order, principals first.
     pub fn entries(&self) -> impl Iterator<Item = AllowedCaller> {
         let principals = self.principals.iter().cloned().map(AllowedCaller::Principal);
         let claims = self.claims.iter().flat_map(|(name, values)| {
@@ -107,7 +105,7 @@ impl AllowedCallers {
     }
 
     fn have(&self, principal: &str, claims: &JsonObject) -> bool {
-        // The caller chooses how long its claims are: each is read once, however many values are looked for.
+        // A caller may have large claims, so each is parsed once, however many values are compared.
         let has_claim = |(name, values): (&String, &BTreeSet<String>)| {
             claims.get(name).is_some_and(|claim| has_one_of(name, claim, values))
         };
@@ -140,7 +138,7 @@ impl FromIterator<AllowedCaller> for AllowedCallers {
 }
 
 impl AllowedCaller {
-    /// Reads `principal:ID` or `claim:NAME=VALUE`; `None` for anything else.
+    /// Parses `principal:ID` or `claim:NAME=VALUE`. `None` for anything else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, rest) = text.split_once(':')?;

@@ -1,4 +1,4 @@
-//! The type of causes.
+//! The type of error sources.
 
-/// An underlying error whose type is nobody's business outside of this crate.
+/// An underlying error whose type is an implementation detail.
 pub type Source = Box<dyn std::error::Error + Send + Sync>;

@@ -1,4 +1,4 @@
-//! What an extension says of itself is checked before it is installed.
+//! Checks of descriptors before installation.
 
 use super::check_descriptor;
 use crate::confinement::limits::Limits;
@@ -32,12 +32,12 @@ fn a_metadata_key_is_named_once() {
 }
 
 #[test]
-fn a_metadata_key_is_none_of_the_servers_own() {
-    let expected = r#"its metadata key "annex/not-carried" begins with annex/, as only those of this server do"#;
+fn a_metadata_key_must_not_begin_with_the_reserved_prefix() {
+    let expected = r#"its metadata key "annex/not-carried" begins with annex/, which is reserved for this server"#;
     assert_eq!(refusal("urn:x", &["a", "annex/not-carried"]), expected);
 }
 
 #[test]
-fn the_reason_is_short_however_long_the_words_of_the_guest_are() {
+fn the_reason_is_cut_if_the_guests_text_is_long() {
     assert!(refusal(&"no uri ".repeat(100_000), &[]).len() <= 4 << 10);
 }

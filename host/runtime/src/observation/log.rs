@@ -1,4 +1,4 @@
-//! The log lines of an extension in one turn, counted and bounded, whichever way they come.
+//! The log lines of an extension in one turn, counted and limited over all ways of writing them.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -15,54 +15,54 @@ use crate::hook::Hook;
 use crate::observation::log_tail::LogLine;
 use crate::turn_view::{TurnIds, TurnView};
 
-/// The text that takes the place of a secret in a line.
+/// Replaces a secret in a line.
 pub(crate) const HIDDEN: &str = "(secret)";
 
-/// Bytes of a secret's line from which on it is hidden by itself.
+/// Lines of a multi-line secret with at least this many bytes are hidden individually.
 const SHORTEST_LINE: usize = 8;
 
-/// The log of one extension in one turn. Clones share what is left of it.
+/// The log of an extension in one turn. Clones share the remaining limits.
 #[derive(Clone)]
 pub(crate) struct Log {
     profile: Arc<Profile>,
     turn: Arc<Turn>,
 }
 
-/// The turn that lines are written in.
+/// The turn that lines belong to.
 struct Turn {
-    left: Left,
-    /// `None` when the extension is being loaded.
+    left: LineBudget,
+    /// `None` while the extension is loaded.
     view: Option<Arc<dyn TurnView>>,
-    /// Asked for by the first line: most turns write none.
+    /// Read with the first line, because most turns log nothing.
     ids: OnceLock<TurnIds>,
-    /// The id that the client is told if the extension fails in this turn. Each line has it, so that the lines which explain
-    /// a failure are found by it.
+    /// The error id that the client gets if the extension fails in this turn. Each line has the id, so that the lines
+    /// that explain a failure can be found.
     error_id: OnceLock<Uuid>,
-    /// The place in [`Hook::ALL`] of the hook that runs, or ran last.
+    /// Index in [`Hook::ALL`] of the current or last hook.
     hook: AtomicU8,
-    /// It stands here because this is what the host's sides of a turn share.
+    /// CPU time. Stored here because the log is shared by all host code of the turn.
     pieces: Pieces,
 }
 
-/// The lines and bytes that may still be written.
-struct Left {
+/// Remaining lines and bytes.
+struct LineBudget {
     lines: AtomicU32,
     bytes: AtomicUsize,
 }
 
-impl Left {
-    /// The bytes that one more line may have; `None` when there may be no further line.
+impl LineBudget {
+    /// Takes a line and returns the remaining bytes. `None` if the limit is reached.
     fn take_line(&self) -> Option<usize> {
         let bytes = self.bytes.load(Ordering::Relaxed);
         if bytes == 0 {
             return None;
         }
-        // An instance writes one line at a time. The counts are atomic because clones share them, and order nothing.
+        // An instance writes one line at a time. The counters are atomic because clones share them.
         let take = |left: u32| left.checked_sub(1);
         self.lines.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| bytes)
     }
 
-    /// Counts the bytes of a line. Returns true if it was the last one.
+    /// Subtracts the bytes of a line. Returns true if this was the last line.
     fn spend(&self, bytes: usize) -> bool {
         let spend = |left: usize| Some(left.saturating_sub(bytes));
         let before = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).unwrap_or(0);
@@ -72,24 +72,24 @@ impl Left {
 
 impl Log {
     pub(crate) fn new(profile: Arc<Profile>, view: Option<Arc<dyn TurnView>>) -> Self {
-        let left = Left { lines: profile.limits.log_lines.into(), bytes: profile.limits.log_bytes.into() };
+        let left = LineBudget { lines: profile.limits.log_lines.into(), bytes: profile.limits.log_bytes.into() };
         let hook = AtomicU8::new(Hook::Descriptor as u8);
         let pieces = Pieces::default();
         let turn = Turn { left, view, ids: OnceLock::new(), error_id: OnceLock::new(), hook, pieces };
         Self { profile, turn: Arc::new(turn) }
     }
 
-    /// The id of the extension's failure in this turn, should there be one.
+    /// The error id of this turn.
     pub(crate) fn error_id(&self) -> Uuid {
         *self.turn.error_id.get_or_init(Uuid::new_v4)
     }
 
-    /// From here on lines are those of the hook.
+    /// Sets the hook that the following lines belong to.
     pub(crate) fn enter(&self, hook: Hook) {
         self.turn.hook.store(hook as u8, Ordering::Relaxed);
     }
 
-    /// The CPU time of the calls of the turn.
+    /// CPU time of the turn's calls.
     pub(crate) fn pieces(&self) -> &Pieces {
         &self.turn.pieces
     }
@@ -103,26 +103,26 @@ impl Log {
         self.turn.ids.get_or_init(|| self.turn.view.as_ref().map(|view| view.ids()).unwrap_or_default())
     }
 
-    /// Bytes of one line that are worth collecting. A secret that begins within the line is among them to its end, because
-    /// one that was cut would not be found.
+    /// Bytes of a line that must be collected before writing it. This includes a secret that begins within the
+    /// visible part, because a cut secret would not be recognised.
     pub(crate) fn taken_bytes(&self) -> usize {
         self.profile.limits.log_line.saturating_add(self.longest_secret())
     }
 
-    /// Writes the beginning of a line, of which [`Log::taken_bytes`] were taken. A secret may be cut at the end of it, where it
-    /// would not be found, so that as much as can be of one is left out.
+    /// Writes the beginning of a line, of which [`Log::taken_bytes`] were collected. A secret may be cut at the end
+    /// and would not be recognised, so as many bytes as the longest secret has are dropped.
     pub(crate) fn write_cut(&self, level: LogLevel, context: &str, message: &str) {
         let hidden = self.profile.without_secrets(message);
         let end = hidden.floor_char_boundary(hidden.len().saturating_sub(self.longest_secret()));
         self.write(level, context, hidden.get(..end).unwrap_or_default());
     }
 
-    /// Bytes of the longest secret.
+    /// Length of the longest secret in bytes.
     fn longest_secret(&self) -> usize {
         self.profile.grants.secrets.values().map(|secret| secret.expose().len()).max().unwrap_or(0)
     }
 
-    /// Writes one line, if any are left.
+    /// Writes one line, unless the limit is reached.
     pub(crate) fn write(&self, level: LogLevel, context: &str, message: &str) {
         let Some(left) = self.turn.left.take_line() else { return self.profile.meters.add_dropped_log_line() };
         self.profile.meters.add_log_line();
@@ -164,7 +164,7 @@ impl Log {
         let ids = annex_telemetry::ids();
         let tenant = ids.tenant();
         let error_id = self.error_id();
-        // The level is a part of what each macro leaves behind, so that it cannot be an argument.
+        // `tracing` needs the level as a constant, so it cannot be an argument.
         macro_rules! line {
             ($level:ident) => {
                 tracing::$level!(%extension, %hook, tenant, context, task, %error_id, log_context, "{message}")
@@ -180,9 +180,9 @@ impl Log {
     }
 }
 
-/// A guest's words: without secrets, in one line, and cut to `room` bytes.
+/// Text of a guest in one line, with secrets replaced, cut to `room` bytes.
 pub(crate) fn shown(profile: &Profile, text: &str, room: usize) -> String {
-    // Secrets go first: when the text is escaped and cut they may no longer be found in it.
+    // Secrets are replaced first: escaping or cutting could make them unrecognisable.
     annex_text::line_within(&profile.without_secrets(text), room)
 }
 
@@ -196,12 +196,12 @@ fn level_name(level: LogLevel) -> &'static str {
     }
 }
 
-/// The text without secrets. Of a secret of several lines, a key for instance, each line is one, because a guest writes line
-/// by line.
+/// The text with secrets replaced. Lines of a multi-line secret, such as a key, are replaced individually, because
+/// guests write line by line.
 pub(crate) fn without<'a>(text: &'a str, secrets: impl Iterator<Item = &'a Secret>) -> Cow<'a, str> {
     let lines = |secret: &'a Secret| secret.expose().lines().filter(|line| line.len() >= SHORTEST_LINE);
     let mut hidden: Vec<&str> = secrets.flat_map(|secret| lines(secret).chain([secret.expose()])).collect();
-    // A secret may begin with another one.
+    // Longest first, because a secret may begin with another one.
     hidden.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
     let mut text = Cow::Borrowed(text);
     for secret in hidden {

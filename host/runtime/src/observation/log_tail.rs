@@ -1,4 +1,4 @@
-//! The last lines that an extension wrote, for its operator. The log itself is the process's.
+//! The last log lines of an extension, for its operator. The complete log is that of the process.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -6,40 +6,40 @@ use std::time::SystemTime;
 
 use crate::hook::Hook;
 
-/// Lines kept per loaded component.
+/// Most lines per loaded component.
 const MAX_LINES: usize = 200;
-/// Bytes of them all.
+/// Most bytes of these lines.
 const MAX_BYTES: usize = 64 << 10;
 
-/// One line of an extension's log, with control characters escaped.
+/// A log line of an extension, with control characters escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// The time at which it was written.
+    /// Time of writing.
     pub at: SystemTime,
     /// `trace`, `debug`, `info`, `warn` or `error`.
     pub level: &'static str,
-    /// The extension's name for the part that writes; may be empty.
+    /// Name that the extension gives to the writing part; may be empty.
     pub context: String,
-    /// The line.
+    /// The message.
     pub message: String,
-    /// The hook that wrote it.
+    /// The hook that wrote the line.
     pub hook: Hook,
-    /// The task of the turn, when there is a turn.
+    /// Id of the task; `None` outside of a turn.
     pub task_id: Option<String>,
-    /// The conversation of the turn, when there is a turn.
+    /// Id of the conversation; `None` outside of a turn.
     pub context_id: Option<String>,
-    /// The id that a client is told if the extension fails in this turn.
+    /// The error id that a client gets if the extension fails in this turn.
     pub error_id: String,
 }
 
-/// The lines, the oldest first; it goes when there is no room.
+/// The lines, oldest first. The oldest are dropped when there is no room.
 #[derive(Default)]
 pub(crate) struct LogTail {
-    kept: Mutex<Kept>,
+    kept: Mutex<TailLines>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct TailLines {
     lines: VecDeque<LogLine>,
     bytes: usize,
 }

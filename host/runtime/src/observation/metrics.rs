@@ -1,7 +1,7 @@
-//! The costs and outcomes of the calls of extensions, counted per URI.
+//! Metrics of extensions, per URI.
 //!
-//! The numbers of a URI live as long as any version of it is loaded: they go on when a version is replaced, and go with
-//! the last one. A call adds to a few atomics; it takes no lock and no memory.
+//! The metrics of a URI exist while any version of it is loaded: they continue when a version is replaced, and are
+//! removed with the last one. A call updates a few atomics, without locks and allocations.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -22,45 +22,45 @@ pub(crate) use meters::Meters;
 pub use totals::HookTotals;
 use totals::Totals;
 
-/// The outcome of a call of a hook.
+/// The outcome of a hook call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// It did its work.
+    /// Success.
     Ok,
-    /// It refused the request, which is the client's fault.
+    /// The extension refused the request, which is the client's fault.
     Refused,
-    /// It trapped.
+    /// The guest trapped.
     Trap,
-    /// It said itself that it failed.
+    /// The guest returned an error.
     Failed,
-    /// It returned what it may not.
+    /// The guest returned an invalid value.
     InvalidResult,
-    /// [`LimitReached::Cpu`]
+    /// [`LimitReached::Cpu`].
     CpuLimit,
-    /// [`LimitReached::TurnCpu`]
+    /// [`LimitReached::TurnCpu`].
     TurnCpuLimit,
-    /// [`LimitReached::Wall`]
+    /// [`LimitReached::Wall`].
     WallLimit,
-    /// [`LimitReached::TurnWall`]
+    /// [`LimitReached::TurnWall`].
     TurnWallLimit,
-    /// [`LimitReached::Memory`]
+    /// [`LimitReached::Memory`].
     MemoryLimit,
-    /// [`LimitReached::TableElements`]
+    /// [`LimitReached::TableElements`].
     TableLimit,
-    /// [`LimitReached::HostCalls`]
+    /// [`LimitReached::HostCalls`].
     HostCallLimit,
-    /// [`LimitReached::Output`]
+    /// [`LimitReached::Output`].
     OutputLimit,
-    /// The event is larger than what it is handed.
+    /// The event is larger than the extension's limit.
     InputLimit,
     /// No instance became free in time.
     Overloaded,
-    /// The request was given up while the call ran.
+    /// The request was cancelled during the call.
     Abandoned,
 }
 
 impl CallOutcome {
-    /// Every outcome.
+    /// All outcomes.
     pub const ALL: [Self; 16] = [
         Self::Ok,
         Self::Refused,
@@ -80,7 +80,7 @@ impl CallOutcome {
         Self::Abandoned,
     ];
 
-    /// In lower case with underscores, for labels.
+    /// Name in metric labels, such as `cpu_limit`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -103,7 +103,7 @@ impl CallOutcome {
         }
     }
 
-    /// True when it is neither a success nor a client's doing.
+    /// True if the extension or the host failed.
     #[must_use]
     pub const fn is_failure(self) -> bool {
         !matches!(self, Self::Ok | Self::Refused | Self::Abandoned)
@@ -138,116 +138,117 @@ impl From<LimitReached> for CallOutcome {
     }
 }
 
-/// The numbers of one URI at one moment, over all versions that it had without a gap. Calls for loading are not in them.
+/// Metrics of one URI at one moment, over all versions that followed each other without a gap. Calls during loading
+/// are not counted.
 #[derive(Clone, Debug)]
 pub struct ExtensionMetrics {
-    /// The hooks of turns that the component has.
+    /// The hooks that the component exports and that turns call.
     pub hooks: Vec<HookMetrics>,
-    /// The last call that failed.
+    /// The last failed call.
     pub last_failure: Option<LastFailure>,
-    /// The most linear memory that one instance has had, in bytes.
+    /// Largest linear memory of an instance, in bytes.
     pub memory_peak: usize,
-    /// Calls of imports. They are counted when the turn is over.
+    /// Calls of imports. Added at the end of a turn.
     pub host_calls: u64,
-    /// Instructions of its code, where they are counted.
+    /// Executed instructions, if they are counted.
     pub instructions: u64,
-    /// Turns that were refused, or went on without it, because it was quarantined.
+    /// Turns that were refused or skipped the extension because it was quarantined.
     pub quarantined_turns: u64,
-    /// Turns that were refused, or went on without it, because it served as many as it may.
+    /// Turns that were refused or skipped the extension because it had too many concurrent turns.
     pub busy_turns: u64,
-    /// Turns that got a kept instance, which had served others.
+    /// Turns with a reused instance.
     pub kept_turns: u64,
-    /// Places and instances that a turn had to wait for.
+    /// Number of waits of turns for a slot.
     pub waits: u64,
-    /// The time that turns waited for them.
+    /// Total time of these waits.
     pub waited: Duration,
-    /// Lines written to the log.
+    /// Log lines.
     pub log_lines: u64,
-    /// Lines beyond the limit, which nobody sees.
+    /// Log lines that were dropped because of the limit.
     pub log_lines_dropped: u64,
 }
 
-/// The numbers of one hook.
+/// Metrics of one hook.
 #[derive(Clone, Debug)]
 pub struct HookMetrics {
     /// The hook.
     pub hook: Hook,
-    /// The number of calls by outcome.
+    /// Number of calls per outcome.
     pub outcomes: Vec<(CallOutcome, u64)>,
-    /// The number of calls that took at most so long, in ascending order; each number has those before it in it.
+    /// Cumulative latency counts: upper bound and number of calls up to it, in ascending order.
     pub within: Vec<(Duration, u64)>,
-    /// All calls that have ended.
+    /// Number of all calls that have ended.
     pub calls: u64,
-    /// The time that they took, from asking for an instance to the guest's answer.
+    /// Total time, from requesting an instance to the guest's answer.
     pub time: Duration,
-    /// The part of it in which they ran on a thread, the host's work for them included and waiting left out.
+    /// Thread time of the calls: guest and host code, without waiting.
     pub busy: Duration,
-    /// The time that the longest one took.
+    /// Time of the longest call.
     pub longest: Duration,
 }
 
 impl HookMetrics {
-    /// The number of calls that ended this way.
+    /// Number of calls with this outcome.
     #[must_use]
     pub fn count(&self, outcome: CallOutcome) -> u64 {
         self.outcomes.iter().filter(|(counted, _)| *counted == outcome).map(|(_, count)| count).sum()
     }
 
-    /// The number of calls that failed.
+    /// Number of failed calls.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.outcomes.iter().filter(|(outcome, _)| outcome.is_failure()).map(|(_, count)| count).sum()
     }
 
-    /// The mean time of a call; nothing without calls.
+    /// Mean time of a call; `None` without calls.
     #[must_use]
     pub fn mean(&self) -> Option<Duration> {
         (self.calls > 0).then(|| self.time.div_f64(self.calls as f64))
     }
 }
 
-/// A call that failed.
+/// A failed call.
 #[derive(Clone, Debug)]
 pub struct LastFailure {
-    /// The time at which it ended.
+    /// End of the call.
     pub at: SystemTime,
-    /// The hook that was called.
+    /// The called hook.
     pub hook: Hook,
-    /// Its outcome.
+    /// The outcome.
     pub outcome: CallOutcome,
-    /// The reason in one line, without secrets and cut to the length of a log line.
+    /// The reason in one line, without secrets, cut to the length of a log line.
     pub reason: String,
 }
 
-/// Finds the numbers of a URI again when another version of it is loaded.
+/// The metrics by URI. A new version of a URI finds the existing ones.
 #[derive(Default)]
 pub(crate) struct Registry {
     kept: Mutex<HashMap<ExtensionUri, Weak<Meters>>>,
-    /// The totals that every call adds to as well.
+    /// Process-wide totals, which every call updates too.
     totals: Arc<Totals>,
-    /// The sum over all URIs, those that are no longer loaded among them.
+    /// Thread time over all URIs, including removed ones.
     busy: BusyTime,
 }
 
-/// The time in which the calls of all extensions of a tenant ran on a thread. It never goes backwards, whatever is removed.
+/// Thread time of all extension calls of a tenant. Never decreases.
 #[derive(Clone, Debug, Default)]
 pub struct BusyTime(Arc<AtomicU64>);
 
 impl BusyTime {
-    /// The sum of all calls that have ended.
+    /// Total time of all calls that have ended.
     #[must_use]
     pub fn read(&self) -> Duration {
         meters::time(&self.0)
     }
 
-    /// Adds time that something else has taken for the tenant.
+    /// Adds time of other work for the tenant.
     pub fn add(&self, busy: Duration) {
         meters::add_time(&self.0, busy);
     }
 }
 
 impl Registry {
-    /// Numbers of a tenant's own, whose calls count in the same totals, and their time in `busy` too.
+    /// Metrics of a tenant. Its calls also update the same totals, and `busy`.
     pub(crate) fn of_tenant(&self, busy: BusyTime) -> Self {
         Self { kept: Mutex::default(), totals: Arc::clone(&self.totals), busy }
     }
@@ -256,13 +257,13 @@ impl Registry {
         self.totals.read()
     }
 
-    /// The numbers of the URI; new ones when no version of it is loaded.
+    /// The metrics of the URI. Creates them if no version of it is loaded.
     pub(crate) fn of(&self, uri: &ExtensionUri) -> Arc<Meters> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(meters) = kept.get(uri).and_then(Weak::upgrade) {
             return meters;
         }
-        // URIs that are no longer loaded are forgotten here, so that the map does not grow with each of them.
+        // Removes URIs without loaded versions, so that the map does not grow.
         kept.retain(|_, meters| meters.strong_count() > 0);
         let meters = Arc::new(Meters::counting_in(&self.totals, &self.busy));
         kept.insert(uri.clone(), Arc::downgrade(&meters));
@@ -279,7 +280,7 @@ mod tests {
     use super::Registry;
 
     #[test]
-    fn the_numbers_of_a_uri_live_as_long_as_a_version_of_it_and_leave_nothing() {
+    fn metrics_of_a_uri_exist_while_a_version_is_loaded() {
         let registry = Registry::default();
         let uri = ExtensionUri::from("urn:a");
         let first = registry.of(&uri);

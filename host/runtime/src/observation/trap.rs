@@ -1,35 +1,35 @@
-//! A guest's trap as its author can read it: the reason, and the guest's stack with the names and places that the component
-//! has for them.
+//! A guest's trap in readable form: the reason and the guest's stack, with names and source positions if the
+//! component has them.
 //!
-//! Names and places are a guest's words, so that each is bounded before it is looked at.
+//! Names and positions come from the guest, so each is cut before it is processed.
 
 use std::error::Error;
 use std::fmt::{self, Write};
 
 use wasmtime::{FrameInfo, WasmBacktrace};
 
-/// Frames that are shown. The one that a person looks for is near the top.
+/// Most stack frames. The relevant one is near the top.
 const MAX_FRAMES: usize = 12;
-/// Bytes of each reason.
+/// Longest reason in bytes.
 const MAX_REASON: usize = 4 << 10;
-/// Bytes of a name, before and after it is demangled. A mangled name can stand for one that is longer by any factor.
+/// Longest name in bytes, before and after demangling. A mangled name may expand to one of any length.
 const MAX_NAME: usize = 256;
 
-/// A trap.
+/// A trap of a guest.
 #[derive(Debug)]
 pub struct Trap {
     reason: String,
-    /// `None` when no guest code ran.
+    /// `None` if no guest code was running.
     stack: Option<Stack>,
 }
 
-/// The functions that were running, the innermost first.
+/// The stack, innermost function first.
 #[derive(Debug)]
 struct Stack(String);
 
 impl Trap {
     pub(crate) fn of(error: &wasmtime::Error) -> Self {
-        // The engine's own backtrace is one of the causes, as a text of many lines and of any length.
+        // One of the causes is the engine's own backtrace, which has many lines and any length.
         let reasons = error.chain().map(|cause| bounded(MAX_REASON, format_args!("{cause}")));
         let reasons = reasons.filter(|cause| !cause.starts_with("error while executing at"));
         Self {
@@ -41,7 +41,7 @@ impl Trap {
 
 impl Stack {
     fn of(frames: &[FrameInfo]) -> Option<Self> {
-        // A panic begins in Rust's own library, whose frames say nothing of where it came from.
+        // A panic starts in Rust's standard library, whose frames do not show the origin.
         let start = frames.iter().position(|frame| !is_of_the_runtime(&name(frame))).unwrap_or(0);
         let told: Vec<String> = frames.iter().skip(start).take(MAX_FRAMES).map(told).collect();
         if told.is_empty() {
@@ -53,10 +53,10 @@ impl Stack {
     }
 }
 
-/// The function and, if the component has it, the file and line.
+/// Name of the function, with file and line if the component has them.
 fn told(frame: &FrameInfo) -> String {
     let name = name(frame);
-    // The innermost inlined function comes first, and the line that a person looks for is there.
+    // The innermost inlined function comes first; its line is the relevant one.
     let place = frame.symbols().iter().find_map(|symbol| Some((symbol.file()?, symbol.line()?)));
     match place {
         Some((file, line)) => format!("{name} at {}:{line}", within(file)),
@@ -71,15 +71,15 @@ fn name(frame: &FrameInfo) -> String {
     bounded(MAX_NAME, format_args!("{demangled:#}"))
 }
 
-/// The text in at most so many bytes.
+/// Formats a text of at most `most` bytes.
 fn bounded(most: usize, text: fmt::Arguments<'_>) -> String {
-    let mut bounded = Bounded { text: String::new(), most };
-    // The writer stops it when the text is long enough.
+    let mut bounded = BoundedWriter { text: String::new(), most };
+    // Formatting stops when the text is long enough.
     let _ = bounded.write_fmt(text);
     bounded.text
 }
 
-/// The text, cut to what is looked at.
+/// The text cut to [`MAX_NAME`] bytes.
 fn within(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_NAME)).unwrap_or(text)
 }
@@ -93,13 +93,13 @@ fn is_of_the_runtime(name: &str) -> bool {
         || name == "abort"
 }
 
-/// Text that takes no more than so many bytes, and ends what writes more.
-struct Bounded {
+/// A writer that accepts at most `most` bytes and then fails, which stops formatting.
+struct BoundedWriter {
     text: String,
     most: usize,
 }
 
-impl Write for Bounded {
+impl Write for BoundedWriter {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.most.saturating_sub(self.text.len());
         self.text.push_str(text.get(..text.floor_char_boundary(room)).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The host of a turn that is played again: it answers from the recording, and has no effect on anything.
+//! The host side of a replayed turn: answers from the recording, and has no side effects.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,32 +16,32 @@ use http::{Request, Response};
 use super::{HostCall, RecordedStep, RecordedTurn, TurnObserver};
 use crate::confinement::http_sender::request_line;
 use crate::extension::Extension;
-use crate::outside::{Clock, HttpClient, Outside, Random, Unreachable};
+use crate::overrides::{Clock, HttpClient, Random, ServiceOverrides, Unreachable};
 use crate::turn_view::{TurnIds, TurnView};
 
-/// Questions without an answer in the recording that are kept of a turn.
+/// Most unanswered questions that are reported per turn.
 const MAX_UNANSWERED: usize = 10;
 
-/// The turn as the extension sees it while it is played.
+/// The view of a replayed turn.
 pub(crate) struct Answers {
     ids: TurnIds,
     scopes: Vec<Scope>,
-    outside: Outside,
+    overrides: ServiceOverrides,
     calls: Arc<Calls>,
     observer: Arc<dyn TurnObserver>,
-    seen: Mutex<Seen>,
+    seen: Mutex<VisibleState>,
 }
 
-/// The parts of the turn that the extension can see in the step that is played.
+/// The state that the extension can see in the current step.
 #[derive(Default)]
-struct Seen {
+struct VisibleState {
     session: JsonObject,
     task: Option<String>,
     agent_steps: Option<String>,
 }
 
 impl Answers {
-    /// `under` has the keys that the recorded turn did not use.
+    /// Creates the view. `under` has the keys that the recorded turn did not use.
     pub(crate) fn new(
         turn: &RecordedTurn,
         extension: &Extension,
@@ -61,20 +61,20 @@ impl Answers {
             under,
             calls: Arc::clone(&calls),
         };
-        let outside = Outside {
+        let overrides = ServiceOverrides {
             keyvalue: Some(Arc::new(keys)),
             clock: Some(Arc::clone(&calls) as _),
             random: Some(Arc::clone(&calls) as _),
-            http: Some(Arc::new(Sent { calls: Arc::clone(&calls), extension: extension.profile.clone() })),
+            http: Some(Arc::new(RecordedHttp { calls: Arc::clone(&calls), extension: extension.profile.clone() })),
             http_listener: None,
         };
-        Self { ids: turn.ids.clone(), scopes: turn.scopes.clone(), outside, calls, observer, seen: Mutex::default() }
+        Self { ids: turn.ids.clone(), scopes: turn.scopes.clone(), overrides, calls, observer, seen: Mutex::default() }
     }
 
-    /// From here on the extension sees the turn as it was in this step.
+    /// Sets the visible state to that of this step.
     pub(crate) fn enter(&self, step: &RecordedStep) {
         let mut seen = lock(&self.seen);
-        // A part that is absent is as it was in the step before.
+        // An absent part is unchanged since the previous step.
         if let Some(session) = &step.session {
             seen.session.clone_from(session);
         }
@@ -86,7 +86,7 @@ impl Answers {
         }
     }
 
-    /// The questions to which the recording has no answer.
+    /// The questions that the recording cannot answer.
     pub(crate) fn unanswered(&self) -> Vec<String> {
         lock(&self.calls.unanswered).clone()
     }
@@ -98,8 +98,8 @@ impl TurnView for Answers {
         self.ids.clone()
     }
 
-    fn outside(&self) -> Option<&Outside> {
-        Some(&self.outside)
+    fn overrides(&self) -> Option<&ServiceOverrides> {
+        Some(&self.overrides)
     }
 
     fn observer(&self) -> Option<Arc<dyn TurnObserver>> {
@@ -120,7 +120,7 @@ impl TurnView for Answers {
 
     fn key_scope(&self, kind: ScopeKind) -> Option<Scope> {
         let recorded = self.scopes.iter().find(|scope| scope.kind == kind).cloned();
-        // A file has no scopes, and no keys of anybody else lie under these.
+        // A recording from a file has no scopes. These substitutes contain no keys of others.
         recorded.or_else(|| match kind {
             ScopeKind::Lasting => Some(Scope::lasting("")),
             ScopeKind::Context => Some(Scope::context("", "", &ContextId::from(self.ids.context_id.as_deref()?))),
@@ -138,7 +138,7 @@ impl TurnView for Answers {
             Some((None, error)) => Err(error.clone().unwrap_or_default()),
             None => {
                 self.calls.lacks("a list of tasks");
-                Err("the recording has no such list".to_owned())
+                Err("the recording has no list for this request".to_owned())
             }
         }
     }
@@ -152,12 +152,12 @@ impl TurnView for Answers {
             HostCall::Resume { task_id: recorded, error } if recorded == task_id => Some(error.as_ref()),
             _ => None,
         });
-        // That it wants another task to go on shows in the comparison.
+        // Resuming another task than the recorded one shows in the comparison.
         resumed.flatten().map_or(Ok(()), |error| Err(error.clone()))
     }
 }
 
-/// The recorded calls, each of which answers once.
+/// The recorded calls. Each answers one question.
 struct Calls {
     calls: Vec<HostCall>,
     used: Mutex<HashSet<usize>>,
@@ -173,7 +173,7 @@ impl Calls {
             _ => None,
         });
         let mut random: Vec<u8> = random.flatten().collect();
-        // Taken from the end.
+        // Reversed, because bytes are taken from the end.
         random.reverse();
         Self {
             random: Mutex::new((random, fastrand::Rng::with_seed(0))),
@@ -183,7 +183,7 @@ impl Calls {
         }
     }
 
-    /// The first answer that was not given yet, or else the last one again.
+    /// The first unused answer, or else the last answer again.
     fn next<'a, T>(&'a self, answer: impl Fn(&'a HostCall) -> Option<T>) -> Option<T> {
         let mut used = lock(&self.used);
         let mut last = None;
@@ -227,23 +227,24 @@ impl Clock for Calls {
 }
 
 impl Random for Calls {
-    /// The bytes of the recording in their order, however many are asked for at once; then those of a seed.
+    /// Returns the recorded bytes in order, regardless of how many are read at once, and then pseudo-random bytes
+    /// with a fixed seed.
     fn fill(&self, bytes: &mut [u8]) {
         let (recorded, seeded) = &mut *lock(&self.random);
         bytes.iter_mut().for_each(|byte| *byte = recorded.pop().unwrap_or_else(|| seeded.u8(..)));
     }
 }
 
-/// Answers requests by what was answered before. Nothing is sent.
-struct Sent {
+/// Answers HTTP requests from the recording. Sends nothing.
+struct RecordedHttp {
     calls: Arc<Calls>,
     extension: Arc<crate::confinement::profile::Profile>,
 }
 
 #[async_trait]
-impl HttpClient for Sent {
+impl HttpClient for RecordedHttp {
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Unreachable> {
-        // Secrets are replaced in a recording that was written down, and stand in one that was not.
+        // A stored recording has secrets replaced, one in memory has not.
         let plain = request_line(request.method(), &request.uri().to_string());
         let hidden = self.extension.without_secrets(&plain).into_owned();
         let answer = self.calls.next(|call| match call {
@@ -267,7 +268,7 @@ impl HttpClient for Sent {
 struct Keys {
     known: HashMap<(ScopeKind, String), Option<Vec<u8>>>,
     memory: MemoryKeyValueStore,
-    /// The keys that are in memory, or known not to be.
+    /// The keys that have been looked up.
     touched: Mutex<HashSet<(Space, String)>>,
     removed: Mutex<HashSet<(Space, String)>>,
     under: Option<Arc<dyn KeyValueStore>>,
@@ -281,7 +282,7 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// Brings the key into memory, once.
+    /// Copies the key into memory, once.
     async fn touch(&self, space: &Space, key: &str) -> Result<(), KeyValueError> {
         if lock(&self.touched).contains(&(space.clone(), key.to_owned())) {
             return Ok(());
@@ -295,7 +296,7 @@ impl Keys {
             }
         };
         if let Some(value) = value {
-            // It was within the quota where it comes from.
+            // The value was within the quota where it was stored.
             self.memory.set(space, key, value, &NO_QUOTA).await?;
         }
         lock(&self.touched).insert((space.clone(), key.to_owned()));
@@ -303,7 +304,7 @@ impl Keys {
     }
 }
 
-/// Bounds nothing: what is copied was bounded where it was written.
+/// No limits: copied keys were limited where they were written.
 const NO_QUOTA: Quota = Quota {
     max_keys: usize::MAX,
     max_value_bytes: usize::MAX,

@@ -1,4 +1,4 @@
-//! Two versions of an extension, compared by what they made of the same turns.
+//! Compares the results of two versions of an extension for the same turns.
 
 use std::collections::BTreeMap;
 
@@ -10,91 +10,91 @@ use super::{HostCall, RecordedTurn, StepInput, StepResult};
 
 mod hidden;
 
-/// Differences that are kept as examples.
+/// Most turns that are kept as examples.
 const MAX_EXAMPLES: usize = 10;
-/// Differences of one example.
+/// Most differences in one example.
 const MAX_DIFFERENCES: usize = 20;
-/// Bytes of each side of an example.
+/// Longest text of each side of a difference, in bytes.
 const MAX_SIDE: usize = 2 << 10;
 
 /// A difference between two versions in one turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The kind: `verdict`, `delta`, `parts`, `metadata`, `text`, `result`, `keys`, `requests`, `resumptions`, or `steps` where
-    /// one version has steps that the other has not.
+    /// The kind: `verdict`, `delta`, `parts`, `metadata`, `text`, `result`, `keys`, `requests`, `resumptions`, or
+    /// `steps` if the numbers of steps differ.
     pub what: String,
-    /// The place: the step by its number, from 1, and its name. Absent where it is the whole turn.
+    /// Number and name of the step, such as `step 1, request`. Absent if the difference concerns the whole turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
-    /// The first version's part, as JSON.
+    /// Value of the first version, as JSON.
     pub was: String,
-    /// The second version's part.
+    /// Value of the second version, as JSON.
     pub is: String,
 }
 
-/// The first turns in which the versions differ.
+/// A turn in which the versions differ.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Example {
-    /// The time of the turn.
+    /// Time of the turn.
     pub at: Timestamp,
-    /// Its conversation.
+    /// Id of the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_id: Option<String>,
-    /// Its differences.
+    /// The differences.
     pub differences: Vec<Difference>,
-    /// True if something is hidden in what the recording says that the extension was given: the difference may come of that.
+    /// True if values in the input are hidden. The difference may be caused by that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
-    /// Questions of the second version to which the first had no answer.
+    /// Questions of the second version that the recording cannot answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unanswered: Vec<String>,
 }
 
-/// The cost of one hook over all turns, in microseconds on a thread.
+/// Cost of one hook over all turns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookCost {
     /// Calls of the first version.
     pub calls_before: u64,
-    /// Their time.
+    /// Thread time of these calls, in microseconds.
     pub micros_before: u64,
     /// Calls of the second version.
     pub calls: u64,
-    /// Their time.
+    /// Thread time of these calls, in microseconds.
     pub micros: u64,
 }
 
-/// Two versions over any number of turns.
+/// The comparison of two versions over a number of turns.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Turns that both versions served.
+    /// Compared turns.
     pub turns: u64,
-    /// Those in which nothing differs.
+    /// Turns without differences.
     pub agreed: u64,
-    /// Those that differ, and in which something was hidden from the second version.
+    /// Turns with differences in which input values were hidden from the second version.
     #[serde(default)]
     pub differ_hidden: u64,
-    /// Values that are hidden in what the first version made of the turns, and could not be compared.
+    /// Values that are hidden in results of the first version and were not compared.
     #[serde(default)]
     pub not_compared: u64,
-    /// Those in which the second version failed and the first did not.
+    /// Turns in which only the second version failed.
     pub failed: u64,
-    /// Those in which the second version asked what the first did not.
+    /// Turns with questions that the recording cannot answer.
     pub unanswered: u64,
-    /// Turns by the kind of their differences.
+    /// Turns by kind of difference.
     pub differ: BTreeMap<String, u64>,
-    /// The costs by hook.
+    /// Costs by hook.
     pub costs: BTreeMap<String, HookCost>,
-    /// The first turns that differ.
+    /// The first turns with differences.
     pub examples: Vec<Example>,
 }
 
 impl Comparison {
-    /// Adds one turn: as it was, and as the second version played it. Returns true when nothing differs.
+    /// Adds one turn: the recorded one and the replayed one. Returns true if they do not differ.
     pub fn add(&mut self, was: &RecordedTurn, is: &RecordedTurn, unanswered: Vec<String>) -> bool {
         self.add_shown(was, is, unanswered, &Value::to_string)
     }
 
-    /// The same with examples in the form that `show` gives them: without what is hidden, say.
+    /// Like [`add`](Self::add). `show` formats the values in examples, for example without hidden data.
     pub fn add_shown(
         &mut self,
         was: &RecordedTurn,
@@ -130,7 +130,7 @@ impl Comparison {
         false
     }
 
-    /// Adds what came of further turns.
+    /// Adds the results of another comparison.
     pub fn merge(&mut self, other: Self) {
         self.turns += other.turns;
         self.agreed += other.agreed;
@@ -166,15 +166,15 @@ impl Comparison {
     }
 }
 
-/// The differences between two plays of one turn, and the number of values that are hidden in the first one.
+/// Compares two runs of a turn. Returns the differences and the number of hidden values in the first run.
 fn differences(was: &RecordedTurn, is: &RecordedTurn, show: &dyn Fn(&Value) -> String) -> (Vec<Difference>, u64) {
-    let mut found = Found { differences: Vec::new(), hidden: 0, show };
-    // The second play ends early where the extension is out; its last step says why.
+    let mut found = TurnDifferences { differences: Vec::new(), hidden: 0, show };
+    // The second run ends early if the extension fails. The last step says why.
     for (number, (was, is)) in was.steps.iter().zip(&is.steps).enumerate() {
         let place = format!("step {}, {}", number + 1, was.input.name());
         step_differences(&was.result, &is.result, &place, &mut found);
     }
-    // A version that is out has said so by a verdict. Steps that are missing without one were too many to be noted.
+    // A verdict explains missing steps. Otherwise the second run was too large to be recorded.
     let has_verdict = found.differences.iter().any(|difference| difference.what == "verdict");
     if was.steps.len() != is.steps.len() && !has_verdict {
         found.push("steps", None, &was.steps.len().into(), &is.steps.len().into());
@@ -187,7 +187,7 @@ fn differences(was: &RecordedTurn, is: &RecordedTurn, show: &dyn Fn(&Value) -> S
     (found.differences, found.hidden)
 }
 
-fn step_differences(was: &StepResult, is: &StepResult, place: &str, found: &mut Found<'_>) {
+fn step_differences(was: &StepResult, is: &StepResult, place: &str, found: &mut TurnDifferences<'_>) {
     let place = Some(place);
     let (verdict_was, facets_was) = facets(was);
     let (verdict_is, facets_is) = facets(is);
@@ -199,7 +199,7 @@ fn step_differences(was: &StepResult, is: &StepResult, place: &str, found: &mut 
     }
 }
 
-/// The verdict, and what else counts of the result.
+/// The verdict and the other comparable parts of a result.
 fn facets(result: &StepResult) -> (String, Vec<(&'static str, Value)>) {
     match result {
         StepResult::Inactive => ("inactive".to_owned(), Vec::new()),
@@ -209,7 +209,7 @@ fn facets(result: &StepResult) -> (String, Vec<(&'static str, Value)>) {
         StepResult::Refused { code, message, data } => {
             (format!("refused {code}"), vec![("text", value(message)), ("text", value(data))])
         }
-        // The reason has the guest's stack, which differs between any two builds.
+        // The reason contains the guest's stack, which differs between builds.
         StepResult::Failed { kind, .. } => (format!("failed {kind}"), Vec::new()),
         StepResult::Agrees { metadata } => ("agrees".to_owned(), vec![("metadata", value(metadata))]),
         StepResult::Interrupts { state, text, metadata } => {
@@ -223,7 +223,7 @@ fn facets(result: &StepResult) -> (String, Vec<(&'static str, Value)>) {
     }
 }
 
-/// The keys as the turn left them, those alone that it wrote.
+/// The keys that the turn wrote, with their final values.
 fn written_keys(turn: &RecordedTurn) -> Value {
     let mut written = BTreeMap::new();
     for call in turn.calls() {
@@ -262,14 +262,14 @@ fn resumptions(turn: &RecordedTurn) -> Value {
 }
 
 /// The differences of one turn.
-struct Found<'a> {
+struct TurnDifferences<'a> {
     differences: Vec<Difference>,
-    /// Values that were not compared.
+    /// Number of values that were not compared.
     hidden: u64,
     show: &'a dyn Fn(&Value) -> String,
 }
 
-impl Found<'_> {
+impl TurnDifferences<'_> {
     fn push(&mut self, what: &str, place: Option<&str>, was: &Value, is: &Value) {
         if !hidden::agrees(was, is, &mut self.hidden) {
             let side = |value: &Value| annex_text::cut((self.show)(value), MAX_SIDE);
@@ -284,7 +284,7 @@ fn value(of: &impl Serialize) -> Value {
 }
 
 impl StepInput {
-    /// The name of the step.
+    /// Name of the step.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The outcome of a step, from what the chain says.
+//! Conversion of results of the chain into step results.
 
 use annex_protocol::{A2aError, Json};
 

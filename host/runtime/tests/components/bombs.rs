@@ -1,4 +1,4 @@
-//! Components that are made to cost the compiler more than they are worth.
+//! Components that are designed to make compilation expensive.
 
 use std::fmt::Display;
 
@@ -6,7 +6,7 @@ use annex_runtime::LoadError;
 
 use crate::support::{component, installation, kept, refused, runtime};
 
-/// A component that passes for an extension as long as nobody compiles it, with `parts` in it.
+/// A component with `parts` that passes for an extension until it is compiled.
 fn extension(parts: &str) -> Vec<u8> {
     let text = format!(
         r#"(component {parts} (instance $nothing) (export "annex:extension/descriptor@0.1.0" (instance $nothing)))"#
@@ -18,7 +18,7 @@ fn times(count: usize, text: impl Display) -> String {
     format!("{text} ").repeat(count)
 }
 
-/// The component is refused before it is compiled, for having too much of `what`.
+/// Checks that the component is refused before it is compiled, because it has too many of `what`.
 async fn check(what: &str, limit: u64, parts: &str) {
     check_named(what, what, limit, parts).await;
 }
@@ -60,7 +60,7 @@ async fn a_component_of_too_many_parts_is_not_compiled() {
 }
 
 #[tokio::test]
-async fn parts_are_counted_over_all_that_is_nested() {
+async fn parts_are_counted_in_nested_components_too() {
     let module = format!("(core module {})", times(10_000, "(type (func))"));
     check("types", 20_000, &format!("(component {module}) {module} (core module (type (func)))")).await;
 }
@@ -74,7 +74,7 @@ async fn a_function_that_is_too_large_is_not_compiled() {
     check_module("blocks within blocks", 5_000, &blocks).await;
 }
 
-/// One function with so many locals, and as many blocks one after another.
+/// A function with `count` locals and `blocks` consecutive blocks.
 fn function(declared: &str, count: usize, blocks: usize) -> String {
     let used = format!("local.get {} drop", count - 1);
     format!("(func ({declared} {}) {used} {})", times(count, "i64"), times(blocks, "block end"))
@@ -99,23 +99,23 @@ async fn a_component_that_begins_with_too_much_is_not_compiled() {
     }
 }
 
-/// It passes the checks of its structure and ends where anything else would that is no extension.
+/// The component passes the structure checks, and fails later because it is not an extension.
 #[tokio::test]
-async fn what_is_within_the_limits_is_compiled() {
+async fn components_within_the_limits_are_compiled() {
     let blocks = format!("(func {} {})", times(5_000, "block"), times(5_000, "end"));
     let parts = format!("(core module (memory 1024) (table 20000 funcref) (type (func)) {blocks})");
     let error = refused(extension(&parts), installation()).await;
     assert!(matches!(error, LoadError::Link(_)), "{error:?}");
 }
 
-/// Functions of as many instructions as one may have, none of which can be left out.
+/// Functions with the maximum number of instructions, none of which can be optimised away.
 pub(crate) fn deep(count: usize) -> Vec<u8> {
     let statements = times(30_000, "local.get 0 i64.mul local.get 1 i64.xor");
     let function = format!("(func (param i64 i64) (result i64) local.get 0 {statements})");
     extension(&format!("(core module {})", times(count, function)))
 }
 
-/// Types of so many parameters and results, which bombs pass on and on.
+/// A module with a type of `values` parameters and results, which the bombs pass on repeatedly.
 fn of_type(values: usize, body: &str) -> String {
     let values = times(values, "i32");
     format!(
@@ -143,7 +143,7 @@ async fn values_that_few_bytes_pass_on_by_the_thousand_are_not_compiled() {
     }
 }
 
-/// So many functions, each of which passes nearly as many values on as it may.
+/// `functions` functions that each pass almost the maximum number of values.
 fn passing(functions: usize) -> String {
     let values = times(100, "i32");
     let body = format!("{} {}", times(100, "i32.const 0"), times(300, "block (type $t) end"));
@@ -163,7 +163,7 @@ async fn names_are_counted_over_all_sections() {
     check_module("imports and exports", 50_000, &format!("(func) {names}")).await;
 }
 
-/// A good component with a section of one type more: `levels` types of components or instances, each inside the one before.
+/// A valid component with an added section: `levels` nested types of components or instances.
 fn with_nested_types(kind: u8, levels: usize) -> Vec<u8> {
     let mut section = vec![1];
     for _ in 0..levels {

@@ -1,4 +1,4 @@
-//! The compile cache: what is in it saves a compilation, and cannot do harm.
+//! The compile cache saves compilations and cannot do harm.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::{component, installation, log_of};
 
-/// A cache folder that is not there yet, and the folder around it, which goes with the test.
+/// A cache folder that does not exist yet, and its parent, which is deleted after the test.
 fn missing_folder() -> (TempDir, PathBuf) {
     let parent = tempfile::tempdir().expect("a temporary folder");
     let folder = parent.path().join("cache");
@@ -22,14 +22,14 @@ fn open(folder: &Path) -> Runtime {
     Runtime::new(&config).expect("the runtime starts whatever its cache")
 }
 
-/// Loads with a runtime of its own, as the next start of a host would.
+/// Loads with a new runtime, as the next start of a host would.
 async fn load(folder: &Path) -> Extension {
     let runtime = open(folder);
     let loaded = runtime.load(component(annex_components::HELLO_EXTENSION), installation()).await;
     loaded.expect("the component loads")
 }
 
-/// The compiled components.
+/// The compiled files.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     entries.filter(|path| path.extension().is_some_and(|extension| extension == "cwasm")).collect()
@@ -41,7 +41,7 @@ fn only_file(folder: &Path) -> PathBuf {
     files[0].clone()
 }
 
-/// What the log says about a folder that is not used; empty for one that is.
+/// The log line about a folder that is not used; empty for a folder that is used.
 async fn refusal(folder: &Path) -> String {
     log_of(async { drop(open(folder)) }).await
 }
@@ -54,7 +54,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("one's own");
 }
 
-/// As if it was last used then.
+/// Sets the modification time to `age` ago.
 fn set_age(path: &Path, age: Duration) {
     let file = File::options().append(true).open(path).expect("the file");
     file.set_modified(SystemTime::now() - age).expect("own file");
@@ -65,7 +65,7 @@ fn age(path: &Path) -> Duration {
     modified.elapsed().unwrap_or_default()
 }
 
-/// Whatever `damage` makes of the file, the component is compiled again and the file is good again.
+/// Checks that a file changed by `damage` is ignored and replaced by a new compilation.
 async fn check_replaced(damage: impl FnOnce(Vec<u8>) -> Vec<u8>) {
     check_mended(|file| {
         let intact = fs::read(file).expect("the file");
@@ -74,7 +74,7 @@ async fn check_replaced(damage: impl FnOnce(Vec<u8>) -> Vec<u8>) {
     .await;
 }
 
-/// The same for whatever `damage` does to the file.
+/// Like `check_replaced`, for changes to the file itself.
 async fn check_mended(damage: impl FnOnce(&Path)) {
     let (_parent, folder) = missing_folder();
     assert!(load(&folder).await.was_compiled());
@@ -95,7 +95,7 @@ async fn the_second_load_is_not_compiled() {
 }
 
 #[tokio::test]
-async fn a_host_with_debug_information_shares_what_has_none() {
+async fn hosts_with_and_without_debug_information_share_code_without_it() {
     let (_parent, folder) = missing_folder();
     let reading =
         RuntimeConfig { instances: 4, cache: Some(folder.clone()), debug_info: true, ..RuntimeConfig::default() };
@@ -177,12 +177,12 @@ async fn a_folder_that_others_can_write_is_not_used() {
 }
 
 #[tokio::test]
-async fn a_cache_that_cannot_be_used_is_told_and_is_no_reason_to_fail() {
+async fn an_unusable_cache_is_logged_and_is_not_an_error() {
     let (parent, folder) = missing_folder();
     fs::write(&folder, "").expect("a file");
     let dangling = parent.path().join("dangling");
     symlink(parent.path().join("nowhere"), &dangling).expect("a link");
-    // Nobody can make a folder below the last two, whoever runs this.
+    // No user can create a folder below the last two.
     let others = ["/proc/.cache/annex/components", "/dev/null/components"].map(PathBuf::from);
     for folder in [folder, dangling].into_iter().chain(others) {
         let log = log_of(async {
@@ -195,7 +195,7 @@ async fn a_cache_that_cannot_be_used_is_told_and_is_no_reason_to_fail() {
 }
 
 #[tokio::test]
-async fn a_link_to_a_folder_is_that_folder_and_judged_as_it() {
+async fn a_link_to_a_folder_is_checked_by_its_target() {
     let (parent, folder) = missing_folder();
     fs::create_dir(&folder).expect("a folder");
     set_mode(&folder, 0o700);
@@ -219,7 +219,7 @@ async fn a_folder_that_is_removed_while_the_host_runs_is_made_again() {
 }
 
 #[tokio::test]
-async fn files_are_nobody_elses() {
+async fn cached_files_are_accessible_to_this_user_only() {
     let (_parent, folder) = missing_folder();
     load(&folder).await;
     assert_eq!((mode(&only_file(&folder)), mode(&folder.join("key"))), (0o600, 0o600));
@@ -237,7 +237,8 @@ async fn a_file_of_another_user_is_not_run() {
     let (_parent, folder) = missing_folder();
     load(&folder).await;
     let file = only_file(&folder);
-    // Only root can give a file away. Whoever is not root cannot be given one that is not refused for its mode, either.
+    // Only root can change the owner of a file. Other users cannot get a file of another user that is not already
+    // refused for its mode.
     if chown(&file, Some(65_534), None).is_ok() {
         assert!(load(&folder).await.was_compiled());
         assert!(!load(&folder).await.was_compiled());
@@ -245,7 +246,7 @@ async fn a_file_of_another_user_is_not_run() {
 }
 
 #[tokio::test]
-async fn a_link_is_not_followed_whatever_it_leads_to() {
+async fn a_link_in_the_cache_is_never_followed() {
     check_mended(|file| {
         let elsewhere = file.with_extension("elsewhere");
         fs::rename(file, &elsewhere).expect("own file");
@@ -284,7 +285,7 @@ async fn code_that_was_signed_for_another_component_is_not_run() {
 }
 
 #[tokio::test]
-async fn a_key_that_others_could_have_read_is_replaced_with_all_that_it_signed() {
+async fn a_key_that_others_could_read_is_replaced_and_its_files_are_ignored() {
     let (_parent, folder) = missing_folder();
     load(&folder).await;
     let key = folder.join("key");
@@ -334,7 +335,7 @@ async fn what_was_not_used_for_longest_goes_when_there_is_too_much() {
     let left = only_file(&folder);
     assert!(left.to_string_lossy().contains(&test), "{left:?}");
 
-    // Another one takes the place of what is there.
+    // Another component replaces the cached one.
     let loaded = smaller.load(component(annex_components::HELLO_EXTENSION), installation()).await;
     assert!(loaded.expect("the component loads").was_compiled());
     assert_eq!(only_file(&folder), hello);
@@ -367,7 +368,7 @@ async fn a_file_is_marked_as_used_once_a_day() {
 }
 
 #[test]
-fn what_broken_attempts_have_left_goes_and_what_is_not_of_the_cache_stays() {
+fn leftovers_of_interrupted_writes_are_deleted_and_foreign_files_stay() {
     let (_parent, folder) = missing_folder();
     open(&folder);
     let name = |digit: &str| format!(".{}.new", digit.repeat(32));
@@ -384,7 +385,7 @@ fn what_broken_attempts_have_left_goes_and_what_is_not_of_the_cache_stays() {
     assert!(old.iter().skip(1).all(|name| is_there(name)));
 }
 
-/// A runtime without a cache, in which whoever gets code without a compilation shares somebody's.
+/// A runtime without a cache: code that needs no compilation is shared with another extension.
 fn without_cache() -> Runtime {
     Runtime::new(&RuntimeConfig { instances: 4, ..RuntimeConfig::default() }).expect("the runtime starts")
 }
@@ -395,7 +396,7 @@ async fn load_hello(runtime: &Runtime) -> Extension {
 }
 
 #[tokio::test]
-async fn tenants_share_the_code_of_a_component_for_as_long_as_one_of_them_has_it() {
+async fn tenants_share_code_as_long_as_one_of_them_uses_it() {
     let runtime = without_cache();
     let first = load_hello(&runtime).await;
     let of_tenant = load_hello(&runtime.of_tenant("acme")).await;

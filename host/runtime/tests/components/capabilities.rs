@@ -1,4 +1,4 @@
-//! Turns of the extension that uses what it is granted.
+//! Turns of the extension that uses all its grants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use annex_runtime::{
 
 use crate::support::{Turn, component, installation, runtime};
 
-/// Everything that the component imports, so that it loads; requests are granted to nobody.
+/// All grants that the component needs to load, without any allowed HTTP request.
 pub(crate) fn grants() -> Grants {
     Grants {
         clock: true,
@@ -33,7 +33,7 @@ pub(crate) fn http(allow: Vec<HttpRule>) -> HttpGrant {
     HttpGrant { allow, max_response_bytes: 1_000, timeout: Duration::from_secs(10), allow_private: Vec::new() }
 }
 
-/// GET and POST over plain HTTP to a host and port.
+/// Allows GET and POST over plain HTTP to a host and port.
 pub(crate) fn rule(host: &str, port: u16, path: &str) -> HttpRule {
     HttpRule {
         methods: vec!["GET".parse().expect("a method"), "POST".parse().expect("a method")],
@@ -44,7 +44,7 @@ pub(crate) fn rule(host: &str, port: u16, path: &str) -> HttpRule {
     }
 }
 
-/// All is granted, and time is plenty.
+/// All grants, and ample time limits.
 pub(crate) fn capable() -> Installation {
     let mut installation = installation();
     installation.grants = grants();
@@ -62,13 +62,13 @@ fn turn(commands: &str) -> Turn {
     Turn::with(&format!(r#"{{"test/capability": [{commands}]}}"#))
 }
 
-/// The results of the commands, which are JSON without the brackets around them.
+/// Results of the commands as JSON. `commands` is a JSON array without its brackets.
 pub(crate) async fn results(extension: &Arc<Extension>, commands: &str) -> Vec<String> {
     let (_, delta) = turn(commands).start(std::slice::from_ref(extension)).await.expect("the turn starts");
     results_of(&delta)
 }
 
-/// The same in a turn with this view.
+/// Like `results`, in a turn with this view.
 pub(crate) async fn served(
     extension: &Arc<Extension>,
     view: &Arc<dyn TurnView>,
@@ -85,13 +85,13 @@ pub(crate) fn results_of(delta: &JsonObject) -> Vec<String> {
     delta.get("results").expect("results").to().expect("a list of texts")
 }
 
-/// The result of one command for an extension that is granted all.
+/// Result of one command, with all grants.
 pub(crate) async fn result(command: &str) -> String {
     let extension = load(&runtime(), capable()).await;
     results(&extension, command).await.remove(0)
 }
 
-/// The fault that stops the commands.
+/// The fault that ends the commands.
 pub(crate) async fn fault(extension: &Arc<Extension>, commands: &str) -> Fault {
     turn(commands).fault(std::slice::from_ref(extension)).await
 }

@@ -1,4 +1,4 @@
-//! The entries that an extension may put on the card.
+//! Card entries of extensions.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use annex_runtime::{Extension, Installed, LoadError};
 
 use crate::support::{component, refused, runtime, with_parameters};
 
-/// The test extension under a URI of its own, with `bytes` of filler in its entry.
+/// The test extension under this URI, with `bytes` of filler in its card entry.
 fn saying(uri: &str, bytes: usize) -> annex_runtime::Installation {
     let behaviour = format!(r#"{{"declare": "big-result {bytes}"}}"#);
     with_parameters(&format!(r#"{{"uri": "https://annex.example/{uri}", "behaviour": {behaviour}}}"#))

@@ -1,4 +1,4 @@
-//! The order of the hooks, and what they may leave behind.
+//! The order of hooks, and the effects that they may have.
 
 use std::sync::Arc;
 
@@ -53,11 +53,11 @@ async fn a_chain_without_extensions_leaves_the_event_alone() {
 }
 
 #[tokio::test]
-async fn an_inactive_extension_is_left_out_unless_it_is_required() {
+async fn an_inactive_extension_is_skipped_unless_it_is_required() {
     let runtime = runtime();
     let inactive = with_parameters(r#"{"behaviour": {"activate": "inactive"}}"#);
     let extension = test_extension(&runtime, inactive.clone()).await;
-    // The state hook is not called either.
+    // The hook `state` is not called either.
     let mut chain = Turn::commanding("\"trap\"").chain(&[extension]).await;
     assert_eq!(chain.active().count(), 0);
     assert!(respond(&mut chain).await.expect("no fault").metadata.is_empty());
@@ -107,7 +107,7 @@ async fn a_delta_keeps_to_the_keys_that_it_may_write() {
     assert!(reason.contains("`test`"), "{reason}");
 }
 
-/// The command came with the request, so only the instance that validated it can know of it.
+/// The command came with the request, so only the instance that validated the request knows it.
 #[tokio::test]
 async fn the_instance_of_the_way_in_serves_every_event_on_the_way_out() {
     let extensions = [test_extension(&runtime(), with_parameters("{}")).await];

@@ -1,4 +1,4 @@
-//! The hook `client`: what it sees of a call and of what comes back, and what it may add.
+//! The hook `client`: its input, and what it may add.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ async fn before(extension: &Arc<Extension>, input: &str) -> Result<(ClientCall, 
 }
 
 #[tokio::test]
-async fn it_adds_its_uri_and_metadata_to_a_call() {
+async fn the_client_hook_adds_its_uri_and_metadata_to_a_call() {
     let extension = test_extension(&runtime(), installation()).await;
     let (_, addition) = before(&extension, "{}").await.expect("it adds");
     let seen = addition.message.get("test/command").expect("an entry").get().to_owned();
@@ -39,7 +39,7 @@ async fn it_adds_its_uri_and_metadata_to_a_call() {
 }
 
 #[tokio::test]
-async fn it_may_keep_a_call_from_being_made() {
+async fn the_client_hook_may_refuse_a_call() {
     let extension = test_extension(&runtime(), installation()).await;
     match before(&extension, r#"{"command":"violation"}"#).await.err() {
         Some(HookError::Refused(A2aError::InvalidParams { violations })) => assert_eq!(violations[0].field, "/command"),
@@ -48,7 +48,7 @@ async fn it_may_keep_a_call_from_being_made() {
 }
 
 #[tokio::test]
-async fn what_it_may_not_add_is_its_fault() {
+async fn adding_metadata_of_another_owner_is_a_fault_of_the_client_hook() {
     let runtime = runtime();
     for command in ["foreign-key", "bad-json", "forged-code", "trap", "loop", "big-result 2000000"] {
         let extension = test_extension(&runtime, installation()).await;
@@ -58,7 +58,7 @@ async fn what_it_may_not_add_is_its_fault() {
 }
 
 #[tokio::test]
-async fn it_reads_what_comes_back_under_its_own_keys() {
+async fn the_client_hook_reads_returned_metadata_under_its_own_keys() {
     let extension = test_extension(&runtime(), installation()).await;
     let (mut call, _) = before(&extension, "{}").await.expect("it adds");
     let mut update = artifact();
@@ -71,7 +71,7 @@ async fn it_reads_what_comes_back_under_its_own_keys() {
 }
 
 #[tokio::test]
-async fn an_agent_that_echoes_no_header_says_on_the_artifact_that_it_was_active() {
+async fn activation_is_seen_on_artifacts_if_the_agent_echoes_no_header() {
     let extension = test_extension(&runtime(), installation()).await;
     let (mut call, _) = before(&extension, "{}").await.expect("it adds");
     for (named, expected) in [(false, r#"{"active":false,"keys":[]}"#), (true, r#"{"active":true,"keys":[]}"#)] {
@@ -83,7 +83,7 @@ async fn an_agent_that_echoes_no_header_says_on_the_artifact_that_it_was_active(
 }
 
 #[tokio::test]
-async fn a_fault_on_the_way_back_is_told_once_and_ends_its_part() {
+async fn a_fault_on_the_way_back_is_reported_once_and_ends_the_hook() {
     for command in ["error", "bad-json", "trap"] {
         let parameters = JsonObject::parse(&format!(r#"{{"behaviour":{{"after":"{command}"}}}}"#));
         let installation = Installation { parameters: parameters.expect("an object"), ..installation() };

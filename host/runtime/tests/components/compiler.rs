@@ -1,4 +1,4 @@
-//! The processes that compile: what they get, how they end, and that nothing else compiles.
+//! The compiling processes: their environment, their end, and that no other code compiles.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,37 +19,37 @@ async fn load(runtime: &Runtime) -> Result<Extension, LoadError> {
     runtime.load(component(annex_components::HELLO_EXTENSION), installation()).await
 }
 
-/// Loads the component with a mark in a section of its own: each is compiled by itself.
+/// Loads the component with a mark in its own section, so that each is compiled separately.
 async fn load_marked(runtime: &Runtime, mark: u8) -> Result<Extension, LoadError> {
     let mut bytes = component(annex_components::HELLO_EXTENSION);
     bytes.extend([0, 3, 1, b'm', mark]);
     runtime.load(bytes, installation()).await
 }
 
-/// A shell in place of the compiler.
+/// A config with a shell in place of the compiler.
 fn shell(script: &str) -> RuntimeConfig {
     let arguments = vec!["-c".into(), script.into()];
     RuntimeConfig { compiler: CompilerProcess { program: "/bin/sh".into(), arguments }, ..RuntimeConfig::default() }
 }
 
-/// The error of a load with a program that compiles no component.
+/// The error of a load with a shell script in place of the compiler.
 async fn error_of(script: &str) -> LoadError {
     load(&runtime(shell(script))).await.expect_err("nothing is compiled")
 }
 
-/// The shell says what a compiler says first, and goes on with `script`.
+/// A script that sends the greeting of a compiler and continues with `script`.
 fn greeting_then(script: &str) -> String {
     format!("echo 'annex compiles: 1' >&0; {script}")
 }
 
-/// A folder with a file in it, which does not exist yet.
+/// A folder and the path of a file in it that does not exist yet.
 fn file() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("file");
     (folder, file)
 }
 
-/// Descriptors that this process was started with, and whoever it starts is.
+/// Descriptors that this process has inherited and passes on to its children.
 fn left_open() -> Vec<String> {
     let entries = fs::read_dir("/proc/self/fd").expect("descriptors").filter_map(Result::ok);
     let left_open = entries.filter(|entry| {
@@ -61,7 +61,7 @@ fn left_open() -> Vec<String> {
     left_open.filter_map(|entry| fs::read_link(entry.path()).ok()).map(|to| to.display().to_string()).collect()
 }
 
-/// Polls until `found` finds something, for as long as the test runner lets it.
+/// Polls until `found` returns a value.
 async fn until<T>(found: impl Fn() -> Option<T>) -> T {
     loop {
         if let Some(found) = found() {
@@ -71,7 +71,7 @@ async fn until<T>(found: impl Fn() -> Option<T>) -> T {
     }
 }
 
-/// The number of the process, once it is written.
+/// The process id that a script writes to the file.
 async fn written_pid(file: &Path) -> PathBuf {
     let text = until(|| fs::read_to_string(file).ok().filter(|text| text.ends_with('\n'))).await;
     Path::new("/proc").join(text.trim())
@@ -81,14 +81,14 @@ async fn written_pid(file: &Path) -> PathBuf {
 async fn the_process_gets_the_pipe_and_nothing_else() {
     let (_folder, file) = file();
     let shown = file.display();
-    // `ls` has its own descriptor of the folder that it lists, and the redirection is descriptor 1.
+    // `ls` has a descriptor for the listed folder, and the redirection is descriptor 1.
     let error = error_of(&format!("{{ ls -l /proc/$$/fd; pwd; env; }} > {shown}; exit 1")).await;
     assert!(matches!(error, LoadError::CompilerStart { .. }), "{error:?}");
     let text = fs::read_to_string(&file).expect("the shell has written");
     let descriptors: Vec<&str> = text.lines().filter_map(|line| line.split_once(" -> ")).map(|(_, to)| to).collect();
     assert!(descriptors[0].starts_with("socket:"), "{text}");
     assert_eq!(descriptors[2], "/dev/null", "{text}");
-    // The shell keeps the descriptor that it redirects in a copy, and a test runner may have left some open to all.
+    // The shell keeps a copy of the redirected descriptor, and a test runner may have left some open.
     let left_open: Vec<String> = left_open();
     let foreign = |to: &&&str| {
         let known = to.starts_with("socket:") || **to == "/dev/null" || **to == shown.to_string();
@@ -123,7 +123,7 @@ async fn each_way_that_a_process_ends_has_its_error() {
     for end in ["kill -SEGV $$", "kill -KILL $$", "exit 101", "exit 0"] {
         let error = error_of(&greeting_then(end)).await;
         assert!(matches!(error, LoadError::CompilerCrash { .. }), "{end}: {error:?}");
-        // Only a process that was ended so has used up its stack.
+        // Only a process with this signal has overflowed its stack.
         assert_eq!(error.to_string().contains("nest too deep"), end == "kill -SEGV $$", "{error}");
     }
 }
@@ -138,7 +138,7 @@ async fn what_is_no_answer_is_not_believed() {
     }
 }
 
-/// A process that says `first` and nothing more is not there when its time is over.
+/// Checks that a process that sends `first` and nothing else is killed after the timeout.
 async fn check_killed(first: &str) {
     let (_folder, file) = file();
     let script = format!("{first} echo $$ > {}; exec sleep 1000", file.display());
@@ -151,7 +151,7 @@ async fn check_killed(first: &str) {
 }
 
 #[tokio::test]
-async fn a_process_is_killed_when_its_time_is_over() {
+async fn a_compiling_process_is_killed_after_its_timeout() {
     tokio::join!(check_killed(""), check_killed("echo 'annex compiles: 1' >&0;"));
 }
 
@@ -170,7 +170,7 @@ async fn a_load_that_is_given_up_ends_its_process() {
 }
 
 #[tokio::test]
-async fn a_component_that_takes_more_memory_than_it_may_is_refused_and_others_load() {
+async fn a_component_that_exceeds_the_memory_limit_is_refused_and_others_load() {
     let runtime = runtime(RuntimeConfig { compile_memory: 96 << 20, ..RuntimeConfig::default() });
     let error = runtime.load(bombs::deep(20), installation()).await.expect_err("it takes more");
     let LoadError::CompileMemory { limit, .. } = error else { unreachable!("{error:?}") };
@@ -184,7 +184,7 @@ async fn others_load_while_one_is_compiled() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let first = folder.path().join("first");
     let program = std::env::current_exe().expect("the test binary");
-    // The first one never ends, all others are what a host starts by itself.
+    // The first process never ends. All others are those that a host starts.
     let script = format!(
         "mkdir {} && echo 'annex compiles: 1' >&0 && exec sleep 1000; exec {} {COMPILE_ARGUMENT}",
         first.display(),
@@ -205,7 +205,7 @@ async fn others_load_while_one_is_compiled() {
 #[tokio::test]
 async fn no_more_components_are_compiled_at_once_than_the_config_says() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // Each process counts those that are there with it, and stays for as long as others may take to come.
+    // Each process counts the running ones, and stays until the others had time to start.
     let here = folder.path().display();
     let script = format!("cd {here}; touch $$; sleep 0.2; ls | grep -c -v seen >> seen; rm $$; exit 1");
     let runtime = runtime(RuntimeConfig { compile_processes: 2, ..shell(&script) });
@@ -218,7 +218,7 @@ async fn no_more_components_are_compiled_at_once_than_the_config_says() {
 }
 
 #[tokio::test]
-async fn what_is_in_the_cache_takes_no_process() {
+async fn a_cached_component_needs_no_process() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let cache = || Some(folder.path().join("cache"));
     load(&runtime(RuntimeConfig { cache: cache(), ..RuntimeConfig::default() })).await.expect("it is compiled");
@@ -226,7 +226,7 @@ async fn what_is_in_the_cache_takes_no_process() {
     assert!(!load(&none).await.expect("it is in the cache").was_compiled());
 }
 
-/// The sources of all crates of the host in which `finds` finds something, by their paths from the folder of crates.
+/// Paths of host sources for which `finds` returns true, relative to the folder of crates.
 fn sources_with(finds: impl Fn(&str) -> bool) -> Vec<String> {
     let host = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder of crates");
     let crates = fs::read_dir(host).expect("the folder of crates").map(|entry| entry.expect("a crate").path());
@@ -248,13 +248,13 @@ fn sources_with(finds: impl Fn(&str) -> bool) -> Vec<String> {
 #[test]
 fn only_the_process_that_compiles_calls_the_compiler() {
     let calls = ["precompile_", "Component::new(", "Component::from_", "CodeBuilder"];
-    // A hash of settings compiles nothing.
+    // Hashing settings compiles nothing.
     let hash = "precompile_compatibility_hash";
     let found = sources_with(|text| calls.iter().any(|call| text.replace(hash, "").contains(call)));
     assert_eq!(found, ["runtime/src/load/compile/child.rs"]);
 }
 
-/// The parsers are modules of the process's own file, private to it, so that nothing else can call them.
+/// The parsers are private modules of the process's file, so that no other code can call them.
 #[test]
 fn only_the_process_that_compiles_reads_a_component() {
     let parsers = [
@@ -273,11 +273,12 @@ fn only_the_process_that_compiles_reads_a_component() {
     ];
     let readers = [
         "runtime/src/load/compile/child",
-        // A loop of the host's own, and modules of tests.
+        // A loop of the host itself, and test modules.
         "runtime/src/confinement/self_check.rs",
         "runtime/src/confinement/store/tests.rs",
         "authoring/src/contract.rs",
-        // `annex build` has run the commands of a project before it reads what they made, and those can do more.
+        // `annex build` reads only what the project's own commands have built. Those commands can do more than a
+        // component.
         "authoring/src/build/",
     ];
     let found = sources_with(|text| parsers.iter().any(|parser| text.contains(parser)));

@@ -1,9 +1,9 @@
-//! The places in the sources where versions of the contract are known.
+//! The places in the sources that know versions of the contract.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files in `folder` and below.
+/// Collects the files in `folder`, recursively.
 fn files_below(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
@@ -11,7 +11,7 @@ fn files_below(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// A Rust source without comments that fill their lines, and without white space.
+/// A Rust source without comment lines and white space.
 fn code(file: &Path) -> String {
     let source = fs::read_to_string(file).expect("a source in UTF-8");
     let lines = source.lines().filter(|line| !line.trim_start().starts_with("//"));

@@ -1,4 +1,4 @@
-//! Requests of an extension: only what the grant covers, only to where it may go, only as much as it may take.
+//! HTTP requests of an extension: allowed requests, allowed addresses, and limits.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::capabilities::{capable, fault, http, load, results, rule};
 use crate::peer::{Names, Peer, Victim};
 use crate::support::config;
 
-/// An extension with this grant, for which names resolve as told.
+/// An extension with this grant and these names.
 async fn extension(grant: HttpGrant, names: Arc<Names>) -> Arc<Extension> {
     let runtime = Runtime::new(&RuntimeConfig { instances: 4, resolver: names, ..config() }).expect("a runtime");
     let mut installation = capable();
@@ -18,7 +18,7 @@ async fn extension(grant: HttpGrant, names: Arc<Names>) -> Arc<Extension> {
     load(&runtime, installation).await
 }
 
-/// May send to `api.example`, which is at `peer`.
+/// An extension that may send requests to `api.example`, which resolves to `peer`.
 async fn extension_of(peer: &Peer) -> Arc<Extension> {
     extension(to_loopback(vec![rule("api.example", peer.port, "/v1")]), Names::always(&["127.0.0.1"])).await
 }
@@ -137,7 +137,7 @@ async fn addresses_that_are_written_out_are_screened_too() {
     assert!(!victim.was_called());
 }
 
-/// The name means what may be called when it is first asked for, and then what may not.
+/// The name resolves to an allowed address first, and to a forbidden one later.
 #[tokio::test]
 async fn a_name_that_moves_is_screened_at_each_connection() {
     let peer = Peer::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
@@ -214,7 +214,7 @@ async fn a_response_beyond_the_cap_is_an_error_however_it_comes() {
         let peer = Peer::answering(&answer).await;
         let extension = extension_of(&peer).await;
         let result = get(&extension, &format!("http://api.example:{}/v1/", peer.port)).await;
-        // wasmtime hands the code of a broken stream on as text.
+        // wasmtime passes the error of a broken stream on as text.
         let is_told = result.contains("HttpResponseBodySize(Some(1000))") || result.contains("body size exceeds limit");
         assert!(result.starts_with("error: ") && is_told, "{result}");
         assert_eq!(result.lines().count(), 1, "it has nothing of the host's stack: {result}");
@@ -276,7 +276,7 @@ async fn a_peer_that_does_not_answer_ends_with_the_timeout_or_the_outer_limit() 
     assert!(matches!(fault, Fault::LimitReached { limit: LimitReached::Wall, .. }), "{fault:?}");
 }
 
-/// GHSA-243v-98vx-264h: more fields than a header map can have stopped the process.
+/// GHSA-243v-98vx-264h: a request with more header fields than a header map can hold crashed the process.
 #[tokio::test]
 async fn more_fields_than_a_request_may_have_fail_and_harm_nobody_else() {
     let peer = Peer::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
@@ -301,8 +301,8 @@ async fn requests_count_as_host_calls() {
     assert!(matches!(fault, Fault::LimitReached { limit: LimitReached::HostCalls, .. }), "{fault:?}");
 }
 
-/// Under the standard limits of calls of the host and of CPU time, which is 50 ms a call and a second a turn. The guest waits
-/// for longer than both.
+/// With the standard limits on host calls and CPU time: 50 ms per call, one second per turn. The guest waits for
+/// longer than both.
 #[tokio::test]
 async fn waiting_for_the_pieces_of_a_body_takes_no_cpu_time() {
     let pieces = 1_000;

@@ -1,4 +1,4 @@
-//! The fate of a turn when an extension fails it, and of an extension that fails again and again.
+//! Failures of extensions: the effect on a turn, and quarantine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ const SECOND: &str = "https://annex.example/second/v1";
 const THIRD: &str = "https://annex.example/third/v1";
 const FOURTH: &str = "https://annex.example/fourth/v1";
 
-/// Failed turns in a row that open a quarantine.
+/// Consecutive failed turns that start a quarantine.
 const FAULTS: usize = 5;
-/// As many turns try one that is.
+/// Number of trials in a quarantine.
 const TRIALS: usize = 5;
 
-/// The test extension under a URI of its own; `more` are further members of its parameters.
+/// The test extension under this URI. `more` is appended to its parameters.
 async fn named(runtime: &Runtime, uri: &str, on_failure: OnFailure, more: &str) -> Arc<Extension> {
     let parameters = with_parameters(&format!(r#"{{"uri": "{uri}"{more}}}"#));
     test_extension(runtime, Installation { on_failure, ..parameters }).await
@@ -30,7 +30,7 @@ async fn skipped(runtime: &Runtime, uri: &str, more: &str) -> Arc<Extension> {
     named(runtime, uri, OnFailure::Skip, more).await
 }
 
-/// Parameters of an extension that does so at every turn.
+/// Parameters of an extension that behaves like this in every turn.
 fn behaves(behaviour: &str) -> String {
     format!(r#", "behaviour": {behaviour}"#)
 }
@@ -39,7 +39,7 @@ fn active(chain: &Chain) -> Vec<&str> {
     chain.active().map(ExtensionUri::as_str).collect()
 }
 
-/// The URIs on an artifact after the way out.
+/// URIs listed on an artifact after the way out.
 async fn claimed(chain: &mut Chain) -> Vec<String> {
     let artifact = respond(chain).await.expect("the turn goes on");
     artifact.extensions.iter().map(ToString::to_string).collect()
@@ -95,7 +95,7 @@ async fn a_verdict_is_no_failure() {
 }
 
 #[tokio::test]
-async fn what_depends_on_a_skipped_extension_is_left_out_with_it() {
+async fn dependents_of_a_skipped_extension_are_skipped_too() {
     let runtime = runtime();
     let trapping = |hook: &str| behaves(&format!(r#"{{"{hook}": "trap"}}"#));
     let depends = |uri: &str| format!(r#", "depends_on": ["{uri}"]"#);
@@ -112,7 +112,7 @@ async fn what_depends_on_a_skipped_extension_is_left_out_with_it() {
 }
 
 #[tokio::test]
-async fn a_required_extension_is_not_served_without_what_it_depends_on() {
+async fn a_turn_fails_if_a_required_extension_lacks_its_dependency() {
     let runtime = runtime();
     let bad = skipped(&runtime, FIRST, &behaves(r#"{"respond": "trap"}"#)).await;
     let parameters = with_parameters(&format!(r#"{{"uri": "{SECOND}", "depends_on": ["{FIRST}"]}}"#));
@@ -168,7 +168,7 @@ async fn a_quarantined_extension_that_may_be_skipped_fails_no_turn() {
 }
 
 #[tokio::test]
-async fn a_turn_beyond_those_that_an_extension_serves_at_once_is_refused_and_counts_as_no_failure() {
+async fn a_turn_beyond_the_limit_of_concurrent_turns_is_refused_and_not_a_failure() {
     let runtime =
         Runtime::new(&RuntimeConfig { instances: 10, instance_timeout: Duration::from_millis(20), ..config() })
             .expect("starts");
@@ -188,7 +188,7 @@ async fn a_turn_beyond_those_that_an_extension_serves_at_once_is_refused_and_cou
     assert_eq!(failures(&extensions[0]), 0);
 }
 
-/// One good and one bad version of an extension.
+/// A good and a bad version of an extension.
 struct Pair {
     uri: &'static str,
     good: Arc<Extension>,
@@ -212,7 +212,7 @@ async fn pairs(on_failure: OnFailure) -> [Pair; 4] {
     ]
 }
 
-/// Bit `index` of `set` says whether the extension at `index` is the bad one.
+/// True if bit `index` of `set` is set: the extension at `index` is the bad version.
 fn is_bad(set: usize, index: usize) -> bool {
     (set >> index) & 1 == 1
 }
@@ -222,9 +222,9 @@ fn chosen(pairs: &[Pair], set: usize) -> Vec<Arc<Extension>> {
     pairs.iter().enumerate().map(choose).collect()
 }
 
-/// The sets come again and again, so that bad ones are met before, in and after their quarantine.
+/// The sets repeat, so that bad versions are met before, during and after their quarantine.
 #[tokio::test]
-async fn whatever_set_of_extensions_fails_its_neighbours_serve_every_turn() {
+async fn any_set_of_failing_extensions_leaves_the_others_working() {
     let pairs = pairs(OnFailure::Skip).await;
     for set in (0..3).flat_map(|_| 0..1 << pairs.len()) {
         let mut chain = Turn::with("{}").chain(&chosen(&pairs, set)).await;
@@ -257,7 +257,7 @@ async fn whatever_set_of_extensions_fails_turns_without_them_are_served_and_only
     }
 }
 
-/// Each binding writes them several times, and a refusal is no failure that would end.
+/// Each binding writes violations several times, and refusals do not lead to a quarantine.
 #[tokio::test]
 async fn of_a_flood_of_violations_the_client_is_told_a_few() {
     let limits = Limits { cpu: Duration::from_secs(20), ..Limits::standard() };

@@ -1,5 +1,5 @@
-//! Components that no toolchain produces: they are made by hand and break the rules of the boundary. Whatever they do
-//! fails their own call, and the next turn in the same place of the pool is served.
+//! Hand-made components that no toolchain produces and that violate the rules of the boundary. They only fail their
+//! own call, and the next turn in the same pool slot succeeds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use annex_runtime::{Extension, Fault, Hook, LimitReached, LoadError, Runtime, Ru
 
 use crate::support::{Turn, config, installation, log_of, refused, test_extension};
 
-/// Changes to `hand_made.wat`: further parts of the module, and what functions do first.
+/// Changes to `hand_made.wat`: additional parts of the module, and code at the beginning of functions.
 #[derive(Default)]
 pub(crate) struct HandMade {
     pub(crate) module: &'static str,
     pub(crate) realloc: &'static str,
     pub(crate) validate: &'static str,
-    /// Of the texts of `validate`; UTF-8 when it is empty.
+    /// String encoding of `validate`; UTF-8 if empty.
     pub(crate) encoding: &'static str,
 }
 
@@ -37,7 +37,7 @@ impl HandMade {
     }
 }
 
-/// Room for a single instance: every turn has the place of the one before it.
+/// A runtime with one instance: every turn has the slot of the previous one.
 fn one_place() -> Runtime {
     let instance_timeout = Duration::from_millis(100);
     Runtime::new(&RuntimeConfig { instances: 1, instance_timeout, ..config() }).expect("the runtime starts")
@@ -47,7 +47,7 @@ async fn turn(extension: &Arc<Extension>) -> Result<(), annex_runtime::HookError
     Turn::with("{}").start(std::slice::from_ref(extension)).await.map(drop)
 }
 
-/// The fault of a turn. Also checks that a good component is served in the same place afterwards.
+/// The fault of a turn. Also checks that a good component works in the same slot afterwards.
 async fn fault(parts: HandMade) -> Fault {
     let runtime = one_place();
     let bad = parts.load(&runtime).await;
@@ -57,7 +57,7 @@ async fn fault(parts: HandMade) -> Fault {
     fault
 }
 
-/// The reason for which the guest traps.
+/// Reason of the trap.
 async fn traps(parts: HandMade) -> String {
     let what = parts.module.to_owned() + parts.realloc + parts.validate;
     match fault(parts).await {
@@ -87,26 +87,26 @@ async fn a_component_made_by_hand_that_keeps_the_rules_is_served() {
     }
 }
 
-/// Texts and lists that are not where, how long or what they are said to be.
+/// Strings and lists whose pointers or lengths are wrong.
 #[tokio::test]
 async fn results_that_lie_about_themselves_trap() {
     let lies = [
-        // Bytes that are not UTF-8.
+        // Invalid UTF-8.
         "(i32.store (i32.const 0x300) (i32.const 0xfeff)) (call $answer (i32.const 0) (i32.const 1) (i32.const 0x300) (i32.const 2))",
-        // A surrogate, cut off in the middle of a character.
+        // A surrogate, and a truncated character.
         "(i32.store (i32.const 0x300) (i32.const 0x80a0ed)) (call $answer (i32.const 0) (i32.const 1) (i32.const 0x300) (i32.const 3))",
-        // 1 GiB, 4 GiB, and beyond the end by one byte.
+        // 1 GiB, 4 GiB, and one byte beyond the end.
         "(call $answer (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 0x40000000))",
         "(call $answer (i32.const 0) (i32.const 1) (i32.const -1) (i32.const -1))",
         "(call $answer (i32.const 0) (i32.const 1) (i32.const 0x1ffff) (i32.const 2))",
-        // Cases that neither an option nor a result nor a variant has.
+        // Undefined cases of option, result and variant.
         "(call $answer (i32.const 0) (i32.const 7) (i32.const 0) (i32.const 0))",
         "(call $answer (i32.const 9) (i32.const 0) (i32.const 0) (i32.const 0))",
         "(call $answer (i32.const 1) (i32.const 2) (i32.const 0) (i32.const 0))",
-        // A list of violations with 256 million items, and one that lies between their bounds.
+        // A list of 256 million violations, and a misaligned list.
         "(call $answer (i32.const 1) (i32.const 0) (i32.const 0) (i32.const 0x10000000))",
         "(call $answer (i32.const 1) (i32.const 0) (i32.const 0x10001) (i32.const 1))",
-        // The answer itself is out of the memory, or between two numbers.
+        // The result pointer lies outside of the memory, or is misaligned.
         "(return (i32.const -4))",
         "(return (i32.const 0x201))",
     ];
@@ -115,22 +115,22 @@ async fn results_that_lie_about_themselves_trap() {
     }
 }
 
-/// GHSA-394w-hwhg-8vgm and its like: what is transcoded is as long as it is said to be, or refused.
+/// GHSA-394w-hwhg-8vgm and similar: transcoded strings have the declared length or are refused.
 #[tokio::test]
 async fn results_that_lie_in_the_other_encodings_trap() {
     let utf16 = "string-encoding=utf16 ";
     let latin1 = "string-encoding=latin1+utf16 ";
     for (encoding, validate) in [
-        // Half of a pair, and an address between two units.
+        // Half of a surrogate pair, and a misaligned address.
         (
             utf16,
             "(i32.store (i32.const 0x300) (i32.const 0xd800)) (call $answer (i32.const 0) (i32.const 1) (i32.const 0x300) (i32.const 1))",
         ),
         (utf16, "(call $answer (i32.const 0) (i32.const 1) (i32.const 0x301) (i32.const 1))"),
-        // 65,536 units have twice as many bytes as the memory has left, and two billion overflow.
+        // 65,536 units have twice as many bytes as are left in the memory, and two billion units overflow.
         (utf16, "(call $answer (i32.const 0) (i32.const 1) (i32.const 0x10000) (i32.const 0x10000))"),
         (utf16, "(call $answer (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 0x7fffffff))"),
-        // The top bit says that it is UTF-16.
+        // The top bit marks UTF-16.
         (
             latin1,
             "(i32.store (i32.const 0x300) (i32.const 0xd800)) (call $answer (i32.const 0) (i32.const 1) (i32.const 0x300) (i32.const 0x80000001))",
@@ -144,7 +144,7 @@ async fn results_that_lie_in_the_other_encodings_trap() {
     }
 }
 
-/// 65,536 items of 16 bytes become as many on the host, where each is larger; and 512 texts can be one and the same.
+/// 65,536 items of 16 bytes are larger on the host, and 512 strings can share the same bytes.
 #[tokio::test]
 async fn a_small_result_that_grows_on_the_host_is_not_taken() {
     let many = "(drop (memory.grow (i32.const 16)))
@@ -171,7 +171,7 @@ async fn an_allocator_that_lies_traps_and_one_that_loops_is_stopped() {
     reaches(HandMade { realloc: growing, ..HandMade::default() }, LimitReached::Memory).await;
 }
 
-/// All that the host hands over lies in one place; the guest harms itself.
+/// All host data is written to the same address, so the guest only harms itself.
 #[tokio::test]
 async fn an_allocator_that_gives_the_same_place_each_time_harms_only_its_guest() {
     let runtime = one_place();
@@ -199,7 +199,7 @@ async fn a_guest_that_does_what_wasm_forbids_traps() {
     traps(HandMade { module, validate: "(call $deep)", ..HandMade::default() }).await;
 }
 
-/// GHSA-2hw9-mc66-jc2q: a guest that was interrupted in a bulk operation broke the machine's state.
+/// GHSA-2hw9-mc66-jc2q: interrupting a bulk operation corrupted the state of the engine.
 #[tokio::test]
 async fn bulk_operations_over_all_of_the_memory_are_stopped_at_the_cpu_limit() {
     for bulk in [
@@ -222,7 +222,7 @@ async fn a_table_bomb_is_stopped_at_the_limit_of_tables() {
     reaches(HandMade { module, validate: growing, ..HandMade::default() }, LimitReached::TableElements).await;
 }
 
-/// GHSA-p8xm-42r7-89xg: a table that is declared with more elements than there is memory.
+/// GHSA-p8xm-42r7-89xg: a table declared with more elements than fit into memory.
 #[tokio::test]
 async fn parts_that_are_declared_too_large_or_too_many_are_refused() {
     for module in [
@@ -253,11 +253,11 @@ async fn parts_that_are_declared_too_large_or_too_many_are_refused() {
 #[tokio::test]
 async fn a_descriptor_that_lies_about_itself_is_refused() {
     for module in [
-        // The URI is not UTF-8, 1 GiB long, outside of the memory.
+        // The URI is invalid UTF-8, 1 GiB long, or outside of the memory.
         r#"(data (i32.const 0x100) "\ff\fe")"#,
         r#"(data (i32.const 8) "\00\00\00\40")"#,
         r#"(data (i32.const 4) "\ff\ff\ff\ff")"#,
-        // Neither a schema nor none, neither an answer nor an error.
+        // Undefined cases: neither some nor none, neither ok nor error.
         r#"(data (i32.const 36) "\07")"#,
         r#"(data (i32.const 0) "\07")"#,
         // 256 million metadata keys.
@@ -276,7 +276,7 @@ async fn a_descriptor_that_lies_about_itself_is_refused() {
     }
 }
 
-/// GHSA-m758-wjhj-p3jq: flags with bits that have no name, and truth values other than 0 and 1.
+/// GHSA-m758-wjhj-p3jq: flags with undefined bits, and booleans other than 0 and 1.
 #[tokio::test]
 async fn flags_and_truth_values_out_of_range_are_taken_as_what_they_can_be() {
     let module = r#"(data (i32.const 72) "\ff\ff")"#;
@@ -291,11 +291,11 @@ const EMPTY_DESCRIPTOR: &str = r#"(instance $none) (export "annex:extension/desc
 async fn interfaces_with_other_functions_than_the_contracts_do_not_fit() {
     for imports in [
         "",
-        // Functions that the interface has with other types, and that it does not have.
+        // Functions with wrong types, and undefined functions.
         r#"(import "wasi:logging/logging@0.1.0-draft" (instance (export "log" (func (param "text" string)))))"#,
         r#"(import "wasi:logging/logging@0.1.0-draft" (instance (export "shell" (func))))"#,
         r#"(import "wasi:config/store@9.9.9" (instance (export "get" (func))))"#,
-        // A module or a component where there is an instance.
+        // A module or a component instead of an instance.
         r#"(import "wasi:logging/logging@0.1.0-draft" (core module))"#,
         r#"(import "wasi:logging/logging@0.1.0-draft" (component))"#,
     ] {
@@ -305,10 +305,10 @@ async fn interfaces_with_other_functions_than_the_contracts_do_not_fit() {
     }
 }
 
-/// GHSA-6wgr-89rj-399p, CVE-2022-39393: what another instance left in the place is there for the next.
+/// GHSA-6wgr-89rj-399p, CVE-2022-39393: data of an instance was visible to the next instance in the same slot.
 ///
-/// Each turn looks for what is not zero, or not as declared, in its memory, its table and its globals, and then leaves
-/// marks wherever it can; the turns that are broken off leave them in the middle of a call.
+/// Each turn searches its memory, table and globals for values that differ from the declared ones, and then leaves
+/// marks everywhere. Interrupted turns leave marks in the middle of a call.
 #[tokio::test]
 async fn a_canary_finds_nothing_of_the_instances_before_it() {
     const MODULE: &str = r#"
@@ -336,14 +336,14 @@ async fn a_canary_finds_nothing_of_the_instances_before_it() {
     "#;
     let runtime = one_place();
     let canary = |validate| HandMade { module: MODULE, validate, ..HandMade::default() };
-    // It finds what is there.
+    // The search finds marks of the same turn.
     traps(canary("(call $leave) (call $search)")).await;
     let polite = canary("(call $search) (call $leave)").load(&runtime).await;
     let looping = canary("(call $search) (call $leave) (loop $ever (br $ever))");
     let foreign = test_extension(&runtime, installation()).await;
     for _ in 0..10 {
         turn(&polite).await.expect("it found nothing");
-        // A new one each time, because it would be quarantined.
+        // A new extension each time, because it would be quarantined.
         let fault = Turn::with("{}").fault(&[looping.load(&runtime).await]).await;
         assert!(matches!(fault, Fault::LimitReached { limit: LimitReached::Cpu, .. }), "{fault:?}");
         turn(&foreign).await.expect("the turn starts");
@@ -372,7 +372,7 @@ async fn json_that_nests_deeply_breaks_the_contract() {
     }
 }
 
-/// Half of a surrogate pair, numbers beyond the range of a double and keys that stand twice are JSON, and official clients
+/// Unpaired surrogates, numbers beyond the range of a double, and duplicate keys are valid JSON, but official clients
 /// fail on them.
 #[tokio::test]
 async fn what_an_extension_returns_can_be_read_by_every_client() {
@@ -386,7 +386,7 @@ async fn what_an_extension_returns_can_be_read_by_every_client() {
     }
 }
 
-/// 10 million lines, with all the host calls that they take.
+/// 10 million lines, with as many host calls as needed.
 #[tokio::test]
 async fn a_flood_of_log_lines_leaves_what_the_log_takes() {
     let mut installation = installation();

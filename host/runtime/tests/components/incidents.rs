@@ -1,5 +1,5 @@
-//! Incidents of other hosts of plug-ins, tried here. `host/docs/incidents.md` has the list of all; those that other
-//! tests cover are named there.
+//! Incidents of other plug-in hosts, reproduced here. `host/docs/incidents.md` lists all incidents, including those
+//! that other tests cover.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use annex_runtime::{
 
 use crate::support::{Turn, chain_of, installation, refused, runtime, test_extension};
 
-/// `hand_made.wat`, changed wherever these texts are.
+/// `hand_made.wat` with each pair of texts replaced.
 pub(crate) fn hand_made(changes: &[(&str, &str)]) -> Vec<u8> {
     let mut text = include_str!("hand_made.wat").to_owned();
     for (from, to) in changes {
@@ -29,7 +29,7 @@ const LIFT: &str = r#"(canon lift (core func $guest "validate")"#;
 const UTF16: &str = r#"(canon lift (core func $guest "validate") string-encoding=utf16"#;
 const LATIN1: &str = r#"(canon lift (core func $guest "validate") string-encoding=latin1+utf16"#;
 
-/// The extension owns `test/key`, and its delta is the value that it is given under it.
+/// Changes for an extension that owns `test/key` and returns the key's value as its delta.
 const ECHO: &[(&str, &str)] = &[
     (
         ";; => MODULE",
@@ -43,7 +43,7 @@ const ECHO: &[(&str, &str)] = &[
             (i32.load (i32.add (local.get 10) (i32.const 12)))
             (i32.load (i32.add (local.get 10) (i32.const 16))))",
     ),
-    // A text whose encoding turns out to be another is moved, with what there is of it.
+    // Reallocates and copies a string when its encoding turns out to be another.
     (
         ";; => REALLOC",
         "(local.set $at (i32.and
@@ -56,12 +56,12 @@ const ECHO: &[(&str, &str)] = &[
     ),
 ];
 
-/// Texts that each encoding writes in another way, and where one goes over into another.
+/// Strings whose bytes differ between encodings, including switches of encoding within a string.
 fn texts() -> Vec<String> {
     let kinds = ["a", "\u{e9}", "\u{ff}", "\u{100}", "\u{540d}", "\u{1f600}", "\u{10ffff}", "\u{0}", "\\", "\""];
     let mut texts: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
     for length in [1, 2, 7, 255, 256, 4_000] {
-        // Latin-1 for long, and only then something that it has not.
+        // Long Latin-1 text that ends with a character outside of Latin-1.
         texts.extend(kinds.map(|last| format!("{}{last}", "\u{e9}".repeat(length))));
         texts.extend(kinds.map(|first| format!("{first}{}", "a".repeat(length))));
     }
@@ -71,7 +71,8 @@ fn texts() -> Vec<String> {
     texts
 }
 
-/// GHSA-394w-hwhg-8vgm, GHSA-hx6p-xpx3-jvvv: texts between UTF-8 and the encodings of a guest, there and back.
+/// GHSA-394w-hwhg-8vgm, GHSA-hx6p-xpx3-jvvv: strings survive transcoding between UTF-8 and guest encodings in both
+/// directions.
 #[tokio::test]
 async fn texts_in_every_encoding_of_guests_come_back_as_they_went_in() {
     for encoding in [LIFT, UTF16, LATIN1] {
@@ -88,7 +89,7 @@ async fn texts_in_every_encoding_of_guests_come_back_as_they_went_in() {
     }
 }
 
-/// GHSA-jxhv-7h78-9775, GHSA-394w-hwhg-8vgm: texts in UTF-16 that are not where, how long or what they are said to be.
+/// GHSA-jxhv-7h78-9775, GHSA-394w-hwhg-8vgm: UTF-16 strings whose pointers or lengths are wrong.
 #[tokio::test]
 async fn texts_in_other_encodings_that_lie_about_themselves_trap() {
     let answer = |pointer: &str, length: &str| {
@@ -96,14 +97,14 @@ async fn texts_in_other_encodings_that_lie_about_themselves_trap() {
     };
     let surrogate = "(i32.store (i32.const 0x300) (i32.const 0x0061d800))";
     let lies = [
-        // Not aligned.
+        // Misaligned.
         (UTF16, answer("0x301", "1")),
         (LATIN1, answer("0x301", "1")),
         (LATIN1, answer("0x301", "0x80000001")),
-        // A surrogate without the other one.
+        // An unpaired surrogate.
         (UTF16, surrogate.to_owned() + &answer("0x300", "2")),
         (LATIN1, surrogate.to_owned() + &answer("0x300", "0x80000002")),
-        // Beyond the end: by one unit, by all, and by what overflows when it is counted in bytes.
+        // Beyond the end: by one unit, completely, and by a byte count that overflows.
         (UTF16, answer("0x1fffe", "2")),
         (UTF16, answer("0", "0x40000000")),
         (UTF16, answer("0", "0x7fffffff")),
@@ -121,7 +122,7 @@ async fn texts_in_other_encodings_that_lie_about_themselves_trap() {
     }
 }
 
-/// An allocator that lies about where a text of two bytes per unit can go.
+/// An allocator that returns a wrong address for UTF-16 strings.
 #[tokio::test]
 async fn an_allocator_for_other_encodings_that_lies_traps() {
     for encoding in [UTF16, LATIN1] {
@@ -134,7 +135,7 @@ async fn an_allocator_for_other_encodings_that_lies_traps() {
     }
 }
 
-/// GHSA-m758-wjhj-p3jq, the other way: flags that the host hands to a guest are those that have a name, and no others.
+/// GHSA-m758-wjhj-p3jq in the other direction: the host passes only defined flags to a guest.
 #[tokio::test]
 async fn flags_that_the_host_hands_over_are_what_is_granted() {
     let import = r#"
@@ -168,7 +169,7 @@ async fn flags_that_the_host_hands_over_are_what_is_granted() {
     }
 }
 
-/// GHSA-x84v-gj2h-g759, GHSA-32h6-97mm-8q3c: what asynchronous components are made of is refused before it is compiled.
+/// GHSA-x84v-gj2h-g759, GHSA-32h6-97mm-8q3c: asynchronous components are refused before they are compiled.
 #[tokio::test]
 async fn components_that_are_asynchronous_are_refused() {
     let before_types = "(type $event-kinds (flags \"message\" \"status\" \"artifact\"))\n  (type $extension";
@@ -199,8 +200,8 @@ async fn components_that_are_asynchronous_are_refused() {
     }
 }
 
-/// GHSA-hgjw-h833-99q9: each store is made by the engine that its component was linked by, so that two engines in one
-/// turn mix nothing up. A process of Annex has one.
+/// GHSA-hgjw-h833-99q9: a store must be created by the engine of its linker. Two engines in one turn do not
+/// interfere. A process of Annex has one engine.
 #[tokio::test]
 async fn components_of_two_engines_take_part_in_one_turn_each_in_its_own() {
     let first = runtime();
@@ -217,7 +218,8 @@ async fn components_of_two_engines_take_part_in_one_turn_each_in_its_own() {
     }
 }
 
-/// GHSA-hfr4-7c6c-48w2: what was linked does not lean on the linker, nor on the runtime, which may be gone.
+/// GHSA-hfr4-7c6c-48w2: a linked component depends neither on the linker nor on the runtime, which may have been
+/// dropped.
 #[tokio::test]
 async fn an_extension_outlives_the_runtime_that_linked_it() {
     let mut extensions = Vec::new();
@@ -233,8 +235,8 @@ async fn an_extension_outlives_the_runtime_that_linked_it() {
     assert!(matches!(looping, Fault::LimitReached { .. }), "it is stopped still: {looping:?}");
 }
 
-/// kubewarden's ticks: the epoch advances on a thread of its own, so that a guest is stopped also where every worker of
-/// the runtime is busy with guests, and no turn is given the ticks that another one missed.
+/// An incident of kubewarden: the epoch advances on its own thread. So guests are stopped even if guests occupy every
+/// worker, and no turn gets ticks that another one missed.
 #[tokio::test]
 async fn guests_that_loop_on_every_worker_stop_each_other_nowhere() {
     let runtime = runtime();

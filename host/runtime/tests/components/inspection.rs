@@ -1,4 +1,4 @@
-//! The facts that are known of a component before any of it runs.
+//! Facts about a component that are known before it runs.
 
 use annex_runtime::{Access, Digest, GrantNeeded, Hook};
 
@@ -9,7 +9,7 @@ const LOGGING: (&str, Access) = ("wasi:logging/logging@0.1.0-draft", Access::Fre
 const SCHEMA: (&str, Access) = ("annex:extension/json-schema@0.1.0", Access::Free);
 const TYPES: (&str, Access) = ("annex:extension/types@0.1.0", Access::Free);
 
-/// The imports in the order of their names; no other import means no other WASI.
+/// Checks hooks and imports. Imports are in order of name, and no WASI is linked without an import.
 async fn check(path: &str, hooks: &[Hook], imports: &[(&str, Access)]) {
     let bytes = component(path);
     let mut inspection = runtime().inspect(bytes.clone()).await.expect("an extension").inspection;

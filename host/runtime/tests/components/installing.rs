@@ -1,4 +1,4 @@
-//! Components that are fine, and what the operator decided about them is not.
+//! Valid components with invalid settings of the operator.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ async fn one_uri_can_be_installed_once_and_dependencies_stand_before_dependents(
 }
 
 #[tokio::test]
-async fn a_required_extension_cannot_depend_on_one_that_may_be_skipped() {
+async fn a_required_extension_cannot_have_an_optional_dependency() {
     let runtime = runtime();
     let load = async |installation| test_extension(&runtime, installation).await;
     let skipped = load(Installation { on_failure: OnFailure::Skip, ..with_parameters("{}") }).await;
@@ -102,7 +102,7 @@ async fn extensions_that_depend_on_one_another_are_refused_and_the_ring_is_named
         let loaded = runtime.load(component(annex_components::TEST_EXTENSION), with_parameters(&parameters)).await;
         loaded.expect("the test extension loads")
     };
-    // `d` hangs on the ring and is no part of it.
+    // `d` depends on the circle and does not belong to it.
     let loaded = [
         load("d", r#""https://annex.example/a""#).await,
         load("a", r#""https://annex.example/b""#).await,

@@ -1,4 +1,4 @@
-//! Instances that are kept: each turn finds what instantiation left, and whatever cannot be put back is not kept.
+//! Kept instances: each turn finds the initial state, and instances that cannot be reset are not kept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::support::{
     Turn, config, installation, kept, log_of, refused, respond, runtime, test_extension, with_parameters,
 };
 
-/// Room for a few instances, so that one may be kept.
+/// A runtime with four instances, so that one may be kept.
 fn few_places() -> Runtime {
     Runtime::new(&RuntimeConfig { instances: 4, ..config() }).expect("the runtime starts")
 }
@@ -24,7 +24,7 @@ async fn load(runtime: &Runtime, parts: &HandMade) -> Arc<Extension> {
     Arc::new(runtime.load(parts.bytes(), kept(installation())).await.expect("the component loads"))
 }
 
-/// Runs so many turns, of which none fails. Returns the number of those that got an instance that had served others.
+/// Runs `count` turns without failures. Returns how many got a reused instance.
 async fn turns(extension: &Arc<Extension>, count: u64) -> u64 {
     let before = extension.metrics().kept_turns;
     for _ in 0..count {
@@ -33,7 +33,7 @@ async fn turns(extension: &Arc<Extension>, count: u64) -> u64 {
     extension.metrics().kept_turns - before
 }
 
-/// It traps when it finds a mark in a global or in the memory, and leaves marks in all of it.
+/// Traps if a mark is found in a global or in the memory, and leaves marks everywhere.
 const MARKS: &str = r#"
     (global $integer (mut i32) (i32.const 7))
     (global $wide (mut i64) (i64.const 0))
@@ -75,7 +75,7 @@ fn marking(validate: &'static str) -> HandMade {
 #[tokio::test]
 async fn a_canary_finds_nothing_of_the_turns_before_it_in_a_kept_instance() {
     let runtime = few_places();
-    // It finds what is there.
+    // The search finds marks of the same turn.
     let both = load(&runtime, &marking("(call $leave) (call $search)")).await;
     Turn::with("{}").fault(&[both]).await;
     let canary = load(&runtime, &marking("(call $search) (call $leave)")).await;
@@ -93,10 +93,10 @@ async fn an_instance_that_failed_or_was_given_up_serves_no_other_turn() {
         assert_eq!(extension.metrics().kept_turns, before + 1, "{command} was told to a kept instance");
         assert_eq!(turns(&extension, 1).await, 0, "{command}: the instance is gone");
     }
-    // A refusal is no failure.
+    // A refusal is not a failure.
     Turn::commanding("\"violation\"").refusal(&extensions).await;
     assert_eq!(turns(&extension, 1).await, 1);
-    // A call that is given up while the guest yields.
+    // A call that is cancelled while the guest yields.
     {
         let turn = Turn::commanding("\"loop\"");
         let given_up = turn.start(&extensions);
@@ -110,14 +110,14 @@ async fn an_instance_that_grew_serves_no_other_turn() {
     let growing = "(call $search) (drop (memory.grow (i32.const 1))) (i32.store (i32.const 0x20000) (i32.const -1))";
     let extension = load(&few_places(), &marking(growing)).await;
     assert_eq!(turns(&extension, 3).await, 0);
-    // Growing by nothing, or by more than there may be, changes nothing.
+    // Growing by nothing, or beyond the limit, changes nothing.
     let not_growing = "(call $search) (drop (memory.grow (i32.const 0)))";
     let extension = load(&few_places(), &marking(not_growing)).await;
     assert_eq!(turns(&extension, 3).await, 2);
 }
 
 #[tokio::test]
-async fn an_instance_serves_as_many_turns_as_it_may() {
+async fn a_kept_instance_serves_its_maximum_of_turns() {
     let installation = Installation { instances: Instances::Kept { turns: 2 }, ..installation() };
     let extension = test_extension(&few_places(), installation).await;
     assert_eq!(turns(&extension, 6).await, 3);
@@ -151,7 +151,7 @@ async fn each_turn_has_its_limits_in_full() {
     Turn::commanding("\"log-flood 200\"").fault(&[extension]).await;
 }
 
-/// One place: whoever wants it gets it, though an instance of another installation waits in it.
+/// There is one slot. A turn gets it although an idle instance of another installation holds it.
 #[tokio::test]
 async fn an_instance_that_waits_gives_way_to_a_turn() {
     let instance_timeout = Duration::from_millis(100);
@@ -162,7 +162,7 @@ async fn an_instance_that_waits_gives_way_to_a_turn() {
     assert_eq!(turns(&second, 1).await, 0);
     assert_eq!(second.metrics().waits, 0, "it had not to wait");
     assert_eq!(turns(&first, 2).await, 1);
-    // A turn that waits gets the place of one that ends, which is not kept then.
+    // A waiting turn gets the slot of a turn that ends, whose instance is then not kept.
     let running = Turn::with("{}").chain(std::slice::from_ref(&first)).await;
     let others = [second];
     let turn = Turn::with("{}");
@@ -176,7 +176,7 @@ async fn turns_at_once_have_an_instance_each() {
     let first = turn.chain(&extensions).await;
     let second = turn.chain(&extensions).await;
     drop((first, second));
-    // One may wait, a quarter of four.
+    // One instance may be parked: a quarter of four.
     let _third = turn.chain(&extensions).await;
     let _fourth = turn.chain(&extensions).await;
     assert_eq!(extensions[0].metrics().kept_turns, 1);
@@ -195,7 +195,7 @@ async fn the_way_out_belongs_to_the_turn_as_in_a_fresh_instance() {
     assert_eq!(extensions[0].metrics().kept_turns, 5);
 }
 
-/// A component that could leave something where the host cannot put it back is refused, and says by what.
+/// A component with state that the host cannot reset is refused, and the error names the state.
 #[tokio::test]
 async fn what_cannot_be_put_back_is_not_admitted() {
     const TABLE: &str = "(table $t 4 10 funcref) (elem $e func $answer) (data $d \"x\")";
@@ -222,16 +222,16 @@ async fn what_cannot_be_put_back_is_not_admitted() {
     for (before, after, expected) in [
         // A second instance of the module.
         ("", "(core instance $again (instantiate $guest))", "more than once"),
-        // Handles of its own, and a component inside it that has state.
+        // The component's own handles, and a nested component with state.
         ("", "(type $handle (resource (rep i32)))", "handles"),
         ("", "(component (core module) (core instance (instantiate 0)))", "a component inside it"),
         ("", "(alias outer 0 $guest (core module $twin)) (core instance (instantiate $twin))", "a second name"),
-        // An export is one more name: of a module that would have no shadows, and of one that passes for another.
+        // An export is another name: for a module without shadows, and for a module in place of another.
         ("", "(core module $spare) (export \"spare\" (core module $spare))", "a second name"),
         ("", "(component $spare) (export \"spare\" (component $spare))", "a second name"),
         ("(import \"other\" (core module))", "", "a module or a component"),
         ("(import \"handles\" (instance (export \"handle\" (type (sub resource)))))", "", "handles"),
-        // It names what is added, and what is not valid stays so.
+        // Uses the names of added functions, and an invalid component stays invalid.
         (
             "",
             "(core module $thief (import \"guest\" \"annex-keep:save\" (func)))
@@ -260,7 +260,7 @@ async fn check_refusal(parts: &HandMade, expected: &str) {
     assert_eq!(why_unkeepable(parts.bytes()).await.as_ref(), Some(reason));
 }
 
-/// What another core module of the component has, and what start functions have made.
+/// State of another core module in the component, and state from start functions.
 #[tokio::test]
 async fn a_second_memory_and_a_start_function_are_put_back_too() {
     const OTHER: &str = r#"(component
@@ -286,7 +286,7 @@ async fn a_second_memory_and_a_start_function_are_put_back_too() {
     assert_eq!(turns(&extension, 5).await, 4);
 }
 
-/// The component whose core module imports something of the instance `$from`, which stands in `before`.
+/// A component whose core module imports an item of the instance `$from`, which `before` defines.
 fn importing(parts: &HandMade, before: &str, import: &str, from: &str) -> Vec<u8> {
     let text = parts.text().replacen("(component", before, 1);
     let text = text.replace("(core module $guest", &format!("(core module $guest {import}"));
@@ -307,7 +307,7 @@ async fn instances_of_shipped_components_can_be_kept() {
     }
 }
 
-/// Its start function puts a random number into the memory.
+/// The start function writes a random number into the memory.
 #[tokio::test]
 async fn instances_that_begin_differently_are_not_kept() {
     const IMPORT: &str = r#"(component
@@ -322,7 +322,7 @@ async fn instances_that_begin_differently_are_not_kept() {
     installation.grants.random = true;
     let log = log_of(Box::pin(async {
         let extension = Arc::new(few_places().load(bytes, installation).await.expect("the component loads"));
-        // Two at once, so that there is a second instance.
+        // Two turns at once, so that there is a second instance.
         let extensions = [Arc::clone(&extension)];
         let turn = Turn::with("{}");
         let both = (turn.chain(&extensions).await, turn.chain(&extensions).await);

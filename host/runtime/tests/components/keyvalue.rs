@@ -1,4 +1,4 @@
-//! Keys of an extension's own.
+//! Keys of extensions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,13 +56,13 @@ async fn what_is_beyond_the_quota_is_an_error_and_changes_nothing() {
     assert_eq!(results(&extension, commands).await, expected);
 }
 
-/// The answers of a store to who asks for a value.
+/// How a store answers a read.
 #[derive(Debug)]
 enum Answers {
     Never,
-    /// It says that it cannot.
+    /// With an error.
     Refusal,
-    /// As one behind a network: after a tick and more.
+    /// Late, like a store on the network: after more than a tick.
     Late,
 }
 
@@ -130,7 +130,7 @@ async fn why_a_store_failed_is_not_the_guests_to_know() {
     assert_eq!(results(&extension, r#"{"get": "a"}"#).await, ["error: the store cannot be reached now"]);
 }
 
-/// Under the CPU time of the standard limits, which is ten ticks a call and two hundred a turn.
+/// With the standard CPU limits: ten ticks per call, two hundred per turn.
 #[tokio::test]
 async fn waiting_for_keys_takes_no_cpu_time() {
     let mut installation = capable();

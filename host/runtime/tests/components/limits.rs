@@ -1,4 +1,4 @@
-//! A guest is stopped where it goes beyond one of its limits.
+//! A guest is stopped when it exceeds a limit.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn limited(limits: Limits) -> Installation {
     Installation { limits, ..installation() }
 }
 
-/// The fault that stops the test extension when `validate` does as told.
+/// The fault that stops the test extension when `validate` executes `command`.
 async fn fault(limits: Limits, command: &str) -> Fault {
     let extension = test_extension(&runtime(), limited(limits)).await;
     Turn::commanding(command).fault(&[extension]).await
@@ -124,7 +124,7 @@ async fn metadata_beyond_the_input_limit_is_refused_with_the_key() {
     assert!(violations[0].description.contains("10 bytes"), "{}", violations[0].description);
 }
 
-/// Lines that nobody reads, as work that takes a while and ends.
+/// Discarded log lines, as work that takes a while and ends.
 const BUSY: &str = r#"{"respond": "log-flood 5000"}"#;
 
 /// The fault that ends a turn of many events, each of which keeps the guest busy for a while.
@@ -154,7 +154,7 @@ async fn many_short_calls_use_up_the_times_of_their_turn() {
 }
 
 #[tokio::test]
-async fn a_call_may_take_no_longer_than_what_is_left_of_its_turn() {
+async fn a_call_is_limited_by_the_remaining_time_of_its_turn() {
     let limits = Limits { cpu: LONG, wall: LONG, turn_cpu: LONG, turn_wall: SHORT, ..Limits::standard() };
     check(limits, "\"loop\"", LimitReached::TurnWall).await;
     let limits = Limits { cpu: LONG, wall: LONG, turn_cpu: SHORT, turn_wall: LONG, ..Limits::standard() };
@@ -173,7 +173,7 @@ async fn the_log_of_a_turn_is_limited_by_lines_and_by_bytes() {
         (log.matches(": line").count(), log.contains(": line 10"))
     };
     assert_eq!(written(Limits { log_lines: 7, ..Limits::standard() }).await, (7, false));
-    // "line 0" to "line 9", and four bytes of the next.
+    // "line 0" to "line 9", and four bytes of the next line.
     assert_eq!(written(Limits { log_bytes: 64, ..Limits::standard() }).await, (11, false));
 }
 

@@ -1,4 +1,4 @@
-//! The crate as the server uses it, with the real components: what is loaded, what is refused, what is confined.
+//! The crate as used by the server, with real components: loading, refusing and isolating.
 #![cfg(test)]
 
 mod bombs;

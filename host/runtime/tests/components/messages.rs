@@ -1,4 +1,4 @@
-//! The hook `message`: what it is shown, what it may make of a message, and what it may not.
+//! The hook `message`: its input, and allowed and forbidden rewrites.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ async fn rewriting() -> Arc<Extension> {
     test_extension(&runtime(), Installation { grants, ..installation() }).await
 }
 
-/// The parts of the message after the way in, as JSON; `None` when they were not rewritten.
+/// The parts of the message after the way in, as JSON; `None` if they were not rewritten.
 async fn parts(extension: &Arc<Extension>, turn: &Turn) -> Option<String> {
     let entered = turn.enter(std::slice::from_ref(extension)).await.expect("the turn starts");
     entered.parts.map(|parts: Vec<Part>| serde_json::to_string(&parts).expect("parts are JSON"))
 }
 
 #[tokio::test]
-async fn a_message_stays_as_it_is_unless_it_is_rewritten() {
+async fn a_message_is_unchanged_unless_it_is_rewritten() {
     let extension = rewriting().await;
     assert_eq!(parts(&extension, &Turn::with("{}")).await, None);
     let rewritten = parts(&extension, &Turn::commanding(r#"{"check":"rewrite"}"#)).await;
@@ -36,7 +36,7 @@ async fn the_message_is_shown_without_the_metadata_of_others() {
 }
 
 #[tokio::test]
-async fn a_later_extension_sees_what_an_earlier_one_made_of_the_message() {
+async fn a_later_extension_sees_the_message_as_rewritten_by_an_earlier_one() {
     let runtime = runtime();
     let mut extensions = Vec::new();
     for (uri, check) in [("urn:a", "rewrite"), ("urn:b", "seen")] {
@@ -116,7 +116,7 @@ async fn a_message_beyond_the_input_limit_is_refused_without_a_call() {
 }
 
 #[tokio::test]
-async fn what_a_skipped_extension_rewrote_is_forgotten() {
+async fn rewrites_of_a_skipped_extension_are_discarded() {
     let grants = Grants { rewrite_message: true, ..Grants::default() };
     let skipped = Installation { grants, on_failure: OnFailure::Skip, ..installation() };
     let extension = test_extension(&runtime(), skipped).await;

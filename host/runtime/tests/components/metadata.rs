@@ -1,4 +1,4 @@
-//! The metadata that an extension leaves on outgoing events: its own keys and nothing else, whichever event it is.
+//! Metadata that an extension adds to outgoing events: only its own keys, on any kind of event.
 
 use annex_protocol::{Message, Metadata, Part, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent};
 use annex_runtime::{Fault, Hook};
@@ -20,7 +20,7 @@ fn status(message: Option<Message>) -> StreamResponse {
     })
 }
 
-/// One event of each kind, and the place where metadata goes.
+/// One event of each kind, and the path of its metadata.
 fn events() -> [(StreamResponse, &'static str); 4] {
     [
         (StreamResponse::Message(message()), "message"),
@@ -34,7 +34,7 @@ fn json(event: &StreamResponse) -> String {
     serde_json::to_string(event).expect("JSON")
 }
 
-/// The patch is refused with the path, and the event is as it was.
+/// Checks that the patch is refused with the path, and that the event is unchanged.
 async fn check_refused(command: &str, key: &str) {
     let extensions = [test_extension(&runtime(), with_parameters("{}")).await];
     for (mut event, place) in events() {

@@ -1,4 +1,4 @@
-//! The methods of extensions: what may be declared, what reaches them, and what they may answer.
+//! Methods of extensions: declarations, parameters and answers.
 
 use std::sync::Arc;
 
@@ -161,7 +161,7 @@ async fn a_stream_without_end_is_ended_by_the_limits_of_the_turn() {
     assert!(seen.len() > 3 && matches!(error, HookError::Fault(Fault::LimitReached { .. })), "{error}");
 }
 
-/// The reason for which the test extension with these methods does not load.
+/// Why the test extension with these methods does not load.
 async fn refusal(methods: &str) -> String {
     refused(component(annex_components::TEST_EXTENSION), with_methods(methods)).await.to_string()
 }

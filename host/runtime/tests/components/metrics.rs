@@ -1,4 +1,4 @@
-//! The numbers that are counted of calls.
+//! Metrics of calls.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,21 +16,21 @@ fn of_hook(extension: &Extension, hook: Hook) -> HookMetrics {
     hooks.find(|metrics| metrics.hook == hook).expect("the component has the hook")
 }
 
-/// The outcomes of the calls of a hook with their counts, without those that never happened.
+/// Outcomes of a hook with their counts, without those that are zero.
 fn outcomes(extension: &Extension, hook: Hook) -> Vec<(&'static str, u64)> {
     let outcomes = of_hook(extension, hook).outcomes;
     outcomes.into_iter().filter(|(_, count)| *count > 0).map(|(outcome, count)| (outcome.name(), count)).collect()
 }
 
 #[tokio::test]
-async fn each_call_is_counted_by_how_it_ended() {
+async fn each_call_is_counted_by_its_outcome() {
     let extension = test_extension(&runtime(), installation()).await;
     let extensions = [Arc::clone(&extension)];
     let refuse = async |command: &str| Turn::commanding(&format!("\"{command}\"")).refusal(&extensions).await;
     for command in ["violation", "reject", "forged-code", "trap", "loop", "memory-bomb"] {
         refuse(command).await;
     }
-    // So many failures in a row would be a reason to leave it alone.
+    // This many consecutive failures would start a quarantine.
     drop(Turn::with("{}").start(&extensions).await.expect("the turn starts"));
     for command in ["log-flood 5001", "bad-json"] {
         refuse(command).await;
@@ -118,13 +118,13 @@ async fn secrets_are_taken_out_of_the_reason() {
     assert!(reason.contains("(secret)") && !reason.contains("someone/else"), "{reason}");
 }
 
-/// Room for one instance.
+/// A runtime with one instance.
 fn narrow(instance_timeout: Duration) -> Runtime {
     Runtime::new(&RuntimeConfig { instances: 1, instance_timeout, ..config() }).expect("the runtime starts")
 }
 
 #[tokio::test]
-async fn waiting_for_an_instance_is_counted_whether_it_helps_or_not() {
+async fn waits_for_an_instance_are_counted_whether_they_succeed_or_not() {
     let extensions = [test_extension(&narrow(Duration::from_millis(5)), installation()).await];
     let turn = Turn::with("{}");
     let first = turn.chain(&extensions).await;
@@ -143,7 +143,7 @@ async fn a_call_whose_request_is_given_up_is_counted_as_abandoned() {
     let extensions = [test_extension(&narrow(Duration::from_secs(30)), installation()).await];
     let turn = Turn::with("{}");
     let first = turn.chain(&extensions).await;
-    // The second turn waits for the instance when it is given up.
+    // The second turn is cancelled while it waits for the instance.
     let mut second = Box::pin(turn.start(&extensions));
     assert!(has_to_wait(&mut second).await);
     drop(second);
@@ -152,13 +152,13 @@ async fn a_call_whose_request_is_given_up_is_counted_as_abandoned() {
     drop(first);
 }
 
-/// Polls once.
+/// Polls once. Returns true if the future is pending.
 async fn has_to_wait<F: Future + Unpin>(future: &mut F) -> bool {
     poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context).is_pending())).await
 }
 
 #[tokio::test]
-async fn numbers_go_on_over_fifty_swaps_and_begin_again_after_the_last_version_is_gone() {
+async fn metrics_survive_fifty_swaps_and_start_again_after_the_last_version() {
     let runtime = runtime();
     let mut extension = test_extension(&runtime, installation()).await;
     for _ in 0..50 {

@@ -1,4 +1,4 @@
-//! Whoever extensions send requests to: names, servers, and addresses that must not be called.
+//! Destinations of requests: names, servers, and forbidden addresses.
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,8 +32,8 @@ impl Peer {
         Self { port, requests }
     }
 
-    /// A server that answers each request with a body of so many bytes, each of which is sent by itself, a millisecond or two
-    /// after the one before.
+    /// A server that answers each request with a body of `pieces` bytes, sent one by one with a millisecond or two in
+    /// between.
     pub(crate) async fn trickling(pieces: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -46,7 +46,7 @@ impl Peer {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     sent = sent.and(stream.write_all(b"x").await);
                 }
-                // Whoever has read enough may be gone.
+                // The client may have read enough and disconnected.
                 drop(sent);
             }
         });
@@ -57,7 +57,7 @@ impl Peer {
         self.requests.lock().expect("no panic").len()
     }
 
-    /// Head and body as they came.
+    /// Head and body of a request.
     pub(crate) fn request(&self, number: usize) -> String {
         self.requests.lock().expect("no panic")[number].clone()
     }
@@ -71,7 +71,7 @@ async fn serve(mut stream: TcpStream, answer: String, requests: Arc<Mutex<Vec<St
         }
     }
     requests.lock().expect("no panic").push(String::from_utf8_lossy(&request).into_owned());
-    // Whoever has read enough may be gone.
+    // The client may have read enough and disconnected.
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;
 }
@@ -83,7 +83,7 @@ fn is_whole(request: &[u8]) -> bool {
     length.is_none_or(|length| body.len() >= length.parse().expect("a number"))
 }
 
-/// An address that must not be called: it takes connections and never answers.
+/// A forbidden address: accepts connections and never answers.
 pub(crate) struct Victim(BlockingListener);
 
 impl Victim {
@@ -105,7 +105,7 @@ impl Victim {
     }
 }
 
-/// A resolver that gives every name one answer after the other, and the last one for ever.
+/// A resolver that returns these results in order, and repeats the last one.
 pub(crate) struct Names(Mutex<VecDeque<Vec<IpAddr>>>);
 
 impl Names {

@@ -1,4 +1,4 @@
-//! Instances are few, and each one is as good as new.
+//! Instances are limited, and each one is as good as new.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use annex_runtime::{Fault, Runtime, RuntimeConfig};
 
 use crate::support::{RESPONSE_KEY, Turn, config, installation, kept, respond, test_extension};
 
-/// Room for a single instance.
+/// A runtime with one instance.
 fn narrow(instance_timeout: Duration) -> Runtime {
     Runtime::new(&RuntimeConfig { instances: 1, instance_timeout, ..config() }).expect("the runtime starts")
 }
@@ -24,7 +24,7 @@ async fn a_turn_that_finds_no_instance_is_refused_and_the_next_one_is_served() {
 }
 
 #[tokio::test]
-async fn a_turn_waits_for_the_instance_of_another_one() {
+async fn a_turn_waits_until_another_turn_frees_its_instance() {
     let extensions = [test_extension(&narrow(Duration::from_secs(30)), installation()).await];
     let turn = Turn::with("{}");
     let first = turn.chain(&extensions).await;
@@ -46,7 +46,7 @@ async fn an_instance_goes_to_a_tenant_that_waits_before_many_turns_of_another() 
         drop(chain);
     };
     let of_loud = || noted("loud", &loud);
-    // Those of the loud one are polled first, so they wait before the quiet one comes.
+    // Turns of the loud tenant are polled first, so they wait before the quiet one arrives.
     tokio::join!(biased; of_loud(), of_loud(), of_loud(), of_loud(), noted("quiet", &quiet), async { drop(first) });
     let order = order.into_inner().expect("no panic");
     assert_eq!(order.iter().position(|name| *name == "quiet"), Some(1), "{order:?}");
@@ -62,7 +62,7 @@ async fn a_turn_that_fails_gives_its_instance_back() {
     }
 }
 
-/// The test extension keeps a request's commands in its memory, and both turns get the same slot of the pool, or the same
+/// The test extension keeps a request's commands in its memory. Both turns get the same slot of the pool, or the same
 /// instance.
 #[tokio::test]
 async fn nothing_that_one_turn_left_in_memory_is_there_in_the_next() {

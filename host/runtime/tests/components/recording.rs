@@ -1,4 +1,4 @@
-//! Turns that are noted, played to another version, and compared.
+//! Turns that are recorded, replayed with another version, and compared.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,11 +16,11 @@ use crate::support::{
     with_parameters,
 };
 
-/// Keeps the turns of an extension.
+/// Stores the recorded turns of an extension.
 #[derive(Default)]
-struct Kept(Mutex<Vec<RecordedTurn>>);
+struct RecordedTurns(Mutex<Vec<RecordedTurn>>);
 
-impl TurnObserver for Kept {
+impl TurnObserver for RecordedTurns {
     fn wants(&self) -> bool {
         true
     }
@@ -30,14 +30,14 @@ impl TurnObserver for Kept {
     }
 }
 
-impl Kept {
+impl RecordedTurns {
     fn on(extension: &Extension) -> Arc<Self> {
         let kept = Arc::new(Self::default());
         assert!(extension.observe(Arc::clone(&kept) as _), "nobody else observes it");
         kept
     }
 
-    /// The only turn, as a file gives it back.
+    /// The only recorded turn, after a round trip through a file.
     fn turn(&self, extension: &Extension) -> RecordedTurn {
         let turns = self.0.lock().expect("no panic");
         assert_eq!(turns.len(), 1, "one turn was noted");
@@ -68,7 +68,7 @@ impl Hide for Hidden<'_> {
     }
 }
 
-/// A conversation with keys, a session, tasks and steps.
+/// A conversation with keys, session state, tasks and agent steps.
 struct Rich;
 
 #[async_trait]
@@ -106,7 +106,7 @@ impl TurnView for Rich {
     }
 }
 
-/// The differences between a noted turn and the same turn with another version, as `what: was -> is`.
+/// The differences between a recorded turn and its replay with another version, as `what: was -> is`.
 async fn compared(turn: &RecordedTurn, other: &Arc<Extension>) -> (Comparison, Vec<String>) {
     let replayed = replay(other, turn, None).await.expect("it runs");
     let mut comparison = Comparison::default();
@@ -117,7 +117,7 @@ async fn compared(turn: &RecordedTurn, other: &Arc<Extension>) -> (Comparison, V
     (comparison, lines)
 }
 
-/// Everything from outside of a turn.
+/// Commands that use every service outside of a turn.
 const COMMANDS: &str = r#""time", {"random": 8}, "hash", {"get": "a"}, {"set": ["a", "1"]}, {"increment": ["n", 2]},
     {"in": ["context", {"increment": ["n", 5]}]}, {"in": ["task", {"set-bytes": ["b", 300]}]}, "list", {"delete": "z"},
     "task", "steps", {"tasks": "{}"}, {"resume": "t-2"}"#;
@@ -135,7 +135,7 @@ async fn a_turn_that_is_played_again_gets_the_answers_that_it_got_and_changes_no
     let view: Arc<dyn TurnView> = Arc::new(Rich);
     let before = r#"{"set": ["a", "old"]}, {"set": ["n", "40"]}, {"set": ["z", "old"]}"#;
     served(&extension, &view, before).await.expect("the turn starts");
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let url = format!("http://127.0.0.1:{}/v1/x?q=1", peer.port);
     let commands = format!(r#"{COMMANDS}, {{"http": {{"method": "POST", "url": "{url}", "body": "sent"}}}}"#);
     let results = served(&extension, &view, &commands).await.expect("the turn starts");
@@ -144,11 +144,11 @@ async fn a_turn_that_is_played_again_gets_the_answers_that_it_got_and_changes_no
     let turn = kept.turn(&extension);
     assert_eq!(peer.count(), 1);
 
-    // Elsewhere, where there are no such keys, another time and nobody to call.
+    // In another process, with no keys, another time and an unreachable peer.
     let elsewhere = load(&runtime(), granted).await;
     let (comparison, differences) = compared(&turn, &elsewhere).await;
     assert_eq!((comparison.agreed, comparison.unanswered), (1, 0), "{differences:?}");
-    // And here, where the keys are others by now.
+    // In this process, where the keys have changed.
     let (comparison, differences) = compared(&turn, &extension).await;
     assert_eq!((comparison.agreed, comparison.unanswered), (1, 0), "{differences:?}");
     assert_eq!(peer.count(), 1, "nothing was sent");
@@ -160,7 +160,7 @@ async fn a_turn_that_is_played_again_gets_the_answers_that_it_got_and_changes_no
 #[tokio::test]
 async fn a_recording_has_no_secrets() {
     let extension = load(&runtime(), capable()).await;
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let view: Arc<dyn TurnView> = Arc::new(NoTurn);
     let results = served(&extension, &view, r#"{"secret": "API_KEY"}"#).await.expect("the turn starts");
     assert_eq!(results, ["hunter2-hunter2"]);
@@ -171,7 +171,7 @@ async fn a_recording_has_no_secrets() {
 #[tokio::test]
 async fn keys_and_texts_that_are_hidden_are_in_no_form_of_a_recording() {
     let extension = load(&runtime(), capable()).await;
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let view: Arc<dyn TurnView> = Arc::new(NoTurn);
     let quoted = r#"{\"deep\": \"hunter2-hunter2\"}"#;
     let commands = format!(
@@ -197,7 +197,7 @@ async fn a_version_without_a_hook_is_compared_step_by_step() {
 }
 
 #[tokio::test]
-async fn a_component_that_is_loaded_aside_takes_what_others_leave() {
+async fn a_shadow_only_uses_free_instances() {
     let runtime = Runtime::new(&annex_runtime::RuntimeConfig { instances: 2, ..config() }).expect("a runtime");
     let extension = test_extension(&runtime, installation()).await;
     let turn = noted(&extension).await;
@@ -215,17 +215,17 @@ async fn a_component_that_is_loaded_aside_takes_what_others_leave() {
 #[tokio::test]
 async fn an_extension_has_one_observer_at_a_time() {
     let extension = test_extension(&runtime(), installation()).await;
-    let first = Kept::on(&extension);
-    assert!(!extension.observe(Arc::new(Kept::default())));
+    let first = RecordedTurns::on(&extension);
+    assert!(!extension.observe(Arc::new(RecordedTurns::default())));
     extension.end_observation();
-    let second = Kept::on(&extension);
+    let second = RecordedTurns::on(&extension);
     Turn::commanding(r#""delta""#).chain(&[extension]).await;
     assert_eq!((first.0.lock().expect("no panic").len(), second.0.lock().expect("no panic").len()), (0, 1));
 }
 
-/// A turn with all of its steps, in which the test extension does its usual.
+/// A recorded turn with all kinds of steps, with the usual behaviour of the test extension.
 async fn noted(extension: &Arc<Extension>) -> RecordedTurn {
-    let kept = Kept::on(extension);
+    let kept = RecordedTurns::on(extension);
     let mut chain = Turn::with("{}").chain(std::slice::from_ref(extension)).await;
     chain.run_beginning_hooks(&"t-1".into(), &"c-1".into(), None, false).await.expect("no fault");
     respond(&mut chain).await.expect("no fault");
@@ -267,7 +267,7 @@ async fn each_difference_of_another_version_has_its_name_and_its_place() {
 }
 
 #[tokio::test]
-async fn a_version_that_fails_is_told_from_one_that_differs() {
+async fn a_failing_version_is_distinguished_from_a_differing_one() {
     let runtime = runtime();
     let turn = noted(&test_extension(&runtime, installation()).await).await;
     for command in ["panic", "foreign-key", "bad-json"] {
@@ -287,7 +287,7 @@ async fn what_the_extension_is_not_shown_is_not_noted() {
         granted
     });
     let extension = Arc::new(loaded.await.expect("it loads"));
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let mut chain = Turn::with(r#"{"other/key": 1}"#).chain(std::slice::from_ref(&extension)).await;
     respond(&mut chain).await.expect("no fault");
     drop(chain);
@@ -300,10 +300,10 @@ async fn what_the_extension_is_not_shown_is_not_noted() {
 }
 
 #[tokio::test]
-async fn the_session_is_noted_as_the_grant_shows_it_and_once() {
+async fn session_state_is_recorded_once_and_as_far_as_granted() {
     let runtime = runtime();
     let extension = test_extension(&runtime, reading_the_session()).await;
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let view: Arc<dyn TurnView> = Arc::new(Rich);
     let mut chain = Turn::with("{}").seen_as(&view).chain(std::slice::from_ref(&extension)).await;
     respond(&mut chain).await.expect("no fault");
@@ -344,7 +344,7 @@ async fn a_turn_with_too_many_bytes_is_left_out_as_a_whole() {
 async fn methods_are_noted_and_played_result_by_result() {
     let runtime = Runtime::new(&config()).expect("the runtime starts");
     let extension = test_extension(&runtime, with_parameters(r#"{"methods":["test/stream"]}"#)).await;
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let requested = [extension.uri().clone()];
     let request = TurnRequest {
         operation: "test/stream",
@@ -377,10 +377,10 @@ async fn methods_are_noted_and_played_result_by_result() {
 #[tokio::test]
 async fn a_turn_that_was_given_up_leaves_the_steps_that_ended() {
     let extension = test_extension(&runtime(), installation()).await;
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let mut chain = Turn::with("{}").chain(std::slice::from_ref(&extension)).await;
     let mut event = StreamResponse::ArtifactUpdate(artifact());
-    // Dropped before it is polled to its end.
+    // Dropped before it completes.
     drop(Box::pin(chain.run_response_hooks(&mut event)));
     drop(chain);
     assert_eq!(kept.turn(&extension).steps.len(), 1);
@@ -389,7 +389,7 @@ async fn a_turn_that_was_given_up_leaves_the_steps_that_ended() {
 #[tokio::test]
 async fn a_turn_that_is_given_up_in_its_first_step_is_not_noted() {
     let extension = test_extension(&runtime(), installation()).await;
-    let kept = Kept::on(&extension);
+    let kept = RecordedTurns::on(&extension);
     let turn = Turn::commanding(r#""loop""#);
     let extensions = [Arc::clone(&extension)];
     let running = turn.start(&extensions);

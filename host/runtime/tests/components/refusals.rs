@@ -1,15 +1,15 @@
-//! Files that are no extensions of this host.
+//! Files that are not extensions for this host.
 
 use annex_runtime::{LoadError, MAX_COMPONENT_BYTES};
 
 use crate::incidents::hand_made;
 use crate::support::{chain_of, component, installation, refused};
 
-/// A component with nothing in it: magic number, version and layer.
+/// An empty component: magic number, version and layer.
 const EMPTY_COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 const EMPTY_CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
-/// The test extension with every `from` in it replaced, which must have the same length.
+/// The test extension with every `from` replaced by `to`, which must have the same length.
 fn patched(from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = component(annex_components::TEST_EXTENSION);
@@ -22,7 +22,7 @@ fn patched(from: &str, to: &str) -> Vec<u8> {
     bytes
 }
 
-/// Numbers of a linear congruential generator: random enough, and the same each time.
+/// Numbers of a linear congruential generator: random enough and reproducible.
 fn noise(length: usize) -> impl Iterator<Item = u8> {
     let step = |state: &u32| Some(state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
     std::iter::successors(Some(42), step).map(|state: u32| (state >> 24) as u8).take(length)
@@ -36,7 +36,7 @@ async fn a_core_module_is_refused_with_advice() {
 }
 
 #[tokio::test]
-async fn what_is_no_webassembly_is_no_component() {
+async fn files_that_are_not_webassembly_are_refused() {
     let behind_a_header = EMPTY_COMPONENT.iter().copied().chain(noise(1000)).collect();
     for bytes in [Vec::new(), noise(1000).collect(), behind_a_header, b"\0asm".to_vec(), b"(component)".to_vec()] {
         let error = refused(bytes, installation()).await;
@@ -45,7 +45,7 @@ async fn what_is_no_webassembly_is_no_component() {
 }
 
 #[tokio::test]
-async fn a_component_is_refused_wherever_it_is_cut_off() {
+async fn a_truncated_component_is_refused_at_every_length() {
     let whole = component(annex_components::HELLO_EXTENSION);
     for kept in [7, 8, 9, 100, whole.len() / 4, whole.len() / 2, whole.len() * 3 / 4, whole.len() - 1] {
         let error = refused(whole[..kept].to_vec(), installation()).await;
@@ -72,7 +72,7 @@ async fn a_file_beyond_the_size_limit_is_not_even_parsed() {
 }
 
 #[tokio::test]
-async fn another_version_of_the_contract_is_named_with_those_that_run() {
+async fn an_unsupported_contract_version_is_named_with_the_supported_ones() {
     let error = refused(patched("extension/state@0.1.0", "extension/state@0.2.0"), installation()).await;
     let LoadError::Contract { found, supported } = error else { unreachable!("{error:?}") };
     assert_eq!((found.as_str(), supported), ("0.2.0", &["0.1.0"][..]));
@@ -90,7 +90,7 @@ async fn an_import_that_no_host_has_is_refused() {
     assert!(matches!(&error, LoadError::UnknownImport { name } if name.starts_with("wasi:config/stone")), "{error:?}");
 }
 
-/// A name is shown before it has been validated, so it must not look like another line, or steer a terminal.
+/// A name is displayed before it is validated, so it must neither look like another line nor control a terminal.
 #[tokio::test]
 async fn names_that_would_forge_a_line_are_refused_and_shown_harmlessly() {
     for (from, to) in [

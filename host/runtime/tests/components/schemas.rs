@@ -1,4 +1,4 @@
-//! JSON Schema on a guest's behalf: whatever it asks for, it ends within its own limits, and holds up nobody.
+//! JSON Schema validation for guests: each call stays within the guest's limits and does not delay others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{Turn, component, installation, log_of, refused, runtime, test_extension, with_parameters};
 use annex_runtime::{Extension, Fault, Installation, LimitReached, Limits, LoadError};
 
-/// With time enough on a busy machine.
+/// Time limits for a busy machine.
 fn patient() -> Installation {
     let cpu = Duration::from_secs(20);
     let wall = Duration::from_secs(60);
@@ -36,7 +36,8 @@ async fn schemas_without_a_bound_are_refused_with_the_reason() {
     }
 }
 
-/// A synchronous host call is not reached by any epoch: what it takes is charged, and it is not waited for.
+/// The epoch does not interrupt host calls. The time of a validation is charged to the guest, and it runs on a
+/// worker.
 #[tokio::test]
 async fn a_schema_that_takes_long_ends_with_the_limits_of_the_call() {
     let short = Limits { cpu: Duration::from_millis(50), wall: Duration::from_secs(60), ..Limits::standard() };
@@ -49,7 +50,7 @@ async fn a_schema_that_takes_long_ends_with_the_limits_of_the_call() {
 
 #[tokio::test]
 async fn a_schema_that_takes_long_does_not_hold_the_thread_that_serves_others() {
-    // One thread serves all: were it held, the other task would not run before the call ends.
+    // One thread serves all. If the call blocked it, the other task could not run before the call ends.
     let extension = test_extension(&runtime(), installation()).await;
     let served = std::cell::Cell::new(0);
     let turn = misusing(&extension, 4);
@@ -69,14 +70,14 @@ async fn a_neighbour_validates_while_one_extension_keeps_its_worker_busy() {
     let runtime = runtime();
     let greedy = test_extension(&runtime, installation()).await;
     let modest = test_extension(&runtime, patient()).await;
-    // One more would be quarantined.
+    // One more would start a quarantine.
     let turns = (0..4).map(|_| {
         let greedy = Arc::clone(&greedy);
         tokio::spawn(async move { misusing(&greedy, 4).await })
     });
     let turns: Vec<_> = turns.collect();
     for number in 0..20 {
-        // A schema that is new each time has to be compiled by a worker.
+        // A new schema each time must be compiled by a worker.
         Turn::commanding(&format!("\"new-schema {number}\""))
             .start(std::slice::from_ref(&modest))
             .await

@@ -1,4 +1,4 @@
-//! Secrets and the task: what is shown to the extension that it was granted to, and to nobody else.
+//! Secrets and tasks are visible only to extensions with the grant.
 
 use annex_protocol::{JsonObject, Secret};
 use annex_runtime::LoadError;
@@ -7,7 +7,7 @@ use crate::capabilities::{capable, load, results};
 use crate::support::{component, log_of, refused, runtime};
 
 #[tokio::test]
-async fn a_secret_is_given_to_who_asks_for_it_by_name() {
+async fn a_secret_is_readable_by_name() {
     let extension = load(&runtime(), capable()).await;
     let commands = r#"{"secret": "API_KEY"}, {"secret": "OTHER"}, {"secret": "uri"}"#;
     assert_eq!(results(&extension, commands).await, ["hunter2-hunter2", "none", "none"]);

@@ -1,4 +1,4 @@
-//! The parts that the tests share: runtimes, installed extensions, turns.
+//! Helpers of the tests: runtimes, installed extensions and turns.
 
 use std::cell::RefCell;
 use std::fs;
@@ -21,7 +21,7 @@ pub(crate) fn component(path: &str) -> Vec<u8> {
     fs::read(path).expect("the component was built")
 }
 
-/// Room for a few instances, and a compile cache that all tests share.
+/// A runtime for a few instances, with a compile cache that all tests share.
 pub(crate) fn runtime() -> Runtime {
     Runtime::new(&RuntimeConfig { instances: 4, ..config() }).expect("the runtime starts")
 }
@@ -32,22 +32,22 @@ pub(crate) fn config() -> RuntimeConfig {
     RuntimeConfig { cache: Some(cache), ..RuntimeConfig::default() }
 }
 
-/// Nothing granted, the standard limits, no parameters.
+/// Settings without grants and parameters, and with the standard limits.
 pub(crate) fn installation() -> Installation {
     Installation::with_limits(Limits::standard())
 }
 
-/// With instances that are kept.
+/// The same settings with kept instances.
 pub(crate) fn kept(installation: Installation) -> Installation {
     Installation { instances: Instances::Kept { turns: Instances::TURNS }, ..installation }
 }
 
-/// `parameters` is a JSON object.
+/// Settings with parameters, given as a JSON object.
 pub(crate) fn with_parameters(parameters: &str) -> Installation {
     Installation { parameters: JsonObject::parse(parameters).expect("a JSON object"), ..installation() }
 }
 
-/// As state injection needs it.
+/// Settings that state injection needs.
 pub(crate) fn reading_the_session() -> Installation {
     let grants = Grants { session_state: Some(SessionStateGrant::default()), ..Grants::default() };
     Installation { grants, ..installation() }
@@ -58,47 +58,47 @@ pub(crate) async fn test_extension(runtime: &Runtime, installation: Installation
     Arc::new(loaded.expect("the test extension loads"))
 }
 
-/// The error with which a runtime that has nothing else in it refuses the component.
+/// The error when a new runtime refuses the component.
 pub(crate) async fn refused(component: Vec<u8>, installation: Installation) -> LoadError {
     runtime().load(component, installation).await.expect_err("the component is refused")
 }
 
-/// An error and all that caused it, in one line.
+/// An error and its causes in one line.
 pub(crate) fn chain_of(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// The data that a turn begins with: a message with its metadata, and the view of the turn.
+/// The input of a turn: a message with metadata, and the view.
 pub(crate) struct Turn {
     message: Message,
     view: Arc<dyn TurnView>,
 }
 
 impl Turn {
-    /// `metadata` is a JSON object.
+    /// A turn with this metadata, given as a JSON object.
     pub(crate) fn with(metadata: &str) -> Self {
         let metadata = Metadata::parse(metadata).expect("a JSON object");
         let message = Message { metadata, ..Message::user_text("Hello") };
         Self { message, view: Arc::new(NoTurn) }
     }
 
-    /// With this view of the turn.
+    /// The same turn with this view.
     pub(crate) fn seen_as(self, view: &Arc<dyn TurnView>) -> Self {
         Self { view: Arc::clone(view), ..self }
     }
 
-    /// `command` is JSON for the test extension.
+    /// A turn with a command for the test extension, given as JSON.
     pub(crate) fn commanding(command: &str) -> Self {
         Self::with(&format!(r#"{{"test/command": {command}}}"#))
     }
 
-    /// Asks for all of `extensions`.
+    /// Starts the turn with all of `extensions` requested.
     pub(crate) async fn start(&self, extensions: &[Arc<Extension>]) -> Result<(Chain, JsonObject), HookError> {
         self.enter(extensions).await.map(|entered| (entered.chain, entered.delta))
     }
 
-    /// The same with all that the way in gives.
+    /// Like `start`, returning the whole result of the way in.
     pub(crate) async fn enter(&self, extensions: &[Arc<Extension>]) -> Result<RequestOutcome, HookError> {
         let requested: Vec<ExtensionUri> = extensions.iter().map(|extension| extension.uri().clone()).collect();
         let request = TurnRequest {
@@ -119,12 +119,12 @@ impl Turn {
         chain
     }
 
-    /// The reason for which the turn does not start.
+    /// Why the turn does not start.
     pub(crate) async fn refusal(&self, extensions: &[Arc<Extension>]) -> HookError {
         self.start(extensions).await.err().expect("the turn does not start")
     }
 
-    /// The fault that stops the turn.
+    /// The fault that ends the turn.
     pub(crate) async fn fault(&self, extensions: &[Arc<Extension>]) -> Fault {
         match self.refusal(extensions).await {
             HookError::Fault(fault) => fault,
@@ -133,7 +133,7 @@ impl Turn {
     }
 }
 
-/// The last piece of an artifact.
+/// The last chunk of an artifact.
 pub(crate) fn artifact() -> TaskArtifactUpdateEvent {
     TaskArtifactUpdateEvent {
         task_id: "t-1".into(),
@@ -174,8 +174,8 @@ thread_local! {
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps the log of each test apart: a test has a thread, and its runtime no other. A subscriber per thread would not
-/// do, because `tracing` remembers for all threads that one of them does not want an event.
+/// Separates the logs of parallel tests by thread. A subscriber per thread would not work, because `tracing` caches
+/// for all threads if one is not interested in an event.
 struct LogOfThread;
 
 impl Write for LogOfThread {

@@ -1,10 +1,10 @@
-//! What an author reads of a trap: the functions that ran, by the names that a person knows them by, and where.
+//! The stack of a trap, for the extension's author: function names and source positions.
 
 use annex_runtime::{Fault, Hook, Runtime, RuntimeConfig};
 
 use crate::support::{Turn, chain_of, config, installation};
 
-/// `hand_made.wat` with a hook that calls a function which traps. With `lines` it has debug information.
+/// `hand_made.wat` with a hook that calls a trapping function. With `lines` it has debug information.
 fn trapping(lines: bool) -> Vec<u8> {
     let text = include_str!("hand_made.wat")
         .replace(";; => MODULE", r#"(func $_RNvNtCs1234_7mycrate5inner5price (unreachable))"#)

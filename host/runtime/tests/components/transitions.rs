@@ -1,4 +1,4 @@
-//! The hook `transition`: what it may make of the states of a task, and what it may not.
+//! The hook `transition`: allowed and forbidden changes of a task's state.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn update(state: TaskState) -> TaskStatusUpdateEvent {
     }
 }
 
-/// The outcome of a change from working to `next` when the extension does as `command` says.
+/// The outcome of a change from working to `next` if the extension executes `command`.
 async fn change(command: &str, next: TaskState) -> Result<(ChangeOutcome, TaskStatusUpdateEvent), Fault> {
     let extension = test_extension(&runtime(), installation()).await;
     let mut chain = Turn::commanding(&format!(r#"{{"change":"{command}"}}"#)).chain(&[extension]).await;
@@ -32,7 +32,7 @@ async fn begin(command: &str, waits_in: Option<TaskState>) -> Result<BeginOutcom
 }
 
 #[tokio::test]
-async fn a_change_that_it_lets_pass_stays_as_it_is() {
+async fn a_change_that_passes_is_unchanged() {
     let (steering, changed) = change("ok", TaskState::Completed).await.expect("no fault");
     assert_eq!((steering, changed), (ChangeOutcome::Passed, update(TaskState::Completed)));
 }
@@ -46,7 +46,7 @@ async fn an_annotation_is_metadata_of_the_status() {
 }
 
 #[tokio::test]
-async fn an_interruption_lets_the_task_wait_and_says_what_for() {
+async fn an_interruption_makes_the_task_wait_and_says_why() {
     let (steering, changed) = change("interrupt", TaskState::Completed).await.expect("no fault");
     assert!(matches!(steering, ChangeOutcome::Interrupted(uri) if uri.as_str() == "https://annex.example/test/v1"));
     assert_eq!(changed.status.state, TaskState::InputRequired);
@@ -91,7 +91,7 @@ async fn before_the_agent_runs_a_task_can_be_let_in_kept_waiting_or_rejected() {
 }
 
 #[tokio::test]
-async fn whatever_else_it_says_is_its_fault() {
+async fn invalid_results_of_the_transition_hook_are_its_fault() {
     for (command, expected) in [("foreign-key", "does not own"), ("bad-json", "not JSON"), ("error", "told to fail")] {
         let faults = [change(command, TaskState::Working).await.err(), begin_fault(command).await];
         for fault in faults.into_iter().flatten() {
@@ -123,7 +123,7 @@ async fn of_several_extensions_each_is_asked_once_and_sees_what_the_others_made_
     let mut chain = Turn::with("{}").chain(&extensions).await;
     let mut changed = update(TaskState::Completed);
     let steering = chain.run_transition_hooks(TaskState::Working, &mut changed).await.expect("no fault");
-    // The last one had the last word; the second saw that the first had let the task wait.
+    // The last extension decided. The second one saw that the first had made the task wait.
     assert!(matches!(steering, ChangeOutcome::Interrupted(uri) if uri.as_str() == "urn:c"));
     assert_eq!(changed.status.state, TaskState::InputRequired);
 }

@@ -1,4 +1,4 @@
-//! The view of a turn beside session and task: keys that end with it, lists of tasks, steps, resumption.
+//! The rest of a turn's view: scoped keys, lists of tasks, agent steps, resumption.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use crate::capabilities::{capable, load, results, served};
 use crate::support::runtime;
 
-/// The keys of one task and one conversation of `ada`.
+/// A view with one task and one conversation of `ada`.
 struct OneTask(&'static str);
 
 impl TurnView for OneTask {
@@ -32,7 +32,7 @@ async fn served_by(extension: &Arc<Extension>, view: &Arc<dyn TurnView>, command
 }
 
 #[tokio::test]
-async fn where_there_is_no_task_and_nobody_to_ask_the_imports_say_so() {
+async fn imports_report_errors_without_a_task_and_a_caller() {
     let extension = load(&runtime(), capable()).await;
     let commands = r#"{"in": ["task", {"get": "a"}]}, {"in": ["context", {"set": ["a", "1"]}]}, {"tasks": "{}"},
         {"resume": "t"}, "steps""#;
@@ -78,7 +78,7 @@ async fn a_key_that_is_too_long_or_one_task_too_many_is_an_error() {
     assert_eq!(served_by(&extension, &in_task("u"), r#"{"in": ["task", {"set": ["a", ""]}]}"#).await, [expected]);
 }
 
-/// Answers with so many bytes, or never.
+/// A view whose task list has this many bytes, or never arrives.
 struct Lists(Option<usize>);
 
 #[async_trait]
@@ -92,7 +92,7 @@ impl TurnView for Lists {
     }
 }
 
-/// A response that is so many bytes of JSON.
+/// A response of `bytes` bytes of JSON.
 fn response(bytes: usize) -> ListTasksResponse {
     let with_token = |length| ListTasksResponse { next_page_token: "x".repeat(length), ..ListTasksResponse::default() };
     with_token(bytes - encoded(&with_token(0)).len())
@@ -102,7 +102,7 @@ fn encoded(response: &ListTasksResponse) -> String {
     serde_json::to_string(response).expect("JSON")
 }
 
-/// One task with metadata in each place.
+/// A view that lists one task with metadata in each place.
 struct Task;
 
 #[async_trait]
@@ -134,7 +134,7 @@ fn listing(bytes: Option<usize>) -> Arc<dyn TurnView> {
 }
 
 #[tokio::test]
-async fn a_list_of_tasks_is_bounded_as_what_a_hook_is_given() {
+async fn a_list_of_tasks_has_the_size_limit_of_hook_input() {
     let mut installation = capable();
     installation.limits.input = 1_000;
     let extension = load(&runtime(), installation).await;
@@ -142,7 +142,7 @@ async fn a_list_of_tasks_is_bounded_as_what_a_hook_is_given() {
     let fitting = served_by(&extension, &listing(Some(1_000)), list).await;
     assert_eq!(fitting, [encoded(&response(1_000)), "error: is wrong".to_owned()]);
     let large = served_by(&extension, &listing(Some(1_001)), list).await;
-    let expected = "error: the answer has 1001 bytes, and at most 1000 are handed over; ask for a smaller page";
+    let expected = "error: the answer has 1001 bytes, and at most 1000 are allowed; ask for a smaller page";
     assert_eq!(large[0], expected);
 }
 
@@ -156,10 +156,10 @@ async fn a_list_that_does_not_come_ends_with_the_outer_limit() {
 }
 
 #[derive(Default)]
-struct Noted(Mutex<Vec<String>>);
+struct ResumedTasks(Mutex<Vec<String>>);
 
 #[async_trait]
-impl TurnView for Noted {
+impl TurnView for ResumedTasks {
     async fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
         self.0.lock().expect("no panic").push(format!("{task_id} {extension}"));
         if task_id == "t" { Ok(()) } else { Err("there is no such task".to_owned()) }
@@ -172,7 +172,7 @@ impl TurnView for Noted {
 
 #[tokio::test]
 async fn resuming_names_the_extension_that_asks_and_steps_are_handed_on() {
-    let noted = Arc::new(Noted::default());
+    let noted = Arc::new(ResumedTasks::default());
     let view: Arc<dyn TurnView> = Arc::clone(&noted) as Arc<dyn TurnView>;
     let extension = load(&runtime(), capable()).await;
     let commands = r#"{"resume": "t"}, {"resume": "u"}, "steps""#;

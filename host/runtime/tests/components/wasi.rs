@@ -1,4 +1,4 @@
-//! A component for WASI, as authors build them who need a standard library: there is nothing in its world.
+//! A component of a toolchain with a standard library: its WASI context is empty.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn a_sleeping_guest_is_stopped_by_the_outer_limit() {
     assert!(matches!(fault, Fault::LimitReached { limit: LimitReached::Wall, .. }), "{fault:?}");
 }
 
-/// Under the CPU time of the standard limits, which is ten ticks a call and two hundred a turn.
+/// With the standard CPU limits: ten ticks per call, two hundred per turn.
 #[tokio::test]
 async fn waiting_for_a_timer_takes_no_cpu_time() {
     let mut installation = capable();
@@ -118,7 +118,7 @@ async fn handles_are_bounded_in_number() {
 }
 
 #[tokio::test]
-async fn it_does_not_load_without_a_clock_that_it_imports() {
+async fn a_wasi_component_needs_the_grant_for_its_clock() {
     let mut installation = installation();
     installation.grants = Grants { clock: false, ..grants() };
     let error = refused(component(annex_components::TEST_CAPABILITIES), installation).await;

@@ -17,7 +17,7 @@ fn schemas_whose_work_has_no_bound_are_refused() {
     refused(&json!({"$schema": "https://example.com/my-dialect"}), "$schema");
 }
 
-/// The validator decodes references before it follows them: `%24` is `$`, and `%2F` a slash.
+/// The validator decodes references before following them: `%24` is `$`, and `%2F` a slash.
 #[test]
 fn a_reference_leads_where_the_validator_goes() {
     let decoys = json!({"$ref": "#/%24defs/a", "%24defs": {"a": true}, "$defs": {"a": {"$ref": "#/%24defs/a"}}});
@@ -35,7 +35,7 @@ fn each_name_that_may_be_missing_is_a_violation() {
 }
 
 #[test]
-fn what_others_left_unevaluated_is_asked_for_only_where_that_has_a_bound() {
+fn unevaluated_keywords_are_admitted_only_with_a_bound() {
     for beside in ["allOf", "anyOf", "oneOf"] {
         refused(&json!({beside: [true], "unevaluatedProperties": false}), beside);
         refused(&json!({beside: [true], "unevaluatedItems": false}), beside);
@@ -60,7 +60,7 @@ fn a_schema_that_multiplies_with_each_reference_is_refused_at_once() {
 }
 
 #[test]
-fn a_long_chain_of_references_is_refused_in_whatever_order_it_is_written() {
+fn a_long_chain_of_references_is_refused_in_any_order() {
     let link = |level: usize| (format!("d{level}"), json!({"$ref": format!("#/$defs/d{}", level + 1)}));
     let end = ("d300".to_owned(), json!(true));
     let forwards: Map<String, Value> = (0..300).map(link).chain([end.clone()]).collect();

@@ -1,4 +1,4 @@
-//! Random schemas of all keywords that are admitted, and random instances.
+//! Random schemas of all admitted keywords, and random instances.
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
@@ -44,7 +44,7 @@ fn of<'a>(random: &mut Rng, from: &[&'a str]) -> &'a str {
     random.choice(from).expect("not empty")
 }
 
-/// A schema, most often one that is admitted.
+/// A random schema, usually an admitted one.
 pub(crate) fn schema(random: &mut Rng) -> Value {
     let depth = random.usize(1..6);
     let mut root = object(random, depth);
@@ -69,7 +69,7 @@ pub(crate) fn schema(random: &mut Rng) -> Value {
     root
 }
 
-/// Removes the references from a schema that others refer to, so that no reference leads back to itself.
+/// Removes the references of a schema that other schemas refer to, so that no reference is circular.
 fn without_references(schema: Value) -> Value {
     match schema {
         Value::Object(members) => {
@@ -130,7 +130,7 @@ fn assertion(random: &mut Rng) -> (&'static str, Value) {
 
 fn names(random: &mut Rng) -> Value {
     if random.u8(..8) == 0 {
-        // Each of them may be missing.
+        // Each name may be missing.
         return (0..random.usize(1..400)).map(|number| Value::from(format!("n{number}"))).collect();
     }
     let mut names: Vec<&str> = NAMES.to_vec();
@@ -168,14 +168,14 @@ fn applicator(random: &mut Rng, depth: usize) -> (&'static str, Value) {
     }
 }
 
-/// An instance: small ones of any form, and large ones of few values or of many.
+/// A random instance: a small one of any form, or a large one with few or many values.
 pub(crate) fn instance(random: &mut Rng) -> Value {
     match random.u8(..10) {
         0 => text(random, 200_000),
         1 => (0..random.usize(..20_000)).map(|_| value(random, 0)).collect(),
         2 => (0..random.usize(..3_000)).map(|_| value(random, 2)).collect(),
         3 => Value::Object((0..random.usize(..3_000)).map(|number| (format!("a{number}"), value(random, 1))).collect()),
-        // One key in the path of all that is in it.
+        // One long key that is part of the path of every value inside.
         4 => json!({"k".repeat(random.usize(..300_000)): value(random, 3)}),
         5 => (0..random.usize(..5_000)).map(|_| json!({})).collect(),
         _ => value(random, 5),

@@ -1,4 +1,4 @@
-//! Measures what schemas and instances make the host do, against the bounds that were told before.
+//! Measures the real cost of schemas and instances against the predicted bounds.
 
 mod generate;
 
@@ -13,21 +13,21 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
 
-/// Held while memory is measured, which all tests of the process share.
+/// Held while memory is measured, because all tests share the process.
 static MEASURED: Mutex<()> = Mutex::new(());
 
-/// The factors are those of optimised code.
+/// The factors hold for optimised code.
 const SLOWER: u32 = if cfg!(debug_assertions) { 8 } else { 1 };
-/// Time that is not the schema's: a tick of the kernel, the first use of a table, a page fault.
+/// Time that is not caused by the schema: a kernel tick, the first use of a table, a page fault.
 const GRACE: Duration = Duration::from_millis(12);
-/// Time of a core that compiling a schema may take, whatever it is.
+/// Most CPU time for compiling any schema.
 const MAX_COMPILE: Duration = Duration::from_secs(1);
-/// Bytes that a compilation or a validation may take beside what is kept.
+/// Most memory of a compilation or validation, in bytes, without the memory that is kept.
 const MAX_WORKING: usize = 96 << 20;
-/// Schemas of the property test, each with several instances.
+/// Number of schemas in the property test, each with several instances.
 const SCHEMAS: usize = 1_500;
 
-/// The keywords that are admitted and do work.
+/// Admitted keywords that do work.
 const KEYWORDS: [&str; 44] = [
     "type",
     "minimum",
@@ -75,7 +75,7 @@ const KEYWORDS: [&str; 44] = [
     "$schema",
 ];
 
-/// The time that this thread has spent on a core, as the kernel accounts it at each of its ticks.
+/// CPU time of this thread, which the kernel updates at each of its ticks.
 fn cpu_of<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let now = || {
         let counted = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
@@ -87,7 +87,7 @@ fn cpu_of<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (done, now().saturating_sub(began))
 }
 
-/// Compiles and validates, and holds both against their bounds.
+/// Compiles and validates, and compares the cost with the bounds.
 fn check(schema: &str, instances: &[String]) {
     let before = ALLOCATED.current_usage();
     ALLOCATED.reset_peak_usage();
@@ -139,18 +139,18 @@ fn no_validation_costs_more_than_its_bound() {
     assert!(admitted > schemas / 3, "only {admitted} of {schemas} were admitted, too few to tell");
 }
 
-/// The outcome of an attack.
+/// The expected outcome of an attack.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
-    /// The schema is refused, with these words.
+    /// The schema is refused with this text.
     Refused(&'static str),
-    /// The instance is refused for this schema.
+    /// The instance is too large for the schema.
     TooLarge,
-    /// It is validated, within its bound.
+    /// The instance is validated within its bound.
     Done,
 }
 
-/// Schemas and instances that cost the host seconds or gigabytes once, or that were made to.
+/// Schemas and instances that once cost the host seconds or gigabytes, or were designed to.
 fn attacks() -> Vec<(Outcome, Value, Value)> {
     let deep = (0..45).fold(
         json!({"unevaluatedProperties": false}),
@@ -199,11 +199,11 @@ fn attacks() -> Vec<(Outcome, Value, Value)> {
             json!({"k".repeat(500_000): 1}),
         ),
         (Outcome::Done, json!({"additionalProperties": false}), keys.expect("an object")),
-        // Each name that is missing is a violation, with all of the path.
+        // Each missing name is a violation that contains the whole path.
         (Outcome::Done, json!({"additionalProperties": {"required": names(4_000)}}), json!({"k".repeat(900_000): {}})),
         (Outcome::Done, json!({"items": {"required": names(2_000)}}), nothing(2_000)),
         (Outcome::Refused("format regex"), json!({"format": "regex"}), json!(groups)),
-        // The validator decodes the reference, and would not go where the measure went.
+        // The validator decodes the reference and would reach another schema than the measurement.
         (
             Outcome::Refused("an escape with %"),
             json!({"$ref": "#/%24defs/a0", "%24defs": decoy, "$defs": real}),
@@ -213,7 +213,7 @@ fn attacks() -> Vec<(Outcome, Value, Value)> {
     ]
 }
 
-/// One of many arrays of arrays: the bits of the number open and close brackets.
+/// A distinct nested array per number: the bits of the number open and close brackets.
 fn tree(number: u32) -> Value {
     let mut open: Vec<Vec<Value>> = vec![Vec::new()];
     for bit in 0..14 {

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use annex_egress::Allowed;
+use annex_egress::AllowedDestination;
 use annex_files::Purpose;
 use annex_protocol::Secret;
 use annex_runtime::{Grants, HostPattern, HttpGrant, HttpRule, HttpScheme, Quota, SessionStateGrant, StateScope};
@@ -69,7 +69,7 @@ pub struct HttpGrantConfig {
     pub timeout_ms: u64,
     /// Hosts, addresses and ranges that may be connected to although they are private. Default: none.
     #[serde(default, deserialize_with = "super::allowed", serialize_with = "texts")]
-    pub allow_private: Vec<Allowed>,
+    pub allow_private: Vec<AllowedDestination>,
 }
 
 pub(super) fn max_response_bytes() -> usize {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use annex_egress::Allowed;
+use annex_egress::AllowedDestination;
 use annex_runtime::HostPattern;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -24,7 +24,7 @@ pub struct StoredTenantsConfig {
     /// Hosts, addresses and ranges that these agents may connect to although they are not public, besides the addresses that
     /// `hosts` writes out. Default: none.
     #[serde(deserialize_with = "super::allowed")]
-    pub allow_private: Vec<Allowed>,
+    pub allow_private: Vec<AllowedDestination>,
     /// Tenants that are kept loaded; the one that was idle for longest goes first. Default 1,000.
     pub max_loaded: usize,
     /// Components that may be uploaded for texts to name, in all. Default 100; with 0 none may.

@@ -124,7 +124,7 @@ async fn a_change_that_fails_at_any_step_changes_nothing() {
         (good.replace("respond", "describe = \"trap\"\nrespond"), "self-test"),
         (format!("{good}\n{good}"), "two installed extensions"),
         (with("https://example.com/a", "https://example.com/none"), "https://example.com/none"),
-        (with("https://example.com/a", "https://example.com/a"), "in a ring"),
+        (with("https://example.com/a", "https://example.com/a"), "in a circle"),
     ];
     let card = etag(&server).await;
     let edition = ready(&server).await["edition"].clone();

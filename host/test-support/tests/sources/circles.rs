@@ -1,11 +1,11 @@
-//! Files of a crate that import each other in a circle can only be understood together.
+//! Import circles. The files of a circle can only be understood together.
 
 use std::fs;
 use std::path::Path;
 
 use crate::graph::Graph;
 
-/// Files that may import each other in a circle, such as a module and its two children.
+/// Most files that may import each other in a circle, such as a module and its two children.
 const MOST: usize = 3;
 
 #[test]

@@ -1,18 +1,17 @@
-//! The paths that a Rust file names, found by reading its tokens. Enough of the language for code that `rustfmt` has
-//! formatted, and no more.
+//! Finds the paths in a Rust file by reading its tokens. Supports the language as `rustfmt` formats it, and no more.
 
-/// A path of a file, with the inline modules that it stands in.
+/// A path in a file.
 pub(crate) struct NamedPath {
-    /// Inline modules around it, the outermost first.
+    /// Inline modules around the path, the outermost first.
     pub(crate) inside: Vec<String>,
-    /// Its segments, `crate` and `super` among them.
+    /// Segments of the path, including `crate` and `super`.
     pub(crate) segments: Vec<String>,
-    /// True if it stands in a `pub use` or `pub(…) use`.
+    /// True if the path is part of a `pub use` or `pub(…) use`.
     pub(crate) is_re_export: bool,
 }
 
-/// Every path of the file's `use` lines, and every path in its code that begins with `crate`, `super`, `self` or one of
-/// `children`, its child modules. Inline modules called `tests` are left out, and so is `$crate`, which is for the code
+/// Every path in the file's `use` lines, and every path in its code that begins with `crate`, `super`, `self` or one
+/// of `children`, its child modules. Skips inline modules called `tests`, and `$crate`, which belongs to the code
 /// that calls a macro.
 pub(crate) fn paths(source: &str, children: &[String]) -> Vec<NamedPath> {
     let mut reader = Reader { tokens: tokens(source), at: 0, inside: Vec::new(), depth: 0, found: Vec::new() };
@@ -22,7 +21,7 @@ pub(crate) fn paths(source: &str, children: &[String]) -> Vec<NamedPath> {
     reader.found
 }
 
-/// Identifiers, `::`, and single characters; without comments, strings and characters in quotes.
+/// Identifiers, `::` and single characters, without comments, strings and character literals.
 fn tokens(source: &str) -> Vec<String> {
     let text: Vec<char> = source.chars().collect();
     let mut tokens = Vec::new();
@@ -38,7 +37,7 @@ fn tokens(source: &str) -> Vec<String> {
         } else if first == '"' {
             at += quoted(rest, '"');
         } else if first == '\'' {
-            // A lifetime has no closing quote behind its first character.
+            // A lifetime has no closing quote after its first character.
             let is_character = rest.get(1) == Some(&'\\') || rest.get(2) == Some(&'\'');
             at += if is_character { quoted(rest, '\'') } else { 1 };
         } else if first.is_alphanumeric() || first == '_' {
@@ -58,7 +57,7 @@ fn tokens(source: &str) -> Vec<String> {
     tokens
 }
 
-/// Characters up to the end of `end`.
+/// Number of characters up to and including `end`.
 fn length_to(text: &[char], end: &[char]) -> usize {
     text.windows(end.len()).position(|window| window == end).map_or(text.len(), |place| place + end.len())
 }
@@ -74,7 +73,7 @@ fn quoted(text: &[char], quote: char) -> usize {
     at
 }
 
-/// Characters of `r"…"`, `r#"…"#` and so on.
+/// Number of characters of a raw string such as `r#"…"#`.
 fn raw_string(text: &[char]) -> Option<usize> {
     let text_after = text.strip_prefix(&['r'])?;
     let hashes = text_after.iter().take_while(|next| **next == '#').count();
@@ -87,7 +86,7 @@ fn raw_string(text: &[char]) -> Option<usize> {
 struct Reader {
     tokens: Vec<String>,
     at: usize,
-    /// Inline modules that are open, with the depth of braces inside each.
+    /// Open inline modules, with the brace depth inside each.
     inside: Vec<(String, usize)>,
     depth: usize,
     found: Vec<NamedPath>,
@@ -162,7 +161,7 @@ impl Reader {
         self.read_tree(&[], is_re_export);
     }
 
-    /// One branch of a `use`, such as `a::{b, c::d as e}`.
+    /// Reads one branch of a `use`, such as `a::{b, c::d as e}`.
     fn read_tree(&mut self, prefix: &[String], is_re_export: bool) {
         let mut segments = prefix.to_vec();
         loop {

@@ -1,4 +1,4 @@
-//! The files of one crate and which of them import which.
+//! The files of a crate and their imports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use crate::code::{self, NamedPath};
 
-/// The place of a file in the tree of modules; that of `lib.rs` is empty.
+/// Path of a module; empty for `lib.rs`.
 type Module = Vec<String>;
 
-/// The files of a crate, and their imports of each other.
+/// The files of a crate and the imports between them.
 pub(crate) struct Graph {
-    /// By importing and imported file, the path that stands in the code.
+    /// The imported path as written in the code, by importing and imported file.
     edges: BTreeMap<Module, BTreeMap<Module, String>>,
 }
 
@@ -26,7 +26,7 @@ impl Graph {
         for (module, source) in &sources {
             let mut imported = BTreeMap::new();
             for path in code::paths(source, &children(module, &modules)) {
-                // What lib.rs names is what the crate offers: it needs nothing of it.
+                // Paths in `lib.rs` are re-exports and create no dependency.
                 let Some(target) = resolve(module, &path, &modules, &re_exports) else { continue };
                 if target != *module && !(module.is_empty() && path.is_re_export) {
                     imported.insert(target, path.segments.join("::"));
@@ -37,7 +37,7 @@ impl Graph {
         Self { edges }
     }
 
-    /// The largest set of files of which each leads to each other by imports; empty when there is no such circle.
+    /// The largest set of files that reach each other by imports; empty if there is no circle.
     pub(crate) fn largest_circle(&self) -> Vec<Module> {
         let reached: BTreeMap<&Module, BTreeSet<&Module>> =
             self.edges.keys().map(|module| (module, self.reached_from(module))).collect();
@@ -48,7 +48,7 @@ impl Graph {
         self.edges.keys().map(circle).max_by_key(Vec::len).unwrap_or_default()
     }
 
-    /// The imports among `files`, one line each.
+    /// The imports between `files`, one per line.
     pub(crate) fn edges_among(&self, files: &[Module]) -> String {
         let mut lines = String::new();
         for file in files {
@@ -73,7 +73,7 @@ impl Graph {
     }
 }
 
-/// `chain::member` as `chain/member.rs`.
+/// Formats a module such as `chain::member` as `chain/member.rs`.
 fn name(module: &[String]) -> String {
     if module.is_empty() { "lib.rs".to_owned() } else { format!("{}.rs", module.join("/")) }
 }
@@ -99,7 +99,7 @@ fn children(module: &[String], modules: &BTreeSet<Module>) -> Vec<String> {
     below.filter_map(|child| child.last().cloned()).collect()
 }
 
-/// The names that `lib.rs` makes shorter, with the file of each: `crate::Limits` is of `limits.rs`.
+/// Names that `lib.rs` re-exports, with the file of each. For example, `crate::Limits` is in `limits.rs`.
 fn re_exports(sources: &BTreeMap<Module, String>, modules: &BTreeSet<Module>) -> BTreeMap<String, Module> {
     let root = Module::new();
     let source = sources.get(&root).map_or("", String::as_str);
@@ -109,7 +109,7 @@ fn re_exports(sources: &BTreeMap<Module, String>, modules: &BTreeSet<Module>) ->
         .collect()
 }
 
-/// The file of the deepest module that the path names; `None` for a path into another crate.
+/// The file of the deepest module in the path; `None` for a path into another crate.
 fn resolve(
     module: &[String],
     path: &NamedPath,
@@ -142,6 +142,6 @@ fn resolve(
     while !modules.contains(&place) {
         place.pop()?;
     }
-    // A path that begins with neither a keyword nor a child of this module is of another crate, or of an item here.
+    // A path that begins with neither a keyword nor a child module belongs to another crate or to an item here.
     (is_of_crate || place.len() > base).then_some(place)
 }

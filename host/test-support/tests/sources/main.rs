@@ -6,3 +6,6 @@ mod circles;
 mod code;
 mod graph;
 mod leases;
+mod passages;
+mod prose;
+mod shapes;

@@ -1,4 +1,4 @@
-//! Moves data between the generated types and those of `contract`. Texts are moved and never copied.
+//! Conversions between generated types and those of `contract`. Strings are moved, not copied.
 
 use annex_protocol::TaskState;
 use annex_schema::Violation;
@@ -13,7 +13,7 @@ use crate::contract::{
     Rejection, Rewrite, StateChange, Wait,
 };
 
-/// All hooks of a turn are shown the same request and beginning, so the turn converts them once and keeps this form.
+/// All hooks of a turn get the same request and beginning. The turn converts them once and keeps this form.
 pub(crate) type Request = types::Request;
 pub(crate) type Beginning = hooks::transition::Beginning;
 pub(super) type MetadataEntry = types::MetadataEntry;
@@ -206,7 +206,7 @@ impl From<ClientEvent> for hooks::client::Incoming {
 }
 
 impl From<logging::Level> for LogLevel {
-    /// The process's log has no level beyond errors.
+    /// The process's log has no level above error.
     fn from(level: logging::Level) -> Self {
         match level {
             logging::Level::Trace => Self::Trace,

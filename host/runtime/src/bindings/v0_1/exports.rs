@@ -1,4 +1,4 @@
-//! The hooks that a component exports: where they are found in an instance, and one function per call of the host.
+//! The hooks that a component exports: their lookup in an instance, and one function per call.
 
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
@@ -12,10 +12,10 @@ use crate::contract::{
 };
 use crate::hook::Hook;
 
-/// The result of a call: the hook's own result within that of the call, which fails by a trap or a limit.
-type Called<T, E> = wasmtime::Result<Result<T, E>>;
+/// The result of a call. The outer result fails with a trap or a limit; the inner one is the hook's own.
+type CallResult<T, E> = wasmtime::Result<Result<T, E>>;
 
-/// The place of each exported hook in an instance; `None` when the component has no such hook.
+/// The exported hooks. `None` if the component does not export the hook.
 pub(crate) struct Exports {
     descriptor: hooks::descriptor::GuestIndices,
     card: Option<hooks::card::GuestIndices>,
@@ -29,11 +29,11 @@ pub(crate) struct Exports {
 }
 
 impl Exports {
-    /// Looks the hooks up.
+    /// Looks up the exported hooks.
     pub(crate) fn of(component: &InstancePre<HostState>, exported: &[Hook]) -> wasmtime::Result<Self> {
         let has = |hook| exported.contains(&hook);
         Ok(Self {
-            // `Inspection` has refused a component without a descriptor.
+            // `Inspection` has refused components without a descriptor.
             descriptor: hooks::descriptor::GuestIndices::new(component)?,
             card: has(Hook::Card).then(|| hooks::card::GuestIndices::new(component)).transpose()?,
             activation: has(Hook::Activation).then(|| hooks::activation::GuestIndices::new(component)).transpose()?,
@@ -46,10 +46,10 @@ impl Exports {
         })
     }
 
-    /// Compares the types of all exported functions with the contract's. The indices alone know only that they are there.
+    /// Compares the types of all exported functions with the contract. The lookup alone only checks their names.
     ///
     /// # Errors
-    /// The hook whose type is another one, and the place in the type.
+    /// The hook whose type differs, and the position in the type.
     pub(crate) fn check_types(
         &self,
         store: &mut Store<HostState>,
@@ -94,12 +94,16 @@ impl Exports {
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
-    ) -> Called<Description, String> {
+    ) -> CallResult<Description, String> {
         let described = self.descriptor.load(&mut *store, instance)?.call_describe(store).await?;
         Ok(described.map(Description::from))
     }
 
-    pub(crate) async fn declare(&self, store: &mut Store<HostState>, instance: &Instance) -> Called<CardEntry, String> {
+    pub(crate) async fn declare(
+        &self,
+        store: &mut Store<HostState>,
+        instance: &Instance,
+    ) -> CallResult<CardEntry, String> {
         let declared = found(self.card.as_ref())?.load(&mut *store, instance)?.call_declare(store).await?;
         Ok(declared.map(CardEntry::from))
     }
@@ -109,7 +113,7 @@ impl Exports {
         store: &mut Store<HostState>,
         instance: &Instance,
         request: &convert::Request,
-    ) -> Called<Decision, ExtensionError> {
+    ) -> CallResult<Decision, ExtensionError> {
         let activation = found(self.activation.as_ref())?.load(&mut *store, instance)?;
         let decided = activation.call_activate(store, request).await?;
         Ok(decided.map(Decision::from).map_err(ExtensionError::from))
@@ -121,7 +125,7 @@ impl Exports {
         instance: &Instance,
         request: &convert::Request,
         message: String,
-    ) -> Called<Vec<Rewrite>, Rejection> {
+    ) -> CallResult<Vec<Rewrite>, Rejection> {
         let hook = found(self.message.as_ref())?.load(&mut *store, instance)?;
         let checked = hook.call_check(store, request, &message).await?;
         Ok(checked.map(|rewrites| rewrites.into_iter().map(Rewrite::from).collect()).map_err(Rejection::from))
@@ -133,7 +137,7 @@ impl Exports {
         instance: &Instance,
         request: &convert::Request,
         metadata: Vec<MetadataEntry>,
-    ) -> Called<Option<String>, Rejection> {
+    ) -> CallResult<Option<String>, Rejection> {
         let metadata: Vec<_> = metadata.into_iter().map(convert::MetadataEntry::from).collect();
         let state = found(self.state.as_ref())?.load(&mut *store, instance)?;
         Ok(state.call_validate(store, request, &metadata).await?.map_err(Rejection::from))
@@ -145,7 +149,7 @@ impl Exports {
         instance: &Instance,
         request: &convert::Request,
         beginning: &convert::Beginning,
-    ) -> Called<BeginRuling, String> {
+    ) -> CallResult<BeginRuling, String> {
         let transition = found(self.transition.as_ref())?.load(&mut *store, instance)?;
         Ok(transition.call_begin(store, request, beginning).await?.map(BeginRuling::from))
     }
@@ -155,7 +159,7 @@ impl Exports {
         store: &mut Store<HostState>,
         instance: &Instance,
         change: StateChange,
-    ) -> Called<ChangeRuling, String> {
+    ) -> CallResult<ChangeRuling, String> {
         let transition = found(self.transition.as_ref())?.load(&mut *store, instance)?;
         Ok(transition.call_change(store, &change.into()).await?.map(ChangeRuling::from))
     }
@@ -165,7 +169,7 @@ impl Exports {
         store: &mut Store<HostState>,
         instance: &Instance,
         event: Event,
-    ) -> Called<Option<Entries>, String> {
+    ) -> CallResult<Option<Entries>, String> {
         let response = found(self.response.as_ref())?.load(&mut *store, instance)?;
         let responded = response.call_respond(store, &event.into()).await?;
         Ok(responded.map(|patch| patch.map(|patch| patch.metadata)))
@@ -175,7 +179,7 @@ impl Exports {
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
-    ) -> Called<Vec<MethodDeclaration>, String> {
+    ) -> CallResult<Vec<MethodDeclaration>, String> {
         let method = found(self.method.as_ref())?.load(&mut *store, instance)?;
         let declared = method.call_declare_methods(store).await?;
         Ok(declared.map(|methods| methods.into_iter().map(MethodDeclaration::from).collect()))
@@ -188,7 +192,7 @@ impl Exports {
         request: &convert::Request,
         name: &str,
         params: String,
-    ) -> Called<MethodReply, Rejection> {
+    ) -> CallResult<MethodReply, Rejection> {
         let method = found(self.method.as_ref())?.load(&mut *store, instance)?;
         let answered = method.call_call(store, request, name, &params).await?;
         Ok(answered.map(MethodReply::from).map_err(Rejection::from))
@@ -198,7 +202,7 @@ impl Exports {
         &self,
         store: &mut Store<HostState>,
         instance: &Instance,
-    ) -> Called<Option<String>, Rejection> {
+    ) -> CallResult<Option<String>, Rejection> {
         let method = found(self.method.as_ref())?.load(&mut *store, instance)?;
         Ok(method.call_next(store).await?.map_err(Rejection::from))
     }
@@ -208,7 +212,7 @@ impl Exports {
         store: &mut Store<HostState>,
         instance: &Instance,
         call: ClientRequest,
-    ) -> Called<ClientAddition, Rejection> {
+    ) -> CallResult<ClientAddition, Rejection> {
         let client = found(self.client.as_ref())?.load(&mut *store, instance)?;
         let added = client.call_before(store, &call.into()).await?;
         Ok(added.map(ClientAddition::from).map_err(Rejection::from))
@@ -219,13 +223,13 @@ impl Exports {
         store: &mut Store<HostState>,
         instance: &Instance,
         event: ClientEvent,
-    ) -> Called<Option<String>, String> {
+    ) -> CallResult<Option<String>, String> {
         let client = found(self.client.as_ref())?.load(&mut *store, instance)?;
         client.call_after(store, &event.into()).await
     }
 }
 
-/// The host looks with [`Exports::has`] before it calls, so this fails only by a fault of its own.
+/// Unwraps the lookup of a hook. The host checks [`Exports::has`] before each call, so an error is a bug of the host.
 fn found<T>(indices: Option<&T>) -> wasmtime::Result<&T> {
     indices.ok_or_else(|| wasmtime::format_err!("the component has no such hook"))
 }

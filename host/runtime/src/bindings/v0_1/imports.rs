@@ -1,5 +1,5 @@
-//! The interfaces of this version that a component can import: the grant that each takes, and the function of the host
-//! that answers each of theirs.
+//! The interfaces of this version that a component can import: the grant that each needs, and the host functions that
+//! implement them.
 
 use wasmtime::component::{HasSelf, Resource};
 
@@ -16,7 +16,7 @@ use crate::confinement::imports::offer::{Offer, free, granted};
 use crate::confinement::store::HostState;
 use crate::contract::BucketError;
 
-/// Interfaces of Annex, and those of WASI that it implements itself.
+/// Interfaces of Annex, and WASI interfaces that Annex implements itself.
 pub(crate) const OFFERS: &[Offer] = &[
     free("annex:extension/types", |linker| types::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
     free("annex:extension/json-schema", |linker| json_schema::add_to_linker::<_, HasSelf<_>>(linker, |state| state)),
@@ -48,7 +48,7 @@ pub(crate) const OFFERS: &[Offer] = &[
     }),
 ];
 
-/// The result of a function that has an error of its interface.
+/// The result of an import whose interface defines an error type.
 type Answer<T, E> = wasmtime::Result<Result<T, E>>;
 
 impl types::Host for HostState {}
@@ -74,7 +74,7 @@ impl session_state::Host for HostState {
     }
 
     fn writable(&mut self) -> wasmtime::Result<session_state::Scopes> {
-        // Session scope takes no grant (`Grants::may_write`).
+        // Session scope needs no grant (`Grants::may_write`).
         let mut scopes = session_state::Scopes::SESSION;
         let granted = [
             (StateScope::User, session_state::Scopes::USER),
@@ -175,7 +175,7 @@ impl keyvalue::HostBucket for HostState {
     }
 
     fn drop(&mut self, _bucket: Resource<Bucket>) -> wasmtime::Result<()> {
-        // A bucket holds nothing: its handle is a number that says of which kind it is.
+        // A bucket has no resources. Its handle is a number that identifies the kind of bucket.
         Ok(())
     }
 }

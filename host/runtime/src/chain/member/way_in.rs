@@ -14,12 +14,12 @@ use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::recording::StepResult;
 
-/// The changes of an extension to a request that it lets pass.
+/// An extension's changes to a request.
 #[derive(Default)]
 pub(in crate::chain) struct RequestChanges {
-    /// The state delta.
+    /// State delta.
     pub(in crate::chain) delta: JsonObject,
-    /// The message's parts, when it has rewritten them.
+    /// The parts of the message, if the extension rewrote them.
     pub(in crate::chain) parts: Option<Vec<Part>>,
 }
 
@@ -33,8 +33,8 @@ struct OwnValue<'a> {
 }
 
 impl Member {
-    /// Runs the hooks of the way in on the message with `parts`. Returns the member and what it decided, or `None` when
-    /// it stays inactive.
+    /// Runs the hooks of the way in on a message with `parts`. Returns the member and its changes, or `None` if it
+    /// stays inactive.
     pub(in crate::chain) async fn enter(
         extension: &Arc<Extension>,
         request: &TurnRequest<'_>,
@@ -42,7 +42,7 @@ impl Member {
         parts: &[Part],
     ) -> Result<Option<(Self, RequestChanges)>, HookError> {
         let mut member = Self::admit(extension, Arc::clone(&request.view)).await?;
-        member.notes(|tape| tape.request(request.head(), (request.message, request.request), parts));
+        member.notes(|recorder| recorder.request(request.head(), (request.message, request.request), parts));
         let entered = member.run_way_in(request, seen, parts).await;
         member.noted(&entered, |entered| match entered {
             Some(RequestChanges { delta, parts }) => StepResult::Active { delta: delta.clone(), parts: parts.clone() },
@@ -61,11 +61,11 @@ impl Member {
         if !self.takes_part(seen).await? {
             return Ok(None);
         }
-        // The turn that the message came with has checked it, and has stored it with its state delta.
+        // The earlier turn has checked the message and stored it with its state delta.
         if request.resumed {
             return Ok(Some(RequestChanges::default()));
         }
-        // The contract promises `message` before `state`, both in the instance that decided to take part.
+        // The contract guarantees `message` before `state`, both in the instance that ran `activation`.
         let checked = self.check(request, seen, parts).await;
         let parts = self.counted(Hook::Message, checked)?;
         let validated = self.validate(request, seen).await;
@@ -73,7 +73,7 @@ impl Member {
         Ok(Some(RequestChanges { delta, parts }))
     }
 
-    /// True when it is active for the request.
+    /// True if the extension is active for the request.
     pub(crate) async fn takes_part(&mut self, seen: &SeenRequest) -> Result<bool, HookError> {
         let activated = self.activate(seen).await;
         self.counted(Hook::Activation, activated)
@@ -89,7 +89,7 @@ impl Member {
             self.call(Hook::Activation, async |store, component| hooks.activate(store, component, seen).await).await?;
         match decided {
             Ok(Decision::Active) => Ok(true),
-            // A required extension that stays out would let a request pass that the card says is not possible.
+            // Skipping a required extension would accept a request that the card declares impossible.
             Ok(Decision::Inactive) if extension.is_required() => {
                 Err(self.broke(Hook::Activation, "it stays inactive although it is required").into())
             }
@@ -98,7 +98,7 @@ impl Member {
         }
     }
 
-    /// Returns the parts when it rewrites them.
+    /// Runs the hook `message`. Returns the parts if they are rewritten.
     async fn check(
         &mut self,
         request: &TurnRequest<'_>,
@@ -110,7 +110,7 @@ impl Member {
         if !hooks.has(Hook::Message) {
             return Ok(None);
         }
-        // First, because this error names the key.
+        // Checked first, because this error names the key.
         self.own_metadata(request)?;
         let message = rewriting::shown(request.message, parts, &extension.descriptor);
         let limit = extension.profile.limits.input;
@@ -123,7 +123,7 @@ impl Member {
             .await?;
         match checked {
             Ok(rewrites) if rewrites.is_empty() => Ok(None),
-            // No import stands for this grant, so it is checked where it is used.
+            // This grant has no import that the linker could withhold, so it is checked here.
             Ok(_) if !extension.profile.grants.rewrite_message => {
                 Err(self.broke(Hook::Message, "it rewrites the message without the grant rewrite-message").into())
             }
@@ -152,10 +152,10 @@ impl Member {
         }
     }
 
-    /// The metadata under the keys that the extension owns; it sees no other.
+    /// Metadata under the extension's own keys. Other keys are not shown.
     fn own_metadata(&self, request: &TurnRequest<'_>) -> Result<Vec<MetadataEntry>, A2aError> {
         let mut entries = Vec::new();
-        // All entries share one limit, because they are handed to one call.
+        // All entries are arguments of one call, so they share one limit.
         let mut left = self.extension.profile.limits.input;
         for OwnValue { location, pointer, key, value } in self.own_values(request) {
             left = left.checked_sub(value.get().len()).ok_or_else(|| self.too_large(pointer, key))?;
@@ -177,7 +177,7 @@ impl Member {
     }
 
     fn too_large(&self, place: &str, key: &str) -> A2aError {
-        // A JSON pointer (RFC 6901) escapes these two characters of a key.
+        // A JSON pointer (RFC 6901) escapes these two characters.
         let field = format!("{place}{}", key.replace('~', "~0").replace('/', "~1"));
         let uri = self.extension.uri();
         let limit = self.extension.profile.limits.input;
@@ -193,7 +193,7 @@ impl Member {
         };
         let delta =
             read.map_err(|error| self.broke(Hook::State, &format!("the delta is not a JSON object: {error}")))?;
-        // One such key refuses the whole delta. A part of it would be a state that the extension never meant.
+        // One forbidden key refuses the whole delta. The rest would be a state that the extension did not intend.
         let forbidden = delta.keys().find(|key| !self.extension.profile.grants.may_write_key(key));
         match forbidden {
             Some(key) => Err(self.broke(Hook::State, &format!("the delta writes `{key}` without a grant for it"))),

@@ -1,4 +1,4 @@
-//! The hooks that follow the agent's work: `transition` and `response`.
+//! The hooks on the way out: `transition` and `response`.
 
 use std::sync::Arc;
 
@@ -7,27 +7,27 @@ use annex_protocol::{Json, Metadata, StreamResponse, TaskState, TaskStatusUpdate
 use super::{Member, Slot};
 use crate::bindings::{SeenBeginning, SeenRequest};
 use crate::chain::outgoing;
-use crate::chain::transition::{self, Begun, Interruption, TransitionVerdict};
+use crate::chain::transition::{self, Interruption, TransitionVerdict, TurnBeginning};
 use crate::contract::{BeginRuling, ChangeRuling, Wait};
 use crate::error::Fault;
 use crate::hook::Hook;
-use crate::recording::tape::Tape;
+use crate::recording::recorder::TurnRecorder;
 use crate::recording::{Attention, StepResult};
 
 impl Member {
-    /// True when it is asked by the hook.
+    /// True if the member has the hook and is not out.
     fn takes_part_in(&self, hook: Hook) -> bool {
         self.extension.program.hooks.has(hook) && !self.is_out()
     }
 
-    /// Asks whether the agent is to run.
+    /// Asks whether the agent may run.
     pub(in crate::chain) async fn begin(
         &mut self,
         seen: &SeenRequest,
         beginning: &SeenBeginning,
-        Begun { task_id, context_id, waits_in, .. }: &Begun<'_>,
+        TurnBeginning { task_id, context_id, waits_in, .. }: &TurnBeginning<'_>,
     ) -> Result<TransitionVerdict, Fault> {
-        let step = self.noting(|asked| asked.transition, |tape| tape.beginning(task_id, context_id, *waits_in));
+        let step = self.noting(|asked| asked.transition, |recorder| recorder.beginning(task_id, context_id, *waits_in));
         let begun = self.ask_to_begin(seen, beginning).await;
         noted(step, &begun, |verdict, _| noted_verdict(verdict, None));
         self.settled(Hook::Transition, begun)
@@ -49,22 +49,22 @@ impl Member {
         match entry.map_err(|message| self.failed(Hook::Transition, &message))? {
             BeginRuling::Proceed => Ok(TransitionVerdict::Agrees),
             BeginRuling::Interrupt(asked) => self.interruption(asked).map(TransitionVerdict::Interrupts),
-            // The reason is shown to the client, so it is made one line without secrets.
+            // The client sees the reason, so it becomes one line without secrets.
             BeginRuling::Veto(reason) => Ok(TransitionVerdict::Vetoes(self.extension.profile.words(&reason))),
         }
     }
 
-    /// Asks about a change of the task's state from `current`. An annotation is on `update` afterwards.
+    /// Asks about a change of the task's state from `current`. An annotation is written to `update`.
     pub(in crate::chain) async fn change(
         &mut self,
         current: TaskState,
         update: &mut TaskStatusUpdateEvent,
     ) -> Result<TransitionVerdict, Fault> {
-        let step = self.noting(|asked| asked.transition, |tape| tape.change(current, update));
-        let before = step.as_ref().map(|tape| tape.own(outgoing::metadata_of_status(update)));
+        let step = self.noting(|asked| asked.transition, |recorder| recorder.change(current, update));
+        let before = step.as_ref().map(|recorder| recorder.own(outgoing::metadata_of_status(update)));
         let changed = self.ask_to_change(current, update).await;
-        noted(step, &changed, |verdict, tape| {
-            let after = tape.own(outgoing::metadata_of_status(update));
+        noted(step, &changed, |verdict, recorder| {
+            let after = recorder.own(outgoing::metadata_of_status(update));
             noted_verdict(verdict, Some(added(before.as_ref(), after)).filter(|added| !added.is_empty()))
         });
         self.settled(Hook::Transition, changed)
@@ -86,7 +86,7 @@ impl Member {
             self.call(Hook::Transition, async |store, component| hooks.change(store, component, change).await).await?;
         let ruling = ruling.map_err(|message| self.failed(Hook::Transition, &message))?;
         let next = update.status.state;
-        // Ends that are bad for the client cannot be held up.
+        // Final states other than COMPLETED cannot be prevented.
         let is_final = matches!(next, TaskState::Failed | TaskState::Canceled | TaskState::Rejected);
         match ruling {
             ChangeRuling::Pass => Ok(TransitionVerdict::Agrees),
@@ -96,7 +96,7 @@ impl Member {
                 Ok(TransitionVerdict::Agrees)
             }
             ChangeRuling::Interrupt(_) | ChangeRuling::Veto(_) if is_final => {
-                Err(self.broke(Hook::Transition, &format!("it stands against the change to {next}, which is final")))
+                Err(self.broke(Hook::Transition, &format!("it objects to the change to {next}, which is final")))
             }
             ChangeRuling::Interrupt(asked) => self.interruption(asked).map(TransitionVerdict::Interrupts),
             ChangeRuling::Veto(reason) => Ok(TransitionVerdict::Vetoes(self.extension.profile.words(&reason))),
@@ -113,25 +113,29 @@ impl Member {
         })
     }
 
-    /// Lets it add its metadata to an event. After a failure it takes no further part in the turn.
+    /// Lets the extension add metadata to an event. After a failure it takes no further part in the turn.
     pub(in crate::chain) async fn respond(&mut self, event: &mut StreamResponse) -> Result<(), Fault> {
-        let step = self.noting(|asked| outgoing::is_among(event, asked.events), |tape| tape.event(event));
-        let before = step.as_ref().map(|tape| tape.own(outgoing::metadata_of(event)));
+        let step = self.noting(|asked| outgoing::is_among(event, asked.events), |recorder| recorder.event(event));
+        let before = step.as_ref().map(|recorder| recorder.own(outgoing::metadata_of(event)));
         let responded = self.add_to(event).await;
-        noted(step, &responded, |(), tape| {
-            StepResult::Adds(added(before.as_ref(), tape.own(outgoing::metadata_of(event))))
+        noted(step, &responded, |(), recorder| {
+            StepResult::Adds(added(before.as_ref(), recorder.own(outgoing::metadata_of(event))))
         });
         self.settled(Hook::Response, responded)
     }
 
-    /// Begins a step on the tape, if there is one and the extension is asked, or somebody beside it.
-    fn noting(&self, is_asked: impl Fn(&Attention) -> bool, step: impl FnOnce(&Tape)) -> Option<Arc<Tape>> {
-        let tape = self.tape.as_ref().filter(|tape| !self.is_out() && tape.notes(is_asked))?;
-        step(tape);
-        Some(Arc::clone(tape))
+    /// Begins a step of the recording, if there is one and either the extension or its shadow takes the event.
+    fn noting(
+        &self,
+        is_asked: impl Fn(&Attention) -> bool,
+        step: impl FnOnce(&TurnRecorder),
+    ) -> Option<Arc<TurnRecorder>> {
+        let recorder = self.recorder.as_ref().filter(|recorder| !self.is_out() && recorder.notes(is_asked))?;
+        step(recorder);
+        Some(Arc::clone(recorder))
     }
 
-    /// Counts the call; after a failure the member takes no further part in the turn.
+    /// Records the result in the metrics. After a failure the member takes no further part in the turn.
     fn settled<T>(&mut self, hook: Hook, result: Result<T, Fault>) -> Result<T, Fault> {
         let result = self.counted(hook, result);
         if let Err(fault) = &result {
@@ -167,14 +171,18 @@ impl Member {
     }
 }
 
-/// Ends the step that was begun, if one was.
-fn noted<T>(step: Option<Arc<Tape>>, result: &Result<T, Fault>, passed: impl FnOnce(&T, &Tape) -> StepResult) {
-    if let Some(tape) = step {
-        tape.ended(result.as_ref().map_or_else(StepResult::from, |value| passed(value, &tape)));
+/// Ends the step, if one was begun.
+fn noted<T>(
+    step: Option<Arc<TurnRecorder>>,
+    result: &Result<T, Fault>,
+    passed: impl FnOnce(&T, &TurnRecorder) -> StepResult,
+) {
+    if let Some(recorder) = step {
+        recorder.ended(result.as_ref().map_or_else(StepResult::from, |value| passed(value, &recorder)));
     }
 }
 
-/// The entries that are new or others than before.
+/// Entries that are new or changed since `before`.
 fn added(before: Option<&Metadata>, mut after: Metadata) -> Metadata {
     let is_new = |key: &str, value: &Json| before.and_then(|before| before.get(key)) != Some(value);
     let added: Vec<String> =

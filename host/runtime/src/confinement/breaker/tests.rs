@@ -19,7 +19,7 @@ fn fault() -> Fault {
     }
 }
 
-/// The breaker after as many failures as open it.
+/// A breaker after enough failures to open it.
 fn opened() -> Breaker {
     let breaker = breaker();
     fail(&breaker, FAULTS);
@@ -32,7 +32,7 @@ fn fail(breaker: &Breaker, times: u32) {
     }
 }
 
-/// Turns that tell nothing yet.
+/// Begins turns that end without a result.
 fn begin(breaker: &Breaker, times: u32) {
     for _ in 0..times {
         admitted(breaker);
@@ -74,12 +74,12 @@ async fn a_few_turns_try_a_quarantined_extension() {
         advance(FIRST).await;
         begin(&breaker, TRIALS);
         assert!(breaker.admit().is_err(), "there are trials already");
-        // They tell nothing, so others follow.
+        // The trials ended without a result, so another round follows.
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_good_trial_outweighs_those_that_fail() {
+async fn one_good_trial_outweighs_failed_trials() {
     let breaker = opened();
     advance(FIRST).await;
     fail(&breaker, TRIALS - 2);
@@ -106,7 +106,7 @@ async fn a_good_trial_ends_the_quarantine_and_a_bad_one_doubles_it() {
     breaker.succeeded(admitted(&breaker));
     let health = breaker.health();
     assert_eq!((health.quarantined, health.failures_in_a_row, health.quarantines), (None, 0, 1));
-    // The next one begins small again.
+    // The next quarantine has the initial length again.
     fail(&breaker, FAULTS);
     assert!(breaker.health().quarantined.is_some_and(|left| left <= FIRST));
 }

@@ -1,56 +1,56 @@
-//! The grant `http`: which requests an extension may send.
+//! The grant `http`: the requests that an extension may send.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use annex_egress::Allowed;
+use annex_egress::AllowedDestination;
 use http::Method;
 use url::{Host, Url};
 
 /// The grant `http`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpGrant {
-    /// A request is sent when one of them covers it.
+    /// A request must match one of these rules.
     pub allow: Vec<HttpRule>,
-    /// Bytes of one response's body; more is an error to the extension.
+    /// Maximum size of a response body in bytes. A larger body is an error for the extension.
     pub max_response_bytes: usize,
-    /// The most that one request may take, from looking up its host to the end of the response.
+    /// Timeout of a request, from name resolution to the end of the response.
     pub timeout: Duration,
-    /// Hosts, addresses and ranges that may be connected to although they are not public.
-    pub allow_private: Vec<Allowed>,
+    /// Hosts and addresses that may be called although they are not public.
+    pub allow_private: Vec<AllowedDestination>,
 }
 
 impl HttpGrant {
-    /// Bytes of a response's body unless the operator says otherwise.
+    /// Default for [`max_response_bytes`](Self::max_response_bytes).
     pub const MAX_RESPONSE_BYTES: usize = 1 << 20;
-    /// The longest that a request may take unless the operator says otherwise.
+    /// Default for [`timeout`](Self::timeout).
     pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// True when a rule covers the request. `url` must be normalised, as [`Url`] is.
+    /// True if a rule matches the request. `url` must be normalised, as [`Url`] is.
     pub(crate) fn covers(&self, method: &Method, url: &Url) -> bool {
         self.allow.iter().any(|rule| rule.covers(method, url))
     }
 }
 
-/// One kind of request that may be sent.
+/// A kind of request that may be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRule {
-    /// The methods.
+    /// Allowed methods.
     pub methods: Vec<Method>,
-    /// `https` or `http`.
+    /// Allowed scheme.
     pub scheme: HttpScheme,
-    /// The hosts.
+    /// Allowed hosts.
     pub host: HostPattern,
-    /// The port.
+    /// Allowed port.
     pub port: u16,
-    /// The path that a request's path must be or lie below, beginning with `/`: `/v1` and `/v1/` cover `/v1/users` and
-    /// not `/v10`.
+    /// Allowed path, beginning with `/`, including paths below it. For example, `/v1` and `/v1/` allow `/v1/users`
+    /// but not `/v10`.
     pub path: String,
 }
 
-/// Schemes of requests.
+/// Scheme of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpScheme {
     /// Encrypted.
@@ -60,7 +60,7 @@ pub enum HttpScheme {
 }
 
 impl HttpScheme {
-    /// As in a URL.
+    /// The scheme as it stands in a URL.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl HttpScheme {
         }
     }
 
-    /// The port that a URL of the scheme means when it names none.
+    /// Default port of the scheme.
     #[must_use]
     pub const fn port(self) -> u16 {
         match self {
@@ -83,7 +83,7 @@ impl HttpRule {
     fn covers(&self, method: &Method, url: &Url) -> bool {
         self.methods.contains(method)
             && url.scheme() == self.scheme.name()
-            // `Url` leaves out the port of its scheme, so `https://a:443/` and `https://a/` are covered alike.
+            // `Url` omits the default port, so `https://a:443/` and `https://a/` match alike.
             && url.port_or_known_default() == Some(self.port)
             && url.host().is_some_and(|host| self.host.covers(&host))
             && self.covers_path(url.path())
@@ -91,7 +91,7 @@ impl HttpRule {
 
     fn covers_path(&self, path: &str) -> bool {
         let below = self.path.trim_end_matches('/');
-        // A rule for the whole host has nothing that an ambiguous path could leave.
+        // A rule for all paths needs no check for ambiguous ones.
         if below.is_empty() {
             return true;
         }
@@ -100,26 +100,27 @@ impl HttpRule {
     }
 }
 
-/// True when servers differ on what the path is, so that it may leave the folder that it seems to be in. Some take an
-/// encoded slash for a separator (`/v1/..%2fadmin`), some decode more than once (`/v1/%252e%252e/admin`), and some drop
-/// what stands behind a semicolon in a segment (`/v1/..;/admin`). Takes time in proportion to the path.
+/// True if servers may interpret the path differently, so that it may leave the folder that it seems to be in. Some
+/// servers treat an encoded slash as a separator (`/v1/..%2fadmin`), some decode more than once
+/// (`/v1/%252e%252e/admin`), and some drop parameters after a semicolon (`/v1/..;/admin`). Takes time in proportion
+/// to the path.
 fn is_ambiguous(path: &str) -> bool {
     let decoded = fully_decoded(path);
     let slashes = |text: &[u8]| text.iter().filter(|byte| **byte == b'/').count();
-    // 0xc0 and 0xc1 begin nothing in UTF-8; readers that take them anyway make a dot of `c0 ae`.
+    // Bytes 0xc0 and 0xc1 are invalid in UTF-8. Decoders that accept them read `c0 ae` as a dot.
     let hidden = |byte: &u8| matches!(byte, b'\\' | 0 | 0xc0 | 0xc1);
     let mut segments = decoded.split(|byte| *byte == b'/');
     slashes(&decoded) != slashes(path.as_bytes()) || decoded.iter().any(hidden) || segments.any(is_dots)
 }
 
-/// A segment that some server takes for `.` or `..`: those with parameters or blanks behind them, too.
+/// True if some server treats the segment as `.` or `..`, including variants with parameters or blanks.
 fn is_dots(segment: &[u8]) -> bool {
     let name = segment.split(|byte| *byte == b';').next().unwrap_or_default();
     matches!(name.trim_ascii(), b"." | b"..")
 }
 
-/// The path as it is when it is decoded until nothing changes any more: `%`, `%25` and `%2525` are all `%`. No escape
-/// overlaps another one, so that their order does not matter.
+/// Decodes the path until no escape is left: `%`, `%25` and `%2525` all become `%`. Escapes do not overlap, so the
+/// order does not matter.
 fn fully_decoded(path: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(path.len());
     for byte in path.bytes() {
@@ -138,23 +139,23 @@ fn unescaped(escape: &[u8; 3]) -> Option<u8> {
     Some(digit(high)? << 4 | digit(low)?)
 }
 
-/// The hosts of a rule: one, or all below a name.
+/// The hosts of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostPattern {
-    /// This name or address alone.
+    /// One name or address.
     Exactly(Host),
-    /// Names below this one, at any depth; not the name itself. Written `*.example.com`.
+    /// All names below this name, at any depth, without the name itself. Written `*.example.com`.
     Below(String),
 }
 
 impl HostPattern {
-    /// True for the URL of a host that it covers.
+    /// True if the host of the URL matches.
     #[must_use]
     pub fn is_of(&self, url: &str) -> bool {
         Url::parse(url).is_ok_and(|url| url.host().is_some_and(|host| self.covers(&host)))
     }
 
-    /// The address, if it is one.
+    /// The address, if the pattern is one.
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {
         match self {
@@ -166,10 +167,10 @@ impl HostPattern {
 
     fn covers(&self, host: &Host<&str>) -> bool {
         match (self, host) {
-            // `host.` and `host` are one name to DNS, and `Url` keeps the dot.
+            // `host.` and `host` are the same name in DNS, and `Url` keeps the dot.
             (Self::Exactly(Host::Domain(name)), Host::Domain(host)) => without_final_dot(host) == name,
             (Self::Exactly(address), host) => address == host,
-            // The dot keeps `evil-example.com` from being below `example.com`.
+            // The dot prevents `evil-example.com` from matching `example.com`.
             (Self::Below(name), Host::Domain(host)) => without_final_dot(host)
                 .strip_suffix(name.as_str())
                 .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
@@ -182,11 +183,11 @@ fn without_final_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// This names no hosts.
+/// The text is not a host pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is neither a host name nor an address nor `*.` and a name")]
 pub struct InvalidHost {
-    /// The text that was to be read.
+    /// The invalid text.
     pub text: String,
 }
 
@@ -200,7 +201,7 @@ impl FromStr for HostPattern {
             None => (text, false),
         };
         match Host::parse(without_final_dot(name)).map_err(|_| invalid())? {
-            // The URL standard lets a name have a `*`. Here it would look like a pattern and match nothing.
+            // The URL standard allows `*` in a name. Here it would look like a pattern and match nothing.
             Host::Domain(name) if name.contains('*') => Err(invalid()),
             Host::Domain(name) if below => Ok(Self::Below(name)),
             _ if below => Err(invalid()),
@@ -257,14 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wildcard_covers_what_is_below_and_not_the_name_itself() {
+    fn a_wildcard_matches_subdomains_and_not_the_name_itself() {
         let rule = rule("*.example.com", "/");
         check(&rule, true, &["https://a.example.com/", "https://a.b.example.com/"]);
         check(&rule, false, &["https://example.com/", "https://badexample.com/", "https://a.example.com.evil/"]);
     }
 
     #[test]
-    fn an_address_is_covered_however_it_is_written() {
+    fn an_address_matches_in_every_notation() {
         check(&rule("10.0.0.7", "/"), true, &["https://10.0.0.7/", "https://0x0a000007/"]);
         check(&rule("[::1]", "/"), true, &["https://[0:0:0:0:0:0:0:1]/"]);
         check(&rule("10.0.0.7", "/"), false, &["https://10.0.0.8/", "https://[::ffff:10.0.0.7]/"]);

@@ -1,23 +1,23 @@
 //! The grant `session-state` and the scopes of session state.
 
-/// State scopes by key prefix, as in ADK.
+/// Scopes of session state, by key prefix as in ADK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StateScope {
-    /// No prefix: this conversation.
+    /// No prefix: keys of this conversation.
     Session,
-    /// `user:`, every conversation of the user.
+    /// `user:`: keys shared by all conversations of the user.
     User,
-    /// `app:`, every conversation of the agent.
+    /// `app:`: keys shared by all conversations of the agent.
     App,
-    /// `temp:`, this turn only.
+    /// `temp:`: keys of this turn only.
     Temp,
 }
 
 impl StateScope {
-    /// The scope that `key` belongs to.
+    /// The scope of a key.
     #[must_use]
     pub fn of(key: &str) -> Self {
-        // Only the first prefix counts, and in lower case: `User:name` and `foo:bar` are keys of the session.
+        // Only the first prefix counts, in lower case: `User:name` and `foo:bar` are keys of session scope.
         match key.split_once(':') {
             Some(("user", _)) => Self::User,
             Some(("app", _)) => Self::App,
@@ -26,7 +26,7 @@ impl StateScope {
         }
     }
 
-    /// The name in the config.
+    /// Name in the config.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,11 +41,11 @@ impl StateScope {
 /// The grant `session-state`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionStateGrant {
-    /// The session-scope keys that the extension can see; `None` shows all of them.
+    /// Session-scope keys that the extension may read; `None` allows all.
     pub keys: Option<Vec<String>>,
-    /// Scopes besides `session` that its deltas may write.
+    /// Scopes other than `session` that deltas may write.
     pub scopes: Vec<StateScope>,
-    /// The keys, with their prefixes, that its deltas may write; `None` leaves it at the scopes.
+    /// Keys, with their prefixes, that deltas may write; `None` allows all keys of the allowed scopes.
     pub write_keys: Option<Vec<String>>,
 }
 

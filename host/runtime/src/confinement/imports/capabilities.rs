@@ -1,4 +1,4 @@
-//! Capabilities that need nothing but the extension itself: its parameters and secrets, and JSON Schema.
+//! Capabilities that depend on nothing but the extension: parameters, secrets and JSON Schema.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,27 +8,27 @@ use annex_schema::{SchemaError, Violation};
 use crate::confinement::limits::{HostBusy, LimitReached};
 use crate::confinement::store::HostState;
 
-/// The key of `wasi:config/store` that holds all parameters as one JSON object.
+/// The key of `wasi:config/store` whose value is a JSON object with all parameters.
 const ALL_PARAMETERS: &str = "annex:parameters";
 
 impl HostState {
-    /// The parameter of this name, or the secret.
+    /// The parameter or secret with this name.
     pub(crate) fn parameter(&self, name: &str) -> Option<String> {
         let parameters = &self.profile.parameters;
         if name == ALL_PARAMETERS {
             return Some(parameters.text.clone());
         }
         let secret = || self.profile.grants.secrets.get(name).map(|secret| secret.expose().to_owned());
-        // The order decides nothing: a secret with the name of a parameter is refused at load (`check_secrets`).
+        // The order does not matter: a secret with the name of a parameter is refused on load (`check_secrets`).
         parameters.plain.get(name).cloned().or_else(secret)
     }
 
-    /// All parameters. Secrets are for those who ask for them by name.
+    /// All parameters. Secrets are only returned by name.
     pub(crate) fn parameters(&self) -> Vec<(String, String)> {
         self.profile.parameters.plain.clone().into_iter().collect()
     }
 
-    /// Compiles a schema; the text says why it is not usable.
+    /// Compiles a schema. The inner error says why the schema is unusable.
     pub(crate) async fn compile_schema(&mut self, schema: &str) -> wasmtime::Result<Result<(), String>> {
         let profile = Arc::clone(&self.profile);
         let mut spent = Duration::ZERO;
@@ -36,7 +36,7 @@ impl HostState {
         self.answer(compiled.map(drop), spent)
     }
 
-    /// The violations of a schema; the text says why there is no answer.
+    /// Validates an instance and returns the violations. The inner error says why there is no result.
     pub(crate) async fn validate_by_schema(
         &mut self,
         schema: &str,
@@ -48,10 +48,10 @@ impl HostState {
         self.answer(violations, spent)
     }
 
-    /// A worker's time is the guest's, and a guest that has no more of it is stopped. That no worker has time for it is not
-    /// its fault.
+    /// Charges a worker's time to the guest, and stops a guest that has exceeded its limit. A busy host is not
+    /// charged.
     fn answer<T>(&mut self, done: Result<T, SchemaError>, spent: Duration) -> wasmtime::Result<Result<T, String>> {
-        // Charged whatever came of it: a schema that turns out to be unusable has taken its time all the same.
+        // Charged in any case: an unusable schema has used the time too.
         self.charge(spent)?;
         match done {
             Ok(done) => Ok(Ok(done)),

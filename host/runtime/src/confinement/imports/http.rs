@@ -1,4 +1,4 @@
-//! `wasi:http/outgoing-handler`: requests that the grant covers, sent by the host.
+//! `wasi:http/outgoing-handler`: sends requests that the grant allows.
 
 use std::sync::Arc;
 
@@ -11,14 +11,15 @@ use wasmtime_wasi_http::{
 use crate::confinement::profile::Profile;
 use crate::contract::LogLevel;
 use crate::observation::log::Log;
-use crate::outside::Outside;
+use crate::overrides::ServiceOverrides;
 
-/// Fields of the connection, of proxies and of the choice of the host are not the guest's to write, nor to read.
+/// True for header fields that guests may neither write nor read: those of the connection, of proxies, and of the
+/// choice of host.
 fn is_forbidden(name: &HeaderName) -> bool {
     DEFAULT_FORBIDDEN_HEADERS.contains(name) || [TE, TRAILER].contains(name) || name.as_str().starts_with("proxy-")
 }
 
-/// The method and the URL of the request, without its query.
+/// Method and URL of the request, without the query.
 fn asked(request: &Request<WasiBody>) -> String {
     let method = request.method();
     let uri = request.uri();
@@ -27,7 +28,7 @@ fn asked(request: &Request<WasiBody>) -> String {
     format!("{method} {scheme}://{authority}{}", uri.path())
 }
 
-/// The operator learns what the grant does not cover, in the extension's own log and within its bounds.
+/// Tells the operator why a request was denied, in the extension's own log and within its limits.
 fn log_denial(log: &Log, asked: &str, error: &Error) {
     let reason = match error {
         Error::HttpRequestDenied => "no rule of its grant allows it",
@@ -37,21 +38,21 @@ fn log_denial(log: &Log, asked: &str, error: &Error) {
     log.write(LogLevel::Warn, "http", &format!("{asked} was not sent: {reason}"));
 }
 
-/// The way from wasmtime's `wasi:http` to the sender.
+/// Connects wasmtime's `wasi:http` with the sender.
 pub(super) struct Hooks {
     profile: Arc<Profile>,
     log: Log,
-    /// The services that the turn brings.
-    outside: Outside,
+    /// The turn's replacements of host services.
+    overrides: ServiceOverrides,
 }
 
 impl Hooks {
-    pub(super) fn new(profile: Arc<Profile>, log: Log, outside: Outside) -> Self {
-        Self { profile, log, outside }
+    pub(super) fn new(profile: Arc<Profile>, log: Log, overrides: ServiceOverrides) -> Self {
+        Self { profile, log, overrides }
     }
 }
 
-type Sent = Result<(Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>;
+type SendResult = Result<(Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>;
 
 impl WasiHttpHooks for Hooks {
     fn forbidden_header_filter(&mut self) -> ForbiddenHeaderFilter {
@@ -63,17 +64,17 @@ impl WasiHttpHooks for Hooks {
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
         _processed: Box<dyn Future<Output = Result<(), Error>> + Send>,
-    ) -> Box<dyn Future<Output = Sent> + Send> {
+    ) -> Box<dyn Future<Output = SendResult> + Send> {
         let profile = Arc::clone(&self.profile);
         let log = self.log.clone();
-        let outside = self.outside.clone();
+        let overrides = self.overrides.clone();
         Box::new(async move {
-            // Without the grant nothing of `wasi:http` is linked.
+            // Without the grant, `wasi:http` is not linked.
             let sender = profile.services.http.as_ref().ok_or(Error::HttpRequestDenied)?;
             let asked = asked(&request);
-            let sent = sender.send(request, options, profile.limits.output, &outside).await;
+            let sent = sender.send(request, options, profile.limits.output, &overrides).await;
             let response = sent.inspect_err(|error| log_denial(&log, &asked, error))?;
-            // The sender has read the whole body of the request already, so nothing of it can fail later.
+            // The sender has read the whole request body already, so no later error is possible.
             let nothing_left: Box<dyn Future<Output = Result<(), Error>> + Send> = Box::new(async { Ok(()) });
             Ok((response, nothing_left))
         })

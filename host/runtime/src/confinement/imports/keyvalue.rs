@@ -1,4 +1,5 @@
-//! `wasi:keyvalue`: buckets of an extension's own, one that lasts, one of the turn's task and one of its conversation.
+//! `wasi:keyvalue`: an extension's buckets. One is lasting, one belongs to the turn's task and one to its
+//! conversation.
 
 use std::sync::Arc;
 
@@ -9,10 +10,10 @@ use crate::confinement::profile::Profile;
 use crate::confinement::store::HostState;
 use crate::contract::{BucketError, KeyPage};
 
-/// Another name of the bucket that lasts.
+/// Another name of the lasting bucket.
 const DEFAULT: &str = "default";
 
-/// A bucket of the instance's extension. Its number says of which kind; the host knows the rest without being told.
+/// A bucket of the extension. The handle is the number of its kind; the host knows the rest.
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct Bucket;
 
@@ -24,12 +25,12 @@ fn kind_of(name: &str) -> Option<ScopeKind> {
 }
 
 impl HostState {
-    /// The store of the turn, or the host's.
+    /// The key-value store of the turn, or else that of the host.
     fn keyvalue(&self) -> &dyn KeyValueStore {
-        self.outside().keyvalue.as_ref().unwrap_or(&self.profile.services.keyvalue).as_ref()
+        self.overrides().keyvalue.as_ref().unwrap_or(&self.profile.services.keyvalue).as_ref()
     }
 
-    /// The space of the keys of a kind in this turn; `None` where there is no such bucket.
+    /// The space of a bucket in this turn. `None` if the turn has no task or conversation for it.
     fn space_of(&self, kind: ScopeKind) -> Option<Space> {
         if kind == ScopeKind::Lasting {
             return Some(self.profile.space.clone());
@@ -38,7 +39,7 @@ impl HostState {
         Some(Space { extension: self.profile.uri.clone(), scope })
     }
 
-    /// Of a bucket that was opened, so that there is one.
+    /// The space of an open bucket.
     fn space(&self, bucket: &Resource<Bucket>) -> wasmtime::Result<Space> {
         let kind = ScopeKind::ALL.into_iter().find(|kind| *kind as u32 == bucket.rep());
         kind.and_then(|kind| self.space_of(kind)).ok_or_else(|| wasmtime::format_err!("there is no such bucket"))
@@ -46,7 +47,7 @@ impl HostState {
 }
 
 impl HostState {
-    /// Opens a bucket. While a component is loaded its URI is a claim that nobody has checked, so it has no keys then.
+    /// Opens a bucket. Denied while a component is loaded, because its URI is not verified yet.
     pub(crate) fn open_bucket(&self, name: &str) -> Result<Resource<Bucket>, BucketError> {
         if self.turn.is_none() {
             return Err(BucketError::AccessDenied);
@@ -55,37 +56,37 @@ impl HostState {
         kind.map(|kind| Resource::new_own(kind as u32)).ok_or(BucketError::NoSuchStore)
     }
 
-    /// The value under the key.
+    /// The value of a key.
     pub(crate) async fn value_in(&mut self, bucket: &Resource<Bucket>, key: &str) -> Answer<Option<Vec<u8>>> {
         let profile = Arc::clone(&self.profile);
         let space = self.space(bucket)?;
         Ok(told(&profile, self.keyvalue().get(&space, key).await))
     }
 
-    /// Puts a value under the key.
+    /// Sets a key.
     pub(crate) async fn set_in(&mut self, bucket: &Resource<Bucket>, key: &str, value: Vec<u8>) -> Answer<()> {
         let profile = Arc::clone(&self.profile);
         let space = self.space(bucket)?;
-        // The interface is linked only with the grant, so there is a quota. That is not relied on.
+        // The interface is only linked with the grant, so there is a quota. This does not rely on it.
         let Some(quota) = &profile.grants.keyvalue else { return Ok(Err(BucketError::AccessDenied)) };
         Ok(told(&profile, self.keyvalue().set(&space, key, value, quota).await))
     }
 
-    /// Removes the key.
+    /// Deletes a key.
     pub(crate) async fn delete_in(&mut self, bucket: &Resource<Bucket>, key: &str) -> Answer<()> {
         let profile = Arc::clone(&self.profile);
         let space = self.space(bucket)?;
         Ok(told(&profile, self.keyvalue().delete(&space, key).await))
     }
 
-    /// One page of the bucket's keys.
+    /// A page of keys.
     pub(crate) async fn keys_in(&mut self, bucket: &Resource<Bucket>, cursor: Option<u64>) -> Answer<KeyPage> {
         let profile = Arc::clone(&self.profile);
         let skip = cursor.unwrap_or(0);
         let space = self.space(bucket)?;
         let keys = self.keyvalue().keys(&space, skip).await;
         let page = |keys: Vec<String>| {
-            // A full page may be the last one. Then the page after it is empty.
+            // A full page may be the last one. The page after it is empty then.
             let is_full = keys.len() == KEYS_PER_PAGE;
             let cursor = is_full.then(|| skip.saturating_add(KEYS_PER_PAGE as u64));
             KeyPage { keys, cursor }
@@ -93,7 +94,7 @@ impl HostState {
         Ok(told(&profile, keys.map(page)))
     }
 
-    /// Adds to the number under the key.
+    /// Adds to a counter.
     pub(crate) async fn increment_in(&mut self, bucket: &Resource<Bucket>, key: &str, delta: u64) -> Answer<u64> {
         let profile = Arc::clone(&self.profile);
         let space = self.space(bucket)?;
@@ -102,7 +103,7 @@ impl HostState {
     }
 }
 
-/// The outcome for the guest. A cause that is the operator's goes to the log.
+/// Converts the outcome for the guest. The cause of an outage goes to the log.
 fn told<T>(profile: &Profile, outcome: Result<T, KeyValueError>) -> Result<T, BucketError> {
     outcome.map_err(|error| {
         if let KeyValueError::Unavailable(cause) = &error {

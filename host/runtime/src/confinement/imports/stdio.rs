@@ -1,4 +1,4 @@
-//! Standard output and error of a guest: lines of its log.
+//! Standard output and error of a guest, written to its log line by line.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,10 +11,10 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 use crate::contract::LogLevel;
 use crate::observation::log::Log;
 
-/// The most bytes that are taken at once.
+/// Most bytes accepted at once.
 const MAX_WRITE: usize = 64 << 10;
 
-/// One of the two streams. Clones are handles of the same one.
+/// One of the two streams. Clones share it.
 #[derive(Clone)]
 pub(super) struct LogStream(Arc<Mutex<Lines>>);
 
@@ -22,9 +22,9 @@ struct Lines {
     log: Log,
     level: LogLevel,
     name: &'static str,
-    /// The line that has not ended yet, cut to what the log takes.
+    /// The current line, cut to the length that the log accepts.
     line: Vec<u8>,
-    /// More was written to the line than was taken.
+    /// True if the current line was cut.
     is_cut: bool,
 }
 
@@ -38,7 +38,7 @@ impl Lines {
     fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let text = piece.strip_suffix(b"\n");
-            // The rest beyond a log line is dropped here, so that a line without an end takes no memory of the host.
+            // Bytes beyond the length of a log line are dropped, so that an endless line takes no memory.
             let room = self.log.taken_bytes().saturating_sub(self.line.len());
             let text_or_rest = text.unwrap_or(piece);
             self.line.extend(text_or_rest.iter().take(room));
@@ -61,7 +61,7 @@ impl Lines {
     }
 }
 
-/// Text without a line break at its end becomes a line when the instance goes.
+/// Logs a last line without a line break.
 impl Drop for Lines {
     fn drop(&mut self) {
         if !self.line.is_empty() {
@@ -81,7 +81,7 @@ impl OutputStream for LogStream {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        // There is always room: the log drops and counts what is beyond its limits, and never makes a guest wait.
+        // Always ready: the log drops and counts lines beyond its limits, and never blocks a guest.
         Ok(MAX_WRITE)
     }
 }
@@ -102,7 +102,7 @@ impl StdoutStream for LogStream {
         Box::new(self.clone())
     }
 
-    /// For WASI 0.3, which this host does not offer.
+    /// Used by WASI 0.3, which this host does not support.
     fn async_stream(&self) -> Box<dyn tokio::io::AsyncWrite + Send + Sync> {
         Box::new(MemoryOutputPipe::new(0))
     }

@@ -1,4 +1,4 @@
-//! Every import that a linker can satisfy stands behind its grant.
+//! Every import that a linker provides needs its grant.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::load::Runtime;
 use crate::load::inspect::{Import, Inspection, split_version};
 use crate::load::installation::Installation;
 
-/// Each offered interface in the version that is linked, with one of its functions or resources; the one without any
-/// has types alone.
+/// All offered interfaces in their linked versions, with one function or resource of each. An interface with an empty
+/// name has types only.
 const PROBES: [(&str, &str); 40] = [
     ("annex:extension/types@0.1.0", ""),
     ("annex:extension/json-schema@0.1.0", "compile"),
@@ -104,7 +104,7 @@ fn without(grant: GrantNeeded) -> Grants {
     grants
 }
 
-/// Of a component that imports all of `names`.
+/// An inspection result for a component that imports `names`.
 fn inspection<'a>(names: impl IntoIterator<Item = &'a str>) -> Inspection {
     Inspection {
         digest: Digest::of(b""),
@@ -116,7 +116,7 @@ fn inspection<'a>(names: impl IntoIterator<Item = &'a str>) -> Inspection {
     }
 }
 
-/// The probes that a linker for these imports and grants has an answer for: what is there cannot be defined again.
+/// The probes that a linker with these imports and grants provides. An item that exists cannot be defined again.
 fn satisfied(inspection: &Inspection, grants: &Grants) -> Vec<&'static str> {
     let mut linker = linker(&Engine::default(), inspection, grants).expect("a linker");
     let is_defined = |interface: &str, item: &str| {
@@ -172,7 +172,7 @@ impl Grants {
 }
 
 #[test]
-fn what_a_component_does_not_import_is_not_linked() {
+fn interfaces_that_a_component_does_not_import_are_not_linked() {
     assert!(satisfied(&inspection([]), &everything_granted()).is_empty());
     let one = inspection(["wasi:random/random@0.2.12"]);
     assert_eq!(satisfied(&one, &everything_granted()), ["wasi:random/random@0.2.12"]);
@@ -191,7 +191,7 @@ async fn a_component_that_imports_what_is_not_granted_is_not_compiled() {
         runtime.load(wat::parse_str(&text).expect("a component"), installation).await.expect_err("no descriptor")
     };
     for name in names() {
-        // It fails the contract in any case, but not because of a grant.
+        // The component violates the contract in any case, but not because of a grant.
         let error = load(name, everything_granted()).await;
         assert!(matches!(error, LoadError::Link(_)), "{name}: {error:?}");
         let Some(needed) = needs(name) else { continue };

@@ -1,5 +1,5 @@
-//! The WASI interfaces that wasmtime implements, on a context with nothing in it: no files, no environment, no
-//! arguments, no network, no input. Components of toolchains that bring a standard library import them.
+//! WASI interfaces that wasmtime implements, with an empty context: no files, environment, arguments, network or
+//! input. Components import them if their toolchain has a standard library.
 
 use wasmtime::component::{HasData, Resource, ResourceTable};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
@@ -17,7 +17,7 @@ use super::wasi_context::Wasi;
 use crate::confinement::grants::GrantNeeded;
 use crate::confinement::store::HostState;
 
-/// Files and sockets are free because there are none: the context refuses to open any.
+/// Files and sockets are free, because the context refuses to open any.
 pub(super) const OFFERS: &[Offer] = &[
     free("wasi:io/error", |linker| io::error::add_to_linker::<_, HasErrors>(linker, |state| Errors(state.resources()))),
     free("wasi:io/poll", |linker| io::poll::add_to_linker::<_, HasIo>(linker, HostState::resources)),
@@ -62,8 +62,8 @@ pub(super) const OFFERS: &[Offer] = &[
     free("wasi:sockets/udp-create-socket", |linker| {
         sockets::udp_create_socket::add_to_linker::<_, WasiSockets>(linker, HostState::sockets)
     }),
-    // `wasi:clocks/wall-clock` is not here: Annex has one of its own (`bindings/v0_1/imports.rs`), so that a guest
-    // which only asks for the time makes no context of WASI.
+    // `wasi:clocks/wall-clock` is in `bindings/v0_1/imports.rs`: Annex implements it, so that a guest that only reads
+    // the time needs no WASI context.
     granted(GrantNeeded::Clock, "wasi:clocks/monotonic-clock", |linker| {
         clocks::monotonic_clock::add_to_linker::<_, WasiClocks>(linker, HostState::clocks)
     }),
@@ -90,8 +90,8 @@ impl HasData for HasIo {
     type Data<'a> = &'a mut ResourceTable;
 }
 
-/// The errors of streams, as guests read them. wasmtime's own text has the stack of the host where RUST_BACKTRACE asks for
-/// it, which is nothing for guests.
+/// Stream errors for guests. wasmtime's own text may contain a backtrace of the host (RUST_BACKTRACE), which guests
+/// must not see.
 struct Errors<'a>(&'a mut ResourceTable);
 
 struct HasErrors;
@@ -116,9 +116,9 @@ impl io::error::HostError for Errors<'_> {
 
 impl HostState {
     fn wasi(&mut self) -> &mut Wasi {
-        // Made at the first call of WASI, because most instances never make one.
+        // Created on the first WASI call, because most instances make none.
         let made = self.wasi.take();
-        let wasi = made.unwrap_or_else(|| Box::new(Wasi::new(&self.log, &self.profile, self.outside())));
+        let wasi = made.unwrap_or_else(|| Box::new(Wasi::new(&self.log, &self.profile, self.overrides())));
         self.wasi.insert(wasi)
     }
 

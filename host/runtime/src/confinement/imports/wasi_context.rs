@@ -1,4 +1,4 @@
-//! The context of WASI for one instance: with log lines for its output, and nothing else in it.
+//! The WASI context of an instance: output goes to the log, and everything else is empty.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::confinement::http_sender::FIELD_BYTES;
 use crate::confinement::profile::Profile;
 use crate::contract::LogLevel;
 use crate::observation::log::Log;
-use crate::outside::{Clock, Outside, Random};
+use crate::overrides::{Clock, Random, ServiceOverrides};
 
-/// Handles that one instance can hold at once: streams, pollables, requests, responses.
+/// Most handles that an instance can hold: streams, pollables, requests, responses.
 const MAX_RESOURCES: usize = 100;
-/// Random bytes that one call gives.
+/// Random bytes per call.
 const MAX_RANDOM_BYTES: u64 = 64 << 10;
 
-/// The WASI of one instance. It is made when it is first used, which most instances never do.
+/// The WASI state of an instance, created on first use.
 pub(crate) struct Wasi {
     pub(super) context: WasiCtx,
     pub(super) resources: ResourceTable,
@@ -31,9 +31,9 @@ pub(crate) struct Wasi {
 }
 
 impl Wasi {
-    pub(super) fn new(log: &Log, profile: &Arc<Profile>, outside: &Outside) -> Self {
+    pub(super) fn new(log: &Log, profile: &Arc<Profile>, overrides: &ServiceOverrides) -> Self {
         let mut resources = ResourceTable::new();
-        // Handles, random bytes and header fields take memory of the host, which no limit of linear memory counts
+        // Handles, random bytes and header fields take host memory, which the limit on linear memory does not cover
         // (wasmtime GHSA-852m-cvvp-9p4w).
         resources.set_max_capacity(MAX_RESOURCES);
         let stream = |level, name| LogStream::new(log.clone(), level, name);
@@ -42,19 +42,19 @@ impl Wasi {
             .stdout(stream(LogLevel::Info, "stdout"))
             .stderr(stream(LogLevel::Warn, "stderr"))
             .max_random_size(MAX_RANDOM_BYTES)
-            // Every component may import sockets, as standard libraries do. None can be opened.
+            // Components may import sockets, as standard libraries do. Opening one fails.
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false);
-        let Outside { clock, random, .. } = outside.clone();
+        let ServiceOverrides { clock, random, .. } = overrides.clone();
         if let Some(clock) = clock {
-            context.wall_clock(Given(Arc::clone(&clock))).monotonic_clock(Given(clock));
+            context.wall_clock(WasiService(Arc::clone(&clock))).monotonic_clock(WasiService(clock));
         }
         if let Some(random) = random {
             let mut seed = [0; 16];
             random.fill(&mut seed);
             context.insecure_random_seed(u128::from_le_bytes(seed));
-            context.secure_random(Given(Arc::clone(&random))).insecure_random(Given(random));
+            context.secure_random(WasiService(Arc::clone(&random))).insecure_random(WasiService(random));
         }
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(FIELD_BYTES);
@@ -62,15 +62,15 @@ impl Wasi {
             context: context.build(),
             resources,
             http,
-            hooks: Hooks::new(Arc::clone(profile), log.clone(), outside.clone()),
+            hooks: Hooks::new(Arc::clone(profile), log.clone(), overrides.clone()),
         }
     }
 }
 
-/// A service that the turn brings, as WASI's own clock or source of random numbers.
-struct Given<T: ?Sized>(Arc<T>);
+/// Adapts the turn's replacement of a clock or a source of random numbers to WASI.
+struct WasiService<T: ?Sized>(Arc<T>);
 
-impl HostWallClock for Given<dyn Clock> {
+impl HostWallClock for WasiService<dyn Clock> {
     fn resolution(&self) -> Duration {
         Duration::from_nanos(1)
     }
@@ -80,7 +80,7 @@ impl HostWallClock for Given<dyn Clock> {
     }
 }
 
-impl HostMonotonicClock for Given<dyn Clock> {
+impl HostMonotonicClock for WasiService<dyn Clock> {
     fn resolution(&self) -> u64 {
         1
     }
@@ -90,7 +90,7 @@ impl HostMonotonicClock for Given<dyn Clock> {
     }
 }
 
-impl TryRng for Given<dyn Random> {
+impl TryRng for WasiService<dyn Random> {
     type Error = Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {

@@ -1,10 +1,10 @@
-//! The memory of a kept instance: found once, and put back after each turn. All that is unsafe about keeping is here.
+//! Resets the memory of a kept instance after each turn. Contains all unsafe code for keeping instances.
 //!
-//! The engine maps a memory private: of its initial image, or of nothing. The kernel gives a page of its own to whatever
-//! is written, so the pages that may differ from the snapshot are those that are not the image's. The kernel lists them
-//! (`PAGEMAP_SCAN`, Linux 6.7), and all of them are copied back. The page of zeros is listed too: most that have it were
-//! only read, and some were written, because the kernel puts it in the place of pages that hold nothing but zeros when it
-//! splits a huge page or merges equal ones.
+//! The engine maps a memory privately, from its initial image or empty. The kernel gives the process its own page on
+//! each write, so only pages that are not part of the image can differ from the snapshot. The kernel lists these
+//! pages (`PAGEMAP_SCAN`, Linux 6.7), and all of them are copied back. The zero page is listed too. Most pages that
+//! map it were only read. Some were written, because the kernel replaces pages of zeros by the zero page when it
+//! splits a huge page or merges equal pages.
 #![expect(unsafe_code, reason = "the engine has no way to write a component's memory, and libc none to ask for pages")]
 
 use std::fs::File;
@@ -13,28 +13,29 @@ use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use std::{process, ptr};
 
-/// The place of a linear memory in this process, from its first byte to its last one.
+/// The address range of a linear memory in this process.
 ///
-/// It is the memory of one instance. Whoever has one keeps it beside the store of that instance and drops it no later.
+/// The memory belongs to one instance. Keep this beside the store of that instance, and drop it no later than the
+/// store.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct MemoryRange {
     address: usize,
     length: usize,
 }
 
-impl Place {
-    /// The place of what an instance's memory function returned: `bytes` is all of its memory.
+impl MemoryRange {
+    /// The range of `bytes`, which must be the whole memory as returned by an instance's memory function.
     pub(super) fn of(bytes: &[u8]) -> Self {
         Self { address: bytes.as_ptr().expose_provenance(), length: bytes.len() }
     }
 
-    /// Lets go of pages that were only read: comparing all of the memory has mapped each of them, and every scan would
-    /// look at them again. They are mapped once more, with the same bytes, when somebody reads them.
+    /// Unmaps pages that were only read: comparing the memory has mapped each of them, and every scan would visit
+    /// them again. They are mapped again, with the same bytes, on the next read.
     ///
-    /// The caller is as that of [`Place::put_back`].
+    /// The requirements of [`MemoryRange::put_back`] apply.
     ///
     /// # Errors
-    /// When the kernel cannot tell which pages these are, or does not let go of them. Nothing has changed then.
+    /// The kernel cannot list the pages or does not unmap them. Nothing has changed then.
     pub(super) fn let_go(&mut self) -> io::Result<()> {
         let end = self.address.saturating_add(self.length);
         let mut written = Vec::new();
@@ -47,8 +48,8 @@ impl Place {
         let mut start = self.address;
         for (next, after) in written.into_iter().chain([(end, end)]) {
             if start < next {
-                // SAFETY: no page in the range is this process's own, so each is of the image or of zeros, as it will be
-                // when it is read again. The range lies in the memory, and nobody runs in it.
+                // SAFETY: no page in the range is a private copy of this process, so reading the page again gives the
+                // same bytes of the image or zeros. The range lies in the memory, and no guest runs in it.
                 let released = unsafe {
                     libc::madvise(ptr::with_exposed_provenance_mut(start), next - start, libc::MADV_DONTNEED)
                 };
@@ -61,21 +62,22 @@ impl Place {
         Ok(())
     }
 
-    /// Writes `snapshot` over all pages that may differ from it. No other page can: see above.
+    /// Writes `snapshot` over all pages that may differ from it; see the module for why no other page can.
     ///
-    /// The caller has the only handle of the store whose memory this is, no guest runs in it, and the memory has not
-    /// grown since it was found.
+    /// The caller must hold the only handle of the store that owns the memory. No guest may run in it, and the memory
+    /// must not have grown since [`MemoryRange::of`].
     ///
     /// # Errors
-    /// When the kernel cannot tell which pages these are. The memory is then in no known state.
+    /// The kernel cannot list the pages. The state of the memory is unknown then.
     pub(super) fn put_back(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         if snapshot.bytes.len() != self.length {
             return Err(io::Error::other("the snapshot is of another memory"));
         }
         let write = |start: usize, from: &[u8]| {
-            // SAFETY: the range lies in the memory, because it has a counterpart in the snapshot, which is as long. A
-            // memory neither moves nor shrinks while its instance lives. By the rule above nobody else reads or writes
-            // it now, and no reference to it is alive: those that the engine gives out borrow the store.
+            // SAFETY: the range lies in the memory, because it has a counterpart in the snapshot, which has the same
+            // length. A memory neither moves nor shrinks while its instance lives. By the requirement above no other
+            // code reads or writes the memory now, and no reference to it is alive: those that the engine gives out
+            // borrow the store.
             unsafe { ptr::copy_nonoverlapping(from.as_ptr(), ptr::with_exposed_provenance_mut(start), from.len()) };
         };
         scan(self.address, self.address.saturating_add(self.length), |start, end, is_zero| {
@@ -87,7 +89,7 @@ impl Place {
             }
             let is_nothing = snapshot.is_nothing.get(offset / PAGE..)?;
             for ((place, page), is_nothing) in (start..end).step_by(PAGE).zip(from.chunks(PAGE)).zip(is_nothing) {
-                // Zeros are right where the snapshot has zeros, and nobody's page is made for them.
+                // The page already has zeros, and writing would allocate a private page.
                 if !is_nothing {
                     write(place, page);
                 }
@@ -99,12 +101,12 @@ impl Place {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: as in `put_back`, which alone calls this.
+        // SAFETY: as in `put_back`, the only caller.
         unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(self.address), self.length) }
     }
 }
 
-/// The bytes that a memory is put back to.
+/// The bytes to reset a memory to.
 pub(super) struct Snapshot {
     bytes: Box<[u8]>,
     /// For each page: true if it is all zeros.
@@ -122,10 +124,10 @@ impl Snapshot {
     }
 }
 
-/// Bytes of the smallest page that the kernel lists. Larger ones are several of them.
+/// Smallest page that the kernel lists, in bytes. A larger page is listed as several.
 const PAGE: usize = 4 << 10;
 
-/// `struct pm_scan_arg` of the kernel.
+/// The kernel's `struct pm_scan_arg`.
 #[repr(C)]
 struct ScanArgument {
     size: u64,
@@ -142,7 +144,7 @@ struct ScanArgument {
     return_mask: u64,
 }
 
-/// `struct page_region` of the kernel.
+/// The kernel's `struct page_region`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Region {
@@ -156,30 +158,30 @@ const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
 
-/// Regions that one call of the kernel lists. More of them take more calls.
+/// Regions listed per system call. More regions need more calls.
 const REGIONS: usize = 64;
 
-/// True where the kernel lists pages.
+/// True if the kernel supports listing pages.
 pub(crate) fn can_be_put_back() -> bool {
     pagemap().is_some()
 }
 
-/// The page map of this process, where the kernel can scan it.
+/// The page map of this process, if the kernel can scan it.
 ///
-/// A process that was forked off has the map of the other one open, which tells nothing of its own pages.
+/// After a fork, the open file still refers to the parent process and says nothing about this one.
 fn pagemap() -> Option<&'static File> {
     static PAGEMAP: OnceLock<Option<(u32, File)>> = OnceLock::new();
     let open = || {
         let file = File::open("/proc/self/pagemap").ok()?;
-        // A range without pages asks whether the kernel knows the call.
+        // An empty range tests whether the kernel supports the call.
         scan_once(&file, 0, 0, &mut [Region { start: 0, end: 0, categories: 0 }]).ok().map(|_| (process::id(), file))
     };
     let (owner, file) = PAGEMAP.get_or_init(open).as_ref()?;
     (*owner == process::id()).then_some(file)
 }
 
-/// Calls `found` with the first byte of each run of pages that are not the image's, with the byte after its last, and with
-/// true if they are the page of zeros.
+/// Calls `found` for each run of pages that are not part of the image: first byte, byte after the last, and whether
+/// the run is the zero page.
 fn scan(mut start: usize, end: usize, mut found: impl FnMut(usize, usize, bool) -> Option<()>) -> io::Result<()> {
     let unknown = || io::Error::other("the kernel lists pages that were not asked for");
     let file = pagemap().ok_or_else(|| io::Error::other("the kernel lists no pages"))?;
@@ -199,7 +201,7 @@ fn scan(mut start: usize, end: usize, mut found: impl FnMut(usize, usize, bool) 
     Ok(())
 }
 
-/// The number of regions that were found, and the byte up to which the kernel has looked.
+/// Makes one system call. Returns the number of regions and the address up to which the kernel has scanned.
 fn scan_once(file: &File, start: usize, end: usize, regions: &mut [Region]) -> io::Result<(usize, usize)> {
     let wide = |number: usize| u64::try_from(number).map_err(io::Error::other);
     let mut argument = ScanArgument {
@@ -211,7 +213,7 @@ fn scan_once(file: &File, start: usize, end: usize, regions: &mut [Region]) -> i
         regions: wide(regions.as_mut_ptr().expose_provenance())?,
         regions_length: wide(regions.len())?,
         max_pages: 0,
-        // A page of a file is the image, and was not written.
+        // A page of a file belongs to the image and was not written.
         category_inverted: PAGE_IS_FILE,
         category_mask: PAGE_IS_FILE,
         category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
@@ -230,11 +232,11 @@ fn scan_once(file: &File, start: usize, end: usize, regions: &mut [Region]) -> i
 mod tests {
     use std::ptr;
 
-    use super::{PAGE, Place, Snapshot, scan};
+    use super::{MemoryRange, PAGE, Snapshot, scan};
 
     const PAGES: usize = 300;
 
-    /// Memory as the engine maps it: private, and nothing there yet.
+    /// Memory as the engine maps it: private and empty.
     fn mapped() -> &'static mut [u8] {
         let length = PAGES * PAGE;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -256,12 +258,12 @@ mod tests {
         for page in (0..PAGES).step_by(2) {
             memory[page * PAGE + page] = 0xaa;
         }
-        let mut place = Place::of(memory);
+        let mut place = MemoryRange::of(memory);
         place.put_back(&snapshot).expect("the kernel lists pages");
         assert!(place.bytes() == snapshot.bytes());
     }
 
-    /// Splitting a huge page puts the page of zeros in the place of those that hold zeros, although they were written.
+    /// Splitting a huge page replaces pages of zeros by the zero page, although they were written.
     #[test]
     fn a_page_that_was_written_with_zeros_is_put_back_after_a_huge_page_was_split() {
         const HUGE: usize = 2 << 20;
@@ -282,13 +284,13 @@ mod tests {
         }
         // SAFETY: the advice is about a page of the mapping, and changes nothing that can be read.
         unsafe { libc::madvise(memory[300 * PAGE..].as_mut_ptr().cast(), PAGE, libc::MADV_COLD) };
-        let mut place = Place::of(memory);
+        let mut place = MemoryRange::of(memory);
         place.put_back(&snapshot).expect("the kernel lists pages");
         assert!(place.bytes() == snapshot.bytes());
     }
 
     #[test]
-    fn what_was_only_read_is_not_listed_as_written() {
+    fn pages_that_were_only_read_are_not_listed_as_written() {
         let memory = mapped();
         memory[20 * PAGE] = 1;
         assert_eq!(memory[40 * PAGE], 0);
@@ -303,12 +305,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_let_go_of_is_there_as_it_was() {
+    fn unmapped_pages_have_the_same_bytes_when_read_again() {
         let memory = mapped();
         memory[20 * PAGE] = 1;
         memory[99 * PAGE + 7] = 2;
         let before = memory.to_vec();
-        let mut place = Place::of(memory);
+        let mut place = MemoryRange::of(memory);
         place.let_go().expect("the kernel lists pages");
         assert!(place.bytes() == before);
     }
@@ -316,6 +318,6 @@ mod tests {
     #[test]
     fn a_snapshot_of_another_size_is_refused() {
         let memory = mapped();
-        assert!(Place::of(memory).put_back(&Snapshot::of(&[0; PAGE])).is_err());
+        assert!(MemoryRange::of(memory).put_back(&Snapshot::of(&[0; PAGE])).is_err());
     }
 }

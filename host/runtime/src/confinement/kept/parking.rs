@@ -1,5 +1,5 @@
-//! Where kept instances wait for their next turn, and how many may. Each holds a place in the engine's pool, so they are
-//! few, leave after a while, and give way to a turn that finds no place.
+//! The parking of idle instances, and its limits. Each parked instance holds a slot in the engine's pool. Therefore
+//! their number is small, they are dropped after a while, and they give way to a turn that needs a slot.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -8,28 +8,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time after which an instance that nobody needed leaves.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Idle time after which a parked instance is dropped.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// So many instances one after the other that grew say that the next ones will: keeping would only cost.
-const HOPELESS: usize = 16;
+/// Number of consecutive instances that grew, after which no more are kept: most of the next ones would grow too.
+const MAX_GROWN: usize = 16;
 
-/// How often is looked for those.
-const ROUND: Duration = Duration::from_secs(1);
+/// Interval between two clean-ups.
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The instances of one installation that wait.
+/// The idle instances of one installation.
 pub(crate) struct Parking<I> {
-    parked: Mutex<VecDeque<Parked<I>>>,
-    /// Instances that serve a turn, and the most of them at once, in this round and in the one before it.
+    parked: Mutex<VecDeque<ParkedInstance<I>>>,
+    /// Number of instances in a turn, and the maxima of this round and the previous one.
     in_use: Arc<AtomicUsize>,
     most_now: AtomicUsize,
     most_before: AtomicUsize,
-    /// Instances that grew in their turn since one last waited.
+    /// Number of instances that grew in their turn since the last one was parked.
     grown: AtomicUsize,
     all: Arc<AllParked>,
 }
 
-struct Parked<I> {
+struct ParkedInstance<I> {
     since: Instant,
     instance: I,
 }
@@ -51,42 +51,43 @@ impl<I: Send + 'static> Parking<I> {
 }
 
 impl<I> Parking<I> {
-    /// True when one more may wait. No instance is put back for nothing.
+    /// True if one more instance may be parked. Check this before resetting an instance.
     pub(crate) fn has_room(&self) -> bool {
-        let is_hopeless = self.grown.load(Ordering::Relaxed) >= HOPELESS;
+        let is_hopeless = self.grown.load(Ordering::Relaxed) >= MAX_GROWN;
         !is_hopeless && self.lock().len() < self.most() && self.all.has_room()
     }
 
-    /// Notes that an instance has grown in its turn, and so cannot wait for another.
+    /// Records that an instance has grown in its turn and cannot be kept.
     pub(crate) fn note_grown(&self) {
-        if self.grown.fetch_add(1, Ordering::Relaxed) + 1 == HOPELESS {
-            tracing::warn!("no instance of an extension is kept any more, because they grow in their turns");
+        if self.grown.fetch_add(1, Ordering::Relaxed) + 1 == MAX_GROWN {
+            tracing::warn!("an extension's instances are no longer kept, because they grow during turns");
         }
     }
 
-    /// The one that came last: its memory is the warmest. One that served this very thread is no warmer: measured.
+    /// Takes the most recently parked instance, whose memory is the warmest. Preferring instances of the same thread
+    /// brings no gain: measured.
     pub(crate) fn take(&self) -> Option<I> {
         let parked = self.lock().pop_back()?;
         self.all.count.fetch_sub(1, Ordering::SeqCst);
         Some(parked.instance)
     }
 
-    /// Lets an instance wait. One for which there is no room is dropped, and so is one if a turn waits for its place.
+    /// Parks an instance. Drops it if there is no room, or if a turn waits for a slot.
     pub(crate) fn park(&self, instance: I) {
-        // Counted before it can be found, so that the count never falls below zero.
+        // Counted before it can be taken, so that the count never falls below zero.
         if self.all.count.fetch_add(1, Ordering::SeqCst) >= self.all.most {
             self.all.count.fetch_sub(1, Ordering::SeqCst);
             return;
         }
         self.grown.store(0, Ordering::Relaxed);
-        self.lock().push_back(Parked { since: Instant::now(), instance });
-        // A turn says that it waits before it looks here: one of the two sees the other.
+        self.lock().push_back(ParkedInstance { since: Instant::now(), instance });
+        // A waiting turn increments `waiting` before it looks here, so one of the two notices the other.
         if self.all.waiting.load(Ordering::SeqCst) > 0 {
             drop(self.take());
         }
     }
 
-    /// Notes that an instance of this installation serves a turn, until what is returned is dropped.
+    /// Counts an instance as in use until the returned guard is dropped.
     pub(crate) fn enter(&self) -> InUse {
         let used = self.in_use.fetch_add(1, Ordering::Relaxed) + 1;
         if self.most_now.load(Ordering::Relaxed) < used {
@@ -95,23 +96,23 @@ impl<I> Parking<I> {
         InUse(Arc::clone(&self.in_use))
     }
 
-    /// As many as there are cores, or as served at once lately.
+    /// Most parked instances: the number of cores, or the recent maximum in use.
     fn most(&self) -> usize {
         let lately = self.most_now.load(Ordering::Relaxed).max(self.most_before.load(Ordering::Relaxed));
         self.all.cores.max(lately)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Parked<I>>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<ParkedInstance<I>>> {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Instances that wait, of whichever kind.
+/// Parked instances of any type.
 trait GiveWay: Send + Sync {
-    /// Gives up one that waits, the one that has waited longest. Returns true if there was one.
+    /// Drops the instance that was parked first. Returns true if there was one.
     fn give_up_one(&self) -> bool;
 
-    /// Drops those that are too many or have waited too long.
+    /// Drops instances above the maximum, and those idle for too long.
     fn tidy(&self, now: Instant);
 }
 
@@ -131,9 +132,9 @@ impl<I: Send> GiveWay for Parking<I> {
         let mut left = Vec::new();
         {
             let mut parked = self.lock();
-            // Those at the front have waited longest.
+            // The front has been parked for longest.
             while let Some(first) = parked.front() {
-                let is_late = now.saturating_duration_since(first.since) >= PATIENCE;
+                let is_late = now.saturating_duration_since(first.since) >= IDLE_TIMEOUT;
                 if !is_late && parked.len() <= most {
                     break;
                 }
@@ -141,7 +142,7 @@ impl<I: Send> GiveWay for Parking<I> {
             }
         }
         self.all.count.fetch_sub(left.len(), Ordering::SeqCst);
-        // Dropped without the lock: freeing an instance takes microseconds.
+        // Dropped without holding the lock: freeing an instance takes microseconds.
         drop(left);
     }
 }
@@ -153,7 +154,7 @@ impl<I> Drop for Parking<I> {
     }
 }
 
-/// One instance that serves a turn.
+/// Guard of an instance in a turn.
 pub(crate) struct InUse(Arc<AtomicUsize>);
 
 impl Drop for InUse {
@@ -162,21 +163,21 @@ impl Drop for InUse {
     }
 }
 
-/// The instances of the process that wait.
+/// The parked instances of the process.
 pub(crate) struct AllParked {
     installations: Mutex<Vec<Weak<dyn GiveWay>>>,
     count: AtomicUsize,
-    /// The most of them.
+    /// Most parked instances.
     most: usize,
-    /// Turns that wait for a place in the pool.
+    /// Turns that wait for a slot in the pool.
     waiting: AtomicUsize,
     cores: usize,
-    /// True when the thread that tidies runs.
+    /// True if the clean-up thread runs.
     is_tidied: AtomicBool,
 }
 
 impl AllParked {
-    /// For a pool with room for so many instances: a quarter of them may wait, and one in any case.
+    /// For a pool of `instances`. A quarter of them may be parked, at least one.
     pub(crate) fn new(instances: usize) -> Arc<Self> {
         Arc::new(Self {
             installations: Mutex::default(),
@@ -192,22 +193,22 @@ impl AllParked {
         self.count.load(Ordering::SeqCst) < self.most && self.waiting.load(Ordering::SeqCst) == 0
     }
 
-    /// Notes that a turn waits for a place, until what is returned is dropped.
+    /// Counts a turn as waiting for a slot until the returned guard is dropped.
     pub(crate) fn wait(self: &Arc<Self>) -> Waiting {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         Waiting(Arc::clone(self))
     }
 
-    /// Gives up one instance, of whichever installation. Returns true if there was one.
+    /// Drops one parked instance of any installation. Returns true if there was one.
     pub(crate) fn give_up_one(&self) -> bool {
-        // None is parked where nobody keeps any, which costs no lock.
+        // Without parked instances this takes no lock.
         self.count.load(Ordering::SeqCst) > 0 && self.each().iter().any(|parking| parking.give_up_one())
     }
 
     fn each(&self) -> Vec<Arc<dyn GiveWay>> {
         let mut installations = self.installations.lock().unwrap_or_else(PoisonError::into_inner);
         installations.retain(|parking| parking.strong_count() > 0);
-        // Instances are dropped without the lock, and so is an installation that ends just now.
+        // Dropped without holding the lock, including an installation that ends just now.
         installations.iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -218,15 +219,15 @@ impl AllParked {
         if !self.is_tidied.swap(true, Ordering::Relaxed) {
             let all = Arc::downgrade(self);
             let tidying = thread::Builder::new().name("annex-kept".to_owned()).spawn(move || tidy(&all));
-            // Without the thread, those that wait stay until a turn needs their places.
+            // Without the thread, idle instances stay until a turn needs their slots.
             if let Err(error) = tidying {
-                tracing::warn!(%error, "instances that are kept are not given up when idle");
+                tracing::warn!(%error, "kept instances are not dropped when idle");
             }
         }
     }
 }
 
-/// A turn that waits for a place.
+/// Guard of a turn that waits for a slot.
 pub(crate) struct Waiting(Arc<AllParked>);
 
 impl Drop for Waiting {
@@ -235,12 +236,12 @@ impl Drop for Waiting {
     }
 }
 
-/// It ends with the last runtime.
+/// The clean-up thread. It ends with the last runtime.
 fn tidy(all: &Weak<AllParked>) {
     while let Some(parkings) = all.upgrade().map(|all| all.each()) {
         let now = Instant::now();
         parkings.iter().for_each(|parking| parking.tidy(now));
         drop(parkings);
-        thread::sleep(ROUND);
+        thread::sleep(CLEANUP_INTERVAL);
     }
 }

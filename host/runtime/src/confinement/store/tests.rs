@@ -1,4 +1,4 @@
-//! A store stops its guest after a number of ticks that the tests count: nothing ticks here but the guest itself.
+//! A store stops its guest after a number of ticks. The guests of these tests advance the epoch themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +15,9 @@ use crate::confinement::limits::{LimitReached, Limits};
 use crate::confinement::profile::{Profile, Services, Validators};
 use crate::load::installation::Installation;
 use crate::observation::log::Log;
-use crate::outside::Outside;
+use crate::overrides::ServiceOverrides;
 
-/// Each makes the epoch advance once per round.
+/// Modules that advance the epoch once per iteration.
 const LOOPS: [&str; 3] = [
     r#"(module (import "" "tick" (func $tick))
         (func (export "run") (loop $ever (call $tick) (br $ever))))"#,
@@ -36,12 +36,12 @@ fn profile(cpu: Duration) -> Arc<Profile> {
     let validators = Validators::default();
     let tenant = Arc::default();
     let guest_time = GuestTime::new();
-    let (outside, metrics) = (Outside::default(), Arc::default());
-    let services = Services { keyvalue, outside, http: None, metrics, validators, guest_time, tenant };
+    let (overrides, metrics) = (ServiceOverrides::default(), Arc::default());
+    let services = Services { keyvalue, overrides, http: None, metrics, validators, guest_time, tenant };
     Arc::new(Profile::new(ExtensionUri::from("https://annex.example/loop/v1"), &installation, services))
 }
 
-/// Ticks from the start of the call to the moment when it is broken off.
+/// Number of ticks until a call is stopped.
 async fn ticks_to_stop(module: &str, cpu: Duration) -> u64 {
     let engine =
         Engine::new(&engine::config(1, engine::EngineOptions::default()).expect("settings")).expect("an engine");

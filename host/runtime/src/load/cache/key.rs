@@ -1,4 +1,4 @@
-//! The key of the digests: 32 random bytes in a file of the cache's folder, made once.
+//! The key of the digests: 32 random bytes in a file of the cache folder.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -11,11 +11,11 @@ use ring::rand::{SecureRandom, SystemRandom};
 const FILE: &str = "key";
 const BYTES: usize = 32;
 
-/// The key of this folder. One that is missing is made, and so is one that others could have read or written: what was
-/// kept under it is compiled again.
+/// Reads the key of a folder, or creates one. A key that others could have accessed is replaced, which invalidates
+/// all files.
 ///
 /// # Errors
-/// When there is one that can be neither used nor removed, or no random numbers are to be had.
+/// The existing key can be neither used nor removed, or no random numbers are available.
 pub(super) fn of(folder: &Path) -> io::Result<hmac::Key> {
     let file = folder.join(FILE);
     match read(&file) {
@@ -29,10 +29,10 @@ pub(super) fn of(folder: &Path) -> io::Result<hmac::Key> {
     let mut key = [0; BYTES];
     SystemRandom::new().fill(&mut key).map_err(io::Error::other)?;
     match keep(folder, &file, &key) {
-        // Another process may have been faster, and its key counts.
+        // Another process may have created a key first. That key counts.
         Ok(()) => read(&file),
         Err(error) => {
-            tracing::warn!(%error, "the compile cache cannot keep its key, so nothing is found in it at the next start");
+            tracing::warn!(%error, "the key of the compile cache cannot be stored, so the next start compiles all components");
             Ok(hmac::Key::new(HMAC_SHA256, &key))
         }
     }
@@ -46,14 +46,14 @@ fn read(file: &Path) -> io::Result<hmac::Key> {
     }
 }
 
-/// Puts the key into its file, unless another one is there.
+/// Writes the key into its file, unless the file exists.
 fn keep(folder: &Path, file: &Path, key: &[u8]) -> io::Result<()> {
     super::write_aside(folder, &[key], |aside| {
-        // A link is made only where nothing is, and all at once.
+        // Creating a hard link is atomic and fails if the file exists.
         match fs::hard_link(aside, file) {
             Ok(()) => fs::remove_file(aside),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => fs::remove_file(aside),
-            // Some file systems have no links. Whoever comes last counts there, and the others compile again.
+            // Some file systems have no hard links. The last writer wins there, and other processes compile again.
             Err(_) => fs::rename(aside, file),
         }
     })

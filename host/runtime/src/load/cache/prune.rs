@@ -1,58 +1,58 @@
-//! Keeps the cache's folder within its bytes: what was not used for longest goes, and what broken attempts have left.
+//! Limits the size of the cache folder: deletes the least recently used files, and leftovers of interrupted writes.
 
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The ending of files that are being written.
+/// Prefix and suffix of temporary files.
 const ASIDE: (&str, &str) = (".", ".new");
-/// A file aside that is older than this is left over from a broken attempt: nobody writes one file for so long.
+/// A temporary file older than this is a leftover: no write takes that long.
 const LEFT_OVER: Duration = Duration::from_secs(60 * 60);
 
-/// The folder and the bytes that it may have.
+/// The folder and its limit in bytes.
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     pub(super) most: u64,
 }
 
-struct Entry {
+struct CachedFile {
     path: PathBuf,
     bytes: u64,
     used: SystemTime,
 }
 
-/// A name for a file that is being written.
+/// A name for a temporary file.
 pub(super) fn name_aside() -> String {
     let (begin, end) = ASIDE;
     format!("{begin}{:032x}{end}", fastrand::u128(..))
 }
 
 impl Folder {
-    /// Deletes what is over, but never `kept`, which was just written. What cannot be deleted stays: the next one tries
-    /// again. Only files that are called as this cache calls them are looked at.
+    /// Deletes files until the limit is met, but never `kept`, which was just written. Files that cannot be deleted
+    /// are tried again next time. Files with other names are ignored.
     pub(super) fn prune(&self, kept: Option<&Path>) {
         let mut compiled = Vec::new();
         let mut total = 0_u64;
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some((name, metadata)) = name.to_str().zip(entry.metadata().ok()) else { continue };
-            // A file that does not say when it was used counts as the oldest.
+            // A file without a modification time counts as the oldest.
             let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             if is_aside(name) && is_left_over(&metadata, used) {
-                // Another process may be faster. A file that stays for another reason is tried again after the next write.
+                // Another process may have deleted it. Otherwise the next write tries again.
                 let _ = fs::remove_file(entry.path());
             } else if is_compiled(name) {
                 total = total.saturating_add(metadata.len());
-                compiled.push(Entry { path: entry.path(), bytes: metadata.len(), used });
+                compiled.push(CachedFile { path: entry.path(), bytes: metadata.len(), used });
             }
         }
         compiled.sort_by_key(|entry| entry.used);
         let others = compiled.into_iter().filter(|entry| kept != Some(entry.path.as_path()));
-        for Entry { path, bytes, .. } in others {
+        for CachedFile { path, bytes, .. } in others {
             if total <= self.most {
                 return;
             }
-            // One that cannot be removed goes on counting, and a younger one goes in its place.
+            // A file that cannot be deleted still counts, and a younger one is deleted instead.
             if fs::remove_file(path).is_ok() {
                 total = total.saturating_sub(bytes);
             }
@@ -61,7 +61,7 @@ impl Folder {
 }
 
 fn is_left_over(metadata: &Metadata, written: SystemTime) -> bool {
-    // A time in the future comes of a clock that was set back. Such a file may still be written.
+    // A time in the future means that the clock was set back. Such a file may still be in use.
     metadata.is_file() && written.elapsed().is_ok_and(|age| age > LEFT_OVER)
 }
 

@@ -1,7 +1,7 @@
-//! The other end: a process of the same program that reads one component, compiles it and ends.
+//! The compiling process: a process of the same program that reads one component, compiles it and ends.
 //!
-//! It gives up all that it does not need before it reads the first byte of the component. Nothing outside of this file and
-//! its modules reads a component.
+//! It drops all privileges that it does not need before it reads the first byte of the component. Only this file and
+//! its modules parse components.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use wasmparser::BinaryReaderError;
 use wasmtime::Engine;
 
 use super::confine::{self, Bounds};
-use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, Task, VERSION};
+use super::wire::{self, Answer, JobOutcome, MAX_TEXT, Request, Task, VERSION};
 use crate::confinement::engine::{self, EngineOptions};
 use crate::digest::Digest;
 use crate::error::LoadError;
@@ -24,25 +24,25 @@ mod keeping;
 mod outline;
 mod structure;
 
-/// The one argument with which a program is started to compile a component.
+/// The only argument of a process that compiles.
 pub const COMPILE_ARGUMENT: &str = "annex_compile_component";
 
-/// The exit status of a process that was started as one that compiles, and by nobody who waits for an answer.
+/// Exit status if the process was not started through a socket.
 const NOT_ASKED: i32 = 2;
 
-/// Compiles a component and ends the process, when this is a process that a [`Runtime`](crate::Runtime) started to do
-/// so; otherwise it does nothing.
+/// Compiles a component and ends the process, if a [`Runtime`](crate::Runtime) started this process for that purpose.
+/// Otherwise does nothing.
 ///
-/// A runtime compiles in processes of the program that it is part of. So the `main` of such a program calls this before
-/// anything else: before it looks at its arguments, starts threads or opens files. A program that does not call it loads
-/// only what is in its compile cache. Test binaries have [`compile_in_tests!`](crate::compile_in_tests) instead.
+/// A runtime compiles in processes of its own program. So `main` must call this function before anything else: before
+/// it reads its arguments, starts threads or opens files. A program that does not call this function can only load
+/// components from its compile cache. Test binaries use [`compile_in_tests!`](crate::compile_in_tests) instead.
 pub fn compile_if_asked() {
     if asked() {
         std::process::exit(run());
     }
 }
 
-/// True when the process was started to compile.
+/// True if the process was started to compile.
 pub(crate) fn asked() -> bool {
     std::env::args_os().nth(1).is_some_and(|argument| argument == COMPILE_ARGUMENT)
 }
@@ -53,16 +53,16 @@ fn run() -> i32 {
     let is_socket = rustix::fs::fstat(pipe).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_socket());
     if !is_socket {
         let refusal = format!("{COMPILE_ARGUMENT} is for programs: there is nobody at descriptor 0 to compile for\n");
-        // There is nobody left to tell when this fails.
+        // A failure to write cannot be reported.
         let _ = io::stderr().write_all(refusal.as_bytes());
         return NOT_ASKED;
     }
-    // The host learns from the exit status that there is no answer.
+    // The exit status tells the host that there is no answer.
     serve(&mut Pipe(pipe)).map_or(1, |()| 0)
 }
 
 fn serve(pipe: &mut Pipe<'_>) -> io::Result<()> {
-    // First of all, so that a host which dies at any later moment leaves no compiler behind.
+    // Called first, so that the compiler ends with the host at any later moment.
     confine::end_with_parent()?;
     pipe.write_all(wire::GREETING)?;
     let request: Request = wire::read_header(pipe)?;
@@ -74,14 +74,14 @@ fn serve(pipe: &mut Pipe<'_>) -> io::Result<()> {
         Ok((engine, _)) => engine,
         Err(reason) => {
             let reason = annex_text::line_within(&reason, MAX_TEXT);
-            return wire::write_header(pipe, &answer(Outcome::Unfit { reason }));
+            return wire::write_header(pipe, &answer(JobOutcome::Unfit { reason }));
         }
     };
     let bytes = wire::read_bytes(pipe, length)?;
-    // The message of a panic would go to a descriptor that nobody reads, and making it would take files.
+    // The message of a panic would go to a closed descriptor, and formatting it would open files.
     panic::set_hook(Box::new(|_| {}));
     let inspected = outcome(|| inspect(&bytes, task));
-    let is_refused = !matches!(inspected, Outcome::Inspected { .. });
+    let is_refused = !matches!(inspected, JobOutcome::Inspected { .. });
     wire::write_header(pipe, &answer(inspected))?;
     let Task::Compile { keep } = task else { return Ok(()) };
     if is_refused {
@@ -93,35 +93,36 @@ fn serve(pipe: &mut Pipe<'_>) -> io::Result<()> {
     pipe.write_all(&code)
 }
 
-/// An engine that makes code for the host that asks, and whether system calls are filtered from here on.
+/// Creates an engine that matches the host's, and confines the process. Returns the engine and whether system calls
+/// are filtered.
 fn ready(request: &Request) -> Result<(Engine, bool), String> {
-    // The length decides how much is allocated before the first byte is read.
+    // The length determines an allocation before the first byte is read.
     let too_long = usize::try_from(request.length).map_or(true, |length| length > MAX_COMPONENT_BYTES);
     if request.version != VERSION || too_long {
         return Err("the request is not one of this version".to_owned());
     }
     let engine =
         engine::for_compiling(request.options).map_err(|error| format!("its engine does not start: {error:#}"))?;
-    // The host must not run code that an engine with another version or other settings has made.
+    // The host must not run code from an engine with another version or other settings.
     if engine::identity(&engine) != request.engine {
         return Err("its engine has another version or other settings than the host's".to_owned());
     }
-    // After the engine, which has handlers of its own.
+    // Called after creating the engine, which installs its own handlers.
     confine::end_where_the_stack_ends();
     let bounds = Bounds { memory: request.memory, cpu_seconds: request.cpu_seconds };
     let filtered = confine::confine(&bounds).map_err(|error| format!("it cannot be confined: {error}"))?;
     Ok((engine, filtered))
 }
 
-/// A panic becomes an answer, so that the host takes an abort for what it is: no memory was left.
-fn outcome(work: impl FnOnce() -> Result<Outcome, Outcome>) -> Outcome {
+/// Turns a panic into an answer. An abort then always means that the process ran out of memory.
+fn outcome(work: impl FnOnce() -> Result<JobOutcome, JobOutcome>) -> JobOutcome {
     match panic::catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(outcome) | Err(outcome)) => outcome,
-        Err(_) => Outcome::Panicked,
+        Err(_) => JobOutcome::Panicked,
     }
 }
 
-fn inspect(bytes: &[u8], task: Task) -> Result<Outcome, Outcome> {
+fn inspect(bytes: &[u8], task: Task) -> Result<JobOutcome, JobOutcome> {
     let outline = Box::new(outline::of(bytes).map_err(refusal)?);
     let unkeepable = match task {
         Task::Compile { .. } => None,
@@ -130,7 +131,10 @@ fn inspect(bytes: &[u8], task: Task) -> Result<Outcome, Outcome> {
             checked.and_then(|()| keeping::keepable(bytes)).err()
         }
     };
-    Ok(Outcome::Inspected { outline, unkeepable: unkeepable.map(|reason| annex_text::line_within(&reason, MAX_TEXT)) })
+    Ok(JobOutcome::Inspected {
+        outline,
+        unkeepable: unkeepable.map(|reason| annex_text::line_within(&reason, MAX_TEXT)),
+    })
 }
 
 fn compile(
@@ -138,40 +142,42 @@ fn compile(
     bytes: &[u8],
     keep: bool,
     code: &mut Vec<u8>,
-) -> Result<Outcome, Outcome> {
-    // It proves nothing. It saves the time until a limit ends what is sure to cost too much.
+) -> Result<JobOutcome, JobOutcome> {
+    // Only an optimisation: refuses costly components earlier than the limits would.
     structure::check(bytes).map_err(refusal)?;
-    let unkeepable = |reason: String| Outcome::Unkeepable { reason: annex_text::line_within(&reason, MAX_TEXT) };
+    let unkeepable = |reason: String| JobOutcome::Unkeepable { reason: annex_text::line_within(&reason, MAX_TEXT) };
     let kept = keep.then(|| keeping::keepable(bytes)).transpose().map_err(unkeepable)?;
     let bytes = kept.as_ref().map_or(bytes, |kept| kept.bytes.as_slice());
     let bytes =
         if options.debug_info { Cow::Borrowed(bytes) } else { debug_info::without(bytes).map_err(malformed)? };
     *code = engine.precompile_component(&bytes).map_err(|error| {
         if is_out_of_memory(&error) {
-            return Outcome::OutOfMemory;
+            return JobOutcome::OutOfMemory;
         }
-        Outcome::Refused { reason: annex_text::line_within(&format!("{error:#}"), MAX_TEXT) }
+        JobOutcome::Refused { reason: annex_text::line_within(&format!("{error:#}"), MAX_TEXT) }
     })?;
     let length = u64::try_from(code.len()).unwrap_or(u64::MAX);
     let functions = kept.map(|kept| kept.functions);
-    Ok(Outcome::Compiled { length, code: Digest::of(code).hex(), functions })
+    Ok(JobOutcome::Compiled { length, code: Digest::of(code).hex(), functions })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` gives errors away")]
-fn malformed(error: BinaryReaderError) -> Outcome {
-    Outcome::Refused { reason: annex_text::line_within(&error.to_string(), MAX_TEXT) }
+fn malformed(error: BinaryReaderError) -> JobOutcome {
+    JobOutcome::Refused { reason: annex_text::line_within(&error.to_string(), MAX_TEXT) }
 }
 
-fn refusal(error: LoadError) -> Outcome {
+fn refusal(error: LoadError) -> JobOutcome {
     let shown = |text: &str| annex_text::line_within(text, MAX_TEXT);
     match error {
-        LoadError::TooComplex { what, found, limit } => Outcome::TooComplex { what: what.into_owned(), found, limit },
-        LoadError::NotAComponent { reason } => Outcome::NotAComponent { reason: shown(&reason) },
-        other => Outcome::NotAComponent { reason: shown(&other.to_string()) },
+        LoadError::TooComplex { what, found, limit } => {
+            JobOutcome::TooComplex { what: what.into_owned(), found, limit }
+        }
+        LoadError::NotAComponent { reason } => JobOutcome::NotAComponent { reason: shown(&reason) },
+        other => JobOutcome::NotAComponent { reason: shown(&other.to_string()) },
     }
 }
 
-/// Most allocations that fail abort the process; those that the engine makes itself are errors.
+/// True if the engine reports a failed allocation. Most failed allocations abort the process instead.
 fn is_out_of_memory(error: &wasmtime::Error) -> bool {
     error.chain().any(|cause| {
         let by_kernel =
@@ -180,7 +186,7 @@ fn is_out_of_memory(error: &wasmtime::Error) -> bool {
     })
 }
 
-/// Descriptor 0, without the buffer of standard input and in both directions.
+/// Descriptor 0 in both directions, without the buffer of standard input.
 struct Pipe<'fd>(BorrowedFd<'fd>);
 
 impl Read for Pipe<'_> {
@@ -199,11 +205,11 @@ impl Write for Pipe<'_> {
     }
 }
 
-/// Lets the tests of a crate load components: a test binary has no `main` that could call
-/// [`compile_if_asked`](crate::compile_if_asked), but it runs the tests that its argument names.
+/// Lets the tests of a crate load components. A test binary has no `main` that could call
+/// [`compile_if_asked`](crate::compile_if_asked), but runs the test that its argument names.
 ///
-/// Once in each test binary that loads components. Run as a test, it shows that the process does nothing when it is not
-/// asked through a socket.
+/// Use this once in each test binary that loads components. As a test, it checks that the process does nothing if it
+/// was not started through a socket.
 #[macro_export]
 macro_rules! compile_in_tests {
     () => {

@@ -1,7 +1,7 @@
-//! Confines a process that compiles to reading, writing, asking for memory, and ending.
+//! Confines a compiling process to reading, writing, allocating memory and exiting.
 //!
-//! The limits hold on every Linux. The filter of system calls is there where the kernel and the machine have one, and
-//! stops what the limits let through.
+//! The limits work on every Linux. The system call filter needs support by kernel and machine, and stops what the
+//! limits allow.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,68 +11,68 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
-/// The resources that the process may use up.
+/// Resource limits of the process.
 pub(super) struct Bounds {
-    /// Bytes of memory, besides the program and its stack.
+    /// Memory in bytes, in addition to the program and its stack.
     pub(super) memory: u64,
-    /// Seconds of CPU time, from the start of the process.
+    /// CPU time in seconds since the start of the process.
     pub(super) cpu_seconds: u64,
 }
 
-/// Bytes of stack, as most systems give each process.
+/// Stack size in bytes, the default of most systems.
 const MAX_STACK: u64 = 8 << 20;
 
-/// Lets a request of a server go first.
+/// Gives requests of the server priority.
 const NICENESS: i32 = 5;
 
-/// The kernel kills the process when the thread that started it ends.
+/// Makes the kernel kill the process when the thread that started it ends.
 pub(super) fn end_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// Lets the kernel end a process that has used up its stack by a signal of its own. The handler of Rust's library would
-/// abort, as a process does that gets no more memory.
+/// Restores the default action for a stack overflow (SIGSEGV). Rust's handler would abort, which would look like a
+/// lack of memory.
 #[expect(unsafe_code, reason = "no safe crate here sets the disposition of a signal")]
 pub(super) fn end_where_the_stack_ends() {
     // SAFETY: the default disposition runs no code of this process.
     unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
 }
 
-/// Gives up everything that compiling does not need, for good. Returns true if system calls are filtered.
+/// Permanently drops all privileges that compiling does not need. Returns true if system calls are filtered.
 ///
 /// # Errors
-/// When a limit cannot be set.
+/// A limit cannot be set.
 pub(super) fn confine(bounds: &Bounds) -> io::Result<bool> {
-    // One more second to the signal that cannot be caught.
+    // One more second for SIGKILL, after SIGXCPU.
     set_limit(Resource::Cpu, bounds.cpu_seconds, bounds.cpu_seconds.saturating_add(1))?;
-    // Memory that can be written. Address space would count what allocators set aside and never touch.
+    // Limits writable memory. A limit on address space would count memory that allocators reserve and never use.
     set_limit(Resource::Data, bounds.memory, bounds.memory)?;
-    // The limit above does not count it.
+    // The limit above does not include the stack.
     set_limit(Resource::Stack, MAX_STACK, MAX_STACK)?;
     set_limit(Resource::Core, 0, 0)?;
     set_limit(Resource::Fsize, 0, 0)?;
-    // Those that are open stay, and there is no further one: no file, no socket.
+    // Open descriptors stay open. Opening files or sockets fails.
     set_limit(Resource::Nofile, 0, 0)?;
     set_limit(Resource::Nproc, 0, 0)?;
-    // A process that may not be put back costs some latency, nothing else.
+    // Failing to lower the priority only costs latency.
     let _ = rustix::process::nice(NICENESS);
     match filter_system_calls() {
         Ok(()) => Ok(true),
-        // A machine or a kernel without filters; one that has half of them is none to rely on.
+        // The machine or kernel supports no filters. If only the second filter fails, that is an error.
         Err(error) if error.is::<FirstFilter>() => Ok(false),
         Err(error) => Err(io::Error::other(error.to_string())),
     }
 }
 
 fn set_limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
-    // Without privileges a hard limit can only be lowered, and the operator's own may be the lower one.
+    // Without privileges a hard limit can only be lowered, and the operator's own limit may be lower.
     let before = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let limit = Rlimit { current: Some(current.min(before)), maximum: Some(maximum.min(before)) };
     Ok(setrlimit(resource, limit)?)
 }
 
-/// Two filters, of which the stricter decides. What is not listed at all kills the process. Before it comes to that, the
-/// process gives up gaining privileges by what it executes.
+/// Installs two filters; the stricter result counts. Calls that neither lists kill the process. Also disables gaining
+/// privileges through `exec`.
 fn filter_system_calls() -> Result<(), Box<dyn std::error::Error>> {
     let machine = TargetArch::try_from(std::env::consts::ARCH).map_err(|_| FirstFilter)?;
     let futile = FUTILE.iter().map(|call| (*call, Vec::new())).collect();
@@ -80,19 +80,19 @@ fn filter_system_calls() -> Result<(), Box<dyn std::error::Error>> {
     let futile: BpfProgram = SeccompFilter::new(futile, SeccompAction::Allow, refusal, machine)?.try_into()?;
     let allowed = SeccompFilter::new(allowed()?, SeccompAction::KillProcess, SeccompAction::Allow, machine)?;
     let allowed: BpfProgram = allowed.try_into()?;
-    // In this order: the one that refuses also refuses what setting up another takes.
+    // The order matters: the refusing filter also refuses calls that install another filter.
     seccompiler::apply_filter_all_threads(&allowed).map_err(|_| FirstFilter)?;
     seccompiler::apply_filter_all_threads(&futile)?;
     Ok(())
 }
 
-/// Nothing is filtered.
+/// The kernel does not support filters.
 #[derive(Debug, thiserror::Error)]
 #[error("the kernel filters no system calls")]
 struct FirstFilter;
 
-/// Calls that allocators and the C library try at moments of their own, to find out about the machine. They go on
-/// without an answer, so these are refused rather than deadly.
+/// Calls that allocators and the C library try in order to learn about the machine. They work without an answer, so
+/// these calls are refused instead of killing the process.
 const FUTILE: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_open,
@@ -112,7 +112,7 @@ const FUTILE: &[i64] = &[
     libc::SYS_mbind,
 ];
 
-/// Calls that compiling takes besides the socket: memory, threads that wait, the time, the end.
+/// Calls that compiling needs, apart from the socket: memory, threads, time, exit.
 const PLAIN: &[i64] = &[
     libc::SYS_close,
     libc::SYS_fstat,
@@ -132,7 +132,7 @@ const PLAIN: &[i64] = &[
     libc::SYS_restart_syscall,
     libc::SYS_getpid,
     libc::SYS_gettid,
-    // One more filter can only take more away.
+    // Another filter can only restrict further.
     libc::SYS_seccomp,
     libc::SYS_exit,
     libc::SYS_exit_group,
@@ -142,16 +142,16 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 fn allowed() -> Result<Rules, seccompiler::BackendError> {
     let mut rules: Rules = PLAIN.iter().chain(FUTILE).map(|call| (*call, Vec::new())).collect();
-    // The socket and the two beside it. Others may be open that the host itself inherited.
+    // The socket and descriptors 1 and 2. The host may have inherited other open descriptors.
     for call in [libc::SYS_read, libc::SYS_write, libc::SYS_writev] {
         let standard = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Le, 2)?;
         rules.insert(call, vec![SeccompRule::new(vec![standard])?]);
     }
-    // Memory is its own, so that its limit counts it, and never runs.
+    // Memory must be private, so that its limit counts, and not executable.
     let own = without(3, libc::MAP_SHARED)?;
     rules.insert(libc::SYS_mmap, vec![SeccompRule::new(vec![without(2, libc::PROT_EXEC)?, own])?]);
     rules.insert(libc::SYS_mprotect, vec![SeccompRule::new(vec![without(2, libc::PROT_EXEC)?])?]);
-    // A process that gets no more memory ends itself by a signal.
+    // A process that runs out of memory ends itself with a signal.
     let itself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, std::process::id().into())?;
     rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![itself])?]);
     Ok(rules)
@@ -176,13 +176,13 @@ mod tests {
 
     use super::{Bounds, confine};
 
-    /// The attempt that a process of this test is to make.
+    /// The forbidden action that a process of this test makes.
     const ATTEMPT: &str = "ANNEX_CONFINED_ATTEMPT";
     const REFUSED: i32 = 40;
     const DONE: i32 = 41;
     const NOT_FILTERED: i32 = 42;
 
-    /// The end of a confined process that tries this.
+    /// Exit status of a confined process that makes this attempt.
     fn attempt(what: &str) -> ExitStatus {
         let mut process = Command::new(std::env::current_exe().expect("the test binary"));
         let name = "load::compile::confine::tests::a_confined_process_makes_its_attempt";
@@ -191,12 +191,12 @@ mod tests {
         process.status().expect("the test binary runs")
     }
 
-    /// Calls itself without end.
+    /// Recurses endlessly.
     fn deeper(depth: u64) -> u64 {
         if black_box(depth) == u64::MAX { 0 } else { deeper(depth + 1) + black_box(1) }
     }
 
-    /// Does something only in a process of its own.
+    /// Runs a function in a separate process.
     #[test]
     fn a_confined_process_makes_its_attempt() {
         let Ok(what) = std::env::var(ATTEMPT) else { return assert_eq!(attempt("nothing").code(), Some(DONE)) };
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confined_process_opens_nothing_and_gets_no_more_memory_than_it_may() {
+    fn a_confined_process_opens_no_files_and_stays_within_its_memory_limit() {
         for what in ["open", "list", "memory"] {
             assert_eq!(attempt(what).code(), Some(REFUSED), "{what}");
         }

@@ -1,4 +1,4 @@
-//! Starts a process that compiles, asks it, believes only an answer to what was asked, and says how it ended otherwise.
+//! Starts a compiling process, checks its answers, and explains how it ended if it did not answer.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::child::COMPILE_ARGUMENT;
-use super::wire::{self, Answer, MAX_TEXT, Outcome, Request, Task, VERSION};
+use super::wire::{self, Answer, JobOutcome, MAX_TEXT, Request, Task, VERSION};
 use crate::confinement::engine::EngineOptions;
 use crate::confinement::grants::Grants;
 use crate::digest::Digest;
@@ -22,75 +22,76 @@ use crate::load::inspect::{Inspection, Outline};
 use crate::load::keep_functions::KeepFunctions;
 use crate::load::source::Source;
 
-/// The longest that a process may take to greet.
+/// Timeout for the greeting of the process.
 const GREETING_TIME: Duration = Duration::from_secs(10);
 
-/// Bytes of code that the host takes, whatever the component.
+/// Most bytes of compiled code for any component.
 const MAX_CODE_BYTES: u64 = 256 << 20;
 
 /// The program that compiles components for a [`Runtime`](crate::Runtime).
 #[derive(Clone, Debug)]
 pub struct CompilerProcess {
-    /// Its file.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Its arguments. The program calls [`compile_if_asked`](crate::compile_if_asked).
+    /// Arguments. The program must call [`compile_if_asked`](crate::compile_if_asked).
     pub arguments: Vec<OsString>,
 }
 
 impl Default for CompilerProcess {
-    /// The program that runs, also when its file has been replaced or removed meanwhile.
+    /// The running program, even if its file was replaced or removed.
     fn default() -> Self {
         Self { program: PathBuf::from("/proc/self/exe"), arguments: vec![COMPILE_ARGUMENT.into()] }
     }
 }
 
-/// A component to inspect or to compile.
+/// A component to inspect or compile.
 pub(super) struct Job {
     pub(super) bytes: Vec<u8>,
     pub(super) digest: Digest,
     pub(super) task: Task,
-    /// It is compiled only if these cover what it imports.
+    /// The component is compiled only if these cover its imports.
     pub(super) grants: Grants,
-    /// The engine that runs the code.
+    /// Identity of the engine that runs the code.
     pub(super) engine: u64,
-    /// CPU time that it may cost, rounded up to seconds.
+    /// CPU limit, rounded up to seconds.
     pub(super) time: Duration,
-    /// Bytes of memory that it may cost.
+    /// Memory limit in bytes.
     pub(super) memory: u64,
     pub(super) options: EngineOptions,
 }
 
 /// The answers of the process.
-pub(super) struct Made {
+pub(super) struct CompilerOutput {
     pub(super) outline: Outline,
-    /// Why its instances cannot be kept; not found out for a component that is compiled.
+    /// Why instances cannot be kept. Only set by an inspection.
     pub(super) unkeepable: Option<String>,
-    /// Empty for a component that was only inspected.
+    /// Compiled code; empty for an inspection.
     pub(super) code: Vec<u8>,
-    /// The functions by which its instances are kept.
+    /// Number of added functions, in code for kept instances.
     pub(super) functions: Option<KeepFunctions>,
 }
 
-/// The reason for a missing answer.
+/// Why there is no answer.
 enum Failure {
-    /// The answer is a refusal, or the host refuses what it says.
+    /// The process refused the component, or the host refused the answer.
     Refused(LoadError),
-    /// The program is none that compiles.
+    /// The program did not send the greeting.
     NoGreeting(io::Error),
-    /// The process ended, or was given up.
+    /// The process ended or was killed.
     Ended,
-    /// The process says something else than an answer.
+    /// The process sent an invalid answer.
     Nonsense(String),
 }
 
 impl CompilerProcess {
-    /// Has the job done. It blocks the thread until the process has ended, and the process ends when the other side of
-    /// `pipe` is shut down.
-    pub(super) fn run(&self, job: &Job, pipe: &UnixStream, stdin: UnixStream) -> Result<Made, LoadError> {
+    /// Executes the job. Blocks the thread until the process has ended. Shutting down the other side of `pipe` ends
+    /// the process.
+    pub(super) fn run(&self, job: &Job, pipe: &UnixStream, stdin: UnixStream) -> Result<CompilerOutput, LoadError> {
         let start = |error: io::Error| LoadError::CompilerStart { reason: error.into() };
         let process = Running(self.start(stdin).map_err(start)?);
         let made = ask(job, pipe);
-        // By now it has answered, or its answer is of no use. One that ended by itself keeps the status of its end.
+        // By now the process has answered, or its answer is useless. If it has ended by itself, its exit status is
+        // kept.
         let status = process.end().map_err(start)?;
         made.map_err(|failure| match failure {
             Failure::Refused(error) => error,
@@ -104,9 +105,9 @@ impl CompilerProcess {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
-            // The environment of the host holds keys and secrets, which the process does not need.
+            // The host's environment contains keys and secrets.
             .env_clear()
-            // The allocator of the `annex` command sets a gigabyte aside otherwise, which would count as used.
+            // Otherwise the allocator of the `annex` command reserves a gigabyte, which would count as used.
             .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
             .current_dir("/")
             .stdin(OwnedFd::from(stdin))
@@ -116,7 +117,7 @@ impl CompilerProcess {
     }
 }
 
-/// A process that is killed when this is dropped.
+/// A process that is killed when dropped.
 struct Running(Child);
 
 impl Running {
@@ -128,13 +129,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It fails when the process has been waited for.
+        // Fails if the process has been waited for.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn ask(job: &Job, mut pipe: &UnixStream) -> Result<Made, Failure> {
+fn ask(job: &Job, mut pipe: &UnixStream) -> Result<CompilerOutput, Failure> {
     greeted(pipe).map_err(Failure::NoGreeting)?;
     let request = Request {
         version: VERSION,
@@ -149,24 +150,24 @@ fn ask(job: &Job, mut pipe: &UnixStream) -> Result<Made, Failure> {
     wire::write_header(&mut pipe, &request)?;
     io::Write::write_all(&mut pipe, &job.bytes)?;
     let inspected = judge(job, wire::read_header(&mut pipe)?)?;
-    let Outcome::Inspected { outline, unkeepable } = inspected else { return Err(out_of_turn()) };
+    let JobOutcome::Inspected { outline, unkeepable } = inspected else { return Err(out_of_turn()) };
     if job.task == Task::Inspect {
-        return Ok(Made { outline: *outline, unkeepable, code: Vec::new(), functions: None });
+        return Ok(CompilerOutput { outline: *outline, unkeepable, code: Vec::new(), functions: None });
     }
-    // Before the compiler, which costs most, has come far. A refusal ends the process.
+    // Checked before the compiler, which takes most of the time, has got far. A refusal ends the process.
     let inspection = Inspection::of(job.digest, job.bytes.len(), Outline::clone(&outline)).map_err(Failure::Refused)?;
     inspection.check_grants(&job.grants).map_err(Failure::Refused)?;
     let compiled = judge(job, wire::read_header(&mut pipe)?)?;
-    let Outcome::Compiled { length, code: digest, functions } = compiled else { return Err(out_of_turn()) };
+    let JobOutcome::Compiled { length, code: digest, functions } = compiled else { return Err(out_of_turn()) };
     let code = wire::read_bytes(&mut pipe, length)?;
     if Digest::of(&code).hex() != digest {
-        return Err(Failure::Nonsense("the code is not what its digest says".to_owned()));
+        return Err(Failure::Nonsense("the code does not match its digest".to_owned()));
     }
-    Ok(Made { outline: *outline, unkeepable: None, code, functions })
+    Ok(CompilerOutput { outline: *outline, unkeepable: None, code, functions })
 }
 
 fn out_of_turn() -> Failure {
-    Failure::Nonsense("it answers out of turn".to_owned())
+    Failure::Nonsense("the answer does not fit the task".to_owned())
 }
 
 fn greeted(mut pipe: &UnixStream) -> io::Result<()> {
@@ -174,9 +175,9 @@ fn greeted(mut pipe: &UnixStream) -> io::Result<()> {
     let mut greeting = vec![0; wire::GREETING.len()];
     pipe.read_exact(&mut greeting)?;
     if greeting != wire::GREETING {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it says something else"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it sent something other than the greeting"));
     }
-    // From here on the load's time holds, which ends with the pipe being shut.
+    // From here on the timeout of the load applies, which shuts down the pipe.
     pipe.set_read_timeout(None)
 }
 
@@ -192,51 +193,53 @@ impl From<io::Error> for Failure {
 fn no_greeting(error: &io::Error, status: ExitStatus) -> Source {
     let what = match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("it said nothing for {} s", GREETING_TIME.as_secs())
+            format!("it sent nothing for {} s", GREETING_TIME.as_secs())
         }
-        io::ErrorKind::UnexpectedEof => format!("it ended ({status}) before it said anything"),
+        io::ErrorKind::UnexpectedEof => format!("it ended ({status}) before it sent anything"),
         _ => error.to_string(),
     };
     format!("{what}; the program's main function has to call annex_runtime::compile_if_asked() before all else").into()
 }
 
-/// An answer counts when it is one to this job. Words of the process are cut, and one that is a refusal is an error.
-fn judge(job: &Job, answer: Answer) -> Result<Outcome, Failure> {
+/// Checks that an answer belongs to this job. Text of the process is cut. A refusal becomes an error.
+fn judge(job: &Job, answer: Answer) -> Result<JobOutcome, Failure> {
     let digest = job.digest;
     if answer.version != VERSION || answer.component != digest.hex() || answer.engine != job.engine {
-        return Err(Failure::Nonsense("it answers something else than it was asked".to_owned()));
+        return Err(Failure::Nonsense("the answer is for another request".to_owned()));
     }
     let shown = |text: &str| annex_text::line_within(text, MAX_TEXT);
     Err(Failure::Refused(match answer.outcome {
-        // Code that is too long is not even read.
-        Outcome::Compiled { length, .. } if length > MAX_CODE_BYTES => {
+        // Code that is too long is not read.
+        JobOutcome::Compiled { length, .. } if length > MAX_CODE_BYTES => {
             LoadError::TooComplex { what: "bytes of compiled code".into(), found: length, limit: MAX_CODE_BYTES }
         }
-        Outcome::Compiled { .. } => {
+        JobOutcome::Compiled { .. } => {
             warn_unless(answer.filtered);
             return Ok(answer.outcome);
         }
-        Outcome::Inspected { outline, unkeepable } => {
-            return Ok(Outcome::Inspected { outline, unkeepable: unkeepable.map(|reason| shown(&reason)) });
+        JobOutcome::Inspected { outline, unkeepable } => {
+            return Ok(JobOutcome::Inspected { outline, unkeepable: unkeepable.map(|reason| shown(&reason)) });
         }
-        Outcome::TooComplex { what, found, limit } => LoadError::TooComplex { what: shown(&what).into(), found, limit },
-        Outcome::Unkeepable { reason } => LoadError::Unkeepable { reason: shown(&reason) },
-        Outcome::NotAComponent { reason } => LoadError::NotAComponent { reason: shown(&reason) },
-        Outcome::Refused { reason } => LoadError::Compile { digest, source: shown(&reason).into() },
-        Outcome::OutOfMemory => LoadError::CompileMemory { digest, limit: job.memory },
-        Outcome::Panicked => LoadError::CompilerCrash { digest, how: "a panic".to_owned() },
-        Outcome::Unfit { reason } => LoadError::CompilerStart { reason: shown(&reason).into() },
+        JobOutcome::TooComplex { what, found, limit } => {
+            LoadError::TooComplex { what: shown(&what).into(), found, limit }
+        }
+        JobOutcome::Unkeepable { reason } => LoadError::Unkeepable { reason: shown(&reason) },
+        JobOutcome::NotAComponent { reason } => LoadError::NotAComponent { reason: shown(&reason) },
+        JobOutcome::Refused { reason } => LoadError::Compile { digest, source: shown(&reason).into() },
+        JobOutcome::OutOfMemory => LoadError::CompileMemory { digest, limit: job.memory },
+        JobOutcome::Panicked => LoadError::CompilerCrash { digest, how: "a panic".to_owned() },
+        JobOutcome::Unfit { reason } => LoadError::CompilerStart { reason: shown(&reason).into() },
     }))
 }
 
-/// The end of a process that did not answer.
+/// Explains how a process ended without an answer.
 fn ended(job: &Job, status: ExitStatus) -> LoadError {
     let digest = job.digest;
     let is = |signal: Signal| status.signal() == Some(signal.as_raw());
     if is(Signal::XCPU) {
         LoadError::CompileTime { digest, limit: Duration::from_secs(whole_seconds(job.time)) }
     } else if is(Signal::ABORT) {
-        // Nothing else in a compiler ends it so: panics are answers.
+        // In a compiler only a failed allocation aborts: panics are caught.
         LoadError::CompileMemory { digest, limit: job.memory }
     } else if is(Signal::SYS) {
         LoadError::CompilerForbidden { digest }
@@ -269,7 +272,7 @@ fn wide(number: usize) -> u64 {
 mod tests {
     use std::time::Duration;
 
-    use super::{Answer, Failure, Job, MAX_CODE_BYTES, Outcome, Task, VERSION, judge};
+    use super::{Answer, Failure, Job, JobOutcome, MAX_CODE_BYTES, Task, VERSION, judge};
     use crate::confinement::engine::EngineOptions;
     use crate::confinement::grants::Grants;
     use crate::digest::Digest;
@@ -290,16 +293,16 @@ mod tests {
         }
     }
 
-    fn compiled(length: u64) -> Outcome {
-        Outcome::Compiled { length, code: Digest::of(b"code").hex(), functions: None }
+    fn compiled(length: u64) -> JobOutcome {
+        JobOutcome::Compiled { length, code: Digest::of(b"code").hex(), functions: None }
     }
 
-    fn answer(outcome: Outcome) -> Answer {
+    fn answer(outcome: JobOutcome) -> Answer {
         Answer { version: VERSION, component: job().digest.hex(), engine: 7, filtered: true, outcome }
     }
 
-    /// The error with which the load ends.
-    fn refused(outcome: Outcome) -> LoadError {
+    /// The error of a load that fails.
+    fn refused(outcome: JobOutcome) -> LoadError {
         match judge(&job(), answer(outcome)) {
             Err(Failure::Refused(error)) => error,
             _ => unreachable!("it is taken"),
@@ -328,7 +331,7 @@ mod tests {
     #[test]
     fn words_of_the_process_are_cut_and_printable() {
         let reason = format!("a\u{1b}[31m{}", "x".repeat(100_000));
-        let error = refused(Outcome::NotAComponent { reason });
+        let error = refused(JobOutcome::NotAComponent { reason });
         let LoadError::NotAComponent { reason } = error else { unreachable!("{error:?}") };
         assert!(reason.starts_with("a\\u{1b}[31mx") && reason.len() <= 4 << 10, "{reason}");
     }

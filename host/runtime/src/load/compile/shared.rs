@@ -1,5 +1,5 @@
-//! Compiled code that is in use, by the digest of what was compiled and how. A process has it once, however many installations and
-//! tenants have the component: code is only ever read. Linkers, limits, grants and instances are each installation's own.
+//! Compiled code in use, by digest. Code is read-only, so all installations and tenants of a process share it.
+//! Linkers, limits, grants and instances belong to each installation.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,49 +10,49 @@ use crate::digest::Digest;
 use crate::load::inspect::Inspection;
 use crate::load::keep_functions::KeepFunctions;
 
-/// Compiled code, which others find for as long as somebody holds it.
+/// Compiled code. Other loads find it as long as one installation holds it.
 pub(crate) struct Code {
     pub(crate) component: Component,
     pub(crate) inspection: Inspection,
-    /// The functions by which instances are kept, in code that was made for that.
+    /// Number of added functions, in code for kept instances.
     pub(crate) functions: Option<KeepFunctions>,
 }
 
-/// The code of one digest. It is locked while the code is made, so that whoever comes meanwhile waits for it.
-pub(crate) type Place = tokio::sync::Mutex<Weak<Code>>;
+/// The code for one digest. Locked while the code is compiled, so that concurrent loads wait for it.
+pub(crate) type CodeCell = tokio::sync::Mutex<Weak<Code>>;
 
-/// The code that one compiler has made. All of it is for one engine, so that a digest says all that it depends on.
-pub(crate) struct SharedCode(Mutex<Places>);
+/// The code of one compiler. All of it is for one engine, so the digest identifies it.
+pub(crate) struct SharedCode(Mutex<CodeCells>);
 
-struct Places {
-    of: HashMap<Digest, Arc<Place>>,
-    /// With so many of them, those are looked for that nobody needs.
+struct CodeCells {
+    of: HashMap<Digest, Arc<CodeCell>>,
+    /// Number of entries that triggers a clean-up.
     most: usize,
 }
 
-/// The fewest places that are worth a look.
-const FEW: usize = 64;
+/// Least value of `most`.
+const LEAST_CLEANUP: usize = 64;
 
 impl Default for SharedCode {
     fn default() -> Self {
-        Self(Mutex::new(Places { of: HashMap::new(), most: FEW }))
+        Self(Mutex::new(CodeCells { of: HashMap::new(), most: LEAST_CLEANUP }))
     }
 }
 
 impl SharedCode {
-    pub(crate) fn place(&self, digest: Digest) -> Arc<Place> {
+    pub(crate) fn place(&self, digest: Digest) -> Arc<CodeCell> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if places.of.len() >= places.most {
             places.of.retain(|_, place| is_needed(place));
-            // Twice as many as are left, so that a look costs each load a constant time.
-            places.most = places.of.len().saturating_mul(2).max(FEW);
+            // Twice the remaining entries, so that the clean-up costs constant time per load on average.
+            places.most = places.of.len().saturating_mul(2).max(LEAST_CLEANUP);
         }
         Arc::clone(places.of.entry(digest).or_default())
     }
 }
 
-/// True if the code of the place is in use, or somebody is about to make it.
-fn is_needed(place: &Arc<Place>) -> bool {
+/// True if the code is in use or being compiled.
+fn is_needed(place: &Arc<CodeCell>) -> bool {
     Arc::strong_count(place) > 1 || place.try_lock().is_ok_and(|code| code.strong_count() > 0)
 }
 
@@ -60,17 +60,17 @@ fn is_needed(place: &Arc<Place>) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use super::{FEW, SharedCode};
+    use super::{LEAST_CLEANUP, SharedCode};
     use crate::digest::Digest;
 
     #[tokio::test]
-    async fn places_of_code_that_nobody_has_any_more_go() {
+    async fn entries_of_unused_code_are_removed() {
         let shared = SharedCode::default();
         let kept = shared.place(Digest::of(b"kept"));
-        for number in 0..10 * FEW {
+        for number in 0..10 * LEAST_CLEANUP {
             drop(shared.place(Digest::of(&number.to_le_bytes())));
         }
-        assert!(shared.0.lock().expect("no panic").of.len() <= FEW);
+        assert!(shared.0.lock().expect("no panic").of.len() <= LEAST_CLEANUP);
         assert!(Arc::ptr_eq(&kept, &shared.place(Digest::of(b"kept"))), "somebody makes its code");
     }
 }

@@ -1,29 +1,29 @@
-//! The components that are being compiled: an interpreter takes a minute, and people who wait want to know what for.
+//! The components that are being compiled. An interpreter takes a minute, and operators want to see why they wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// A component that is being compiled.
+/// A running compilation.
 #[derive(Clone, Debug)]
 pub struct Compilation {
-    /// The name that people know it by; empty when nobody gave it one.
+    /// Display name of the component; may be empty.
     pub name: Arc<str>,
-    /// The tenant that loads it; empty where there are no tenants.
+    /// The tenant that loads the component; empty for a server without tenants.
     pub tenant: Arc<str>,
-    /// The moment when its process was started.
+    /// Start time of the compiling process.
     pub since: Instant,
 }
 
-/// All of this process. There are no more than compile at once.
+/// All running compilations of this process.
 static UNDER_WAY: Mutex<Vec<Arc<Compilation>>> = Mutex::new(Vec::new());
 
-/// The components that this process compiles now, the one that began first before the others.
+/// The running compilations of this process, oldest first.
 #[must_use]
 pub fn compilations() -> Vec<Arc<Compilation>> {
     UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Lists a component until it is dropped, and logs how long it took.
+/// A listed compilation. Dropping it removes it from the list.
 pub(super) struct UnderWay(Arc<Compilation>);
 
 impl UnderWay {
@@ -34,7 +34,7 @@ impl UnderWay {
         Self(compilation)
     }
 
-    /// Whoever loads the component logs why it was not compiled.
+    /// Logs the duration. The caller logs why compiling failed.
     pub(super) fn end(self, compiled: bool) {
         let Compilation { name, tenant, since } = &*self.0;
         let what = if compiled { "compiled" } else { "could not compile" };

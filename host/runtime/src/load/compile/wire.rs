@@ -1,7 +1,7 @@
-//! The conversation of the host with the compiling process, over one socket: a greeting, one request, an answer with what
-//! the component says of itself, and one with its code if it is to be compiled. An answer that is a refusal is the last.
+//! The protocol between host and compiling process, over one socket: a greeting, one request, an answer with the
+//! outline, and for a compilation an answer with the code. A refusal is the last answer.
 //!
-//! All are a header in JSON, with its length before it, and bytes after it.
+//! Each message is a JSON header, preceded by its length and followed by bytes.
 
 use std::io::{self, Read, Write};
 
@@ -12,78 +12,78 @@ use crate::confinement::engine::EngineOptions;
 use crate::load::inspect::Outline;
 use crate::load::keep_functions::KeepFunctions;
 
-/// Changes with the messages below.
+/// Version of the messages below.
 pub(super) const VERSION: u32 = 3;
 
-/// The first bytes that a compiling process says, before it has read any. Other programs do not say them.
+/// The first bytes that a compiling process sends. Other programs do not send them.
 pub(super) const GREETING: &[u8] = b"annex compiles: 1\n";
 
-/// Bytes of a header. The longest has the names of a component's imports and exports, and its manifest.
+/// Longest header in bytes. The longest contains the outline: names of imports and exports, and the manifest.
 const MAX_HEADER: u32 = 1 << 20;
 
-/// Bytes of a reason in an answer.
+/// Longest reason in an answer, in bytes.
 pub(super) const MAX_TEXT: usize = 4 << 10;
 
-/// The request of the host. The component follows it.
+/// The request of the host, followed by the component.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) version: u32,
-    /// Bytes of memory that the process may have.
+    /// Memory limit in bytes.
     pub(super) memory: u64,
-    /// Seconds of CPU time that it may take.
+    /// CPU limit in seconds.
     pub(super) cpu_seconds: u64,
-    /// The engine that is to run the code, as `engine::identity` gives it.
+    /// Identity of the engine that runs the code, from `engine::identity`.
     pub(super) engine: u64,
-    /// The options of that engine.
+    /// Options of that engine.
     pub(super) options: EngineOptions,
     pub(super) task: Task,
-    /// SHA-256 of the component, in hexadecimal digits.
+    /// SHA-256 of the component in hexadecimal.
     pub(super) component: String,
-    /// Bytes of the component.
+    /// Size of the component in bytes.
     pub(super) length: u64,
 }
 
-/// What is to be done with the component.
+/// The task of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Task {
-    /// It is looked at, also for whether its instances could be kept.
+    /// Read the outline, and check whether instances can be kept.
     Inspect,
-    /// It is compiled, as one whose instances are kept or not.
+    /// Compile, for kept instances if `keep` is true.
     Compile { keep: bool },
 }
 
-/// The answer of the process. The code follows it, when there is any.
+/// The answer of the process, followed by code if there is any.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Answer {
     pub(super) version: u32,
-    /// As in the request.
+    /// SHA-256 of the component, as in the request.
     pub(super) component: String,
     pub(super) engine: u64,
-    /// The process could make no system calls but those that compiling needs.
+    /// True if system calls are filtered.
     pub(super) filtered: bool,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: JobOutcome,
 }
 
 /// The outcome of the request.
 #[derive(Serialize, Deserialize)]
-pub(super) enum Outcome {
-    /// What the component says of itself. Whether its instances can be kept is only found out for [`Task::Inspect`].
+pub(super) enum JobOutcome {
+    /// The outline. `unkeepable` is only set for [`Task::Inspect`].
     Inspected { outline: Box<Outline>, unkeepable: Option<String> },
-    /// There are so many bytes of code, with this SHA-256, and functions by which its instances are kept.
+    /// The code follows: size, SHA-256, and number of added functions.
     Compiled { length: u64, code: String, functions: Option<KeepFunctions> },
-    /// The component has more of something than a host compiles.
+    /// The component exceeds a limit on its structure.
     TooComplex { what: String, found: u64, limit: u64 },
-    /// Its instances cannot be kept, and are to be.
+    /// Instances of the component cannot be kept.
     Unkeepable { reason: String },
-    /// It is no component.
+    /// The file is not a component.
     NotAComponent { reason: String },
-    /// The compiler refused it.
+    /// The compiler rejected the component.
     Refused { reason: String },
-    /// The compiler got no more memory.
+    /// The compiler ran out of memory.
     OutOfMemory,
     /// The compiler panicked.
     Panicked,
-    /// The process is not fit to compile for this host.
+    /// The process cannot compile for this host.
     Unfit { reason: String },
 }
 
@@ -94,8 +94,10 @@ pub(super) fn write_header(to: &mut impl Write, header: &impl Serialize) -> io::
     to.write_all(&header)
 }
 
+/// Reads a header.
+///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] when it is no such header, others when there is none.
+/// [`io::ErrorKind::InvalidData`] if the header is invalid, other kinds if reading fails.
 pub(super) fn read_header<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
@@ -107,7 +109,7 @@ pub(super) fn read_header<T: DeserializeOwned>(from: &mut impl Read) -> io::Resu
     serde_json::from_slice(&header).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
 }
 
-/// Reads exactly so many bytes. The caller has bounded `length`.
+/// Reads exactly `length` bytes. The caller has checked `length`.
 pub(super) fn read_bytes(from: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(usize::try_from(length).map_err(|_| too_long())?);
     from.take(length).read_to_end(&mut bytes)?;

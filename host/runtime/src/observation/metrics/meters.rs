@@ -1,5 +1,5 @@
-//! The atomics behind the numbers. They are read one by one, so a reader may see a call in one of them and not yet in
-//! another.
+//! The counters behind the metrics. They are read one by one, so a reader may see a call in one counter and not yet
+//! in another.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use super::totals::Totals;
 use super::{BusyTime, CallOutcome, ExtensionMetrics, HookMetrics, LastFailure};
 use crate::hook::Hook;
 
-/// Upper bounds of the latencies that are told apart, in microseconds.
+/// Upper bounds of the latency buckets in microseconds.
 const BOUNDS: [u64; 11] = [5, 10, 25, 50, 100, 250, 1_000, 10_000, 50_000, 250_000, 1_000_000];
 
 /// The counters of one URI.
@@ -34,7 +34,7 @@ pub(crate) struct Meters {
 #[derive(Default)]
 struct HookMeters {
     outcomes: [AtomicU64; CallOutcome::ALL.len()],
-    /// Calls up to each bound and beyond the one before it; the last is beyond all bounds.
+    /// Calls per latency bucket, not cumulative. The last bucket has no upper bound.
     latencies: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
     busy_nanos: AtomicU64,
@@ -42,12 +42,12 @@ struct HookMeters {
 }
 
 impl Meters {
-    /// New ones, whose calls also count in these totals.
+    /// Creates counters whose calls also update these totals.
     pub(super) fn counting_in(totals: &Arc<Totals>, of_tenant: &BusyTime) -> Self {
         Self { totals: Arc::clone(totals), of_tenant: of_tenant.clone(), ..Self::default() }
     }
 
-    /// One call of a hook has ended.
+    /// Counts a call.
     pub(super) fn call_ended(&self, hook: Hook, outcome: CallOutcome, took: Duration, busy: Duration) {
         let Some(meters) = self.hooks.get(hook as usize) else { return };
         add_at(&meters.outcomes, outcome as usize);
@@ -57,7 +57,7 @@ impl Meters {
         add_time(&meters.busy_nanos, busy);
         self.of_tenant.add(busy);
         let took = nanos(took);
-        // Read first: a new maximum is rare, and a write takes the cache line from the other cores.
+        // Read first: a new maximum is rare, and writing would move the cache line between cores.
         if meters.longest_nanos.load(Ordering::Relaxed) < took {
             meters.longest_nanos.fetch_max(took, Ordering::Relaxed);
         }
@@ -67,7 +67,7 @@ impl Meters {
         *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
     }
 
-    /// An instance has so many bytes of linear memory.
+    /// Updates the memory peak.
     pub(crate) fn has_memory(&self, bytes: usize) {
         if self.memory_peak.load(Ordering::Relaxed) < bytes {
             self.memory_peak.fetch_max(bytes, Ordering::Relaxed);
@@ -82,22 +82,22 @@ impl Meters {
         self.host_calls.fetch_add(u64::from(calls), Ordering::Relaxed);
     }
 
-    /// A turn did not get in, because the extension is quarantined.
+    /// Counts a turn that was not admitted because of a quarantine.
     pub(crate) fn add_quarantined_turn(&self) {
         self.quarantined_turns.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A turn did not get in, because as many as may be are there.
+    /// Counts a turn that was not admitted because of too many concurrent turns.
     pub(crate) fn add_busy_turn(&self) {
         self.busy_turns.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A turn got an instance that has served others.
+    /// Counts a turn with a reused instance.
     pub(crate) fn add_kept_turn(&self) {
         self.kept_turns.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A turn has waited so long for a place or an instance, whether it got one or not.
+    /// Counts a wait for a slot, whether it succeeded or not.
     pub(crate) fn add_wait(&self, waited: Duration) {
         self.waits.fetch_add(1, Ordering::Relaxed);
         add_time(&self.waited_nanos, waited);
@@ -111,14 +111,14 @@ impl Meters {
         self.log_lines_dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The time in which calls of all hooks ran on a thread.
+    /// Thread time of the calls of all hooks.
     pub(crate) fn busy(&self) -> Duration {
         self.hooks.iter().map(|meters| time(&meters.busy_nanos)).sum()
     }
 
-    /// The numbers as they are now, of the hooks of turns among `exported`.
+    /// Reads the counters of the hooks in `exported` that turns call.
     pub(crate) fn read(&self, exported: &[Hook]) -> ExtensionMetrics {
-        // These two are called at load alone, where nothing is counted.
+        // These two are only called during loading, which is not counted.
         let of_turns = exported.iter().filter(|hook| !matches!(hook, Hook::Descriptor | Hook::Card));
         let read = |hook: &Hook| self.hooks.get(*hook as usize).map(|meters| meters.read(*hook));
         ExtensionMetrics {
@@ -187,7 +187,7 @@ mod tests {
     use crate::observation::metrics::CallOutcome;
 
     #[test]
-    fn a_call_is_counted_under_its_outcome_and_within_the_bounds_that_it_kept() {
+    fn a_call_is_counted_by_outcome_and_in_every_latency_bound_that_it_met() {
         let meters = Meters::default();
         let busy = Duration::from_micros(3);
         for micros in [5, 6, 2_000_000] {

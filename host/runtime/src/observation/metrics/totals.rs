@@ -1,4 +1,4 @@
-//! The calls of all extensions and tenants together. They never go backwards, whatever is removed.
+//! Totals of the calls of all extensions and tenants. They never decrease.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,18 +7,18 @@ use super::CallOutcome;
 use super::meters::{add_at, add_time, time};
 use crate::hook::Hook;
 
-/// The calls of one hook, of all extensions together.
+/// Calls of one hook, over all extensions.
 #[derive(Clone, Debug)]
 pub struct HookTotals {
     /// The hook.
     pub hook: Hook,
-    /// The number of calls by outcome.
+    /// Number of calls per outcome.
     pub outcomes: Vec<(CallOutcome, u64)>,
-    /// The time in which they ran on a thread, the host's work for them included and waiting left out.
+    /// Thread time of the calls: guest and host code, without waiting.
     pub busy: Duration,
 }
 
-/// Two numbers for each call, because all threads write here.
+/// Only two counters per call, because all threads write here.
 #[derive(Default)]
 pub(super) struct Totals([OfHook; Hook::ALL.len()]);
 

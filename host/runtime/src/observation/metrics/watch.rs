@@ -1,11 +1,11 @@
-//! Measures one call of a hook and traces it.
+//! Measures and traces one hook call.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use annex_telemetry::{Entered, Stage, enter_at, with};
+use annex_telemetry::{Stage, StageGuard, enter_at, with};
 use tracing::Span;
 use tracing::field::Empty;
 
@@ -15,7 +15,7 @@ use crate::error::{Fault, HookError};
 use crate::extension::Extension;
 use crate::hook::Hook;
 
-/// The verdict on a call, once the host has looked at what it returned.
+/// The verdict on a call, after the host has checked its result.
 pub(crate) enum CallVerdict<'a> {
     Passed,
     Refused,
@@ -37,17 +37,17 @@ impl<'a> From<&'a HookError> for CallVerdict<'a> {
     }
 }
 
-/// One call of a hook. It is counted when this is dropped; without a verdict it was abandoned.
+/// One hook call. Counted when dropped, as abandoned if there is no verdict.
 pub(crate) struct Watch {
     profile: Arc<Profile>,
     hook: Hook,
     span: Span,
     outcome: CallOutcome,
-    /// From the first poll to the end of the last one; `None` before the first.
+    /// Beginning of the first poll and end of the last one; `None` before the first.
     polled: Option<(Instant, Instant)>,
     busy: Duration,
-    /// From the first poll until the call has returned or was given up.
-    stage: Option<Entered>,
+    /// The stage of the request, from the first poll until the call returns or is cancelled.
+    stage: Option<StageGuard>,
 }
 
 impl Watch {
@@ -64,14 +64,14 @@ impl Watch {
         Self { profile, hook, span, outcome: CallOutcome::Abandoned, polled: None, busy: Duration::ZERO, stage: None }
     }
 
-    /// Runs the call in its span. The clock is read twice per poll, and most calls are polled once.
+    /// Runs the call in its span. Reads the clock twice per poll; most calls are polled once.
     pub(crate) async fn run<T>(&mut self, mut call: Pin<&mut impl Future<Output = T>>) -> T {
         poll_fn(|context| {
             let began = Instant::now();
             if self.polled.is_none() {
                 self.stage = Some(enter_at(Stage::Hooks, began));
             }
-            // Entered for each poll: a span held across a wait would also cover what other tasks do on the thread.
+            // Entered for each poll: a span held across a wait would also cover other tasks on the thread.
             let _entered = self.span.enter();
             let polled = call.as_mut().poll(context);
             let ended = Instant::now();
@@ -105,14 +105,14 @@ impl Watch {
         };
     }
 
-    /// The time in which it ran on a thread.
+    /// Thread time of the call.
     pub(crate) fn busy(&self) -> Duration {
         self.busy
     }
 
     fn took(&self) -> Duration {
         match self.polled {
-            // A call that was given up has waited since its last poll.
+            // A cancelled call has waited since its last poll.
             Some((first, _)) if self.outcome == CallOutcome::Abandoned => first.elapsed(),
             Some((first, last)) => last - first,
             None => Duration::ZERO,

@@ -1,22 +1,23 @@
-//! Compares with a turn in which something is hidden: what is hidden was not the same and not another, it is unknown.
+//! Comparison with a turn in which values are hidden. A hidden value is unknown, so it is neither equal nor
+//! different.
 
 use serde_json::Value;
 
 use crate::observation::log::HIDDEN as HIDDEN_SECRET;
-use crate::recording::hiding::HIDDEN;
+use crate::recording::redaction::HIDDEN;
 use crate::recording::{HostCall, Octets, RecordedTurn, StepResult};
 
-/// The texts that stand for what is hidden.
+/// The texts that replace hidden values.
 const MARKS: [&str; 2] = [HIDDEN, HIDDEN_SECRET];
 
 impl RecordedTurn {
-    /// True if something is hidden in what the extension was given: it may have made something else of that.
+    /// True if the extension's input contains hidden values, which may have changed its result.
     #[must_use]
     pub fn hides_what_was_given(&self) -> bool {
         let mut given = self.clone();
         for step in &mut given.steps {
             step.result = StepResult::Inactive;
-            // What the extension itself has said is not given to it.
+            // The extension's own output is not its input.
             step.calls.retain(|call| !matches!(call, HostCall::Set { .. }));
             for call in &mut step.calls {
                 if let HostCall::Http { request, body, .. } = call {
@@ -28,7 +29,7 @@ impl RecordedTurn {
     }
 }
 
-/// True if nothing differs but what is hidden in `was`. The number of those values is added to `hidden`.
+/// True if the values are equal apart from hidden ones in `was`. Adds the number of hidden values to `hidden`.
 pub(super) fn agrees(was: &Value, is: &Value, hidden: &mut u64) -> bool {
     match (was, is) {
         (Value::String(was), _) if was == HIDDEN => {
@@ -47,7 +48,7 @@ pub(super) fn agrees(was: &Value, is: &Value, hidden: &mut u64) -> bool {
     }
 }
 
-/// True if `is` has all of `was` but for what is hidden within it, in its order.
+/// True if `is` contains the visible parts of `was` in order.
 fn fits(was: &str, is: &str, hidden: &mut u64) -> bool {
     let marked = MARKS.iter().fold(was.to_owned(), |text, mark| text.replace(mark, HIDDEN));
     let Some((first, after)) = marked.split_once(HIDDEN) else { return false };
@@ -71,7 +72,7 @@ mod tests {
     use super::agrees;
 
     #[test]
-    fn what_is_hidden_is_not_compared_and_all_else_is() {
+    fn hidden_values_are_not_compared_and_all_others_are() {
         for (was, is, expected) in [
             (json!({"a": 1, "pin": "[hidden]"}), json!({"a": 1, "pin": 4711}), Some(1)),
             (json!({"a": 1, "pin": "[hidden]"}), json!({"a": 2, "pin": 4711}), None),

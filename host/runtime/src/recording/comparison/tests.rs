@@ -33,7 +33,7 @@ fn set(value: &str) -> HostCall {
 }
 
 #[test]
-fn keys_differ_by_what_is_left_of_them_and_not_by_how_they_were_written() {
+fn keys_differ_by_their_final_values_and_not_by_the_way_of_writing() {
     let mut comparison = Comparison::default();
     let was = turn(vec![set("1"), set("2")], StepResult::Ends);
     assert!(comparison.add(&was, &turn(vec![set("2")], StepResult::Ends), Vec::new()));
@@ -64,7 +64,7 @@ fn stacks_make_no_difference_between_two_failures_of_one_kind() {
 }
 
 #[test]
-fn numbers_are_compared_by_what_they_are() {
+fn json_objects_are_compared_regardless_of_order() {
     let value = |text: &str| turn(Vec::new(), StepResult::Value(annex_protocol::Json::parse(text.to_owned()).unwrap()));
     assert!(Comparison::default().add(&value(r#"{"a":1,"b":2}"#), &value(r#"{"b":2,"a":1}"#), Vec::new()));
     assert!(!Comparison::default().add(&value("1"), &value("2"), Vec::new()));
@@ -79,7 +79,7 @@ fn bytes_that_are_no_text_come_back_as_they_were() {
 }
 
 #[test]
-fn what_the_recording_hides_is_counted_and_told_from_a_change() {
+fn hidden_values_are_counted_and_distinguished_from_changes() {
     let result = |text: &str| StepResult::Value(annex_protocol::Json::parse(text.to_owned()).unwrap());
     let mut comparison = Comparison::default();
     let read =

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-use annex_egress::{Allowed, Screen, ScreenConfig, SystemResolver};
+use annex_egress::{AllowedDestination, Screen, ScreenConfig, SystemResolver};
 use annex_runtime::HostPattern;
 use axum::http::Uri;
 
@@ -58,7 +58,7 @@ impl Lent<'_> {
 
     /// What agents of texts may connect to: public addresses, those that `hosts` writes out, and those of `allow_private`.
     pub(super) fn screen(&self) -> Screen {
-        let written_out = self.0.hosts.iter().filter_map(HostPattern::address).map(Allowed::from);
+        let written_out = self.0.hosts.iter().filter_map(HostPattern::address).map(AllowedDestination::from);
         let allow = written_out.chain(self.0.allow_private.iter().cloned()).collect();
         Screen::with_resolver(ScreenConfig { allow, https_only: false }, RESOLVER.clone())
     }

@@ -137,7 +137,7 @@ async fn check(path: &Path, suspect: &Suspect) {
 async fn check_large(folder: &TempDir) {
     let path = folder.path().join("large.wasm");
     File::create(&path).and_then(|file| file.set_len(50 << 20)).expect("a file");
-    let expected = "it is larger than 32 MiB, the most that is loaded here";
+    let expected = "it is larger than 32 MiB, the limit for this file";
     let suspect = Suspect { case: "50 MB", bytes: Vec::new(), config: String::new(), expected };
     check(&path, &suspect).await;
 }

@@ -1,26 +1,25 @@
-//! Takes the debug information out of a component, for hosts that do not read it.
+//! Hides the debug information of a component, for hosts that do not use it.
 //!
-//! All hosts have one engine, so that the code of a component without debug information is the same for those that would
-//! read it and those that do not: what an author's tools have compiled, a server finds in the cache.
+//! Engines with and without debug information are identical apart from that. So the code of a component without debug
+//! information is the same for both, and a server finds code in the cache that the author's tools have compiled.
 
 use std::borrow::Cow;
 
 use wasmparser::{BinaryReaderError, Parser, Payload};
 
-/// The names of all sections of debug information begin with this (DWARF for WebAssembly).
+/// Prefix of all sections with debug information (DWARF for WebAssembly).
 const PREFIX: &str = ".debug_";
-/// In place of the first byte of such a name: the engine passes over sections that it does not know.
+/// Replaces the first byte of such a name: the engine ignores unknown sections.
 const HIDDEN: u8 = b'-';
 
-/// The component with its debug information under names that the engine does not know. Nothing else moves, so that all
-/// offsets in it stay what they are.
+/// The component with its debug sections renamed. All offsets stay the same.
 pub(super) fn without(bytes: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
     let mut names = Vec::new();
     for payload in Parser::new(0).parse_all(bytes) {
         if let Payload::CustomSection(section) = payload?
             && section.name().starts_with(PREFIX)
         {
-            // The name stands right before the data.
+            // The name precedes the data.
             names.push(section.data_offset() - section.name().len());
         }
     }
@@ -43,7 +42,7 @@ mod tests {
     use super::without;
 
     #[test]
-    fn only_the_names_of_debug_sections_change_however_deep_they_lie() {
+    fn only_the_names_of_debug_sections_change_at_any_depth() {
         let text = |name: &str| {
             format!(
                 "(component (component (core module (@custom \"{name}\" \"abc\") (@custom \"name-like.debug_\" \"x\"))))"

@@ -1,9 +1,8 @@
-//! Decides whether instances of a component can be kept between turns, and makes the component that lets them be.
+//! Decides whether instances of a component can be kept between turns, and rewrites the component for that.
 //!
-//! A kept instance must be exactly what it was after its instantiation when the next turn begins. The host reaches its
-//! memory, and neither its globals nor its tables. So each core module gets shadows of its mutable globals and functions
-//! that copy between the two, and a component that could change anything else is refused. All is decided from the bytes:
-//! nothing is learnt by watching.
+//! At the beginning of each turn a kept instance must be in exactly its initial state. The host can write its memory,
+//! but neither globals nor tables. So each core module gets shadows of its mutable globals, and functions that copy
+//! between them. A component that can change any other state is refused. The decision depends only on the bytes.
 
 use std::borrow::Cow;
 
@@ -17,21 +16,22 @@ use crate::load::keep_functions::{KeepFunctions, MAX_MEMORY, PREFIX};
 
 mod rewrite;
 
-/// A component whose instances can be kept.
+/// A rewritten component whose instances can be kept.
 pub(super) struct Keepable {
-    /// The component with what is added to it.
+    /// The rewritten component.
     pub(super) bytes: Vec<u8>,
-    /// The functions that are added.
+    /// Number of added functions.
     pub(super) functions: KeepFunctions,
 }
 
-/// The component that keeps what its instances are, or the reason for which there is none. The structure of `bytes` has
-/// been checked: validating is work too.
+/// Rewrites a component so that its instances can be kept, or returns why that is impossible. `structure::check` must
+/// have passed, because validation takes time too.
 pub(super) fn keepable(bytes: &[u8]) -> Result<Keepable, String> {
-    // What is added must not make something valid that was not: a module could import it otherwise.
+    // Validated before rewriting, because the additions could make an invalid module valid, for example by defining
+    // what it imports.
     let types = Validator::new().validate_all(bytes).map_err(|error| malformed(&error))?;
     let plan = Plan::of(bytes)?;
-    // An index that was not counted here would lead to another module, and leave one as its turns made it.
+    // A module that is not in the plan would shift indices, and its state would not be reset.
     if types.module_count() != plan.modules.len() || types.core_instance_count() != plan.instances.len() {
         return Err(SECOND_NAME.to_owned());
     }
@@ -42,26 +42,26 @@ fn malformed(error: &BinaryReaderError) -> String {
     format!("it is not valid: {error}")
 }
 
-/// The core modules of a component, and how they are instantiated.
+/// The core modules of a component and their instances.
 #[derive(Default)]
 struct Plan {
     modules: Vec<Module>,
-    /// The module that each core instance is made of; `None` for one that is a list of exports.
+    /// Index of the module of each core instance; `None` for an instance that only collects exports.
     instances: Vec<Option<u32>>,
 }
 
-/// The parts of a core module that a turn may change.
+/// The counts and mutable state of a core module.
 #[derive(Default)]
 struct Module {
     types: u32,
     imported_functions: u32,
     functions: u32,
     imported_globals: u32,
-    /// Each global that the module defines: its type if it can be changed.
+    /// The globals that the module defines; the type of the mutable ones.
     globals: Vec<Option<ValType>>,
     imported_memories: u32,
     memories: u32,
-    /// Bytes that its memories begin with.
+    /// Initial size of its memories in bytes.
     bytes: usize,
 }
 
@@ -75,7 +75,7 @@ impl Module {
 impl Plan {
     fn of(bytes: &[u8]) -> Result<Self, String> {
         let mut plan = Self::default();
-        // What surrounds the payload, from the outside in: true for a component, false for a module.
+        // The enclosing parts of the current payload, outermost first: true for a component, false for a module.
         let mut within: Vec<bool> = Vec::new();
         let mut next = true;
         for payload in Parser::new(0).parse_all(bytes) {
@@ -106,7 +106,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Reads a section of the component itself.
+    /// Reads a section of the outer component.
     fn read(&mut self, payload: &Payload<'_>) -> Result<(), String> {
         match payload {
             Payload::InstanceSection(section) => {
@@ -141,7 +141,7 @@ impl Plan {
         }
     }
 
-    /// A module of which there are two instances has two sets of globals under one name.
+    /// Refuses a module with two instances: its globals could not be told apart.
     fn check_instances(&self) -> Result<(), String> {
         for module in 0..self.modules.len() {
             let made = self.instances.iter().flatten().filter(|made| usize::try_from(**made) == Ok(module)).count();
@@ -153,7 +153,8 @@ impl Plan {
     }
 }
 
-/// The components within a component name the types of its exports. One that holds more could hold state.
+/// Checks a nested component. Nested components usually only define the types of exports. One with code or instances
+/// could have state.
 fn check_wrapper(payload: &Payload<'_>) -> Result<(), String> {
     match payload {
         Payload::ComponentExportSection(section) => {
@@ -172,7 +173,7 @@ fn check_wrapper(payload: &Payload<'_>) -> Result<(), String> {
     }
 }
 
-/// Sections that name things, in the component itself and in those inside it.
+/// Checks sections that declare types, imports and aliases, in the outer and in nested components.
 fn check_declarations(payload: &Payload<'_>) -> Result<(), String> {
     match payload {
         Payload::ComponentTypeSection(section) => {
@@ -210,7 +211,7 @@ fn check_alias(alias: &ComponentAlias<'_>) -> Result<(), String> {
     if is_second_module { Err(SECOND_NAME.to_owned()) } else { Ok(()) }
 }
 
-/// An exported module has another index from there on, by which it can be instantiated too.
+/// An exported module gets a second index, by which it could be instantiated.
 fn check_export(kind: ComponentExternalKind) -> Result<(), String> {
     match kind {
         ComponentExternalKind::Module | ComponentExternalKind::Component => Err(SECOND_NAME.to_owned()),
@@ -221,10 +222,10 @@ fn check_export(kind: ComponentExternalKind) -> Result<(), String> {
     }
 }
 
-/// By two names there would be two instances of one module, of which one is not put back.
+/// A module with two names could have two instances, of which only one would be reset.
 const SECOND_NAME: &str = "it gives a module or a component a second name";
 
-/// The table of handles has an order that a guest can read, and the host cannot put back.
+/// Guests can observe the order of the handle table, which the host cannot reset.
 const HANDLES: &str = "it imports or makes a type of handles";
 
 fn check_type(declared: &ComponentType<'_>) -> Result<(), String> {
@@ -261,7 +262,7 @@ fn check_reference(reference: ComponentTypeRef) -> Result<(), String> {
 }
 
 fn check_name(name: &str) -> Result<(), String> {
-    // Names of components are compared without case.
+    // Component names are compared case-insensitively.
     let start = name.get(..PREFIX.len());
     if start.is_some_and(|start| start.eq_ignore_ascii_case(PREFIX)) {
         Err(format!("it uses a name that begins with {PREFIX}"))
@@ -271,7 +272,7 @@ fn check_name(name: &str) -> Result<(), String> {
 }
 
 impl Module {
-    /// Reads a section or a function of a core module.
+    /// Reads a section or a function of the module.
     fn read(&mut self, payload: &Payload<'_>) -> Result<(), String> {
         self.read_section(payload).map_err(|refusal| match refusal {
             Refusal::Malformed(error) => malformed(&error),
@@ -359,7 +360,7 @@ impl From<Cow<'static, str>> for Refusal {
     }
 }
 
-/// Refuses what changes a part of an instance that the host cannot put back.
+/// Refuses instructions that change state which the host cannot reset.
 fn check_operator(operator: &Operator<'_>) -> Result<(), Refusal> {
     match operator {
         Operator::TableSet { .. }

@@ -1,4 +1,4 @@
-//! Reads what a component says on its outside: the names that it imports and exports, and its manifest.
+//! Reads the outline of a component: names of imports and exports, and its manifest.
 
 use wasmparser::{Encoding, Parser, Payload};
 
@@ -6,16 +6,16 @@ use super::structure::at_most;
 use crate::error::LoadError;
 use crate::load::inspect::{MANIFEST_SECTION, Outline, check_name};
 
-/// Imports, and exports, of a component.
+/// Most imports, and most exports, of a component.
 const MAX_NAMES: u64 = 1_000;
-/// Bytes of all these names.
+/// Limit for all these names, in bytes.
 const MAX_NAME_BYTES: u64 = 256 << 10;
-/// Bytes of the manifest that are looked at; a larger one is none.
+/// Largest manifest in bytes. A larger one is ignored.
 const MAX_MANIFEST: usize = 16 << 10;
 /// The first bytes of every WebAssembly file.
 const MAGIC: &[u8] = b"\0asm";
 
-/// The outline of the component itself, not of components inside it.
+/// The outline of the outer component.
 pub(super) fn of(bytes: &[u8]) -> Result<Outline, LoadError> {
     if !bytes.starts_with(MAGIC) {
         return Err(LoadError::NotAComponent { reason: "the file does not begin as WebAssembly does".to_owned() });
@@ -32,7 +32,7 @@ pub(super) fn of(bytes: &[u8]) -> Result<Outline, LoadError> {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {
-                // The number is checked first, so that names beyond the limit are not even read.
+                // The count is checked first, so that names beyond the limit are not read.
                 names.imported += u64::from(section.count());
                 at_most("imports", names.imported, MAX_NAMES)?;
                 for import in section {
@@ -48,7 +48,7 @@ pub(super) fn of(bytes: &[u8]) -> Result<Outline, LoadError> {
             }
             Payload::CustomSection(section) if depth == 0 && section.name() == MANIFEST_SECTION => {
                 let data = Some(section.data()).filter(|data| data.len() <= MAX_MANIFEST);
-                // A section that is none of ours is left alone, as every other custom section is.
+                // A section in another format is ignored, like other custom sections.
                 outline.manifest = data.and_then(|data| serde_json::from_slice(data).ok());
             }
             _ => {}
@@ -57,7 +57,7 @@ pub(super) fn of(bytes: &[u8]) -> Result<Outline, LoadError> {
     Ok(outline)
 }
 
-/// The names that were read so far.
+/// Counts of the names read so far.
 #[derive(Default)]
 struct Names {
     imported: u64,

@@ -1,7 +1,7 @@
-//! Bounds on the structure of a component, checked before the compiler sees it.
+//! Limits on the structure of a component, checked before it is compiled.
 //!
-//! The compiler's time and memory grow with the component's parts, and faster than the size of one function. The limits
-//! leave room for whole interpreters compiled to WebAssembly.
+//! Time and memory of the compiler grow with the number of parts, and faster than linearly with the size of a
+//! function. The limits leave room for interpreters compiled to WebAssembly.
 
 use wasmparser::{BinaryReaderError, Data, DataKind, FunctionBody, MemoryType, Operator, Parser, Payload};
 
@@ -13,42 +13,43 @@ mod depth;
 
 use arity::{Passing, Signatures};
 
-/// Components in components.
+/// Nesting of components.
 const MAX_DEPTH: u64 = 10;
 const MAX_COMPONENTS: u64 = 200;
 const MAX_MODULES: u64 = 100;
-/// Instances of modules and components, in all.
+/// Instances of modules and components in total.
 const MAX_INSTANCES: u64 = 2_000;
 const MAX_TYPES: u64 = 20_000;
 const MAX_FUNCTIONS: u64 = 100_000;
-/// Go's compiler makes one for each piece of its data: 43,000 in a small program.
+/// The Go compiler creates one per piece of data: 43,000 in a small program.
 const MAX_DATA_SEGMENTS: u64 = 100_000;
-/// Those whose place is computed, for which no check of functions holds.
+/// Segments with a computed offset. They compile to code that the limits on functions do not cover.
 const MAX_COMPUTED_SEGMENTS: u64 = 20_000;
 const MAX_ELEMENT_SEGMENTS: u64 = 20_000;
 const MAX_GLOBALS: u64 = 20_000;
-/// Each may become an adapter with code of its own.
+/// Each may become an adapter with its own code.
 const MAX_CANONICALS: u64 = 1_000;
 const MAX_ALIASES: u64 = 10_000;
-/// Bytes of one function. The interpreter of Python has one of 427 kilobytes.
+/// Bytes of one function. CPython's interpreter has one of 427 KB.
 const MAX_FUNCTION_BYTES: u64 = 512 << 10;
-/// Parameters apart, in one function.
+/// Locals of one function, including used parameters.
 const MAX_LOCALS: u64 = 5_000;
-/// Blocks within blocks, in one function.
+/// Nesting of blocks in one function.
 const MAX_NESTING: u64 = 5_000;
-/// Locals times blocks, in one function: the compiler keeps each local apart in each block where its value may differ.
+/// Product of locals and blocks in one function: the compiler tracks each local in each block where its value may
+/// differ.
 const MAX_MERGES: u64 = 2_000_000;
-/// The same over all functions.
+/// Sum of these products over all functions.
 const MAX_ALL_MERGES: u64 = 50_000_000;
-/// Values that blocks, branches and calls pass on, in one function. Compilers of languages pass few on, and each of them
-/// is pushed by an instruction of its own.
+/// Values passed by blocks, branches and calls in one function. Compilers pass few values, and push each with its own
+/// instruction.
 const MAX_PASSED: u64 = 100_000;
-/// The same over all functions.
+/// Sum of passed values over all functions.
 const MAX_ALL_PASSED: u64 = 10_000_000;
-/// Names that core modules and components import and export.
+/// Imports and exports of core modules and components.
 const MAX_NAMES: u64 = 50_000;
 
-/// Parts of the whole component, those inside it included.
+/// Counts of parts in the whole component, including nested components.
 #[derive(Default)]
 struct Parts {
     components: u64,
@@ -65,7 +66,7 @@ struct Parts {
     names: u64,
 }
 
-/// The counts over all functions.
+/// Sums over all functions.
 #[derive(Default)]
 struct Work {
     merges: u64,
@@ -78,15 +79,15 @@ impl From<BinaryReaderError> for LoadError {
     }
 }
 
-/// Checks a component file.
+/// Checks the structure of a component file.
 ///
 /// # Errors
-/// [`LoadError::TooComplex`] names the first limit that it goes beyond.
+/// [`LoadError::TooComplex`] with the first limit that is exceeded.
 pub(super) fn check(bytes: &[u8]) -> Result<(), LoadError> {
     let mut parts = Parts::default();
     let mut work = Work::default();
     let mut depth = 0_u64;
-    // Modules do not lie in modules, so one is open at most.
+    // Modules cannot be nested, so at most one is open.
     let mut signatures = Signatures::default();
     for payload in Parser::new(0).parse_all(bytes) {
         let payload = payload?;
@@ -98,7 +99,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), LoadError> {
             Payload::End(_) => depth = depth.saturating_sub(1),
             _ => {}
         }
-        // Each count is checked as it grows, so that a file is not read on beyond the first limit that it breaks.
+        // Checked after each payload, so that reading stops at the first exceeded limit.
         at_most("levels of components in components", depth, MAX_DEPTH)?;
         parts.count(&payload)?;
         parts.count_computed(&payload)?;
@@ -163,7 +164,7 @@ impl Parts {
 
     fn count_computed(&mut self, payload: &Payload<'_>) -> Result<(), LoadError> {
         let Payload::DataSection(section) = payload else { return Ok(()) };
-        // The clone is a second reader of the same bytes, which are not copied.
+        // The clone is a second reader of the same bytes.
         for segment in section.clone() {
             self.computed_segments += u64::from(!lies_at_a_constant(&segment?));
             at_most("data segments at computed places", self.computed_segments, MAX_COMPUTED_SEGMENTS)?;
@@ -172,7 +173,8 @@ impl Parts {
     }
 }
 
-/// True for a segment that the compiler puts into the image of a memory; others become code that runs at each start.
+/// True for a segment that becomes part of a memory's initial image. Other segments become code that runs at each
+/// instantiation.
 fn lies_at_a_constant(segment: &Data<'_>) -> bool {
     let DataKind::Active { offset_expr, .. } = &segment.kind else { return true };
     let mut operators = offset_expr.get_operators_reader();
@@ -196,7 +198,7 @@ fn check_sizes(payload: &Payload<'_>) -> Result<(), LoadError> {
 }
 
 fn initial_bytes(memory: &MemoryType) -> u64 {
-    // Nothing has validated the size of a page yet, so the shift is bounded here.
+    // The page size is not validated yet, so the shift is limited here.
     memory.initial.saturating_mul(1 << memory.page_size_log2.unwrap_or(16).min(16))
 }
 
@@ -219,13 +221,13 @@ fn check_function(function: &FunctionBody<'_>, mut passing: Passing<'_>) -> Resu
                 blocks += 1;
             }
             Operator::End => nesting = nesting.saturating_sub(1),
-            // Parameters are not declared here, but they are used here.
+            // Parameters are not declared as locals, but count when used.
             Operator::LocalGet { local_index }
             | Operator::LocalSet { local_index }
             | Operator::LocalTee { local_index } => locals = locals.max(u64::from(local_index) + 1),
             _ => {}
         }
-        // Checked at each operator, so that a function is given up as soon as it goes beyond.
+        // Checked after each operator, so that reading stops early.
         at_most("blocks within blocks", nesting, MAX_NESTING)?;
         at_most("values passed by blocks, branches and calls in one function", passing.passed, MAX_PASSED)?;
     }
@@ -234,7 +236,7 @@ fn check_function(function: &FunctionBody<'_>, mut passing: Passing<'_>) -> Resu
     Ok(Work { merges, passed: passing.passed })
 }
 
-/// Refuses a component that has more of something than `limit`.
+/// Fails if `found` exceeds `limit`.
 pub(super) fn at_most(what: &'static str, found: u64, limit: u64) -> Result<(), LoadError> {
     if found > limit { Err(LoadError::TooComplex { what: what.into(), found, limit }) } else { Ok(()) }
 }

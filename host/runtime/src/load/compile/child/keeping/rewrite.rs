@@ -1,5 +1,5 @@
-//! Adds to a component what puts its instances back. All that is there stays as it is, byte by byte: indices of what is
-//! added follow those of what is there, so that no code of the component can name it.
+//! Adds functions to a component that reset its instances. Existing content stays byte for byte: added items have
+//! indices after the existing ones, so that no code of the component can refer to them.
 
 use wasm_encoder::{
     Alias, CanonicalFunctionSection, CanonicalOption, CodeSection, Component, ComponentAliasSection,
@@ -13,9 +13,9 @@ use wasmparser::{BinaryReader, BinaryReaderError, ValType};
 use super::{Keepable, Module, Plan};
 use crate::load::keep_functions::{KeepFunctions, PREFIX};
 
-/// Bytes before the first section: the magic number and the version.
+/// Size of the header in bytes: magic number and version.
 const HEADER: usize = 8;
-/// The section of a component that is a core module.
+/// Id of the component section that holds a core module.
 const CORE_MODULE: u8 = 1;
 
 const TYPES: u8 = 1;
@@ -23,10 +23,10 @@ const FUNCTIONS: u8 = 3;
 const GLOBALS: u8 = 6;
 const EXPORTS: u8 = 7;
 const CODE: u8 = 10;
-/// The sections of a core module in their order. Custom sections, which have the number 0, stand anywhere.
+/// Order of the sections of a core module. Custom sections have id 0 and may be anywhere.
 const ORDER: [u8; 13] = [1, 2, 3, 4, 5, 13, 6, 7, 8, 9, 12, 10, 11];
 
-/// The component with what is added to its modules and to its end.
+/// Adds functions to the modules of a component, and exports at its end.
 pub(super) fn component(bytes: &[u8], plan: &Plan, types: &Types) -> Result<Keepable, BinaryReaderError> {
     let mut component = Component::default();
     let mut modules = plan.modules.iter().enumerate();
@@ -65,11 +65,11 @@ struct Sections {
 }
 
 impl Sections {
-    /// Adds the entries of `section` to those of the section with the same number, which is made if there is none.
+    /// Appends entries to the section with this id, or creates the section.
     fn append(&mut self, id: u8, section: &impl Encode) -> Result<(), BinaryReaderError> {
         let mut encoded = Vec::new();
         section.encode(&mut encoded);
-        // What a section encodes begins with its size.
+        // An encoded section begins with its size.
         let mut reader = BinaryReader::new(&encoded, 0);
         let size = usize::try_from(reader.read_var_u32()?).unwrap_or(usize::MAX);
         let added = reader.read_bytes(size)?;
@@ -85,7 +85,7 @@ impl Sections {
     }
 }
 
-/// One list after the other: each is the number of its entries, and these.
+/// Concatenates two encoded lists. Each is a count followed by its entries.
 fn joined(first: &[u8], second: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
     let mut first = BinaryReader::new(first, 0);
     let mut second = BinaryReader::new(second, 0);
@@ -99,7 +99,7 @@ fn joined(first: &[u8], second: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
     Ok(joined)
 }
 
-/// The names of a module's exports that are added.
+/// Names of the functions that are added to a module.
 const SAVE: &str = "annex-keep:save";
 const RESET: &str = "annex-keep:reset";
 
@@ -115,13 +115,13 @@ fn put_back_name(number: u32) -> String {
     format!("{PREFIX}:put-back-{number}")
 }
 
-/// The module with shadows of its mutable globals, functions that save and reset these, and one for each of its memories
-/// that returns all of it.
+/// Adds to a module: shadows of its mutable globals, functions that save and reset the globals, and one function per
+/// memory that returns the whole memory.
 fn module(bytes: &[u8], module: &Module) -> Result<Vec<u8>, BinaryReaderError> {
     let mutable: Vec<(u32, ValType)> = module.mutable().collect();
     let parts = sections(bytes)?.into_iter().map(|(id, data)| (id, data.to_vec())).collect();
     let mut parts = Sections { sections: parts };
-    let mut added = Added::new(module);
+    let mut added = ModuleAdditions::new(module);
     if !mutable.is_empty() {
         let shadows: Vec<(u32, u32)> =
             mutable.iter().map(|(global, ty)| (*global, added.global(encoded_type(*ty)))).collect();
@@ -153,7 +153,7 @@ fn encoded_type(ty: ValType) -> wasm_encoder::ValType {
 }
 
 /// The additions to one core module.
-struct Added {
+struct ModuleAdditions {
     types: TypeSection,
     functions: FunctionSection,
     globals: GlobalSection,
@@ -164,7 +164,7 @@ struct Added {
     next_global: u32,
 }
 
-impl Added {
+impl ModuleAdditions {
     fn new(module: &Module) -> Self {
         let mut types = TypeSection::new();
         let i32 = wasm_encoder::ValType::I32;
@@ -183,7 +183,7 @@ impl Added {
         }
     }
 
-    /// A global of the added code alone.
+    /// Adds a global that only the added code uses.
     fn global(&mut self, val_type: wasm_encoder::ValType) -> u32 {
         let zero = match val_type {
             wasm_encoder::ValType::I64 => ConstExpr::i64_const(0),
@@ -198,7 +198,7 @@ impl Added {
         index
     }
 
-    /// A function of one of the three types: nothing, a result, a parameter.
+    /// Adds an exported function. `ty` is 0 for no parameter and result, 1 for a result, 2 for a parameter.
     fn function(&mut self, name: &str, ty: u32, instructions: impl FnOnce(&mut wasm_encoder::InstructionSink<'_>)) {
         let mut function = Function::new([]);
         instructions(&mut function.instructions());
@@ -217,10 +217,10 @@ impl Added {
         });
     }
 
-    /// A function that returns a list of all bytes of the memory, and one for when the list was taken.
+    /// Adds a function that returns the whole memory as a list, and its post-return function.
     ///
-    /// A list is returned by the address of its address and length, for which there is no room but in the memory itself.
-    /// So the first 8 bytes are put aside meanwhile.
+    /// The canonical ABI returns a list through a pointer to its address and length, which must lie in the memory
+    /// itself. So the first 8 bytes are saved in a global and restored afterwards.
     fn memory(&mut self, number: u32, index: u32) {
         let aside = self.global(wasm_encoder::ValType::I64);
         let at = |offset| MemArg { offset, align: 2, memory_index: index };
@@ -282,12 +282,12 @@ fn add_exports(component: &mut Component, plan: &Plan, types: &Types) -> KeepFun
     ends.added
 }
 
-/// The sections at the end of the component. What they export has the numbers of [`KeepFunctions`].
+/// The sections at the end of the component. [`KeepFunctions`] counts their exports.
 struct Ends {
     aliases: ComponentAliasSection,
     lifts: CanonicalFunctionSection,
     exports: ComponentExportSection,
-    /// The type of a function without parameters and result. That which returns a list is the second after it.
+    /// Type index of a function without parameters and result. The type that returns a list is two indices later.
     action: u32,
     next_core_function: u32,
     next_memory: u32,
@@ -320,7 +320,7 @@ impl Ends {
         }
     }
 
-    /// The core function of the instance.
+    /// Aliases a core function of an instance.
     fn alias(&mut self, instance: u32, name: &str) -> u32 {
         self.aliases.alias(Alias::CoreInstanceExport { instance, kind: ExportKind::Func, name });
         let index = self.next_core_function;
@@ -328,7 +328,7 @@ impl Ends {
         index
     }
 
-    /// Exports the function that was lifted last.
+    /// Exports the most recently lifted function.
     fn export(&mut self, name: &str) {
         self.exports.export(name, ComponentExportKind::Func, self.next_function, None);
         self.next_function += 1;

@@ -1,11 +1,11 @@
-//! Values that pass through blocks, branches and calls. Each is a value of its own to the compiler at each of them, so a
-//! few bytes that name a type of a thousand results cost it as much as a thousand instructions.
+//! Counts values passed by blocks, branches and calls. The compiler tracks each value at each of them, so a few bytes
+//! that refer to a type with a thousand results cost as much as a thousand instructions.
 
 use wasmparser::{BlockType, BrTable, CompositeInnerType, FuncType, Operator, Payload, TypeRef};
 
 use crate::error::LoadError;
 
-/// Parameters and results of one function type.
+/// Number of parameters and results of a function type.
 #[derive(Clone, Copy, Default)]
 struct Arity {
     parameters: u64,
@@ -27,15 +27,15 @@ impl Arity {
 #[derive(Default)]
 pub(super) struct Signatures {
     types: Vec<Arity>,
-    /// The type of each function, those that are imported first.
+    /// Type index of each function, imported ones first.
     functions: Vec<u32>,
-    /// The number of them that have had their code.
+    /// Number of function bodies read so far.
     bodies: usize,
     imported: usize,
 }
 
 impl Signatures {
-    /// Takes in one section of the module.
+    /// Reads a section of the module.
     pub(super) fn add(&mut self, payload: &Payload<'_>) -> Result<(), LoadError> {
         match payload {
             Payload::TypeSection(section) => {
@@ -66,7 +66,7 @@ impl Signatures {
         Ok(())
     }
 
-    /// The count for the next function whose code comes.
+    /// Begins to count for the next function body.
     pub(super) fn next_body(&mut self) -> Passing<'_> {
         let index = self.imported.saturating_add(self.bodies);
         self.bodies += 1;
@@ -74,7 +74,7 @@ impl Signatures {
         Passing { signatures: self, labels: vec![results], results, passed: 0 }
     }
 
-    /// Types and functions that are not there are for the validator to refuse.
+    /// Arity of a type. Undefined types count as 0; the validator refuses them.
     fn of_type(&self, index: u32) -> Arity {
         usize::try_from(index).ok().and_then(|index| self.types.get(index)).copied().unwrap_or_default()
     }
@@ -93,10 +93,10 @@ impl Signatures {
     }
 }
 
-/// Counts along the operators of one function.
+/// Counts over the operators of one function.
 pub(super) struct Passing<'signatures> {
     signatures: &'signatures Signatures,
-    /// The number of values that a branch to each open block takes along, the function's own first.
+    /// Number of values that a branch to each open block passes, beginning with the function itself.
     labels: Vec<u64>,
     results: u64,
     pub(super) passed: u64,
@@ -107,7 +107,7 @@ impl Passing<'_> {
         let values = match operator {
             Operator::Loop { blockty } => {
                 let arity = self.signatures.of_block(*blockty);
-                // A branch to a loop leads to its beginning, so it takes the parameters along and not the results.
+                // A branch to a loop goes to its beginning and passes the parameters, not the results.
                 self.labels.push(arity.parameters);
                 arity.both()
             }
@@ -116,7 +116,7 @@ impl Passing<'_> {
                 self.labels.push(arity.results);
                 arity.both()
             }
-            // `else` ends the first arm, which passes the results of the block on.
+            // `else` ends the first branch, which passes the results of the block.
             Operator::Else => self.label(0),
             Operator::End => self.labels.pop().unwrap_or(0),
             Operator::Br { relative_depth } | Operator::BrIf { relative_depth } => self.label(*relative_depth),
@@ -139,7 +139,7 @@ impl Passing<'_> {
         self.labels.len().checked_sub(from_top).and_then(|index| self.labels.get(index)).copied().unwrap_or(0)
     }
 
-    /// Each target takes the values along.
+    /// Sum over all targets of a branch table.
     fn of_table(&self, targets: &BrTable<'_>) -> Result<u64, LoadError> {
         let values = self.label(targets.default());
         let each =

@@ -1,5 +1,5 @@
-//! The depth of types within types. Whatever reads or compiles a type calls itself for each type that stands inside it, so
-//! that a few kilobytes would take all of a stack. This reader does not.
+//! Limits the nesting of types. Parsers and compilers recurse for each nested type, so a few kilobytes could overflow
+//! the stack. This reader does not recurse.
 
 use wasmparser::{
     BinaryReader, ComponentType, ComponentTypeDeclaration, ComponentTypeSectionReader, InstanceTypeDeclaration,
@@ -8,23 +8,23 @@ use wasmparser::{
 use super::at_most;
 use crate::error::LoadError;
 
-/// Types of components and instances within each other. Toolchains write three.
+/// Most levels of nested component and instance types. Toolchains use three.
 const MAX_TYPE_DEPTH: u64 = 50;
 
-/// How a type of a component begins, and one of an instance.
+/// First byte of a component type, and of an instance type.
 const COMPONENT: u8 = 0x41;
 const INSTANCE: u8 = 0x42;
-/// How a declaration begins that is a type.
+/// First byte of a declaration that defines a type.
 const TYPE: u8 = 0x01;
 
-/// A type that has been read up to one of its declarations.
+/// A type that is being read.
 struct Open {
     kind: u8,
-    /// Declarations that follow.
+    /// Number of remaining declarations.
     left: u32,
 }
 
-/// Checks the types of one section of the component `bytes`.
+/// Checks the types in one section of the component `bytes`.
 pub(super) fn check(section: &ComponentTypeSectionReader<'_>, bytes: &[u8]) -> Result<(), LoadError> {
     let content = bytes.get(section.range()).unwrap_or_default();
     let mut reader = BinaryReader::new(content, section.range().start);
@@ -34,7 +34,7 @@ pub(super) fn check(section: &ComponentTypeSectionReader<'_>, bytes: &[u8]) -> R
     Ok(())
 }
 
-/// Reads one type with all that are inside it.
+/// Reads a type including its nested types.
 fn check_type(reader: &mut BinaryReader<'_>) -> Result<(), LoadError> {
     let mut open: Vec<Open> = begin(reader)?.into_iter().collect();
     while let Some(innermost) = open.last_mut() {
@@ -56,7 +56,7 @@ fn check_type(reader: &mut BinaryReader<'_>) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Begins a type that has others inside it; one that has none is read to its end.
+/// Begins a type with nested types, or reads any other type completely.
 fn begin(reader: &mut BinaryReader<'_>) -> Result<Option<Open>, LoadError> {
     let kind = next_byte(reader)?;
     if kind != COMPONENT && kind != INSTANCE {

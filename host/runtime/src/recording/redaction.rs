@@ -1,4 +1,4 @@
-//! Takes out of a turn what operators must not see.
+//! Removes values from a recorded turn that operators must not see.
 
 use annex_protocol::Json;
 use serde::Serialize;
@@ -6,24 +6,24 @@ use serde::de::DeserializeOwned;
 
 use super::{HostCall, KnownKey, Octets, RecordedStep, RecordedTurn, StepInput};
 
-/// The text that stands in the place of a hidden value.
+/// Replaces a hidden value.
 pub(super) const HIDDEN: &str = "[hidden]";
 
-/// Says what is hidden.
+/// Decides which values are hidden.
 pub trait Hide {
-    /// True when the value of the key is hidden.
+    /// True if the value of this key is hidden.
     fn hides(&self, key: &str) -> bool;
 
-    /// Text without what is hidden in it: secrets.
+    /// Text with secrets replaced.
     fn text(&self, text: &str) -> String;
 
-    /// JSON without the values that are hidden by their keys, in texts that are themselves JSON too, and with other texts as
-    /// [`Hide::text`] gives them.
+    /// JSON with the values of hidden keys replaced, including JSON inside strings. Other strings go through
+    /// [`Hide::text`].
     fn json(&self, value: &Json) -> Json;
 }
 
 impl RecordedTurn {
-    /// The turn without what is hidden. `None` when it cannot be written without it.
+    /// The turn with hidden values replaced. `None` if the result cannot be serialized.
     #[must_use]
     pub fn hidden(&self, hide: &dyn Hide) -> Option<Self> {
         let steps = self.steps.iter().map(|step| step.hidden(hide)).collect::<Option<_>>()?;
@@ -56,7 +56,7 @@ impl RecordedStep {
 impl StepInput {
     fn hidden(&self, hide: &dyn Hide) -> Option<Self> {
         Some(match self {
-            // Each by itself: what a client sends may nest as deep as a value may.
+            // Message and metadata separately: each may be nested as deeply as a value can be.
             Self::Request { message, metadata } => {
                 Self::Request { message: decoded(message, hide)?, metadata: decoded(metadata, hide)? }
             }
@@ -97,7 +97,7 @@ impl HostCall {
     }
 }
 
-/// The value of a key that an extension keeps.
+/// The value of an extension's key.
 fn value_of(key: &str, value: &Octets, hide: &dyn Hide) -> Octets {
     if hide.hides(key) { Octets::Text(HIDDEN.to_owned()) } else { octets(value, hide) }
 }
@@ -105,7 +105,7 @@ fn value_of(key: &str, value: &Octets, hide: &dyn Hide) -> Octets {
 fn octets(octets: &Octets, hide: &dyn Hide) -> Octets {
     match octets {
         Octets::Text(plain) => Octets::Text(text(plain, hide)),
-        // Bytes that are no text have their text in places.
+        // Binary data may contain text.
         Octets::Hex(_) => {
             let bytes = octets.bytes();
             let lossless: String = bytes.iter().copied().map(char::from).collect();
@@ -119,12 +119,12 @@ fn octets(octets: &Octets, hide: &dyn Hide) -> Octets {
     }
 }
 
-/// A text, which may itself be JSON.
+/// A text that may be JSON.
 fn text(text: &str, hide: &dyn Hide) -> String {
     hide.json(&Json::string(text)).to().unwrap_or_else(|_| HIDDEN.to_owned())
 }
 
-/// The value by way of its JSON; `None` when it is none any more.
+/// Applies `hide` to the value's JSON. `None` if the result no longer has the type.
 fn decoded<T: Serialize + DeserializeOwned>(value: &T, hide: &dyn Hide) -> Option<T> {
     hide.json(&Json::from_serialize(value).ok()?).to().ok()
 }

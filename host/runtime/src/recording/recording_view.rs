@@ -1,4 +1,4 @@
-//! The services of a turn that is noted: they do what they did, and say so to the tape.
+//! Services of a recorded turn: they forward each call and record it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,58 +12,58 @@ use http::Response;
 use ring::rand::SecureRandom;
 use tokio::time::timeout;
 
-use super::tape::Tape;
+use super::recorder::TurnRecorder;
 use super::{HostCall, HttpAnswer, Octets, TurnObserver};
 use crate::chain::owned_metadata;
 use crate::extension::Extension;
-use crate::outside::{Clock, HttpListener, Outside, Random};
+use crate::overrides::{Clock, HttpListener, Random, ServiceOverrides};
 use crate::turn_view::{TurnIds, TurnView};
 
-/// Bytes of a call whose question and answer are numbers.
+/// Size of a call with only numbers, in bytes.
 const SMALL: usize = 32;
-/// The longest that a look at a key may hold up the change of it.
-const LOOK: Duration = Duration::from_millis(50);
-/// The header fields of an answer that are noted.
+/// Most time for reading a key's old value before it is changed.
+const LOOKUP_TIMEOUT: Duration = Duration::from_millis(50);
+/// Header fields of an answer that are recorded.
 const KEPT_FIELDS: [&str; 4] = ["content-type", "content-language", "etag", "last-modified"];
 
-/// A turn that is noted.
-pub(crate) struct TappedView {
+/// The view of a recorded turn.
+pub(crate) struct RecordingView {
     view: Arc<dyn TurnView>,
-    tape: Arc<Tape>,
-    outside: Outside,
+    recorder: Arc<TurnRecorder>,
+    overrides: ServiceOverrides,
 }
 
-impl TappedView {
-    /// The view of a turn of the extension, whose calls go on the tape.
-    pub(crate) fn new(view: Arc<dyn TurnView>, tape: Arc<Tape>, extension: &Extension) -> Self {
+impl RecordingView {
+    /// Wraps the view of a turn, so that its calls are recorded.
+    pub(crate) fn new(view: Arc<dyn TurnView>, recorder: Arc<TurnRecorder>, extension: &Extension) -> Self {
         let services = &extension.profile.services;
-        let given = view.outside().unwrap_or(&services.outside).clone();
+        let given = view.overrides().unwrap_or(&services.overrides).clone();
         let store = given.keyvalue.unwrap_or_else(|| Arc::clone(&services.keyvalue));
-        let outside = Outside {
-            keyvalue: Some(Arc::new(TappedKeys { store, tape: Arc::clone(&tape) })),
-            clock: Some(Arc::new(TappedClock {
+        let overrides = ServiceOverrides {
+            keyvalue: Some(Arc::new(RecordingKeys { store, recorder: Arc::clone(&recorder) })),
+            clock: Some(Arc::new(RecordingClock {
                 clock: given.clock.unwrap_or_else(|| Arc::new(SystemClock(Instant::now()))),
-                tape: Arc::clone(&tape),
+                recorder: Arc::clone(&recorder),
             })),
-            random: Some(Arc::new(TappedRandom {
+            random: Some(Arc::new(RecordingRandom {
                 random: given.random.unwrap_or_else(|| Arc::new(SystemRandom)),
-                tape: Arc::clone(&tape),
+                recorder: Arc::clone(&recorder),
             })),
             http: given.http,
-            http_listener: Some(Arc::new(TappedHttp(Arc::clone(&tape)))),
+            http_listener: Some(Arc::new(RecordingHttp(Arc::clone(&recorder)))),
         };
-        Self { view, tape, outside }
+        Self { view, recorder, overrides }
     }
 }
 
 #[async_trait]
-impl TurnView for TappedView {
+impl TurnView for RecordingView {
     fn ids(&self) -> TurnIds {
         self.view.ids()
     }
 
-    fn outside(&self) -> Option<&Outside> {
-        Some(&self.outside)
+    fn overrides(&self) -> Option<&ServiceOverrides> {
+        Some(&self.overrides)
     }
 
     fn observer(&self) -> Option<Arc<dyn TurnObserver>> {
@@ -88,21 +88,21 @@ impl TurnView for TappedView {
 
     async fn list_tasks(&self, request: &str) -> Result<ListTasksResponse, String> {
         let listed = self.view.list_tasks(request).await;
-        if self.tape.is_full() {
+        if self.recorder.is_full() {
             return listed;
         }
         let (answer, error) = match &listed {
             Ok(listed) => {
-                // Narrowed as the guest's is: other extensions may have written on these tasks.
+                // Metadata of other owners is removed, as for the guest.
                 let mut shown = listed.clone();
-                let keys = self.tape.keys();
+                let keys = self.recorder.keys();
                 shown.tasks.iter_mut().for_each(|task| owned_metadata::retain_in_task(task, keys));
                 (Json::from_serialize(&shown).ok(), None)
             }
             Err(error) => (None, Some(error.clone())),
         };
         let bytes = request.len() + answer.as_ref().map_or(0, |answer| answer.get().len());
-        self.tape.called(bytes, || HostCall::Tasks { request: request.to_owned(), answer, error });
+        self.recorder.called(bytes, || HostCall::Tasks { request: request.to_owned(), answer, error });
         listed
     }
 
@@ -112,28 +112,28 @@ impl TurnView for TappedView {
 
     async fn resume_task(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
         let resumed = self.view.resume_task(task_id, extension).await;
-        self.tape
+        self.recorder
             .called(task_id.len(), || HostCall::Resume { task_id: task_id.to_owned(), error: resumed.clone().err() });
         resumed
     }
 }
 
-struct TappedClock {
+struct RecordingClock {
     clock: Arc<dyn Clock>,
-    tape: Arc<Tape>,
+    recorder: Arc<TurnRecorder>,
 }
 
-impl Clock for TappedClock {
+impl Clock for RecordingClock {
     fn now(&self) -> Duration {
         let now = self.clock.now();
-        self.tape.called(SMALL, || HostCall::Time { seconds: now.as_secs(), nanoseconds: now.subsec_nanos() });
+        self.recorder.called(SMALL, || HostCall::Time { seconds: now.as_secs(), nanoseconds: now.subsec_nanos() });
         now
     }
 
     fn monotonic(&self) -> Duration {
         let now = self.clock.monotonic();
         let nanoseconds = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        self.tape.called(SMALL, || HostCall::Monotonic { nanoseconds });
+        self.recorder.called(SMALL, || HostCall::Monotonic { nanoseconds });
         now
     }
 }
@@ -151,39 +151,39 @@ impl Clock for SystemClock {
     }
 }
 
-struct TappedRandom {
+struct RecordingRandom {
     random: Arc<dyn Random>,
-    tape: Arc<Tape>,
+    recorder: Arc<TurnRecorder>,
 }
 
-impl Random for TappedRandom {
+impl Random for RecordingRandom {
     fn fill(&self, bytes: &mut [u8]) {
         self.random.fill(bytes);
-        self.tape.called(2 * bytes.len(), || HostCall::Random(Octets::from(&*bytes)));
+        self.recorder.called(2 * bytes.len(), || HostCall::Random(Octets::from(&*bytes)));
     }
 }
 
-/// The random numbers of the operating system: an extension may make secrets of them, noted or not.
+/// Random bytes of the operating system. Extensions may derive secrets from them, also in recorded turns.
 struct SystemRandom;
 
 impl Random for SystemRandom {
     fn fill(&self, bytes: &mut [u8]) {
         let system = ring::rand::SystemRandom::new();
-        // The operating system waits itself until it has numbers, so an error is one of a moment.
+        // The operating system blocks until it has random numbers, so an error is temporary.
         while system.fill(bytes).is_err() {
             std::thread::yield_now();
         }
     }
 }
 
-struct TappedHttp(Arc<Tape>);
+struct RecordingHttp(Arc<TurnRecorder>);
 
-impl HttpListener for TappedHttp {
+impl HttpListener for RecordingHttp {
     fn exchanged(&self, request: &str, body: &Bytes, answer: Option<&Response<Bytes>>) {
         let answered = answer.map_or(0, |answer| answer.body().len());
         self.0.called(request.len() + body.len() + answered, || {
             let answer = answer.map(|answer| {
-                // Other fields may have cookies, tokens and what else is between the two.
+                // Other fields may contain cookies, tokens and other confidential data.
                 let fields = KEPT_FIELDS.iter().filter_map(|name| {
                     let value = answer.headers().get(*name)?.to_str().ok()?;
                     Some(((*name).to_owned(), value.to_owned()))
@@ -196,36 +196,36 @@ impl HttpListener for TappedHttp {
     }
 }
 
-struct TappedKeys {
+struct RecordingKeys {
     store: Arc<dyn KeyValueStore>,
-    tape: Arc<Tape>,
+    recorder: Arc<TurnRecorder>,
 }
 
-impl fmt::Debug for TappedKeys {
+impl fmt::Debug for RecordingKeys {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.store.fmt(formatter)
     }
 }
 
-impl TappedKeys {
-    /// Notes what a key was, before it is changed for the first time.
+impl RecordingKeys {
+    /// Records the key's value before its first change.
     async fn look(&self, space: &Space, key: &str) {
-        if !self.tape.is_unknown(space.scope.kind, key) {
+        if !self.recorder.is_unknown(space.scope.kind, key) {
             return;
         }
-        // A store that is slow or fails must not fail a change that would succeed without anybody watching.
-        if let Ok(Ok(value)) = timeout(LOOK, self.store.get(space, key)).await {
-            self.tape.knows(&space.scope, key, value.as_deref());
+        // A slow or failing store must not affect a change that would succeed without recording.
+        if let Ok(Ok(value)) = timeout(LOOKUP_TIMEOUT, self.store.get(space, key)).await {
+            self.recorder.knows(&space.scope, key, value.as_deref());
         }
     }
 }
 
 #[async_trait]
-impl KeyValueStore for TappedKeys {
+impl KeyValueStore for RecordingKeys {
     async fn get(&self, space: &Space, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
         let value = self.store.get(space, key).await?;
-        self.tape.knows(&space.scope, key, value.as_deref());
-        self.tape.called(key.len() + value.as_ref().map_or(0, Vec::len), || HostCall::Get {
+        self.recorder.knows(&space.scope, key, value.as_deref());
+        self.recorder.called(key.len() + value.as_ref().map_or(0, Vec::len), || HostCall::Get {
             bucket: bucket(space),
             key: key.to_owned(),
             value: value.as_deref().map(Octets::from),
@@ -236,10 +236,10 @@ impl KeyValueStore for TappedKeys {
     async fn set(&self, space: &Space, key: &str, value: Vec<u8>, quota: &Quota) -> Result<(), KeyValueError> {
         self.look(space, key).await;
         let bytes = key.len() + value.len();
-        let noted = (!self.tape.is_full()).then(|| Octets::from(value.as_slice()));
+        let noted = (!self.recorder.is_full()).then(|| Octets::from(value.as_slice()));
         self.store.set(space, key, value, quota).await?;
         if let Some(value) = noted {
-            self.tape.called(bytes, || HostCall::Set { bucket: bucket(space), key: key.to_owned(), value });
+            self.recorder.called(bytes, || HostCall::Set { bucket: bucket(space), key: key.to_owned(), value });
         }
         Ok(())
     }
@@ -247,24 +247,24 @@ impl KeyValueStore for TappedKeys {
     async fn delete(&self, space: &Space, key: &str) -> Result<(), KeyValueError> {
         self.look(space, key).await;
         self.store.delete(space, key).await?;
-        self.tape.called(key.len(), || HostCall::Delete { bucket: bucket(space), key: key.to_owned() });
+        self.recorder.called(key.len(), || HostCall::Delete { bucket: bucket(space), key: key.to_owned() });
         Ok(())
     }
 
     async fn keys(&self, space: &Space, skip: u64) -> Result<Vec<String>, KeyValueError> {
         let keys = self.store.keys(space, skip).await?;
         let bytes = keys.iter().map(String::len).sum();
-        self.tape.called(bytes, || HostCall::Keys { bucket: bucket(space), skip, keys: keys.clone() });
+        self.recorder.called(bytes, || HostCall::Keys { bucket: bucket(space), skip, keys: keys.clone() });
         Ok(keys)
     }
 
     async fn increment(&self, space: &Space, key: &str, delta: u64, quota: &Quota) -> Result<u64, KeyValueError> {
         let value = self.store.increment(space, key, delta, quota).await?;
-        // The count before follows from the count now. A look before would race with other turns.
+        // The old value follows from the new one. Reading it would race with other turns.
         let before = value.checked_sub(delta).filter(|before| *before > 0).map(|before| before.to_string());
-        self.tape.knows(&space.scope, key, before.as_deref().map(str::as_bytes));
+        self.recorder.knows(&space.scope, key, before.as_deref().map(str::as_bytes));
         let key = key.to_owned();
-        self.tape.called(key.len(), || HostCall::Increment { bucket: bucket(space), key, by: delta, value });
+        self.recorder.called(key.len(), || HostCall::Increment { bucket: bucket(space), key, by: delta, value });
         Ok(value)
     }
 

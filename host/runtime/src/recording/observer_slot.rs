@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::TurnObserver;
 
-/// The observer of an extension, if it has one. Turns look at the flag alone while there is none.
+/// The observer of an extension, if there is one. Without an observer, turns only read a flag.
 #[derive(Default)]
 pub(crate) struct ObserverSlot {
     is_set: AtomicBool,
@@ -13,7 +13,7 @@ pub(crate) struct ObserverSlot {
 }
 
 impl ObserverSlot {
-    /// Returns false when there is an observer already.
+    /// Sets the observer. Returns false if there is one already.
     pub(crate) fn set(&self, observer: Arc<dyn TurnObserver>) -> bool {
         let mut slot = self.lock();
         if slot.is_some() {
@@ -30,7 +30,7 @@ impl ObserverSlot {
     }
 
     pub(crate) fn get(&self) -> Option<Arc<dyn TurnObserver>> {
-        // A turn that begins while this changes may be noted or not, so no order is needed.
+        // Relaxed: a turn that begins during a change may be recorded or not.
         if self.is_set.load(Ordering::Relaxed) { self.lock().clone() } else { None }
     }
 

@@ -1,4 +1,4 @@
-//! Exceptions that the operator makes for hosts and addresses that are not public.
+//! Hosts and addresses that the operator allows although they are not public.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,25 +7,25 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use url::Host;
 
-/// A host or addresses that may be called although they are not public. Read from a host name (`hooks.internal`), an
-/// address (`10.0.0.7`, `[::1]`) or a range (`10.0.0.0/8`).
+/// A host or a range of addresses that may be called although it is not public. Parsed from a host name
+/// (`hooks.internal`), an address (`10.0.0.7`, `[::1]`) or a range (`10.0.0.0/8`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Allowed {
-    /// One host name in lower case without a final dot, whatever it resolves to. Its subdomains are not meant.
+pub enum AllowedDestination {
+    /// A host name in lower case without a final dot. Its addresses do not matter, and subdomains are not included.
     Host(String),
     /// One address or a range.
     Addresses(IpNet),
 }
 
-/// This is neither a host name nor an address nor a range of addresses.
+/// The text is neither a host name nor an address nor a range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is neither a host name nor an address nor a range of addresses")]
-pub struct InvalidAllowed {
-    /// The text that was read.
+pub struct InvalidDestination {
+    /// The invalid text.
     pub text: String,
 }
 
-impl Allowed {
+impl AllowedDestination {
     pub(crate) fn covers(&self, address: IpAddr, name: Option<&str>) -> bool {
         match self {
             Self::Host(host) => name.is_some_and(|name| name == host),
@@ -33,8 +33,8 @@ impl Allowed {
         }
     }
 
-    /// True if this names exactly this one address. A metadata service is let through in no other way: an operator who
-    /// allows a range or a name does not mean to give the credentials of the machine away.
+    /// True if this is exactly this one address. Nothing else allows a metadata service: an operator who allows a
+    /// range or a name does not intend to expose the credentials of the machine.
     pub(crate) fn is_exactly(&self, address: IpAddr) -> bool {
         match self {
             Self::Host(_) => false,
@@ -43,8 +43,8 @@ impl Allowed {
     }
 }
 
-/// As it is read.
-impl fmt::Display for Allowed {
+/// The text form that [`FromStr`] accepts.
+impl fmt::Display for AllowedDestination {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host(host) => formatter.write_str(host),
@@ -53,14 +53,14 @@ impl fmt::Display for Allowed {
     }
 }
 
-impl From<IpAddr> for Allowed {
+impl From<IpAddr> for AllowedDestination {
     fn from(address: IpAddr) -> Self {
         Self::Addresses(address.to_canonical().into())
     }
 }
 
-impl FromStr for Allowed {
-    type Err = InvalidAllowed;
+impl FromStr for AllowedDestination {
+    type Err = InvalidDestination;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Ok(range) = text.parse::<IpNet>() {
@@ -73,7 +73,7 @@ impl FromStr for Allowed {
             Ok(Host::Domain(name)) if !name.contains('*') => Ok(Self::Host(name)),
             Ok(Host::Ipv4(address)) => Ok(Self::Addresses(IpAddr::V4(address).into())),
             Ok(Host::Ipv6(address)) => Ok(Self::Addresses(IpAddr::V6(address).to_canonical().into())),
-            Ok(Host::Domain(_)) | Err(_) => Err(InvalidAllowed { text: text.to_owned() }),
+            Ok(Host::Domain(_)) | Err(_) => Err(InvalidDestination { text: text.to_owned() }),
         }
     }
 }

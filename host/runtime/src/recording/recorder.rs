@@ -1,4 +1,4 @@
-//! Notes a turn while it runs.
+//! Records a turn while it runs.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,44 +21,44 @@ use crate::extension::Extension;
 use crate::hook::Hook;
 use crate::turn_view::TurnView;
 
-/// The most bytes that are noted of a turn, about as JSON.
+/// Largest recorded turn, in approximate bytes of JSON.
 const MAX_BYTES: usize = 1 << 20;
-/// The most steps that are noted of a turn: a stream may have any number of events.
+/// Most recorded steps of a turn: a stream may have any number of events.
 const MAX_STEPS: usize = 1_000;
 
-/// Notes one turn of one extension, for an observer.
-pub(crate) struct Tape {
+/// Records one turn of one extension for an observer.
+pub(crate) struct TurnRecorder {
     observer: Arc<dyn TurnObserver>,
     extension: Arc<Extension>,
-    /// The questions and data for the extension and for the one beside it.
+    /// The events and data for the extension and for its shadow.
     asked: Attention,
-    /// The turn as it is, of which the session, the task and the agent's steps are noted.
+    /// The view of the turn, from which session state, task and agent steps are recorded.
     view: Arc<dyn TurnView>,
-    /// The turn has more than is noted. Nothing is copied for it any more.
+    /// True if the turn is too large. Nothing more is recorded then.
     is_full: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<OngoingTurn>,
 }
 
-struct State {
+struct OngoingTurn {
     turn: RecordedTurn,
-    /// The step that runs.
+    /// The current step.
     step: Option<RecordedStep>,
-    /// The keys of which it is known what they were.
+    /// Keys whose value before the turn is recorded.
     known: HashSet<(ScopeKind, String)>,
     bytes: usize,
-    /// As they were noted last, so that they are not noted twice.
-    last: Shown,
+    /// Last recorded values, so that unchanged ones are not repeated.
+    last: LastValues,
 }
 
 #[derive(Default)]
-struct Shown {
+struct LastValues {
     session: Option<String>,
     task: Option<String>,
     agent_steps: Option<String>,
 }
 
-impl Tape {
-    /// Begins to note a turn, if the observer wants it.
+impl TurnRecorder {
+    /// Begins to record a turn, if the observer wants it.
     pub(crate) fn begin(
         observer: Arc<dyn TurnObserver>,
         extension: &Arc<Extension>,
@@ -68,11 +68,11 @@ impl Tape {
             return None;
         }
         let mut turn = RecordedTurn::at(Timestamp::now(), view.ids());
-        // Another version may open buckets that this one does not.
+        // The shadow may open buckets that this version does not.
         if observer.beside().is_some() && extension.profile.grants.allow(GrantNeeded::KeyValue) {
             turn.scopes = ScopeKind::ALL.into_iter().filter_map(|kind| view.key_scope(kind)).collect();
         }
-        let state = State { turn, step: None, known: HashSet::new(), bytes: 0, last: Shown::default() };
+        let state = OngoingTurn { turn, step: None, known: HashSet::new(), bytes: 0, last: LastValues::default() };
         Some(Arc::new(Self {
             asked: both(extension.attention(), observer.beside()),
             observer,
@@ -83,7 +83,7 @@ impl Tape {
         }))
     }
 
-    /// The way in begins, with the parts as those before the extension have rewritten them.
+    /// Begins the step of the way in. `parts` are the parts as rewritten by extensions before this one.
     pub(crate) fn request(&self, head: Head<'_>, (message, metadata): (&Message, &Metadata), parts: &[Part]) {
         self.head(head);
         self.step(|| {
@@ -98,7 +98,7 @@ impl Tape {
         });
     }
 
-    /// A method is called.
+    /// Begins the step of a method call.
     pub(crate) fn call(&self, head: Head<'_>, params: &Json) {
         self.head(head);
         self.step(|| StepInput::Call { params: params.clone() });
@@ -113,12 +113,12 @@ impl Tape {
         turn.resumed = resumed;
     }
 
-    /// The extension is asked whether the agent is to run.
+    /// Begins the step of `transition.begin`.
     pub(crate) fn beginning(&self, task_id: &TaskId, context_id: &ContextId, waits_in: Option<TaskState>) {
         self.step(|| StepInput::Begin { task_id: task_id.clone(), context_id: context_id.clone(), waits_in });
     }
 
-    /// The extension is asked about a change of state.
+    /// Begins the step of `transition.change`.
     pub(crate) fn change(&self, current: TaskState, update: &TaskStatusUpdateEvent) {
         self.step(|| {
             let mut update = update.clone();
@@ -130,7 +130,7 @@ impl Tape {
         });
     }
 
-    /// The extension is shown an event.
+    /// Begins the step of an event.
     pub(crate) fn event(&self, event: &StreamResponse) {
         self.step(|| {
             let mut event = event.clone();
@@ -142,12 +142,12 @@ impl Tape {
         });
     }
 
-    /// A step begins. One that is not ended by [`Tape::ended`] was broken off and leaves nothing.
+    /// Begins a step. A step without [`TurnRecorder::ended`] was cancelled and is dropped.
     pub(crate) fn step(&self, input: impl FnOnce() -> StepInput) {
         if self.is_full() {
             return;
         }
-        // Before the lock: the view is the host's, and answers as it likes.
+        // Called before locking, because the view is code of the host.
         let input = input();
         let grants = &self.extension.profile.grants;
         let session = grants.allow(GrantNeeded::SessionState).then(|| visible_session(self.view.as_ref(), grants));
@@ -164,7 +164,7 @@ impl Tape {
         state.step = Some(step);
     }
 
-    /// A hook ran in the step.
+    /// Records the thread time of a hook in this step.
     pub(crate) fn took(&self, hook: Hook, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         if let Some(step) = &mut self.lock().step {
@@ -172,31 +172,31 @@ impl Tape {
         }
     }
 
-    /// The guest called the host, with so many bytes in question and answer.
+    /// Records a call of the guest. `bytes` is the size of question and answer.
     pub(crate) fn called(&self, bytes: usize, call: impl FnOnce() -> HostCall) {
         let mut state = self.lock();
         self.add(&mut state, bytes);
         if self.is_full() {
             return;
         }
-        // An answer that a guest reads in a later hook comes to its end between two steps.
-        let State { step, turn, .. } = &mut *state;
+        // An answer that the guest reads in a later hook may end between two steps.
+        let OngoingTurn { step, turn, .. } = &mut *state;
         if let Some(step) = step.as_mut().or_else(|| turn.steps.last_mut()) {
             step.calls.push(call());
         }
     }
 
-    /// True when the turn has more than is noted.
+    /// True if the turn is too large to record.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    /// True when it is not known yet what the key was before the turn.
+    /// True if the key's value before the turn is not recorded yet.
     pub(crate) fn is_unknown(&self, kind: ScopeKind, key: &str) -> bool {
         !self.is_full() && !self.lock().known.contains(&(kind, key.to_owned()))
     }
 
-    /// Notes what a key was before the turn.
+    /// Records the key's value before the turn.
     pub(crate) fn knows(&self, scope: &Scope, key: &str, value: Option<&[u8]>) {
         if !self.is_unknown(scope.kind, key) {
             return;
@@ -214,7 +214,7 @@ impl Tape {
         }
     }
 
-    /// The step is over.
+    /// Ends the current step.
     pub(crate) fn ended(&self, result: StepResult) {
         let mut state = self.lock();
         let Some(mut step) = state.step.take() else { return };
@@ -228,18 +228,18 @@ impl Tape {
         }
     }
 
-    /// A turn that is too large is left out as a whole: a part of it could not be played.
-    fn add(&self, state: &mut State, bytes: usize) {
+    /// Adds to the size. A turn that is too large is dropped as a whole, because a part of it could not be replayed.
+    fn add(&self, state: &mut OngoingTurn, bytes: usize) {
         state.bytes = state.bytes.saturating_add(bytes);
         if state.bytes > MAX_BYTES && !self.is_full.swap(true, Ordering::Relaxed) {
             state.step = None;
             state.turn.steps = Vec::new();
             state.turn.keys = Vec::new();
-            state.last = Shown::default();
+            state.last = LastValues::default();
         }
     }
 
-    /// The entries under the keys that the tape's extension owns.
+    /// Metadata under the extension's own keys.
     pub(crate) fn own(&self, metadata: &Metadata) -> Metadata {
         let mut own = metadata.clone();
         own.retain_keys(|key| self.extension.descriptor.metadata_keys.iter().any(|own| own == key));
@@ -250,33 +250,33 @@ impl Tape {
         metadata.retain_keys(|key| self.keys().iter().any(|own| own == key));
     }
 
-    /// The metadata keys of the extension, and of the one beside it.
+    /// Metadata keys of the extension and of its shadow.
     pub(crate) fn keys(&self) -> &[String] {
         &self.asked.metadata_keys
     }
 
-    /// True when a step is noted in which somebody is asked like that.
+    /// True if the step is recorded: the extension or its shadow takes part, or the observer wants all steps.
     pub(crate) fn notes(&self, is_asked: impl Fn(&Attention) -> bool) -> bool {
         self.observer.wants_all_steps() || is_asked(&self.asked)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OngoingTurn> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The turn is over.
+    /// Ends the recording.
     pub(crate) fn finish(&self) {
         let mut state = self.lock();
         let ids = state.turn.ids.clone();
         let empty = RecordedTurn::at(state.turn.at, ids);
         let turn = std::mem::replace(&mut state.turn, empty);
         drop(state);
-        // A turn that was given up before its first step ended has nothing to be played.
+        // A turn that was cancelled in its first step cannot be replayed.
         if self.is_full() || turn.steps.is_empty() { self.observer.left_out() } else { self.observer.ended(turn) }
     }
 }
 
-/// The beginning of a turn.
+/// The fields that a recorded turn begins with.
 pub(crate) struct Head<'a> {
     pub(crate) operation: &'a str,
     pub(crate) context_id: Option<&'a ContextId>,
@@ -285,7 +285,7 @@ pub(crate) struct Head<'a> {
     pub(crate) resumed: bool,
 }
 
-/// The questions and data for either of two versions.
+/// The union of events and data for two versions.
 fn both(mut own: Attention, beside: Option<&Attention>) -> Attention {
     let Some(beside) = beside else { return own };
     own.metadata_keys.extend(beside.metadata_keys.iter().cloned());
@@ -298,7 +298,7 @@ fn both(mut own: Attention, beside: Option<&Attention>) -> Attention {
     own
 }
 
-/// Takes out what an extension without the payload is not shown.
+/// Removes the content of an event that extensions without `payload` do not see.
 fn strip(event: &mut StreamResponse) {
     match event {
         StreamResponse::Message(message) => message.parts.clear(),
@@ -312,12 +312,12 @@ fn strip(event: &mut StreamResponse) {
             update.artifact.name.take();
             update.artifact.description.take();
         }
-        // No extension is shown a whole task, so none is noted.
+        // Extensions do not see whole tasks.
         StreamResponse::Task(task) => *task = annex_protocol::Task::default(),
     }
 }
 
-/// The text as JSON, if it is not what was noted last.
+/// The text as JSON, unless it equals the last recorded one.
 fn changed(last: &mut Option<String>, now: Option<String>) -> Option<Json> {
     if now.is_none() || *last == now {
         return None;

@@ -1,21 +1,21 @@
-//! A database that is away for a moment: what fails because of that, and trying it again.
+//! Short outages of a database: which errors are transient, and retries.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// The first pause before it is tried again; each one after it is twice as long.
+/// Pause before the first retry. Each further pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
-/// The codes of PostgreSQL while it starts, stops, has no connection left or is no primary yet, of two transactions that were in
-/// each other's way, and of one in which this process was silent for too long.
+/// Transient error codes of PostgreSQL: starting, stopping, out of connections, not the primary, serialization
+/// failure, deadlock, and a transaction that was idle for too long.
 const PASSING: [&str; 8] = ["57P01", "57P02", "57P03", "53300", "25006", "40001", "40P01", "25P03"];
-/// The class of what it says of a connection.
+/// Class of the error codes for connection failures.
 const CONNECTION: &str = "08";
 
-/// True if the same may succeed in a moment: the connection was lost, or none was to be had. A change that was under way may be
-/// stored all the same.
+/// True if a retry may succeed: the connection was lost, or none was free. A change that failed in this way may be
+/// stored nevertheless.
 #[must_use]
 pub fn may_pass(error: &sqlx::Error) -> bool {
     match error {
@@ -27,8 +27,8 @@ pub fn may_pass(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Makes attempts, with pauses in between, until one succeeds or fails for a reason that does not pass. `None` when `over`
-/// resolves before that; what is under way then is given up.
+/// Retries, with pauses, until an attempt succeeds or fails with a permanent error. Returns `None` if `over` resolves
+/// first; the running attempt is then cancelled.
 pub async fn outlast<T, E, F: Future<Output = Result<T, E>>>(
     over: impl Future<Output = ()>,
     passes: impl Fn(&E) -> bool,
@@ -41,7 +41,7 @@ pub async fn outlast<T, E, F: Future<Output = Result<T, E>>>(
     }
 }
 
-/// The same for a while, after which the failure stands. Nothing that is under way is given up.
+/// Retries for at most `patience`, then returns the last error. A running attempt is never cancelled.
 pub async fn outlast_for<T, E, F: Future<Output = Result<T, E>>>(
     patience: Duration,
     passes: impl Fn(&E) -> bool,
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_fails_because_the_database_is_away_is_tried_until_it_is_back() {
+    async fn transient_errors_are_retried_until_the_database_is_back() {
         let attempts = Cell::new(0);
         let attempt = || {
             attempts.set(attempts.get() + 1);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_will_not_pass_fails_at_once_and_nothing_is_tried_for_longer_than_it_may_be() {
+    async fn permanent_errors_fail_at_once_and_retries_end_after_their_limit() {
         let refused = outlast(pending(), may_pass, || async { Err::<(), _>(sqlx::Error::RowNotFound) }).await;
         assert!(matches!(refused, Some(Err(sqlx::Error::RowNotFound))));
         let over = sleep(Duration::from_secs(4));

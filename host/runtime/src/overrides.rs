@@ -1,5 +1,5 @@
-//! Services beyond the turn, which a turn can bring in place of the host's own: tests and replays have a clock that stands,
-//! numbers that come again, keys of their own, and answers to requests that nobody sends.
+//! Replacements of host services. Tests and replays use them for a fixed clock, reproducible random numbers, their
+//! own keys, and recorded HTTP answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,64 +9,64 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 
-/// The services that a turn brings. The host's own serve where there is none.
+/// Overrides of host services for a turn. `None` means the host's own.
 #[derive(Clone, Default)]
-pub struct Outside {
-    /// The store of keys.
+pub struct ServiceOverrides {
+    /// The key-value store.
     pub keyvalue: Option<Arc<dyn KeyValueStore>>,
     /// The clocks.
     pub clock: Option<Arc<dyn Clock>>,
     /// The source of random bytes.
     pub random: Option<Arc<dyn Random>>,
-    /// The client that sends the requests which the grant covers.
+    /// The HTTP client for requests that the grant allows.
     pub http: Option<Arc<dyn HttpClient>>,
-    /// A listener to each request and its answer, as far as the guest has read it.
+    /// Receives each request and its answer, as far as the guest has read it.
     pub http_listener: Option<Arc<dyn HttpListener>>,
 }
 
-/// The clocks of `wasi:clocks`, as they are read. Waiting takes the time that it takes.
+/// The clocks of `wasi:clocks`. Only reading is replaced; waiting takes real time.
 pub trait Clock: Send + Sync {
     /// The time since 1970.
     fn now(&self) -> Duration;
 
-    /// The time since some moment, which never goes back.
+    /// A monotonic time since an arbitrary moment.
     fn monotonic(&self) -> Duration;
 }
 
-/// A source of random bytes, for all of `wasi:random`.
+/// A source of random bytes for `wasi:random`.
 pub trait Random: Send + Sync {
-    /// Fills the bytes.
+    /// Fills `bytes` with random bytes.
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// Sends requests of extensions.
+/// Sends HTTP requests of extensions.
 #[async_trait]
 pub trait HttpClient: Send + Sync {
-    /// Sends one request, which the grant covers.
+    /// Sends a request that the grant allows.
     ///
     /// # Errors
-    /// The request is answered as one whose destination cannot be reached.
+    /// [`Unreachable`] makes the guest see an unreachable destination.
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Unreachable>;
 }
 
-/// Is told of the requests of extensions.
+/// Receives the HTTP requests of extensions.
 pub trait HttpListener: Send + Sync {
-    /// A request was sent: its method and URL, its body, and the answer, if there was one. The guest has read its body, or
-    /// has let it go.
+    /// Called with a request (method and URL), its body, and the answer if there was one, after the guest has read or
+    /// dropped the answer's body.
     fn exchanged(&self, request: &str, body: &Bytes, answer: Option<&Response<Bytes>>);
 }
 
-/// Answers nobody.
+/// A client for which every destination is unreachable.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Nobody;
+pub(crate) struct UnreachableClient;
 
 #[async_trait]
-impl HttpClient for Nobody {
+impl HttpClient for UnreachableClient {
     async fn send(&self, _: Request<Bytes>) -> Result<Response<Bytes>, Unreachable> {
         Err(Unreachable)
     }
 }
 
-/// There is no answer.
+/// The destination cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable;

@@ -1,34 +1,34 @@
-//! Those who wait, by tenant, and whose turn it is.
+//! The queue of waiters, by tenant.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Takes from each tenant in turn, and of one tenant in the order in which they came.
+/// Serves tenants round robin, and the waiters of one tenant in order of arrival.
 #[derive(Debug)]
-pub(crate) struct Line<T> {
-    /// The tenants of which somebody waits, each once. The first is the next.
+pub(crate) struct TenantQueue<T> {
+    /// Tenants with waiters, each once. The first is served next.
     turns: VecDeque<Arc<str>>,
     waiting: HashMap<Arc<str>, VecDeque<T>>,
 }
 
-impl<T> Default for Line<T> {
+impl<T> Default for TenantQueue<T> {
     fn default() -> Self {
         Self { turns: VecDeque::new(), waiting: HashMap::new() }
     }
 }
 
-impl<T> Line<T> {
+impl<T> TenantQueue<T> {
     pub(crate) fn join(&mut self, tenant: &Arc<str>, waiter: T) {
         if let Some(waiting) = self.waiting.get_mut(tenant) {
             waiting.push_back(waiter);
         } else {
-            // Behind the tenants that wait, one of each of which comes before it.
+            // Behind all waiting tenants. Each is served once before this one.
             self.turns.push_back(Arc::clone(tenant));
             self.waiting.insert(Arc::clone(tenant), VecDeque::from([waiter]));
         }
     }
 
-    /// The next one.
+    /// Removes and returns the next waiter.
     pub(crate) fn take(&mut self) -> Option<T> {
         let tenant = self.turns.pop_front()?;
         let waiting = self.waiting.get_mut(&tenant)?;
@@ -46,21 +46,21 @@ impl<T> Line<T> {
 mod tests {
     use std::sync::Arc;
 
-    use super::Line;
+    use super::TenantQueue;
 
     #[test]
     fn tenants_are_taken_in_turn_and_each_in_the_order_of_its_own() {
-        let mut line = Line::default();
+        let mut queue = TenantQueue::default();
         let [loud, quiet, late] = ["loud", "quiet", "late"].map(Arc::<str>::from);
         for number in 0..4 {
-            line.join(&loud, format!("loud {number}"));
+            queue.join(&loud, format!("loud {number}"));
         }
-        line.join(&quiet, "quiet 0".to_owned());
-        assert_eq!(line.take().as_deref(), Some("loud 0"));
-        line.join(&quiet, "quiet 1".to_owned());
-        line.join(&late, "late 0".to_owned());
-        let order: Vec<String> = std::iter::from_fn(|| line.take()).collect();
+        queue.join(&quiet, "quiet 0".to_owned());
+        assert_eq!(queue.take().as_deref(), Some("loud 0"));
+        queue.join(&quiet, "quiet 1".to_owned());
+        queue.join(&late, "late 0".to_owned());
+        let order: Vec<String> = std::iter::from_fn(|| queue.take()).collect();
         assert_eq!(order, ["quiet 0", "loud 1", "late 0", "quiet 1", "loud 2", "loud 3"]);
-        assert!(line.turns.is_empty() && line.waiting.is_empty(), "nothing is kept of tenants of which nobody waits");
+        assert!(queue.turns.is_empty() && queue.waiting.is_empty(), "nothing is kept of tenants of which nobody waits");
     }
 }
