@@ -13,16 +13,17 @@ use crate::follow::{self, Follower};
 use crate::links::Link;
 use crate::upstream::{ConnectError, Upstream};
 
-/// Sends each message to another A2A server and relays what that answers.
+/// An [`AgentExecutor`] that forwards each message to another A2A server and relays the answer.
 pub struct UpstreamAgent {
     upstream: Arc<Upstream>,
 }
 
 impl UpstreamAgent {
-    /// Finds the agent by its card, which may take as long as the config says. Must be called in a tokio runtime: the card
-    /// is asked for again from time to time as long as the agent exists.
+    /// Fetches the agent's card, for at most [`UpstreamConfig::start`]. Must be called within a tokio runtime: a
+    /// background task refreshes the card until the agent is dropped.
     ///
     /// # Errors
+    ///
     /// [`ConnectError`] names the URL and the cause.
     pub async fn connect(config: UpstreamConfig) -> Result<Self, ConnectError> {
         config.check()?;
@@ -30,7 +31,8 @@ impl UpstreamAgent {
     }
 }
 
-/// The server gives it to each agent that has a remote card.
+/// The source of the error when a turn has no [`UpstreamContext`]. The server provides one for each agent that has a
+/// remote card.
 #[derive(Debug, thiserror::Error)]
 #[error("a turn of the upstream agent began without what the server knows of the call")]
 struct NoRemoteCall;

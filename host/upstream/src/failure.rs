@@ -1,5 +1,5 @@
-//! Failed calls to the upstream, as the caller is told of them: an error of the request, or a fault that is told by its
-//! kind.
+//! Maps failed calls to the upstream to errors for the caller: an error about the request, or a fault that the server
+//! reports by its kind.
 
 use annex_agent::AgentError;
 use annex_client::{ClientError, RemoteError, Violation};
@@ -8,16 +8,16 @@ use http::StatusCode;
 
 use crate::links::Link;
 
-/// The upstream says that there is no such task, or that it takes no message.
+/// The upstream's error codes for "task not found" and "unsupported operation".
 const TASK_NOT_FOUND: i64 = -32001;
 const UNSUPPORTED_OPERATION: i64 = -32004;
 
-/// Bytes of each text that is passed on of the upstream's error: gRPC carries no more.
+/// The longest text of an upstream's error that is forwarded, in bytes: gRPC carries no more.
 const MAX_TEXT_BYTES: usize = 1024;
-/// Faults of fields that are passed on.
+/// The most field violations of an upstream's error that are forwarded.
 const MAX_VIOLATIONS: usize = 64;
 
-/// Tells whether the upstream is at fault, rather than the request.
+/// Tells whether the error is the upstream's fault, and not the request's.
 pub(crate) fn is_fault(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable { .. }
@@ -30,7 +30,8 @@ pub(crate) fn is_fault(error: &ClientError) -> bool {
     }
 }
 
-/// Tells whether the upstream says that it does not know the conversation.
+/// Tells whether the error means that the upstream does not know the conversation. `sent` has the upstream's ids of the
+/// request.
 pub(crate) fn is_lost_context(error: &ClientError, sent: &Link) -> bool {
     // When a task was continued, the same code is about the task: `of_sending` says so.
     let Some(error) = error.agent().filter(|_| sent.context.is_some() && sent.waiting_task().is_none()) else {
@@ -43,7 +44,7 @@ pub(crate) fn is_lost_context(error: &ClientError, sent: &Link) -> bool {
     error.code == Some(TASK_NOT_FOUND) || error.violations().iter().any(names_context)
 }
 
-/// The error that sending a message ended with. `sent` has the upstream's ids that were sent.
+/// Maps the error of sending a message. `sent` has the upstream's ids of the request.
 pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
     if is_lost_context(&error, sent) {
         let message = "The agent behind this server does not know this conversation any more. Begin a new one, without \
@@ -71,7 +72,7 @@ pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
     }
 }
 
-/// A task cannot be read, although the upstream answers.
+/// Maps the error of reading a task that the upstream should know.
 pub(crate) fn of_lost_task(error: ClientError) -> AgentError {
     let is_unknown = error.agent().is_some_and(|error| error.code == Some(TASK_NOT_FOUND));
     if is_unknown {
@@ -81,7 +82,7 @@ pub(crate) fn of_lost_task(error: ClientError) -> AgentError {
     }
 }
 
-/// The upstream's error as it is told to the caller, when it is about the request.
+/// The A2A error for the caller when the upstream's error is about the request. `None` if it is not.
 fn of_request(error: &RemoteError) -> Option<A2aError> {
     let reason = passed_on(&error.message);
     Some(match error.code? {
@@ -105,7 +106,7 @@ fn violation(violation: &Violation) -> FieldViolation {
     FieldViolation { field: passed_on(&violation.field), description: passed_on(&violation.description) }
 }
 
-/// The media type that the upstream names in the details, if it does.
+/// The media type that the upstream's error details name; an empty text without one.
 fn content_type(error: &RemoteError) -> String {
     let named = error.details.iter().find_map(|detail| {
         let detail: annex_protocol::JsonObject = detail.to().ok()?;
@@ -115,12 +116,12 @@ fn content_type(error: &RemoteError) -> String {
     named.map_or_else(|| "of a part".to_owned(), |named| passed_on(&named))
 }
 
-/// A text of the upstream's error, as much of it as is passed on.
+/// A text of the upstream's error, cut at [`MAX_TEXT_BYTES`].
 fn passed_on(text: &str) -> String {
     annex_text::cut(text.to_owned(), MAX_TEXT_BYTES)
 }
 
-/// The upstream did not answer, or answered something that A2A does not have.
+/// Maps the error of a call that got no answer, or one that A2A does not define.
 pub(crate) fn of_transport(error: ClientError) -> AgentError {
     let message = match &error {
         ClientError::Unreachable { .. } => "The agent behind this server cannot be reached. Try again later.",
@@ -137,7 +138,7 @@ pub(crate) fn of_transport(error: ClientError) -> AgentError {
     broken(message, error)
 }
 
-/// The text for an HTTP status without an error of A2A.
+/// The text for an HTTP status that comes without an A2A error.
 fn of_status(status: StatusCode) -> String {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => DENIED.to_owned(),
@@ -150,15 +151,15 @@ fn of_status(status: StatusCode) -> String {
     }
 }
 
-/// The text where credentials are missing or not accepted.
+/// The text for missing or refused credentials.
 const DENIED: &str = "The agent behind this server does not accept the credentials that it was sent, or misses some.";
 
-/// True if the upstream wants other credentials.
+/// Tells whether the upstream refuses the credentials.
 fn is_denial(error: &RemoteError) -> bool {
     matches!(error.reason.as_deref(), Some("UNAUTHENTICATED" | "PERMISSION_DENIED"))
 }
 
-/// True if the upstream takes no message now, and may take it later.
+/// Tells whether the upstream refuses the message because of load, so that it may be sent again later.
 fn is_overload(error: &ClientError) -> bool {
     match error {
         ClientError::Status { status, .. } => {
@@ -172,7 +173,7 @@ fn is_overload(error: &ClientError) -> bool {
     }
 }
 
-/// The refusal, with the time after which the client may try again, if the upstream says it.
+/// The refusal for the client, with the upstream's `Retry-After` if it sent one.
 fn overload(error: &ClientError) -> A2aError {
     let retry_seconds = match error {
         ClientError::Status { retry_after, .. } => *retry_after,
@@ -185,7 +186,7 @@ pub(crate) fn broken(message: &str, source: impl Into<Box<dyn std::error::Error 
     AgentError::Broken { message: message.to_owned(), source: source.into() }
 }
 
-/// The upstream does not keep to its own ids or to the order of events.
+/// A breach of the protocol: wrong ids, events out of order, or more than the limits allow.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Deviation {
     #[error("the upstream answered in context {returned:?} when it was asked in {sent:?}")]

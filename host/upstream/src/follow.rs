@@ -1,4 +1,4 @@
-//! One turn at the upstream: the message is sent once, and its answer followed to the end, across broken connections.
+//! One turn at the upstream: sends the message once and follows its answer to the end, across broken connections.
 
 use std::time::Duration;
 
@@ -17,26 +17,27 @@ use crate::outgoing;
 use crate::relay::{EVENTS_OF_FULL_SIZE, Relay};
 use crate::upstream::Upstream;
 
-/// Pauses before a message is sent again that never left, because nobody took the connection.
+/// Pauses before a message is sent again whose connection could not be opened.
 const SEND_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
-/// The first pause before a task is asked for again; each one after it is twice as long.
+/// The first pause before a task is read again. Each further pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// Attempts in a row to get back to a task, after which it is given up.
+/// Failed attempts in a row to read a task, after which the turn fails.
 const ATTEMPTS: u32 = 5;
-/// The longest time that a message beside a task waits for a further piece of it.
+/// The longest time that a message next to the task waits for its next piece.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
-/// Bytes that streams take for each one that an answer may have: names, ids and escapes are none of it.
+/// Bytes of a stream that are allowed for each byte of the answer's limit. The rest is for names, ids and escapes,
+/// which the limit does not count.
 const STREAM_BYTES: usize = 2;
-/// Bytes of comments that keep the streams of a turn alive.
+/// Bytes of keep-alive comments that all streams of a turn may have together.
 const COMMENT_BYTES: usize = 4 << 20;
 
-/// The text for the client where nobody knows what became of its message.
+/// The text for the client when the process that sent its message stopped before it noted the upstream's task.
 const NOT_FOLLOWED: &str = "The server stopped while the task ran, and nobody knows whether the agent behind it has the message; \
                             send it again.";
 
-/// The answer to a message.
+/// The upstream's answer to a message.
 enum Reply {
     Whole(Box<StreamResponse>),
     Stream(EventStream),
@@ -45,22 +46,22 @@ enum Reply {
 /// The next event of a stream; `None` at its end.
 type Next = Result<Option<StreamResponse>, ClientError>;
 
-/// The end of a stream.
+/// The reason why reading a stream ended.
 enum Ended {
-    /// As it should: the turn is over, or there is nothing more to read.
+    /// The turn is over, or the stream has no more events.
     Well,
     /// The connection broke off.
     Broken(ClientError),
 }
 
-/// One turn.
+/// Runs one turn.
 pub(crate) struct Follower<'a> {
     upstream: &'a Upstream,
     turn: &'a TurnContext,
     remote: &'a UpstreamContext,
-    /// By the card as it was when the turn began.
+    /// The client for the card that was current when the turn began.
     agent: &'a Agent,
-    /// What all streams of the turn may have, also in what is passed over.
+    /// The bytes that all streams of the turn may have together, skipped events included.
     room: StreamRoom,
 }
 
@@ -75,7 +76,7 @@ impl<'a> Follower<'a> {
         Self { upstream, turn, remote, agent, room }
     }
 
-    /// Sends the message, unless the turn goes on with a task that is there, and relays the answer.
+    /// Sends the message and relays the answer. A turn that continues an existing task sends no message.
     pub(crate) async fn run(&self, events: EventSender) -> Result<(), AgentError> {
         match self.remote.begins_with {
             TurnStart::Message => {}
@@ -96,8 +97,8 @@ impl<'a> Follower<'a> {
         followed
     }
 
-    /// Follows what the upstream made of a message that a process sent which is gone, or of a task that has gone on without a
-    /// message.
+    /// Follows an existing task without sending a message. Either the process that sent the message stopped, or the
+    /// waiting task has continued by itself.
     async fn go_on(&self, events: EventSender) -> Result<(), AgentError> {
         let noted = Link::of_task(self.remote, &self.turn.task_id).await.map_err(AgentError::internal)?;
         let waited = self.remote.begins_with == TurnStart::WaitingTask;
@@ -121,7 +122,8 @@ impl<'a> Follower<'a> {
         followed
     }
 
-    /// Sends the message; a second time only when the upstream does not know the conversation and a new one is wanted.
+    /// Sends the message. When the upstream does not know the conversation and the config says `restart`, sends the
+    /// message once more in a new conversation.
     async fn send(&self, request: &mut SendMessageRequest, link: Link) -> Result<(Link, Answer<Reply>), AgentError> {
         let error = match self.deliver(request).await {
             Ok(answer) => return Ok((link, answer)),
@@ -140,7 +142,8 @@ impl<'a> Follower<'a> {
         Ok((link, answer))
     }
 
-    /// Sends the message, again only if it has not left this server.
+    /// Sends the message. Tries again only if no connection could be opened, so that the upstream cannot have received
+    /// it.
     async fn deliver(&self, request: &SendMessageRequest) -> Result<Answer<Reply>, ClientError> {
         let mut pauses = SEND_PAUSES.into_iter();
         loop {
@@ -187,7 +190,7 @@ impl<'a> Follower<'a> {
         self.recover(relay).await
     }
 
-    /// Reads a stream to its end, or to the end of the turn.
+    /// Relays the events of a stream until the stream or the turn ends.
     async fn read(&self, mut stream: EventStream, relay: &mut Relay<'a>) -> Result<Ended, AgentError> {
         let mut is_first = true;
         while !relay.is_settled() {
@@ -226,8 +229,8 @@ impl<'a> Follower<'a> {
         Ok(Ended::Well)
     }
 
-    /// The next event of a stream; `None` at its end. The client counts the silence, in which comments are a sign of life. A
-    /// stream of messages is over too when nothing but comments comes: some agents leave it open.
+    /// The next event of a stream; `None` at its end. The client measures the silence, and comments end a silence. A
+    /// stream that has brought only messages ends when nothing but comments follows: some agents leave it open.
     async fn next(&self, stream: &mut EventStream, relay: &mut Relay<'a>) -> Result<Next, AgentError> {
         if relay.is_holding() {
             // The wait goes on behind it: the stream keeps what it has read.
@@ -243,7 +246,8 @@ impl<'a> Follower<'a> {
         Ok(timeout(self.upstream.config.idle, next).await.unwrap_or(Ok(None)))
     }
 
-    /// Gets back to a task whose stream has ended before the task has, or that is not followed by a stream at all.
+    /// Reads the task, again and again, until the turn is over: its stream has ended early, or the upstream has no
+    /// streams.
     async fn recover(&self, relay: &mut Relay<'a>) -> Result<(), AgentError> {
         let mut attempts = 0;
         let mut pause = FIRST_PAUSE;
@@ -270,7 +274,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Takes the task as it is now, and what follows if the upstream streams.
+    /// Reads the task's present state, and its further events if the upstream supports streams.
     async fn catch_up(&self, task: &TaskId, relay: &mut Relay<'a>) -> Result<Ended, AgentError> {
         let internal = AgentError::internal;
         let get = GetTaskRequest { id: task.clone(), ..GetTaskRequest::default() };
@@ -294,7 +298,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Waits for an answer, or for the beginning of a stream, as long as the upstream may be silent.
+    /// Waits for an answer, or for the first event of a stream, for at most the config's `idle`.
     async fn in_time<T>(&self, answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
         timeout(self.upstream.config.idle, answer).await.unwrap_or_else(|_| Err(self.timed_out()))
     }
@@ -311,13 +315,13 @@ impl<'a> Follower<'a> {
         self.agent.card().capabilities.streaming == Some(true)
     }
 
-    /// Counts how a call ended.
+    /// Reports the result of a call to the circuit breaker.
     fn judge(&self, error: Option<&ClientError>) {
         self.upstream.judge(error.is_some_and(failure::is_fault));
     }
 }
 
-/// Leaves a stream whose last event has come. Most end right behind it, and one that is read to its end leaves its
+/// Closes a stream after its last event. Most streams end right after it. Reading such a stream to its end frees its
 /// connection for the next turn.
 fn leave(mut stream: EventStream) {
     if stream.next().now_or_never().is_some() {
@@ -329,10 +333,12 @@ fn leave(mut stream: EventStream) {
     });
 }
 
-/// Asks for leave to begin a turn. While the circuit is open a message is refused at once, before anything is read or noted.
+/// Asks the circuit breaker for permission to begin a turn. While the circuit is open, a message is refused before
+/// anything is read or noted.
 ///
 /// # Errors
-/// The refusal, with the time that is left until the upstream is tried again.
+///
+/// The refusal, with the time until the next call may be tried.
 pub(crate) fn admit(upstream: &Upstream, begins_with: TurnStart) -> Result<(), AgentError> {
     match begins_with {
         TurnStart::Message => upstream.breaker().enter().map_err(is_closed),
@@ -348,7 +354,7 @@ fn is_closed(wait: Duration) -> AgentError {
     AgentError::Refused(A2aError::Unavailable { reason, retry_seconds })
 }
 
-/// Asks the upstream whether a task that waits there for its client has gone on without a message.
+/// Asks the upstream whether a task that waited for its client has continued by itself.
 pub(crate) async fn has_gone_on(upstream: &Upstream, remote: &UpstreamContext, link: &Link) -> bool {
     let Some(task) = link.waiting_task().filter(|_| !upstream.breaker().is_open()) else { return false };
     let agent = upstream.agent();
@@ -364,7 +370,7 @@ pub(crate) async fn has_gone_on(upstream: &Upstream, remote: &UpstreamContext, l
     }
 }
 
-/// Tells the upstream that nobody waits for the task. It may have ended already.
+/// Cancels the task at the upstream because no client waits for it any more. The task may have ended already.
 pub(crate) async fn cancel(upstream: &Upstream, remote: &UpstreamContext, task: &TaskId) {
     let agent = upstream.agent();
     let request = CancelTaskRequest { id: task.clone(), ..CancelTaskRequest::default() };
@@ -377,7 +383,7 @@ pub(crate) async fn cancel(upstream: &Upstream, remote: &UpstreamContext, task: 
     }
 }
 
-/// The longest time that a stream may go on behind its last event.
+/// The longest time that a stream may continue after its last event.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The longest time that the upstream may take to cancel a task.

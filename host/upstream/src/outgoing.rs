@@ -32,7 +32,7 @@ pub(crate) async fn request(
     Ok(request)
 }
 
-/// Puts the upstream's ids in the place of this server's. A task of the upstream that has ended is referred to.
+/// Replaces this server's ids with the upstream's. A task that has ended at the upstream becomes a reference.
 pub(crate) fn place(request: &mut SendMessageRequest, link: &Link) {
     let message = &mut request.message;
     message.context_id.clone_from(&link.context);
@@ -44,7 +44,7 @@ pub(crate) fn place(request: &mut SendMessageRequest, link: &Link) {
     }
 }
 
-/// The upstream's ids of the tasks that the message refers to. Those that it has not worked on are left out.
+/// The upstream's ids of the tasks that the message refers to. Tasks unknown to the upstream are skipped.
 async fn references(remote: &UpstreamContext, tasks: &[TaskId]) -> Result<Vec<TaskId>, AgentError> {
     let mut known = Vec::new();
     for task in tasks {

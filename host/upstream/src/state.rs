@@ -1,4 +1,4 @@
-//! The session's state on its way to the upstream, and changes of it on their way back.
+//! The session's state in requests to the upstream, and changes of the state in its answers.
 
 use annex_agent::{AgentError, names_shared_state, render};
 use annex_protocol::{
@@ -9,7 +9,7 @@ use annex_session::{Scope, StateDelta, TurnSession};
 use crate::config::{Received, Sent, StateMapping};
 
 impl StateMapping {
-    /// Tells whether keys that sessions share may be sent.
+    /// Tells whether the mapping may send keys that several sessions share.
     pub(crate) fn reads_shared(&self) -> bool {
         let in_template = self.template.as_deref().is_some_and(names_shared_state);
         let is_shared = |key: &String| matches!(Scope::of(key).0, Scope::User | Scope::App);
@@ -43,14 +43,14 @@ impl StateMapping {
         Ok(())
     }
 
-    /// The keys that are sent. Those without a value are left out.
+    /// The selected keys that have a value.
     fn chosen(&self, session: &TurnSession) -> JsonObject {
         let Some(keys) = &self.keys else { return session.snapshot() };
         keys.iter().filter_map(|key| Some((key.clone(), session.value(key)?))).collect()
     }
 
-    /// The change of state that an event brings; an empty one when it brings none. Keys that are not the session's own
-    /// are refused.
+    /// The change of state in an event; empty if it has none. Keys that are not the session's own are dropped and
+    /// logged.
     pub(crate) fn received(&self, event: &StreamResponse) -> StateDelta {
         let mut delta = StateDelta::new();
         let (Some(receive), Some(key)) = (self.receive, self.received_key()) else { return delta };
@@ -69,8 +69,8 @@ impl StateMapping {
     }
 }
 
-/// Puts the text in front of what the user says, in the same part: some agents read one text part only, and others join all
-/// of them without a space. Where the user says nothing in words it is a part of its own.
+/// Puts the text in front of the user's text, in the same part: some agents read only one text part, and others join
+/// all parts without a space. A message without text gets a part of its own.
 fn put_in_front(parts: &mut Vec<Part>, text: String) {
     let said = parts.iter_mut().find_map(|part| match &mut part.content {
         PartContent::Text(said) => Some(said),
@@ -82,7 +82,7 @@ fn put_in_front(parts: &mut Vec<Part>, text: String) {
     }
 }
 
-/// The objects under the key, in order.
+/// The objects under the key that an event has in the configured place, in order.
 fn found(receive: Received, key: &str, event: &StreamResponse) -> Vec<JsonObject> {
     let in_metadata = |metadata: &Metadata| metadata.get(key).and_then(object);
     match receive {

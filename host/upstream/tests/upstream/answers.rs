@@ -1,4 +1,4 @@
-//! Answers of the upstream: relayed, and taken into the session.
+//! Answers of the upstream: relayed, and added to the session.
 
 use annex_upstream::UpstreamConfig;
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::bench::config;
 use crate::upstream::Upstream;
 
-/// The reason that there is no agent, with all causes.
+/// The error of connecting, with all its causes in one text.
 async fn refusal(config: UpstreamConfig) -> String {
     let error = UpstreamAgent::connect(config).await.unwrap_err();
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());

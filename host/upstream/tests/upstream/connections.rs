@@ -1,4 +1,4 @@
-//! Connections to the upstream, which turns share one after the other.
+//! Reuse of connections to the upstream by one turn after the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ fn stream() -> String {
     format!("{head}{:x}\r\n{event}\r\n", event.len())
 }
 
-/// True if there was a request.
+/// Reads one request; false at the end of the connection.
 async fn read_request(connection: &mut TcpStream) -> bool {
     let mut bytes = Vec::new();
     while !bytes.windows(4).any(|window| window == b"\r\n\r\n") || bytes.starts_with(b"POST") && !bytes.ends_with(b"}")

@@ -1,4 +1,4 @@
-//! Failed calls to the upstream, as the caller is told of them.
+//! Failed calls to the upstream, and the errors that callers get.
 
 use annex_agent::AgentError;
 use annex_protocol::A2aError;
@@ -12,7 +12,7 @@ fn error(code: i64, message: &str) -> Value {
     json!({"code": code, "message": message})
 }
 
-/// The first message is answered by this error.
+/// The error of a turn whose first message the upstream refuses with `error`.
 async fn refused(error: Value) -> AgentError {
     let upstream = Upstream::start(false, move |_, _, _| Answer::Error(error.clone())).await;
     let turn = Bench::new(&upstream).await.say("t").await;

@@ -1,4 +1,5 @@
-//! Answers that are not quite what A2A has: what can be understood is, what can be passed over is, what is missing is made.
+//! Answers that deviate a little from A2A. The agent accepts readable ones, skips superfluous ones and makes up missing
+//! ids.
 
 use annex_agent::TurnStart;
 use annex_upstream::UpstreamConfig;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, Call, Turn, config};
 use crate::upstream::{Answer, Upstream, task};
 
-/// The turn that an upstream answers with a stream of these events.
+/// A turn whose upstream answers with a stream of these events.
 async fn streamed(events: Value) -> Turn {
     let events = events.as_array().unwrap().clone();
     let upstream = Upstream::start(true, move |_, method, _| match method {
@@ -19,13 +20,13 @@ async fn streamed(events: Value) -> Turn {
     Bench::new(&upstream).await.say("t").await
 }
 
-/// The turn that an upstream without streams answers with this.
+/// A turn whose upstream answers with this body and has no streams.
 async fn whole(answer: Value) -> Turn {
     let upstream = Upstream::start(false, move |_, _, _| Answer::Result(answer.clone())).await;
     Bench::new(&upstream).await.say("t").await
 }
 
-/// The turn that an upstream of 0.3 answers with this.
+/// A turn whose upstream speaks 0.3 and answers with this body.
 async fn whole_of_0_3(answer: Value) -> Turn {
     let upstream = Upstream::start(false, move |_, _, _| Answer::Result(answer.clone())).await;
     let card = json!({"name": "By hand", "description": "Made by hand", "version": "1", "protocolVersion": "0.3.0",
@@ -54,7 +55,7 @@ fn artifact(append: bool, artifact: &Value) -> Value {
     json!({"artifactUpdate": {"taskId": "task-0", "contextId": "theirs", "append": append, "artifact": artifact}})
 }
 
-/// What the events say, shortly: states with their words, artifacts with their ids.
+/// The events in short: each state with its text, each artifact with its id.
 fn told(turn: &Turn) -> Vec<String> {
     assert!(turn.result.is_ok(), "{turn:?}");
     let text = |parts: &Value| {
