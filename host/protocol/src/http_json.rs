@@ -5,13 +5,13 @@ use serde::de::IgnoredAny;
 use crate::portable::{self, Flaw};
 use crate::{A2aError, Json, JsonObject};
 
-/// The media type of the binding. `application/json` is understood too.
+/// The media type of the binding. The server also accepts `application/json`.
 pub const MEDIA_TYPE: &str = "application/a2a+json";
 
 /// The fields of operations without a body that are booleans.
 const FLAGS: [&str; 1] = ["includeArtifacts"];
 
-/// Reads a body; an empty one, and `null`, is an empty object.
+/// Reads a body. An empty body and `null` count as an empty object.
 ///
 /// # Errors
 /// [`A2aError::Parse`] when the bytes are not one JSON value in UTF-8, or nest too deeply, [`A2aError::InvalidParams`] when not
@@ -31,8 +31,8 @@ pub fn body(bytes: &[u8]) -> Result<Json, A2aError> {
     })
 }
 
-/// The object that query parameters stand for (section 11.5): the flags of the operations are booleans, anything else is a
-/// string, which ProtoJSON takes for numbers, enums and timestamps too. Of a name that comes twice the last value counts.
+/// Converts query parameters to an object (section 11.5). The field `includeArtifacts` becomes a boolean, all others
+/// strings. ProtoJSON accepts strings for numbers, enums and timestamps. If a name occurs twice, the last value counts.
 ///
 /// ```
 /// use annex_protocol::http_json;

@@ -52,15 +52,16 @@ impl Json {
         Self::checked(to_raw_value(value)?)
     }
 
-    /// Encodes a value of a peer, who is not there to be told what not everybody can read: that is replaced.
+    /// Encodes a value from a peer. Parts that not every reader could read are replaced, because the peer can no longer
+    /// be sent an error.
     ///
     /// # Errors
-    /// Those of [`Json::from_serialize`], but for what is replaced.
+    /// Those of [`Json::from_serialize`], except for replaced parts.
     pub fn from_peer<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         Self::repaired(to_raw_value(value)?)
     }
 
-    /// Encodes an object of values that everybody can read. It can only nest too deep.
+    /// Encodes an object whose values are portable. Parts that now nest too deep are replaced.
     pub(crate) fn of_object(object: &JsonObject) -> Result<Self, serde_json::Error> {
         let raw = to_raw_value(object)?;
         if portable::nests_deeper_than(raw.get(), Self::MAX_DEPTH) {
@@ -107,14 +108,14 @@ impl Json {
         portable::nests_deeper_than(self.get(), limit)
     }
 
-    /// Checks valid JSON.
+    /// Wraps valid JSON. Fails if it is not portable.
     fn checked(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
         // serde_json skips over a raw value without looking at its levels, escapes and digits.
         portable::check(raw.get()).map_err(serde::de::Error::custom)?;
         Self::on_one_line(raw)
     }
 
-    /// Takes valid JSON and replaces in it what not everybody can read.
+    /// Wraps valid JSON. Replaces parts that are not portable.
     fn repaired(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
         if portable::check(raw.get()).is_ok() {
             return Self::on_one_line(raw);
@@ -172,7 +173,7 @@ impl Serialize for Json {
     }
 }
 
-/// Works with serde_json only: other formats, and serde's buffering attributes, have lost the text.
+/// Works with serde_json only. Other formats, and serde's buffering attributes, lose the original text.
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;

@@ -36,7 +36,7 @@ impl JsonObject {
         Self::default()
     }
 
-    /// Decodes `text`, which must be one JSON object.
+    /// Decodes `text`, which must be a JSON object.
     ///
     /// # Errors
     /// When `text` is not a JSON object, has a key twice, or not everybody can read it; the error names the key or place.
@@ -60,19 +60,19 @@ impl JsonObject {
         self.change().insert(key, value)
     }
 
-    /// Takes `key` out; the others keep their order.
+    /// Removes `key`; the other keys keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Json> {
         // `swap_remove` would be faster and would move the last key to this place. The order of the keys belongs to the
         // client.
         if self.contains_key(key) { self.change().shift_remove(key) } else { None }
     }
 
-    /// Tells whether `key` is present, be it with the value `null`.
+    /// Tells whether `key` is present, also with the value `null`.
     pub fn contains_key(&self, key: &str) -> bool {
         self.entries().is_some_and(|entries| entries.contains_key(key))
     }
 
-    /// Keeps the entries whose key passes, in order.
+    /// Keeps only the entries for whose key `passes` returns true.
     pub fn retain_keys(&mut self, mut passes: impl FnMut(&str) -> bool) {
         // An object that stays as it is need not be copied.
         if self.keys().any(|key| !passes(key)) {
@@ -109,13 +109,13 @@ impl JsonObject {
         self.entries().unwrap_or(&NONE)
     }
 
-    /// The entries to be changed: a copy of them, where others share them.
+    /// The entries for a change. Copies shared entries first.
     fn change(&mut self) -> &mut Entries {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 
-    /// The object as one value. What nests deeper than [`Json::MAX_DEPTH`] in it, as in an object of values at that depth,
-    /// becomes text.
+    /// The object as one value. If values in it nest deeper than [`Json::MAX_DEPTH`], the deepest arrays and objects
+    /// become text.
     ///
     /// # Errors
     /// None that is known.

@@ -1,4 +1,5 @@
-//! JSON that every reader takes: what RFC 7493 (I-JSON) asks of strings, numbers and keys, and a bound on nesting.
+//! JSON that every reader accepts: the rules of RFC 7493 (I-JSON) for strings, numbers and keys, and a limit on
+//! nesting.
 //!
 //! `"\ud800"` and `1e999999` are JSON. Python cannot write the first as UTF-8 and reads the second as an infinity, and
 //! protobuf has neither, so that one such value makes the whole answer around it unreadable. Readers of protobuf refuse an
@@ -12,7 +13,7 @@ use std::ops::Range;
 
 use crate::Json;
 
-/// The reason that a value of JSON cannot be read by everybody.
+/// The reason why some readers cannot read a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     TooDeep,
@@ -41,7 +42,7 @@ pub struct Unportable {
 }
 
 impl Unportable {
-    /// The reason, in words for whoever sent the value.
+    /// The reason, as text for the developer of the sender.
     pub fn reason(&self) -> String {
         self.flaw.to_string()
     }
@@ -81,10 +82,10 @@ pub fn check(json: &str) -> Result<(), Unportable> {
     }
 }
 
-/// Valid JSON without what [`check`] refuses: U+FFFD stands for half of a surrogate pair, and a string of the same digits for
-/// a number beyond the range of a double, so that no digit is lost. A string with the JSON text stands for an array or object
-/// that nests too deep. Of a key that stands twice in an object the last entry stays, as most readers have it. `None` for JSON
-/// that is to stay as it is.
+/// Replaces the parts of valid JSON that [`check`] refuses. Half of a surrogate pair becomes U+FFFD. A number beyond
+/// the range of a double becomes a string of the same digits, so that no digit is lost. An array or object that nests
+/// too deep becomes a string with its JSON text. If an object has a key twice, the last entry stays, as in most
+/// readers. `None` if nothing had to be replaced.
 ///
 /// ```
 /// use annex_protocol::portable;
@@ -97,7 +98,7 @@ pub fn repaired(json: &str) -> Option<String> {
     repaired_within(json, Json::MAX_DEPTH)
 }
 
-/// Like [`repaired`], for a value that will be a part of another one: it nests at most `levels` deep.
+/// Like [`repaired`], for a value that will become part of another one: the result nests at most `levels` deep.
 ///
 /// ```
 /// use annex_protocol::portable;
@@ -111,7 +112,7 @@ pub fn repaired_within(json: &str, levels: usize) -> Option<String> {
     repeated::without_earlier(readable.as_deref().unwrap_or(json)).or(readable)
 }
 
-/// The JSON with what is read in place of each flaw; `None` where it has none.
+/// Replaces all flaws except repeated keys; `None` if the JSON has none.
 fn without_flaws(json: &str, levels: usize) -> Option<String> {
     let mut repaired = String::new();
     let mut copied = 0;
@@ -138,9 +139,9 @@ thread_local! {
     static IS_CHECKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Decodes a text that [`check`] has accepted, so that no value in it is looked at again.
+/// Runs `decode` on a text that [`check`] has accepted, so that its values are not checked again.
 pub(crate) fn checked<T>(decode: impl FnOnce() -> T) -> T {
-    /// Puts back what was before, also where decoding panics.
+    /// Restores the previous flag, also when decoding panics.
     struct Before(bool);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -161,8 +162,8 @@ pub(crate) fn nests_deeper_than(json: &str, limit: usize) -> bool {
     has_many_brackets(json, limit) && Flaws::new(json, limit).any(|(flaw, _)| flaw == Flaw::TooDeep)
 }
 
-/// True for most JSON that has no flaw but keys that stand twice, found by looks at many bytes at once: it has few brackets, no escape, no exponent, and
-/// no digit in a place that each very long number reaches.
+/// True for most JSON without flaws other than repeated keys. Scans many bytes at once. Such JSON has few brackets, no
+/// escape, no exponent, and no digit at the places that every very long number covers.
 fn is_plain(json: &str) -> bool {
     let bytes = json.as_bytes();
     let pairs = bytes.iter().zip(bytes.iter().skip(1));
@@ -177,13 +178,13 @@ fn is_plain(json: &str) -> bool {
         && !places.any(is_of_number)
 }
 
-/// True if a text has more opening brackets than `limit`, without which nothing in it nests deeper.
+/// True if a text has more opening brackets than `limit`. Otherwise nothing in it can nest deeper.
 fn has_many_brackets(json: &str, limit: usize) -> bool {
     json.len() > limit && memchr::memchr2_iter(b'[', b'{', json.as_bytes()).nth(limit).is_some()
 }
 
-/// What is wrong in valid JSON, found in one pass over its bytes. Bytes are enough: all signs of JSON are ASCII, which is part
-/// of no longer UTF-8 sequence.
+/// Iterates over the flaws in valid JSON in one pass over its bytes. Bytes suffice: the syntax of JSON is ASCII, and no
+/// longer UTF-8 sequence contains an ASCII byte.
 struct Flaws<'a> {
     json: &'a str,
     limit: usize,
@@ -192,7 +193,7 @@ struct Flaws<'a> {
     in_string: bool,
 }
 
-/// A number of fewer characters than this without an exponent is in the range of a double.
+/// Fewer characters than this, without an exponent, make a number within the range of a double.
 const MANY_DIGITS: usize = 300;
 
 impl<'a> Flaws<'a> {
@@ -204,7 +205,7 @@ impl<'a> Flaws<'a> {
         self.json.as_bytes().get(self.at..).unwrap_or_default()
     }
 
-    /// Steps over a string, to its end or to half of a surrogate pair.
+    /// Skips a string, or its beginning up to half of a surrogate pair.
     fn string(&mut self) -> Option<Range<usize>> {
         // Most bytes of a request are in strings, and memchr looks at many of them at once.
         while let Some(step) = memchr::memchr2(b'"', b'\\', self.rest()) {
@@ -230,7 +231,7 @@ impl<'a> Flaws<'a> {
         None
     }
 
-    /// Steps over an array or object with all that is in it.
+    /// Skips an array or object with its content.
     fn array_or_object(&mut self) -> Range<usize> {
         let start = self.at;
         let around = self.depth - 1;
@@ -251,7 +252,7 @@ impl<'a> Flaws<'a> {
         start..self.at
     }
 
-    /// Steps over a number. Returns it if it is beyond the range of a double.
+    /// Skips a number. Returns the number's range if it exceeds a double.
     fn number(&mut self) -> Option<Range<usize>> {
         let start = self.at;
         let is_sign = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
@@ -293,8 +294,8 @@ impl Iterator for Flaws<'_> {
     }
 }
 
-/// The bytes of the escape whose `\u` stands before `digits`, and of the one behind it that makes a pair with it. False for half
-/// of a pair.
+/// The length in bytes of the escape `\u` before `digits`, with the second escape of a surrogate pair. The flag is
+/// false for half of a pair.
 fn escaped(digits: &[u8]) -> (usize, bool) {
     const ESCAPE: usize = r"\ud800".len();
     match unit(digits) {
@@ -312,7 +313,7 @@ fn unit(digits: &[u8]) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok()
 }
 
-/// The arrays and objects around a byte of valid JSON.
+/// An array or object that encloses a byte of valid JSON.
 enum Around {
     Array(usize),
     Object(String),

@@ -1,4 +1,4 @@
-//! Messages that are nothing but a `oneof`: an enum on the Rust side, an object with one key on the wire.
+//! Messages that consist of one `oneof`: an enum in Rust, an object with one key on the wire.
 
 /// Declares such enums. Each variant is followed by its camelCase name.
 macro_rules! one_of {

@@ -11,7 +11,7 @@ use crate::{AgentCard, AgentInterface, Json, JsonObject};
 struct Interfaces {
     url: String,
     preferred_transport: Option<String>,
-    /// Some agents write `null` for none.
+    /// Some agents write `null` for an empty list.
     additional_interfaces: Option<Vec<Json>>,
 }
 
@@ -21,8 +21,8 @@ struct Interface {
     url: String,
 }
 
-/// Reads a card of 1.0, or one that has the fields of 0.3 only. The security schemes of the latter are left out, because
-/// they have another form.
+/// Reads a card of 1.0, or a card with only the fields of 0.3. The security schemes of 0.3 have another form and are
+/// skipped.
 ///
 /// ```
 /// use annex_protocol::v0_3;

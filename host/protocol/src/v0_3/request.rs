@@ -48,7 +48,7 @@ readable! {
     }
 }
 
-/// The parameters of `message/send` and `message/stream`.
+/// Reads the parameters of `message/send` and `message/stream`.
 ///
 /// The answer is awaited unless `blocking` is `false`. This is how the official servers of 0.3 read a missing
 /// `blocking`.
@@ -86,12 +86,12 @@ fn field_of_message(field: &str) -> String {
     field.replace("authentication.scheme", "authentication.schemes").replace(".raw", ".file.bytes")
 }
 
-/// A refusal of a message that [`send_message`] has read, by the names that its client knows.
+/// Renames the fields in an error about a message that [`send_message`] has read to those of 0.3.
 pub fn refusal_of_message(error: A2aError) -> A2aError {
     renamed(error, field_of_message)
 }
 
-/// A refusal of a config that [`create_push_config`] has read, by the names that its client knows.
+/// Renames the fields in an error about a config that [`create_push_config`] has read to those of 0.3.
 pub fn refusal_of_push_config(error: A2aError) -> A2aError {
     renamed(error, field_of_push_config)
 }
@@ -202,12 +202,12 @@ fn push_config_field(field: &str) -> String {
     name.to_owned()
 }
 
-/// 0.3 has no way to ask for no history: 0 is no limit, as if it were left out.
+/// Converts the history length. 0.3 cannot request an empty history, so that 0 means no limit.
 pub fn history_length(sent: Option<i32>) -> Option<i32> {
     sent.filter(|length| *length != 0)
 }
 
-/// Checks the request by the rules of 1.0 and names the fields that are wrong by `rename`.
+/// Validates the request by the rules of 1.0. `rename` converts the field names in errors.
 pub(super) fn checked<T>(
     request: T,
     validate: impl Fn(&T) -> Result<(), A2aError>,

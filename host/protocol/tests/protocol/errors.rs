@@ -1,4 +1,4 @@
-//! The error table, row by row as the specification has it.
+//! Each row of the specification's error table.
 
 use annex_protocol::{A2aError, FieldViolation, Json, JsonObject, TaskState};
 use insta::assert_snapshot;

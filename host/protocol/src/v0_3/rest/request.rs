@@ -1,4 +1,4 @@
-//! The bodies that requests have; `POST /v1/tasks/{id}:cancel` has one that says nothing.
+//! The bodies of requests. The body of `POST /v1/tasks/{id}:cancel` is ignored.
 
 use super::part::Rest;
 use crate::jsonrpc::params;
@@ -73,7 +73,7 @@ fn field_of_message(field: &str) -> String {
     field.replace("message.parts", "message.content").replace(".raw", ".file.fileWithBytes")
 }
 
-/// A refusal of a message that [`send_message`] has read, by the names that its client knows.
+/// Renames the fields in an error about a message that [`send_message`] has read to those of the body.
 pub fn refusal_of_message(error: A2aError) -> A2aError {
     renamed(error, field_of_message)
 }
@@ -94,8 +94,8 @@ impl From<WireMessage> for Message {
     }
 }
 
-/// The body of `POST /v1/tasks/{id}/pushNotificationConfigs`, with the task from the path. The config may be the body,
-/// as the proto file has it, or its field `config`, as the official clients send it.
+/// Reads the body of `POST /v1/tasks/{id}/pushNotificationConfigs`, with the task from the path. The config is either
+/// the whole body, as in the proto file, or its field `config`, as the official clients send it.
 ///
 /// # Errors
 /// [`A2aError::InvalidParams`]
@@ -109,13 +109,15 @@ pub fn create_push_config(task_id: TaskId, body: &Json) -> Result<TaskPushNotifi
     checked(request, TaskPushNotificationConfig::validate, field_of_push_config(is_body))
 }
 
-/// A refusal of the config that [`create_push_config`] has read from `body`, by the names that its client knows.
+/// Renames the fields in an error about the config that [`create_push_config`] has read from `body` to those of the
+/// body.
 pub fn refusal_of_push_config(error: A2aError, body: &Json) -> A2aError {
     let is_body = params(body.get()).is_ok_and(|sent: WireCreatePushConfig| sent.push_notification_config.is_some());
     renamed(error, field_of_push_config(is_body))
 }
 
-/// The names of the fields of a config that is the body, or else the body's field `config`.
+/// The renaming of a config's fields. `is_body` is true if the config is the whole body, false if it is the field
+/// `config`.
 fn field_of_push_config(is_body: bool) -> impl Fn(&str) -> String {
     let prefix = if is_body { "pushNotificationConfig" } else { "config.pushNotificationConfig" };
     move |field: &str| match field {
