@@ -1,6 +1,7 @@
-//! Tools from MCP servers: programs that the agent starts, or servers that it reaches over HTTP.
+//! Tools from MCP servers: programs that the agent starts, or servers that it calls over HTTP.
 //!
-//! Tools are listed once, when the agent starts. A server that ends is started again by itself; its tools fail meanwhile.
+//! Tools are listed once, when the agent starts. A server that ends is restarted automatically. Calls of its tools fail
+//! until the restart.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,17 +25,17 @@ pub use connection::McpError;
 use offered::OfferedTool;
 pub use program::{end_programs, kill_programs};
 
-/// MCP servers that run. Clones are the same servers.
+/// Running MCP servers. Clones share the servers.
 #[derive(Clone, Default)]
 pub struct McpServers {
     connections: Arc<[Connection]>,
 }
 
 impl McpServers {
-    /// Starts the servers, all at the same time, and asks each for its tools. Paths start at `folder`.
+    /// Starts the servers in parallel and lists their tools. Relative paths start at `folder`.
     ///
     /// # Errors
-    /// Names the server that cannot be started, or does not have a tool that its config names.
+    /// Names the server that cannot be started or lacks a tool that its config names.
     pub async fn start(configs: &[McpConfig], folder: &Path) -> Result<(Self, Vec<Arc<dyn Tool>>), McpError> {
         // With the first that fails the others are dropped, and each stops its server.
         let started = try_join_all(configs.iter().map(|config| start(config, folder))).await?;
@@ -47,7 +48,7 @@ impl McpServers {
         Ok((Self { connections: connections.into() }, tools))
     }
 
-    /// Stops them. Programs get three seconds to end by themselves.
+    /// Stops the servers. Programs get three seconds to end by themselves.
     pub async fn close(&self) {
         join_all(self.connections.iter().map(Connection::close)).await;
     }

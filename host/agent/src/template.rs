@@ -7,47 +7,48 @@ use annex_protocol::Json;
 use annex_session::Scope;
 use regex::Regex;
 
-/// The beginning of an artifact's name, between braces and for `lookup`.
+/// The prefix of an artifact's name, between braces and for `lookup`.
 pub(crate) const ARTIFACT_PREFIX: &str = "artifact.";
-/// The beginning of a text whose braces are to stay.
+/// The prefix of a text whose braces stay.
 const LITERAL_PREFIX: &str = "literal:";
 
-/// The reason that a template could not be rendered. The first problem ends it; there is no partial result.
+/// The reason why a template could not be rendered. Rendering stops at the first problem; there is no partial result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// A variable that is not optional has no value.
+    /// A variable has no value and is not optional.
     #[error("Context variable not found: `{name}`.")]
     Missing {
         /// Its full key.
         name: String,
     },
-    /// An artifact that is not optional does not exist.
+    /// An artifact does not exist and is not optional.
     #[error("Artifact not found: `{name}`.")]
     ArtifactMissing {
         /// The name after `artifact.`.
         name: String,
     },
-    /// The text is too long with its values.
+    /// The rendered text is too long.
     #[error("The instruction has more than {limit} bytes with its variables.")]
     TooLong {
-        /// The most bytes.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The template asks for too many values.
+    /// The template has too many variables or artifacts.
     #[error("The template asks for {given} {what}; at most {most} are allowed.")]
     TooMany {
-        /// What it asks for.
+        /// The limited quantity.
         what: &'static str,
-        /// How many times.
+        /// The number in the template.
         given: usize,
-        /// The most.
+        /// The limit.
         most: usize,
     },
 }
 
-/// The most variables of a template, each time counted that one stands there: each is looked up whenever a model is asked.
+/// The most variables of a template. Repeated variables count each time, because each is looked up at every call of the
+/// model.
 const MAX_VARIABLES: usize = 1_000;
-/// The most artifacts of a template: each is read from the store.
+/// The most artifacts of a template. Each is read from the store.
 const MAX_ARTIFACTS: usize = 64;
 
 /// The most bytes of a rendered template.
@@ -58,8 +59,8 @@ static STATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^(?:app:|user:|temp:)?[_\p{XID_Start}]\p{XID_Continue}*$").expect("the pattern is a constant")
 });
 
-/// Replaces each `{name}` by its value; `lookup` is asked for full keys such as `user:name`, and for artifacts by
-/// `artifact.` and their name, which no state key can stand in for.
+/// Replaces each `{name}` with its value. `lookup` gets full keys such as `user:name`. For an artifact it gets
+/// `artifact.` and the artifact's name, which cannot be a state key.
 ///
 /// - `{name?}` is optional: nothing instead of an error when there is no value.
 /// - White space inside the braces does not count. Repeated braces are one pair: `{{name}}` is a variable too.
@@ -114,7 +115,7 @@ pub fn render(template: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> R
     Ok(output)
 }
 
-/// Checks that rendering the template is not much work, whoever wrote it.
+/// Checks that the template is cheap to render. Used for templates of tenants that are not trusted.
 ///
 /// # Errors
 /// [`TemplateError::TooMany`]
@@ -133,13 +134,13 @@ pub fn check_template(template: &str) -> Result<(), TemplateError> {
     }
 }
 
-/// Tells whether a template may ask for keys that sessions share.
+/// Tells whether a template may read keys that several sessions share.
 pub fn names_shared_state(template: &str) -> bool {
     // The prefix may stand there as plain text. That costs one read and nothing else.
     [Scope::User, Scope::App].iter().any(|scope| template.contains(scope.prefix()))
 }
 
-/// The names of the artifacts that a template asks for.
+/// The names of the artifacts in a template.
 pub(crate) fn artifact_names(template: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     if !template.contains(ARTIFACT_PREFIX) {
@@ -153,7 +154,7 @@ pub(crate) fn artifact_names(template: &str) -> BTreeSet<String> {
     names
 }
 
-/// The text for a placeholder; `None` if the text between the braces is none.
+/// The text for a placeholder; `None` if the text between the braces is not a placeholder.
 fn evaluate(inside: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> Result<Option<String>, TemplateError> {
     if let Some(literal) = inside.strip_prefix(LITERAL_PREFIX) {
         return Ok(Some(format!("{{{literal}}}")));

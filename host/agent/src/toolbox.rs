@@ -1,4 +1,4 @@
-//! Calls the tools that a model asked for.
+//! Runs the tool calls that a model requests.
 
 use annex_protocol::{Json, Part};
 use annex_session::StateDelta;
@@ -12,11 +12,11 @@ use crate::state_access::StateAccess;
 use crate::steps::StepKind;
 use crate::tool::{ToolContext, ToolError, ToolOutput, Tools};
 
-/// The outcome of calls that ran at the same time. It is stored as one event.
+/// The results of calls that ran at the same time. They are stored as one event.
 #[derive(Default)]
 pub(crate) struct Outcomes {
     pub(crate) results: Vec<Outcome>,
-    /// In the order of the calls, so that the last one's value stays.
+    /// The state changes, merged in the order of the calls, so that the last value stays.
     pub(crate) changes: StateDelta,
     pub(crate) artifacts: Vec<(String, Vec<Part>)>,
 }
@@ -34,7 +34,7 @@ struct Called {
     artifacts: Vec<(String, Vec<Part>)>,
 }
 
-/// The caller, and its turn.
+/// The tools and the turn that calls them.
 pub(crate) struct Toolbox<'a> {
     pub(crate) tools: &'a Tools,
     pub(crate) callbacks: Option<&'a dyn Callbacks>,
@@ -42,10 +42,10 @@ pub(crate) struct Toolbox<'a> {
 }
 
 impl Toolbox<'_> {
-    /// Calls all at the same time.
+    /// Makes all calls at the same time.
     ///
     /// # Errors
-    /// Those of callbacks only; a tool that fails is a result.
+    /// Those of callbacks only; a failed tool gives a result.
     pub(crate) async fn call_all(&self, calls: Vec<ToolCall>) -> Result<Outcomes, AgentError> {
         let mut outcomes = Outcomes::default();
         for called in join_all(calls.into_iter().map(|call| self.call_one(call))).await {

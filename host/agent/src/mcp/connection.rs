@@ -1,4 +1,4 @@
-//! One MCP server: started, watched, started again when it ends, and stopped.
+//! One MCP server: its start, its restarts when it ends, and its end.
 
 use std::env;
 use std::error::Error;
@@ -24,29 +24,29 @@ use super::http::BoundedHttp;
 use super::program::{self, Program};
 use super::words::log_lines;
 
-/// The longest time that a server may take to start. Package runners may have to fetch it first.
+/// The longest time for a start. Package runners may have to download the server first.
 const START_PATIENCE: Duration = Duration::from_secs(120);
-/// The time to wait before a server is started again, at first; doubled each time up to the longest.
+/// The first pause before a restart. Each further pause is twice as long, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The longest time to wait for the last words of a program that ends.
+/// The longest wait for the standard error of a program that ends.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
-/// The tools of one server: how many, how large in all, on how many pages.
+/// Limits of one server's tools: their number, total bytes and pages.
 const MAX_TOOLS: usize = 1_000;
 const MAX_TOOL_BYTES: usize = 4 << 20;
 const MAX_PAGES: usize = 100;
-/// The most bytes of a server's words in an error.
+/// The most bytes of a server's text in an error.
 const MAX_WORDS: usize = 1 << 10;
-/// A server that ran for as long as this counts as well again.
+/// A server that ran this long is restarted with the first pause again.
 const STEADY: Duration = Duration::from_secs(60);
-/// The variables that every program gets of this process's environment. Any other may be a secret of somebody else.
+/// The environment variables that every program gets. All others may contain secrets.
 const USUAL_VARIABLES: [&str; 10] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TZ", "TMPDIR", "XDG_CACHE_HOME"];
 
-/// The reason that an MCP server cannot be used.
+/// The reason why an MCP server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum McpError {
-    /// A variable that the config names is not there.
+    /// An environment variable that the config names is not set.
     #[error("environment variable {variable}, which MCP server `{server}` needs, is not set")]
     Variable {
         /// The server.
@@ -54,7 +54,7 @@ pub enum McpError {
         /// The variable.
         variable: String,
     },
-    /// A token has characters that no header field takes, such as a line break.
+    /// A token has characters that a header field cannot have, such as a line break.
     #[error("environment variable {variable} has no token that can be sent to MCP server `{server}`")]
     Token {
         /// The server.
@@ -62,7 +62,7 @@ pub enum McpError {
         /// The variable.
         variable: String,
     },
-    /// It does not start, or does not speak MCP.
+    /// The server does not start, or does not speak MCP.
     #[error("MCP server `{server}` cannot be started")]
     Start {
         /// The server.
@@ -71,21 +71,21 @@ pub enum McpError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// It does not have a tool that the config names.
+    /// The server lacks a tool that the config names.
     #[error("MCP server `{server}` has no tool `{tool}`; it has: {offered}")]
     NoSuchTool {
         /// The server.
         server: String,
         /// The tool.
         tool: String,
-        /// The names of its tools.
+        /// The names of the tools that the server has.
         offered: String,
     },
 }
 
 type Source = Box<dyn Error + Send + Sync>;
 
-/// A program that does not start, and its last words.
+/// A program that does not start, and the last line of its standard error.
 #[derive(Debug, thiserror::Error)]
 #[error("it said: {line}")]
 struct LastWords {
@@ -95,24 +95,24 @@ struct LastWords {
 
 type Service = RunningService<RoleClient, ClientConfig>;
 
-/// The receiver of calls; none while the server is down.
+/// The connection that calls use; `None` while the server is down.
 pub(super) type CurrentPeer = watch::Receiver<Option<Peer<RoleClient>>>;
 
-/// A server that is kept running until this is closed or dropped.
+/// A server that is restarted until the connection is closed or dropped.
 pub(super) struct Connection {
     peer: CurrentPeer,
     stop: CancellationToken,
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A server's config, and the folder that its paths start at.
+/// A server's config, and the folder for relative paths.
 struct Starter {
     config: McpConfig,
     folder: PathBuf,
 }
 
 impl McpConfig {
-    /// Checks that its variables are there, and that its token can be sent. Nobody is asked.
+    /// Checks the environment variables and the token without starting the server.
     ///
     /// # Errors
     /// The reason why the server cannot be used.
@@ -129,7 +129,7 @@ impl McpConfig {
         }
     }
 
-    /// The value of an environment variable that it needs.
+    /// The value of a required environment variable.
     fn variable(&self, name: &str) -> Result<String, McpError> {
         let missing = || McpError::Variable { server: self.name.clone(), variable: name.to_owned() };
         env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(missing)
@@ -137,7 +137,7 @@ impl McpConfig {
 }
 
 impl Connection {
-    /// Starts the server and asks for its tools.
+    /// Starts the server and lists its tools.
     pub(super) async fn start(config: &McpConfig, folder: &Path) -> Result<(Self, Vec<Tool>), McpError> {
         let starter = Starter { config: config.clone(), folder: folder.to_owned() };
         let (service, tools) = starter.start().await?;
@@ -151,7 +151,7 @@ impl Connection {
         self.peer.clone()
     }
 
-    /// Ends the server and waits until it has ended.
+    /// Stops the server and waits for its end.
     pub(super) async fn close(&self) {
         self.stop.cancel();
         let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -169,7 +169,7 @@ impl Drop for Connection {
     }
 }
 
-/// Starts the server again whenever it ends.
+/// Restarts the server each time it ends.
 async fn keep(
     starter: Starter,
     mut service: Service,
@@ -206,7 +206,7 @@ async fn keep(
 }
 
 impl Starter {
-    /// Tries until it works, with pauses that grow.
+    /// Starts the server, retrying with growing pauses until it works.
     async fn start_again(&self, pause: &mut Duration) -> Service {
         loop {
             sleep(*pause).await;
@@ -260,7 +260,7 @@ impl Starter {
         Ok((service, tools))
     }
 
-    /// Follows no redirects, so that the token stays with the server it is for.
+    /// The HTTP client. It follows no redirects, so that no other server gets the token.
     fn http_client(&self, url: &str, stop: CancellationToken) -> Result<BoundedHttp, Source> {
         // The whole process uses one provider; somebody else may have installed it already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -289,8 +289,8 @@ impl Starter {
     }
 }
 
-/// A program that ends at once is noticed by the reader of its answer or by the writer of the request, whichever comes
-/// first.
+/// Adds the reason for a program that ended during its start. Either the reader of the answer or the writer of the
+/// request notices the end first.
 fn ended(error: ClientInitializeError) -> Source {
     match error {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
@@ -300,12 +300,12 @@ fn ended(error: ClientInitializeError) -> Source {
     }
 }
 
-/// A server has a say in the texts of errors, so they are cut.
+/// The text of an error, cut: a server may have written a part of it.
 fn cut(error: &(dyn Error + 'static)) -> Source {
     annex_text::line_within(&annex_text::with_causes(error), MAX_WORDS).into()
 }
 
-/// An answer that breaks off is taken up again a few times.
+/// The retries for resuming an answer that broke off.
 fn resumption() -> ExponentialBackoff {
     let mut backoff = ExponentialBackoff::default();
     backoff.max_times = Some(3);
@@ -342,7 +342,7 @@ fn client() -> ClientConfig {
     ClientConfig::new(ClientCapabilities::default(), Implementation::new("annex", env!("CARGO_PKG_VERSION")))
 }
 
-/// Programs say on their standard error why they do not start.
+/// Adds the program's standard error to the cause: programs write there why they do not start.
 async fn with_last_words(source: Source, words: Option<JoinHandle<String>>) -> Source {
     let Some(words) = words else { return source };
     match timeout(LAST_WORDS_PATIENCE, words).await {

@@ -1,4 +1,4 @@
-//! A tool that an MCP server offers.
+//! A tool of an MCP server.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::content::Content;
 use crate::model::ToolDeclaration;
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
 
-/// The most characters of a server's words about a failed call.
+/// The most characters of a server's error text.
 const MAX_ERROR: usize = 4 << 10;
 
 pub(super) struct OfferedTool {
@@ -28,7 +28,7 @@ pub(super) struct OfferedTool {
     peer: CurrentPeer,
     is_long_running: bool,
     timeout: Duration,
-    /// The scopes that its results may change.
+    /// The scopes that results may change.
     scopes: Vec<Scope>,
 }
 
@@ -72,7 +72,7 @@ impl OfferedTool {
         }
     }
 
-    /// The server's words about a call are for the model. A fault on the way there is for the log.
+    /// The error of a call. The server's own error text goes to the model, a transport error to the log only.
     fn failed(&self, error: ServiceError) -> ToolError {
         match error {
             // Cut, because it is stored in the session and told the model again in each later turn.
@@ -89,10 +89,10 @@ impl OfferedTool {
     }
 }
 
-/// A call that is waited for. The server is told when nobody waits any more, because the task was cancelled.
+/// A call without an answer yet. If it is dropped, because the task was cancelled, the server gets a cancellation.
 struct OpenCall {
     peer: Peer<RoleClient>,
-    /// `None` once it is answered.
+    /// `None` after the answer.
     id: Option<RequestId>,
 }
 

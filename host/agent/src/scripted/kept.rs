@@ -1,33 +1,33 @@
-//! Bytes that the compiled patterns of all scripts of the process keep.
+//! Limits the memory of the compiled patterns of all scripts in the process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most of them in each room.
+/// The most bytes in each room.
 const MAX_BYTES: usize = 512 << 20;
 
-/// The room for scripts of the operator, which those of strangers take nothing of.
+/// The room for the operator's scripts, separate from the one for tenants' scripts.
 pub(super) static OWN: Room = Room(AtomicUsize::new(0));
-/// The room for scripts that have a share of it each.
+/// The room for tenants' scripts. Each script gets an equal share.
 pub(super) static SHARED: Room = Room(AtomicUsize::new(0));
 
-/// A number of bytes that scripts take of [`MAX_BYTES`].
+/// The number of reserved bytes, at most [`MAX_BYTES`].
 #[derive(Debug)]
 pub(super) struct Room(AtomicUsize);
 
-/// The bytes of one script, given back when this is dropped.
+/// The reserved bytes of one script, released on drop.
 #[derive(Debug)]
 pub(super) struct Kept {
     bytes: usize,
     room: &'static Room,
 }
 
-/// The bytes that each of so many scripts may keep, so that there is room for all of them.
+/// The bytes for each script, such that `scripts` of them fit together.
 pub(super) fn share(scripts: usize) -> usize {
     MAX_BYTES / scripts.max(1)
 }
 
 impl Room {
-    /// `None` when there are not so many left.
+    /// Reserves bytes; `None` if too few are left.
     pub(super) fn reserve(&'static self, bytes: usize) -> Option<Kept> {
         let fits = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= MAX_BYTES);
         // Relaxed, because threads agree on this number alone; no other memory is published by it.

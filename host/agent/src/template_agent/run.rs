@@ -1,4 +1,5 @@
-//! One turn of the template agent: ask the model, call the tools that it wants, until it answers or somebody has to wait.
+//! One turn of the template agent: calls the model and the tools that it requests, until the model answers or a tool's
+//! result must come from the client.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,12 +19,12 @@ use crate::steps::{OpenStep, StepKind};
 use crate::template::{ARTIFACT_PREFIX, artifact_names, render};
 use crate::toolbox::{Outcome, Outcomes, Toolbox, callback_context};
 
-/// The text for a client that goes on with a task without the results that it waits for.
+/// The text for a message to a waiting task without the awaited tool results.
 const REMINDER: &str = "This task waits for the results of the calls below. Send for each a data part with its `id`, its \
                         `name` and the result as `response`, and `\"adk_type\": \"function_response\"` in the metadata \
                         of the part.";
 
-/// A turn that runs.
+/// A running turn.
 pub(super) struct Run<'a> {
     agent: &'a TemplateAgent,
     turn: &'a TurnContext,
@@ -31,12 +32,12 @@ pub(super) struct Run<'a> {
     pieces: Pieces<'a>,
 }
 
-/// An answer, and the changes of state for its event.
+/// An answer, and the state changes for its event.
 #[derive(Default)]
 struct Answered {
     answer: ModelAnswer,
     changes: StateDelta,
-    /// It was only thought, nothing was said.
+    /// True if the model only reasoned and gave no text.
     is_silent: bool,
 }
 
@@ -128,7 +129,8 @@ impl<'a> Run<'a> {
         self.agent.callbacks.as_deref()
     }
 
-    /// The answer, if a callback gives it. State without an answer is stored at once, for the instruction.
+    /// The answer of the callback, if any. State without an answer is stored at once, so that the instruction can use
+    /// it.
     async fn before_agent(&self) -> Result<Option<Answered>, AgentError> {
         let Some(callbacks) = self.callbacks() else { return Ok(None) };
         let mut context = callback_context(self.turn);
@@ -143,7 +145,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Asks the model once and passes on its answer.
+    /// Calls the model once and sends its answer on.
     async fn ask(&mut self, mut prompt: Prompt) -> Result<Answered, AgentError> {
         let mut context = callback_context(self.turn);
         let instead = match self.callbacks() {
@@ -209,7 +211,7 @@ impl<'a> Run<'a> {
         Ok(Answered { answer, changes: StateDelta::new(), is_silent: has_thought && !has_said })
     }
 
-    /// Stores the calls, makes them, and stores the results. Gives those that are to come from the client.
+    /// Stores the calls, makes them, and stores the results. Returns the calls whose results the client sends later.
     async fn call_tools(&self, answered: Answered) -> Result<Vec<Outcome>, AgentError> {
         let calls = self.with_ids_of_their_own(answered.answer.calls).await?;
         let mut parts = Vec::new();
@@ -229,7 +231,8 @@ impl<'a> Run<'a> {
         Ok(results.into_iter().filter(|outcome| outcome.is_pending).collect())
     }
 
-    /// Providers number the calls of one answer, or leave ids out; results are found by id in a whole conversation.
+    /// Gives the calls ids that are unique in the conversation. Some providers number the calls per answer or omit the
+    /// ids.
     async fn with_ids_of_their_own(&self, mut calls: Vec<ToolCall>) -> Result<Vec<ToolCall>, AgentError> {
         let conversation = self.conversation().await?;
         let mut taken: HashSet<String> = conversation.call_ids().into_iter().map(str::to_owned).collect();
@@ -246,7 +249,7 @@ impl<'a> Run<'a> {
         self.agent.tools.get(&call.name).is_some_and(|tool| tool.is_long_running())
     }
 
-    /// The task waits for results that the client is to send.
+    /// Makes the task wait for results from the client.
     async fn wait(&self, text: String, pending: &[Outcome]) -> Result<(), AgentError> {
         let mut parts = Vec::new();
         if !text.is_empty() {
@@ -259,7 +262,7 @@ impl<'a> Run<'a> {
         self.require(parts).await
     }
 
-    /// The client has sent something else than the results that the task waits for.
+    /// Repeats the request for results: the client has sent something else.
     async fn remind(&self, waiting: &[ToolCall]) -> Result<(), AgentError> {
         self.store_last(self.event(vec![Part::text(REMINDER)], StateDelta::new())).await?;
         let calls = waiting.iter().map(|call| call_part::call(call, true));
@@ -273,7 +276,7 @@ impl<'a> Run<'a> {
         self.events.send(status(TaskState::InputRequired, Some(message))).await
     }
 
-    /// Keeps the answer and sends the last piece of it.
+    /// Stores the answer and sends its last piece.
     async fn finish(mut self, answered: Answered) -> Result<(), AgentError> {
         let Answered { answer, changes, is_silent } = answered;
         self.pieces.correct(&answer.text);
@@ -294,7 +297,7 @@ impl<'a> Run<'a> {
         self.pieces.finish(kept).await
     }
 
-    /// Stores the answer. Returns it as it is kept.
+    /// Stores the answer. Returns its stored parts.
     async fn keep(&self, text: String, mut changes: StateDelta, is_silent: bool) -> Result<Parts, AgentError> {
         // A model that only thought has not answered, so the value stays as it was.
         if let Some(key) = self.agent.output_key.as_ref().filter(|_| !is_silent) {
@@ -312,7 +315,7 @@ impl<'a> Run<'a> {
         Ok(parts)
     }
 
-    /// Stores state that belongs to no words.
+    /// Stores state changes that belong to no text.
     async fn note(&self, changes: StateDelta) -> Result<(), AgentError> {
         if changes.is_empty() { Ok(()) } else { self.store(self.event(Vec::new(), changes)).await }
     }
@@ -321,7 +324,7 @@ impl<'a> Run<'a> {
         Event::new(Arc::clone(&self.agent.name), self.turn.task_id.clone(), parts, changes)
     }
 
-    /// Stores the event with which the turn's part in the conversation ends.
+    /// Stores the last event of the turn.
     async fn store_last(&self, event: Event) -> Result<(), AgentError> {
         self.turn.session.append_last(event).await.map_err(AgentError::unstored)
     }
@@ -345,7 +348,7 @@ fn asks_for_too_many() -> AgentError {
     failed(&format!("The agent asked for more than {MAX_CALLS} calls of tools at once. Ask for less at once."))
 }
 
-/// Without the cause, which may tell of addresses and keys.
+/// The error for the user, without the cause, which may contain addresses and keys.
 fn gave_up(step: &OpenStep, error: ModelError) -> AgentError {
     step.fail(&error.to_string());
     if let Some(too_long) = error.source.downcast_ref::<PromptTooLong>() {

@@ -1,4 +1,4 @@
-//! Runs of an agent and changes of state against what ADK was observed to do, and where Annex differs on purpose.
+//! Runs of an agent and changes of state, compared with recorded behaviour of ADK. Differences on purpose are listed.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ struct Saw {
     system_instruction: String,
 }
 
-/// Which callback does what the case is about.
+/// The callback of a case, by name.
 struct Does(&'static str);
 
 #[async_trait]
@@ -107,7 +107,7 @@ fn add_pen(context: &mut ToolContext, _: &Json) -> Result<ToolOutput, ToolError>
     Ok(ToolOutput::Done(json("{}")))
 }
 
-/// Instruction, output key and answers of the agent that a case is about.
+/// The agent of a case: instruction, output key and answers.
 type Setup = (&'static str, &'static str, Option<&'static str>, &'static [&'static [&'static str]]);
 
 const SETUPS: [Setup; 13] = [
@@ -126,7 +126,7 @@ const SETUPS: [Setup; 13] = [
     ("tool_nested_mutation_persisted", "I", None, &[&[">add_pen {}"], &["fin"]]),
 ];
 
-/// Observations of what Annex does not have.
+/// Recorded cases about features that Annex does not have.
 const NOT_HERE: [(&str, &str); 5] = [
     ("output_schema_dict", "answers are text; an output schema is not configured"),
     ("output_schema_invalid", "answers are text; an output schema is not configured"),
@@ -226,7 +226,7 @@ struct Results {
     final_delta: Value,
 }
 
-/// The result of one operation; `None` for one that Annex does not have.
+/// Applies one operation; `None` for an operation that Annex does not have.
 fn apply(state: &mut StateAccess, operation: &[Value]) -> Option<Value> {
     let key = operation.get(1).and_then(Value::as_str).unwrap_or_default();
     let value = |json: Option<Json>| json.map(|json| json.to().unwrap());

@@ -1,4 +1,4 @@
-//! What the script of a stranger may take: known before it is compiled, and before an answer is looked for.
+//! Limits on a tenant's script: on memory before compilation, and on time before a search.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::Bench;
 
-/// Remembers each `a` of the last hundred letters.
+/// A pattern whose automaton must remember each `a` of the last hundred letters.
 const COSTLY: &str = "[ab]*a[ab]{100}[xy]";
 
 fn compiled(script: Value) -> Result<ScriptedModel, String> {
@@ -27,7 +27,7 @@ fn prompt(text: String) -> Prompt {
     Prompt { turns: vec![Turn::User(text)], ..Prompt::default() }
 }
 
-/// Letters of which no table keeps what came before.
+/// Letters for which the tables of a search never repeat an entry.
 fn letters(count: usize) -> String {
     let mut number = 12_345_u64;
     let letter = |_| {

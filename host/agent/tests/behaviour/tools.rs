@@ -1,4 +1,4 @@
-//! The template agent and its tools: state, failures, results that come later.
+//! The template agent with tools: state, failures, and results that the client sends later.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) fn json(text: &str) -> Json {
 
 type Act = fn(&mut ToolContext, &Json) -> Result<ToolOutput, ToolError>;
 
-/// A tool that is one function.
+/// A tool made of one function.
 pub(crate) struct Small {
     pub(crate) name: &'static str,
     pub(crate) act: Act,
@@ -286,7 +286,7 @@ async fn a_call_that_is_broken_off_changes_nothing_and_the_next_turn_knows() {
     assert_eq!(results[0].response.get(), r#"{"error":"the call was broken off, and its outcome is unknown"}"#);
 }
 
-/// Takes the place of one tool, and adds to what the other answers.
+/// Replaces one tool, and adds to the result of the other.
 struct AroundTools;
 
 #[async_trait]
