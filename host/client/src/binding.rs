@@ -1,4 +1,4 @@
-//! The protocol bindings, and which interface of a card is used.
+//! The protocol bindings, and the choice of a card's interface.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ impl Binding {
     /// All bindings.
     pub const ALL: [Self; 3] = [Self::JsonRpc, Self::HttpJson, Self::Grpc];
 
-    /// The name on a card.
+    /// The name of the binding on a card.
     pub fn name(self) -> &'static str {
         match self {
             Self::JsonRpc => "JSONRPC",
@@ -39,7 +39,7 @@ impl fmt::Display for Binding {
     }
 }
 
-/// Reads the name on a card, without regard to case.
+/// Parses the name of the binding on a card, in any case.
 impl FromStr for Binding {
     type Err = UnknownBinding;
 
@@ -49,7 +49,7 @@ impl FromStr for Binding {
     }
 }
 
-/// A text names no binding.
+/// The error for a text that is not the name of a binding.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text:?} is none of jsonrpc, http+json, grpc")]
 pub struct UnknownBinding {
@@ -61,7 +61,7 @@ pub struct UnknownBinding {
 pub(crate) enum Version {
     /// 1.0
     Current,
-    /// 0.3, of which this client speaks JSON-RPC.
+    /// 0.3, which this client speaks over JSON-RPC only.
     V0_3,
 }
 
@@ -73,9 +73,9 @@ pub(crate) struct Spoken<'a> {
     pub(crate) interface: &'a AgentInterface,
 }
 
-/// The interface to use, of those that `may_use` lets pass: of the first of `preferred` that the card has, else nothing;
-/// without a preference, the first on the card that this client speaks. One of 0.3 is used only where there is none of
-/// 1.0. Some agents do not say which version theirs has; those are taken at their word that they speak A2A.
+/// Chooses an interface among those that `may_use` accepts. With `preferred`, the first binding in that list which the
+/// card has, else none. Without, the first interface on the card that this client supports. Interfaces of 1.0 come
+/// before those of 0.3. An interface without a version counts as one of A2A.
 pub(crate) fn choose<'a>(
     card: &'a AgentCard,
     preferred: &[Binding],

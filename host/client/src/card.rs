@@ -17,31 +17,31 @@ use crate::config::ClientConfig;
 use crate::error::{own_words, quoted};
 use crate::http::{self as transport, Http, Response};
 
-/// Cards are kept, so that their size counts more than that of answers.
+/// The largest card, in bytes. Smaller than the limit for answers, because cards are cached.
 const MAX_CARD_BYTES: usize = 1 << 20;
-/// The most bytes of what is said in place of a card.
+/// The most bytes that are read of an error response.
 const MAX_REASON_BYTES: usize = 4 << 10;
 const CARD_PATH: &str = "/.well-known/agent-card.json";
-/// The longest time that a card is kept, whatever the agent says.
+/// The longest time that a card is cached, regardless of the agent's `max-age`.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A card as it was received.
+/// A card, with its text as received.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AgentCardDocument {
-    /// The URL that it was read from.
+    /// The URL from which the card was read.
     pub url: Url,
     /// The card, decoded.
     pub card: AgentCard,
     /// Its text.
     pub text: String,
-    /// The good signature that was found, when the client has trusted keys.
+    /// The valid signature, if the client has trusted keys.
     pub verified: Option<Verified>,
-    /// The time that the agent's clock had, as its answer says.
+    /// The time on the agent's clock, from the `Date` of its response.
     pub date: Option<SystemTime>,
 }
 
-/// Cards that were read, by their URLs.
+/// A cache of cards by URL.
 pub(crate) struct Cards(Mutex<LruCache<Url, Kept>>);
 
 #[derive(Clone)]
@@ -56,7 +56,7 @@ impl Cards {
         Self(Mutex::new(LruCache::new(capacity)))
     }
 
-    /// The card at `address`, asked for or kept.
+    /// The card at `address`, from the cache or from the agent.
     pub(crate) async fn get(
         &self,
         http: &Http,
@@ -149,8 +149,8 @@ async fn read(
     Ok(AgentCardDocument { url, card, text, verified, date })
 }
 
-/// The time that an answer holds; `None` when it is not to be kept. Without a word about it, it is asked for again each
-/// time.
+/// The time for which a card may be cached; `None` if it must not be. Without a `max-age` the time is zero, so that the
+/// card is revalidated at each use.
 fn max_age(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
     let directives: Vec<String> =

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::StreamRoom;
 
-/// Fields that the bindings set themselves.
+/// Header fields that the bindings set themselves.
 const RESERVED: [&str; 10] = [
     A2A_EXTENSIONS,
     A2A_VERSION,
@@ -22,32 +22,32 @@ const RESERVED: [&str; 10] = [
     "upgrade",
 ];
 
-/// The parameters that travel beside a request. They only grow: nothing is ever replaced or taken out.
+/// The parameters that are sent in addition to a request. Values can be added, but not replaced or removed.
 #[derive(Clone, Default)]
 pub struct ServiceParameters {
     extensions: Vec<ExtensionUri>,
     fields: HeaderMap,
-    /// What travels back in a stream takes of this.
+    /// The limit on the bytes of the call's streams.
     room: Option<StreamRoom>,
 }
 
-/// The reason that something cannot be a service parameter.
+/// The reason why a service parameter cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParameterError {
-    /// The URIs travel in one comma-separated field.
+    /// The URI does not fit into a comma-separated header field.
     #[error("{uri:?} is not an absolute URI without spaces and commas")]
     ExtensionUri {
         /// The URI.
         uri: ExtensionUri,
     },
-    /// Two callers want different things of one field.
+    /// Two callers set the same field.
     #[error("the header field {name} is set twice")]
     SetTwice {
         /// The field.
         name: HeaderName,
     },
-    /// The binding sets the field.
+    /// The binding sets this field itself.
     #[error("the header field {name} cannot be set, the binding does that")]
     Reserved {
         /// The field.
@@ -56,10 +56,10 @@ pub enum ParameterError {
 }
 
 impl ServiceParameters {
-    /// Asks for an extension; asking twice is the same as asking once.
+    /// Requests an extension. Requesting it twice has no further effect.
     ///
     /// # Errors
-    /// When `uri` is no absolute URI of printable ASCII, or has a comma in it.
+    /// When `uri` is not an absolute URI of printable ASCII, or contains a comma.
     pub fn activate(&mut self, uri: ExtensionUri) -> Result<(), ParameterError> {
         let text = uri.as_str();
         // The URIs share one header field with commas between them, so a comma inside of one would make two of it.
@@ -90,7 +90,7 @@ impl ServiceParameters {
         Ok(())
     }
 
-    /// The same for a call whose stream takes of this room. Without one, a stream may have any number of bytes.
+    /// Limits the bytes of the call's streams. Without a limit a stream may have any number of bytes.
     #[must_use]
     pub fn within(self, room: StreamRoom) -> Self {
         Self { room: Some(room), ..self }
@@ -100,17 +100,17 @@ impl ServiceParameters {
         self.room.clone()
     }
 
-    /// The extensions to activate, in the order they were asked for.
+    /// The requested extensions, in order.
     pub fn extensions(&self) -> &[ExtensionUri] {
         &self.extensions
     }
 
-    /// The header fields that were added.
+    /// The added header fields.
     pub fn fields(&self) -> &HeaderMap {
         &self.fields
     }
 
-    /// Everything as header fields, with the protocol version.
+    /// All parameters as header fields, with the protocol version.
     pub(crate) fn into_headers(self) -> HeaderMap {
         let mut headers = self.fields;
         headers.insert(A2A_VERSION, HeaderValue::from_static(VERSION));
@@ -124,7 +124,7 @@ impl ServiceParameters {
     }
 }
 
-/// Names the header fields only: their values are credentials as likely as not.
+/// Prints the names of the header fields only, because their values are often credentials.
 impl fmt::Debug for ServiceParameters {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields: Vec<&str> = self.fields.keys().map(HeaderName::as_str).collect();

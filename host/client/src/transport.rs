@@ -1,4 +1,4 @@
-//! The transport of a call: the binding that carries it, and the address.
+//! The transport of a call: its binding and its URL.
 
 use reqwest::Url;
 
@@ -29,7 +29,7 @@ pub(crate) fn open(spoken: &Spoken<'_>, url: Url, http: &Http) -> Result<Box<dyn
     })
 }
 
-/// The URL of an interface. That of gRPC is `host:port`, with TLS when the card came over TLS.
+/// The URL of an interface. A gRPC interface is `host:port` and uses TLS if the card was read over TLS.
 pub(crate) fn interface_url(binding: Binding, interface: &str, card: &Url) -> Result<Url, ClientError> {
     let unusable = || ClientError::InterfaceUrl { interface: interface.to_owned() };
     let has_scheme = interface.starts_with("http://") || interface.starts_with("https://");

@@ -1,4 +1,4 @@
-//! One call from end to end: the interceptors around it, and the check of who may get its header fields.
+//! One call from beginning to end: its interceptors, and the check on which server may receive its header fields.
 
 use std::mem;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::{
     Answer, ClientError, EventStream, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters, StreamRoom,
 };
 
-/// Events of one stream that are passed over. An agent that sends more does not speak A2A.
+/// The most skipped events of one stream. An agent that sends more does not speak A2A.
 const MAX_PASSED_OVER: usize = 1_000;
 
-/// The parts that are the same for all calls to an agent.
+/// The context that all calls to an agent share.
 pub(super) struct Around {
     pub(super) document: Arc<AgentCardDocument>,
     pub(super) interface: Url,
@@ -33,12 +33,12 @@ pub(super) struct Exchange {
     context: Extensions,
 }
 
-/// A stream and what its next event needs.
+/// A stream, and the state for reading its next event.
 struct Followed {
     exchange: Exchange,
     active: Vec<ExtensionUri>,
     events: Answers,
-    /// The number of events that were passed over.
+    /// The number of skipped events.
     passed_over: usize,
 }
 
@@ -47,7 +47,7 @@ impl Exchange {
         Self { operation, around: Arc::clone(around), parameters, context: Extensions::new() }
     }
 
-    /// Shows the call to the interceptors.
+    /// Calls the interceptors before the call is sent.
     pub(super) async fn begin(
         &mut self,
         message: Option<&mut Message>,
@@ -69,7 +69,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// What a stream takes of. Asked for before the header fields, which take the parameters.
+    /// The limit on the bytes of streams. Read it before [`Self::headers`], which consumes the parameters.
     pub(super) fn room(&self) -> Option<StreamRoom> {
         self.parameters.room()
     }
@@ -88,7 +88,7 @@ impl Exchange {
         Ok(mem::take(&mut self.parameters).into_headers())
     }
 
-    /// Shows an answer to the interceptors.
+    /// Calls the interceptors with an answer.
     pub(super) async fn end(
         &mut self,
         active: &[ExtensionUri],
@@ -103,7 +103,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The events of a stream, each shown to the interceptors before it is given out.
+    /// The events of a stream. Each event is shown to the interceptors first.
     pub(super) fn follow(self, answer: Answer<Answers>) -> Answer<EventStream> {
         let Answer { value: events, active } = answer;
         // The header comes before the first event, so what it names as active holds for all of them.
@@ -126,7 +126,7 @@ impl Followed {
         }
     }
 
-    /// Passes over an event of a kind that A2A does not have (specification section 5.7).
+    /// Skips an event of an unknown kind (specification section 5.7). Fails after [`MAX_PASSED_OVER`] of them.
     fn pass_over(&mut self, answer: &Unread) -> Result<(), ClientError> {
         self.passed_over += 1;
         let problem = answer.misshapen("an event of an unknown kind");

@@ -1,4 +1,4 @@
-//! Answers of the bindings that are JSON over HTTP: one body, or a stream of events.
+//! Responses of the JSON bindings: one body, or a stream of events.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use super::wire::Answers;
 use crate::http::{Http, Response, unread};
 use crate::{ClientError, StreamRoom};
 
-/// The one answer to a call.
+/// The response to a call with one answer.
 pub(super) async fn single(http: &Http, response: Response, form: Form) -> Result<Unread, ClientError> {
     let status = response.status();
     let url = response.url().into();
@@ -24,7 +24,7 @@ pub(super) async fn single(http: &Http, response: Response, form: Form) -> Resul
     Ok(unread)
 }
 
-/// The answers of an event stream, which takes of the room.
+/// The answers of an event stream, within the limit.
 pub(super) fn events(http: &Http, response: Response, form: Form, room: Option<StreamRoom>) -> Answers {
     let url = response.url().into();
     let status = response.status();
@@ -40,11 +40,11 @@ struct EventAnswers {
     status: StatusCode,
     form: Form,
     events: Events<Counted>,
-    /// True once the log has said that events had to be repaired.
+    /// True after a log line about repaired events.
     is_repair_told: bool,
 }
 
-/// A body whose bytes are counted as they come.
+/// A body that counts its bytes on arrival.
 struct Counted {
     response: Response,
     room: Option<StreamRoom>,
@@ -64,7 +64,7 @@ impl Body for Counted {
 }
 
 impl EventAnswers {
-    /// `None` when the stream has ended.
+    /// `None` at the end of the stream.
     async fn step(mut self) -> Result<Option<(Unread, Self)>, ClientError> {
         let Some(event) = self.events.next_event().await.map_err(|error| unread(&self.url, error))? else {
             return Ok(None);

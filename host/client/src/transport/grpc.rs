@@ -39,7 +39,7 @@ impl Grpc {
         Ok(Self { url: url.as_str().into(), origin, sender, max_bytes: http.max_bytes })
     }
 
-    /// A client whose answers take of the room.
+    /// A client whose answers count against the limit.
     fn client(&self, room: Option<StreamRoom>) -> annex_grpc::Client<Sender> {
         annex_grpc::Client::new(Sender { room, ..self.sender.clone() }, self.origin.clone(), self.max_bytes)
     }
@@ -103,7 +103,7 @@ fn not_sent(url: String, status: Status) -> ClientError {
     ClientError::Broken { url, source: status.into() }
 }
 
-/// An error on its way through tonic, which gives it back by reference.
+/// An error on its way through tonic, which returns it by reference only.
 #[derive(Debug, thiserror::Error)]
 #[error("the request was not sent")]
 pub(crate) struct NotSent(Mutex<Option<ClientError>>);
@@ -120,8 +120,7 @@ impl From<ClientError> for NotSent {
     }
 }
 
-/// The HTTP client as tonic wants it. Requests of A2A are one message each, so that they can be read before they are
-/// sent.
+/// The HTTP client in tonic's form. A request of A2A is one message, so that it is read completely before it is sent.
 #[derive(Clone)]
 pub(crate) struct Sender {
     client: reqwest::Client,
@@ -131,7 +130,7 @@ pub(crate) struct Sender {
 
 type AnyError = Box<dyn Error + Send + Sync>;
 
-/// The body of an answer, whose bytes are counted as they come.
+/// The body of a response that counts its bytes on arrival.
 type Counted = UnsyncBoxBody<Bytes, AnyError>;
 
 impl Service<Request<Body>> for Sender {

@@ -16,19 +16,19 @@ use crate::remote_error::HttpError;
 use crate::{Answer, ClientError, Operation};
 
 const BINDING: &str = "HTTP+JSON";
-/// Agents of A2A 1.0.0 answer with `application/json`.
+/// The accepted media types. Agents of A2A 1.0.0 answer with `application/json`.
 const ACCEPTED: &str = "application/a2a+json, application/json";
 
-/// Where a success and an error come alike.
+/// The form of a response that may be a success or an error.
 pub(super) const FORM: Form = Form { read: failure, place: Place::Whole };
-/// Where only a success comes.
+/// The form of a response that can only be a success.
 const SUCCESS: Form = Form { read: result, place: Place::Whole };
 
 pub(super) struct HttpJson {
     endpoint: Endpoint,
 }
 
-/// The body of an answer that is an error.
+/// The body of an error response.
 #[derive(Deserialize)]
 struct Failure {
     error: HttpError,
@@ -82,7 +82,7 @@ impl Transport for HttpJson {
     }
 }
 
-/// The method, and the path in which `{name}` stands for a parameter.
+/// The method, and the path with `{name}` for a parameter.
 fn route(operation: &Operation) -> (Method, Vec<String>) {
     let (method, template) = match operation {
         Operation::SendMessage => (Method::POST, "message:send"),
@@ -105,8 +105,7 @@ fn route(operation: &Operation) -> (Method, Vec<String>) {
     (method, template.split('/').map(str::to_owned).collect())
 }
 
-/// The URL of a path below the interface's, behind the tenant if there is one. Parameters that are in the path are taken
-/// out of `params`.
+/// The URL of a path below the interface's and the tenant's. Parameters in the path are removed from `params`.
 fn below(interface: &Url, template: &[String], params: &mut JsonObject) -> Result<Url, ClientError> {
     let mut segments: Vec<String> = taken(params, "tenant").into_iter().collect();
     for segment in template {
@@ -134,18 +133,18 @@ fn taken(params: &mut JsonObject, name: &str) -> Option<String> {
     params.remove(name).and_then(|value| value.to().ok())
 }
 
-/// A string without its quotes, anything else as JSON.
+/// A string without its quotes; any other value as JSON.
 fn query_text(value: &Json) -> String {
     value.to::<String>().unwrap_or_else(|_| value.get().to_owned())
 }
 
-/// Some operations answer with nothing.
+/// Reads a result. Some operations answer with an empty body.
 fn result(text: &str) -> Result<Json, Unreadable> {
     let text = if text.trim().is_empty() { "null" } else { text };
     Json::parse(text.to_owned()).map_err(|error| Unreadable::Foreign(error.into()))
 }
 
-/// A result that may be an error instead.
+/// Reads a response that may be an error.
 fn failure(text: &str) -> Result<Json, Unreadable> {
     match serde_json::from_str::<Failure>(text) {
         Ok(Failure { error }) => Err(Unreadable::Agent(error.into())),

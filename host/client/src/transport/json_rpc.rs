@@ -23,7 +23,7 @@ pub(super) struct JsonRpc {
 
 pub(super) const FORM: Form = Form { read: result, place: Place::Result };
 
-/// A request. `params` is JSON.
+/// The text of a request. `params` is JSON.
 pub(super) fn request(method: &str, params: &str) -> String {
     // Each call is an HTTP request of its own, so that all can have the same id.
     const HEAD: &str = r#"{"jsonrpc":"2.0","id":1,"method":"#;
@@ -39,7 +39,7 @@ struct RpcResponse {
     error: Option<RpcError>,
 }
 
-/// Keeps `"result": null`, which some operations answer, apart from no result.
+/// Tells `"result": null`, the answer of some operations, from a missing result.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
     <Json as Deserialize>::deserialize(deserializer).map(Some)
 }
@@ -55,7 +55,7 @@ impl JsonRpc {
     }
 }
 
-/// Sends a request as JSON.
+/// Posts a request as JSON.
 pub(super) async fn post(
     endpoint: &Endpoint,
     mut headers: HeaderMap,

@@ -1,4 +1,4 @@
-//! JSON-RPC as servers of A2A 0.3 have it. Requests and answers are those of 1.0 on this side.
+//! JSON-RPC for servers of A2A 0.3. Callers use the requests and answers of 1.0.
 
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, parse_extensions};
 use annex_protocol::v0_3::{self, Method, answer as read, call};
@@ -63,7 +63,7 @@ impl Transport for JsonRpc {
     }
 }
 
-/// The method of 0.3 for an operation, and its parameters.
+/// The method of 0.3 for an operation, with its parameters.
 fn written(call: &WireCall) -> Result<(Method, Json), ClientError> {
     let params = call.params.as_str();
     let of_task = |params: call::TaskParams<'_>| encoded(&params);
@@ -99,7 +99,7 @@ fn not_carried(problem: String) -> ClientError {
     ClientError::NotCarried { binding: BINDING, problem }
 }
 
-/// The header fields with the version and the name of the extensions' field that 0.3 has.
+/// The header fields with the version and the extensions' field name of 0.3.
 fn of_0_3(mut headers: HeaderMap) -> HeaderMap {
     headers.insert(A2A_VERSION, HeaderValue::from_static(v0_3::VERSION));
     if let Some(extensions) = headers.remove(A2A_EXTENSIONS) {
@@ -108,7 +108,7 @@ fn of_0_3(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// The extensions that an answer names as active, under either name of the field.
+/// The extensions that a response lists as active, in either version's header field.
 fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
     // Servers of both versions may answer under the newer name.
     let fields = [v0_3::X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
@@ -135,7 +135,7 @@ fn task(text: &str) -> Result<Json, Unreadable> {
     task.and_then(|task| Json::from_peer(&task)).map_err(foreign)
 }
 
-/// Reads an answer, in a second attempt without the parts that 0.3 does not have.
+/// Decodes an answer. If that fails, tries again with repaired parts.
 fn with_odd_parts<T>(answer: &Json, read: fn(&Json) -> Result<T, serde_json::Error>) -> Result<T, serde_json::Error> {
     read(answer).or_else(|error| {
         let mended = odd_parts::mended(answer, odd_parts::of_0_3);

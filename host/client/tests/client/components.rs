@@ -1,4 +1,4 @@
-//! Components as interceptors, against the server that has the same component.
+//! Components as interceptors, against a server with the same component.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use crate::support::{Foreign, by, card, chain, client, no_parameters, ok, specia
 
 type Told = Arc<Mutex<Vec<String>>>;
 
-/// The client's half of an extension.
+/// The client's half of an extension, as an interceptor.
 struct Half {
     /// Ends guests that loop.
     _runtime: Runtime,
