@@ -1,4 +1,4 @@
-//! API keys: their digests, never the keys.
+//! API keys. Only their digests are kept, never the keys.
 
 use std::env::VarError;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::{AuthConfigError, principal};
 
 const MIN_KEY_BYTES: usize = 16;
 const MAX_KEY_BYTES: usize = 1024;
-/// The most bytes of a file that are looked at for one.
+/// The most bytes that are read of a key file.
 const MAX_FILE_BYTES: usize = 64 << 10;
 
 type Digest = [u8; SHA256_OUTPUT_LEN];
@@ -46,8 +46,8 @@ impl ApiKeys {
         Ok(Self { header: header_name(&header.name)?, entries })
     }
 
-    /// The principal whose key this is. Takes the same time for every key that is wrong, and looks at all entries for
-    /// one that is right, so that the time says nothing about the keys.
+    /// The principal of a key. Compares the key with all entries, in constant time, so that the duration reveals
+    /// nothing about the keys.
     pub(crate) fn principal_of(&self, key: &[u8]) -> Option<&str> {
         // No key is longer, so a long header is not worth a digest.
         if key.len() > MAX_KEY_BYTES {

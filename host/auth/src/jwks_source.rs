@@ -1,4 +1,4 @@
-//! The source of an issuer's keys: a file that was read at start, or a URL that is asked when it has to be.
+//! The source of an issuer's keys: a file, read at start, or a URL, fetched when needed.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -13,20 +13,20 @@ use tokio::time::Instant;
 
 use crate::{Algorithm, AuthConfigError, Jwks, KeyError, jwks::PublicKey};
 
-/// The provider is asked at most once in this time, whatever tokens say and whether it answered or not.
+/// The shortest time between two fetches, after a failure as well, and for any token.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
-/// A set this old is fetched again before it is used, so that keys that the issuer takes back stop to work.
+/// The age at which a key set is fetched again before use, so that keys which the issuer revokes stop working.
 const MAX_AGE: Duration = Duration::from_secs(600);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BODY_BYTES: usize = 256 * 1024;
 
-/// The reason that there is no key for a token.
+/// The reason why a token's key is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoKey {
-    /// The issuer does not have it.
+    /// The issuer has no such key.
     Unknown,
-    /// The issuer could not be asked.
+    /// The issuer's keys cannot be fetched.
     Unavailable,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum JwksSource {
 }
 
 impl JwksSource {
-    /// The key that a token names, or the only one when it names none.
+    /// The key with a token's key id. For a token without an id, the only key of the set.
     pub(crate) async fn key(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<PublicKey, NoKey> {
         match self {
             Self::File(jwks) => find(jwks, kid, algorithm).ok_or(NoKey::Unknown),
@@ -52,12 +52,12 @@ fn find(jwks: &Jwks, kid: Option<&str>, algorithm: Algorithm) -> Option<PublicKe
     }
 }
 
-/// The keys behind a URL. The last good set stays in use while the provider is down.
+/// The keys from a URL. The last valid set stays in use while the issuer is down.
 pub(crate) struct RemoteJwks {
     url: Url,
     client: Client,
     state: RwLock<State>,
-    /// Held during a fetch, so that there is one at a time.
+    /// Held during a fetch, so that only one runs at a time.
     fetching: Mutex<()>,
 }
 
@@ -114,7 +114,7 @@ impl RemoteJwks {
         state.find(kid, algorithm).ok_or(missing)
     }
 
-    /// Fetches the set unless that was tried a moment ago, maybe while this call was waiting for its turn.
+    /// Fetches the set. Does nothing if another call has just tried, also while this one waited.
     async fn refresh(&self) {
         let _turn = self.fetching.lock().await;
         if !self.state().may_fetch() {
@@ -188,7 +188,7 @@ enum FetchError {
 }
 
 impl FetchError {
-    /// Without the URL: it may hold a credential.
+    /// Omits the URL, which may contain a credential.
     fn http(error: reqwest::Error) -> Self {
         Self::Http(error.without_url())
     }

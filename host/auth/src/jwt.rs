@@ -1,4 +1,4 @@
-//! JSON Web Tokens (RFC 7519) as bearer tokens, checked as RFC 8725 advises.
+//! JSON Web Tokens (RFC 7519) as bearer tokens, checked as RFC 8725 recommends.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::config::JwtConfig;
 use crate::jwks_source::{JwksSource, NoKey, RemoteJwks};
 use crate::{Algorithm, AuthConfigError, JWT_SCHEME, Jwks, Principal, principal};
 
-/// Longer ones are refused before anything of them is read.
+/// The longest token, in bytes. Longer ones are refused before any parsing.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
 /// The most bytes of a file with keys.
 const MAX_FILE_BYTES: usize = 1 << 20;
@@ -21,7 +21,7 @@ pub(crate) struct JwtVerifier {
     keys: JwksSource,
 }
 
-/// The reason that a token lets nobody in.
+/// The reason why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Invalid,
@@ -34,7 +34,7 @@ impl JwtVerifier {
         Ok(Self { keys: keys(config)?, config: config.clone() })
     }
 
-    /// The same for a config that was read again. Keys that were fetched from a URL stay known as long as the URL is the same.
+    /// Reads a reloaded config. Keys that were fetched from the same URL stay known.
     pub(crate) fn load_after(config: &JwtConfig, before: &Self) -> Result<Self, AuthConfigError> {
         check(config)?;
         let known = match &before.keys {
@@ -47,7 +47,7 @@ impl JwtVerifier {
         Ok(Self { keys, config: config.clone() })
     }
 
-    /// The principal that the token is about.
+    /// The principal of the token.
     pub(crate) async fn principal_of(&self, token: &str) -> Result<Principal, Refused> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Refused::Invalid);

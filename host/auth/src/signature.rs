@@ -1,5 +1,5 @@
-//! Signatures over Agent Cards (specification section 8.4): JWS (RFC 7515) with a detached payload, which is the card
-//! without `signatures` and default values in the canonical form of RFC 8785.
+//! Signatures over Agent Cards (specification section 8.4): JWS (RFC 7515) with a detached payload. The payload is the
+//! card in the canonical form of RFC 8785, without `signatures` and default values.
 //!
 //! **Numbers.** RFC 8785 knows doubles only. An integer beyond ±(2^53 − 1), for instance in the parameters of an
 //! extension, has no canonical form: a card with one is neither signed nor verified, because the signature would cover
