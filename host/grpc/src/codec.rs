@@ -1,4 +1,4 @@
-//! Messages as bytes. One that cannot be read is the fault of whoever sent it, and is told in words that say what to do.
+//! Encoding and decoding of messages. An undecodable request is the sender's fault, and the error says how to fix it.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl<D: Message + Default> Decoder for Reader<D> {
     }
 }
 
-/// Bytes that are no message of the rpc.
+/// The error for bytes that are not a message of the rpc.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unreadable {
     #[error(
@@ -74,7 +74,7 @@ impl Unreadable {
     }
 }
 
-/// Told to the sender of a request, and kept as the source for the receiver of an answer.
+/// For a request the status is sent to the client. For an answer the error becomes the status's source.
 impl From<Unreadable> for Status {
     fn from(unreadable: Unreadable) -> Self {
         let mut status = status::of(&A2aError::InvalidRequest { reason: unreadable.to_string() });

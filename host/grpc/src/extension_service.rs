@@ -1,4 +1,4 @@
-//! The methods of extensions on top of [`Operations`].
+//! The service for methods of extensions, implemented with [`Operations`].
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The gRPC binding of A2A 1.0.1 (specification section 10): protobuf messages to the types of `annex-protocol` and
-//! back, metadata to service parameters, errors to `google.rpc.Status`.
+//! The gRPC binding of A2A 1.0.1 (specification section 10). It converts protobuf messages to the types of
+//! `annex-protocol` and back, metadata to service parameters, and errors to `google.rpc.Status`.
 //!
 //! [`Client`] is the other end. The crate translates only. The [`Operations`] behind it decide which versions,
 //! extensions and callers are let in. The HTTP server that [`routes`] are merged into decides on connections, TLS and

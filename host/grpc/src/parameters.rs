@@ -7,7 +7,7 @@ use tonic::metadata::MetadataMap;
 
 use crate::CallParameters;
 
-/// The end of the name of every entry with a binary value.
+/// The suffix of the names of metadata entries with binary values.
 const BINARY_SUFFIX: &str = "-bin";
 
 pub(crate) fn read(metadata: MetadataMap, context: Extensions) -> CallParameters {
@@ -29,7 +29,8 @@ pub(crate) fn read(metadata: MetadataMap, context: Extensions) -> CallParameters
     }
 }
 
-/// Nothing is written when no extension was active, or when a URI has characters that metadata cannot carry.
+/// Writes the active extensions. Writes nothing if none was active, or if a URI has characters that metadata cannot
+/// carry.
 pub(crate) fn write(active: &[ExtensionUri], metadata: &mut MetadataMap) {
     if active.is_empty() {
         return;

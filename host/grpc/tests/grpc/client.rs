@@ -1,4 +1,4 @@
-//! The client's side: each rpc carries everything both ways.
+//! The client's side: each rpc carries all values in both directions.
 
 use std::sync::Arc;
 
@@ -180,7 +180,7 @@ async fn asked(task: &pb::Task) -> Result<Task, CallError> {
     Ok(reply.value.to().unwrap())
 }
 
-/// The values of [`task_with`] as they were read.
+/// The values of [`task_with`] after reading.
 fn values(task: &Task) -> [&Json; 4] {
     let artifact = &task.artifacts[0];
     let PartContent::Data(data) = &artifact.parts[0].content else { panic!("{task:?}") };
