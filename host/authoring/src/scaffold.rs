@@ -1,4 +1,4 @@
-//! New projects, written from templates.
+//! Creates new projects from templates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::contract;
 use crate::error::ProjectError;
 use crate::sdk;
 
-/// A folder for each language, and `common` for what all have.
+/// The templates: a folder for each language, and `common` for shared files.
 static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 
-/// Makes a project in the folder of its name, inside `parent`. It is there as a whole or not at all.
+/// Creates a project in a folder of its name, inside `parent`, completely or not at all.
 ///
 /// # Errors
 /// [`ProjectError::Exists`], and when the folder cannot be written.
@@ -104,7 +104,7 @@ fn values(choice: &Choice) -> Value {
     }
 }
 
-/// The lines of `[settings.grants]` without which the component does not load.
+/// The lines of `[settings.grants]` that the component needs to load.
 fn grants(choice: &Choice) -> Vec<String> {
     let mut grants: Vec<GrantNeeded> = choice.capabilities.iter().filter_map(|capability| capability.grant()).collect();
     // The interpreters import both, whether a program in them asks for the time or not.
@@ -144,7 +144,7 @@ mod tests {
     use crate::choice::ProjectName;
     use crate::manifest::Project;
 
-    /// Each hook by itself, each capability by itself, and all that go together.
+    /// Options with each single hook, with each single capability, and with all compatible ones together.
     fn choices(language: Language) -> Vec<Choice> {
         let name = ProjectName::parse("word-count").expect("a name");
         let choice = |hooks: &[Hook], capabilities: &[Capability]| Choice {
@@ -165,7 +165,7 @@ mod tests {
         choices
     }
 
-    /// The text of a file of the project, where there is one.
+    /// The text of a project's file; `None` if it does not exist.
     fn text(folder: &Path, name: &str) -> Option<String> {
         fs::read_to_string(folder.join(name)).ok()
     }

@@ -1,4 +1,4 @@
-//! A recorded turn as what a case is given.
+//! Converts a recorded turn to the inputs of a case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -12,25 +12,25 @@ use toml::{Table, Value};
 use super::scene::{BUCKETS, CONTEXT, TASK};
 use super::toml_json;
 
-/// The length from which an id is looked for within other texts. A shorter one could be a part of any word.
+/// The shortest id that is replaced inside of other texts. A shorter one could be a part of any word.
 const SURE_ID: usize = 16;
-/// The message of all cases.
+/// The message id of all cases.
 const MESSAGE: &str = "message-1";
-/// In place of a secret in a recording.
+/// The text that replaces a secret in a recording.
 const SECRET: &str = "(secret)";
 
-/// The `[given]` that stands for a turn.
+/// The inputs for a turn, the table `[given]`.
 #[derive(Debug)]
 pub(super) struct GivenTurn {
     pub(super) given: Table,
-    /// The things that the case has in another way than the turn.
+    /// The differences between the case and the turn.
     pub(super) remarks: Vec<&'static str>,
 }
 
-/// The `[given]` for this turn of the extension.
+/// The inputs for this turn of the extension.
 ///
 /// # Errors
-/// The reason for which no case can hold the turn.
+/// The reason why the turn cannot be a case.
 pub(super) fn given(turn: &RecordedTurn, extension: &ExtensionUri) -> Result<GivenTurn, String> {
     if turn.resumed {
         return Err("its task is taken up again, which no case can say".to_owned());
@@ -56,7 +56,7 @@ impl GivenTurn {
         self.given.insert(key.to_owned(), value.into());
     }
 
-    /// The question to the extension: a message with the agent's answer, or a method.
+    /// Adds the call of the extension: a message with the agent's answer, or a method.
     fn asked(&mut self, turn: &RecordedTurn, extension: &ExtensionUri) -> Result<(), String> {
         if turn.requested != [extension.clone()] {
             let requested = turn.requested.iter().map(|uri| Value::from(uri.as_str()));
@@ -97,7 +97,7 @@ impl GivenTurn {
         }
     }
 
-    /// The session, the task and the agent's steps.
+    /// Adds the session, the task and the agent's steps.
     fn seen(&mut self, turn: &RecordedTurn) -> Result<(), String> {
         let mut sessions = turn.steps.iter().filter_map(|step| step.session.as_ref());
         if let Some(session) = sessions.next().filter(|session| !session.is_empty()) {
@@ -120,7 +120,7 @@ impl GivenTurn {
         Ok(())
     }
 
-    /// The keys as they were before the turn.
+    /// Adds the keys as they were before the turn.
     fn keys(&mut self, turn: &RecordedTurn) -> Result<(), String> {
         let mut keys: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
         for known in &turn.keys {
@@ -252,7 +252,7 @@ fn time(time: Timestamp) -> Value {
     text.parse().map_or(Value::String(text), Value::Datetime)
 }
 
-/// A state as cases name it.
+/// The name of a state in a case.
 fn name(state: TaskState) -> String {
     state.name().trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-")
 }
@@ -269,7 +269,7 @@ fn said(value: &impl Serialize, what: &str) -> Result<Value, String> {
         .ok_or_else(|| format!("TOML cannot say {what}: there is a null in it, or a number that is too large"))
 }
 
-/// The message: as its text, where it has nothing else.
+/// The message; only its text if it has nothing else.
 fn message(message: &Message) -> Result<Value, String> {
     let mut message = said(message, "its message")?;
     let Some(table) = message.as_table_mut() else { return Ok(message) };
@@ -290,7 +290,7 @@ fn drop_default(table: &mut Table, key: &str, default: &str) {
     }
 }
 
-/// The events of the agent, before the extension had a part in them.
+/// The agent's events before the extension changed them.
 fn answer(steps: &[RecordedStep]) -> Result<Value, String> {
     let mut events = Vec::new();
     let mut has_changed = false;
@@ -337,7 +337,7 @@ fn entry(key: &str, value: impl Into<Value>) -> Value {
     Value::Table(Table::from_iter([(key.to_owned(), value.into())]))
 }
 
-/// An answer to a request as an entry of `given.http`.
+/// A response to an HTTP request, as an entry of `given.http`.
 fn http((request, answer): (&str, &HttpAnswer)) -> Result<Value, String> {
     let Octets::Text(body) = &answer.body else {
         return Err(format!("the answer to {request} is no text, and a case has texts"));
@@ -364,7 +364,7 @@ fn http((request, answer): (&str, &HttpAnswer)) -> Result<Value, String> {
     Ok(Value::Table(table))
 }
 
-/// The turn with the ids that all cases have.
+/// The turn with its ids replaced by those of all cases.
 fn with_ids_of_cases(turn: &RecordedTurn) -> Result<RecordedTurn, String> {
     let mut task = turn.task_id.as_ref().map(ToString::to_string);
     let mut context = turn.context_id.as_ref().map(ToString::to_string);

@@ -1,4 +1,4 @@
-//! The host as a case describes it: what the extension can see of the turn, and the services that it reaches.
+//! The host of a case: the extension's view of the turn, and the services that the extension calls.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,14 +17,14 @@ use serde_json::json;
 use super::file::{CaseError, Given, HttpGiven};
 use super::toml_json;
 
-/// The conversation of all cases.
+/// The context id of all cases.
 pub(super) const CONTEXT: &str = "context-1";
-/// The task of all cases.
+/// The task id of all cases.
 pub(super) const TASK: &str = "task-1";
-/// The time of cases that name none.
+/// The default time of cases.
 const TIME: &str = "2026-01-01T00:00:00Z";
 
-/// The buckets for keys, each with its name in a case.
+/// The buckets for keys, with their names in a case.
 pub(super) const BUCKETS: [(&str, ScopeKind); 3] =
     [("lasting", ScopeKind::Lasting), ("context", ScopeKind::Context), ("task", ScopeKind::Task)];
 
@@ -36,11 +36,11 @@ pub(super) struct Scene {
     session: JsonObject,
     tasks: ListTasksResponse,
     steps: String,
-    /// The tasks that the extension wants to go on.
+    /// The tasks that the extension resumes.
     pub(super) resumed: Mutex<Vec<String>>,
 }
 
-/// The services where there is no case: the default time, numbers of the default seed, and nobody to reach.
+/// The services outside of a case: the default time, random numbers from the default seed, and no HTTP responses.
 pub(super) fn nowhere() -> Outside {
     let time = Timestamp::parse(TIME).map_or(0, Timestamp::as_millis);
     Outside {
@@ -88,7 +88,7 @@ impl Scene {
     }
 }
 
-/// The times that the extension reads, at least one.
+/// The times that the extension reads; at least one.
 fn times(given: &Given) -> Result<Vec<Duration>, CaseError> {
     match &given.clock {
         None => Ok(vec![time(&toml::Value::from(TIME))?]),
@@ -125,12 +125,12 @@ fn numbers(given: &Given) -> Result<Numbers, CaseError> {
     }
 }
 
-/// The kind of bucket of a name in a case.
+/// The kind of bucket with this name in a case.
 fn kind(bucket: &str) -> Option<ScopeKind> {
     BUCKETS.into_iter().find(|(name, _)| *name == bucket).map(|(_, kind)| kind)
 }
 
-/// The place of the case's keys of a kind.
+/// The scope of the case's keys of a kind.
 pub(super) fn scope(kind: ScopeKind) -> Scope {
     match kind {
         ScopeKind::Lasting => Scope::lasting(""),
@@ -181,10 +181,10 @@ impl TurnView for Scene {
     }
 }
 
-/// A clock that shows one time after the other, and then the last one again and again.
+/// A clock with a list of times. The last one repeats.
 struct Times {
     times: Vec<Duration>,
-    /// The number of times that were read.
+    /// The number of times read so far.
     read: Mutex<usize>,
 }
 
@@ -213,7 +213,7 @@ impl Clock for Times {
     }
 }
 
-/// Bytes that the case gives, then numbers that are the same in each run: `SplitMix64`.
+/// The case's random bytes, then numbers from its seed (`SplitMix64`), the same in each run.
 #[derive(Default)]
 struct Numbers(Mutex<State>);
 
@@ -250,7 +250,7 @@ impl Random for Numbers {
     }
 }
 
-/// The requests of the extension, and the case's answers to them.
+/// The HTTP requests of the extension, with the case's responses.
 pub(super) struct Requests {
     answers: Vec<HttpGiven>,
     pub(super) sent: Mutex<Vec<String>>,
@@ -258,7 +258,7 @@ pub(super) struct Requests {
 
 #[async_trait]
 impl HttpClient for Requests {
-    /// Of several answers to one request the first comes first, and the last one again and again.
+    /// Responses to the same request are used in order. The last one repeats.
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Unreachable> {
         let line = format!("{} {}", request.method(), request.uri());
         let before = {
