@@ -1,4 +1,4 @@
-//! The servers under load, and how each is put together.
+//! The servers under load, and their configs.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,21 +12,21 @@ use crate::{echo, floor, native, official, official_native, orders};
 
 pub(crate) const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
 
-/// Without an agent: the echo is compiled in.
+/// A config without an agent, for the compiled echo.
 const ECHO: &str = r#"
 [card]
 name = "Echo"
 description = "Says what it was told."
 "#;
 
-/// Which server.
+/// A kind of server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The specialist with state injection as a component.
     Component,
-    /// The same, in instances that are kept.
+    /// Like `Component`, with instances that are kept between turns.
     Kept,
-    /// The same logic compiled in.
+    /// The specialist with the same logic compiled in.
     Native,
     /// The specialist's agent without extensions.
     Bare,
@@ -40,9 +40,9 @@ pub(crate) enum Kind {
     Official,
     /// The specialist on the official server in Rust, with the logic of state injection compiled in.
     OfficialNative,
-    /// No server of A2A: axum, which parses the request and encodes the specialist's answer.
+    /// The minimum without A2A: axum parses the request and encodes the specialist's answer.
     Floor,
-    /// The specialist with state injection and an extension that loops on command, neither of them required.
+    /// The specialist with state injection and an extension that loops on command, neither of which is required.
     Neighbours,
     /// The echo with all components of the folder `extensions` installed.
     Many,
@@ -64,7 +64,7 @@ impl Kind {
         Self::Many,
     ];
 
-    /// Its name as an argument.
+    /// The name as an argument of this program.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Component => "component",
@@ -82,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// Its name for people.
+    /// The name in tables.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Memory => "Annex, memory",
@@ -106,7 +106,7 @@ impl Kind {
         }
     }
 
-    /// The config of this kind with further tables. Where no state is sent, the instruction asks for none.
+    /// The config of this kind with additional tables. For kinds without injected state the instruction uses no state.
     fn config(self, settings: &str) -> anyhow::Result<Config> {
         let text = match self {
             Self::Memory | Self::Sqlite | Self::Official => ECHO.to_owned(),
@@ -166,16 +166,16 @@ impl Kind {
     }
 }
 
-/// The server that this process is to be.
+/// The server that this process runs.
 pub(crate) struct Asked {
     kind: Kind,
-    /// For its files.
+    /// The folder for the server's files.
     folder: PathBuf,
-    /// Tables to add to its config.
+    /// Additional tables of the config.
     settings: String,
 }
 
-/// The server in this process's arguments.
+/// The server that this process's arguments name.
 pub(crate) fn asked_for() -> Option<Asked> {
     let mut arguments = env::args().skip_while(|argument| argument != "--serve").skip(1);
     let name = arguments.next()?;
@@ -183,7 +183,7 @@ pub(crate) fn asked_for() -> Option<Asked> {
     Some(Asked { kind, folder: arguments.next()?.into(), settings: arguments.next()? })
 }
 
-/// Serves until standard input closes, and follows the orders that come there.
+/// Serves until standard input closes, and executes the orders on standard input.
 #[tokio::main]
 pub(crate) async fn serve(asked: Asked) -> anyhow::Result<()> {
     let config = asked.kind.config(&asked.settings)?;
