@@ -1,4 +1,4 @@
-//! Requests that nobody sends: they are noted, and the test answers.
+//! HTTP requests in tests: recorded, and answered by the test.
 
 use std::rc::Rc;
 
@@ -20,14 +20,14 @@ pub struct Sent {
 /// Answers a request.
 pub(crate) type Answer = Rc<dyn Fn(&Sent) -> Result<Response, Error>>;
 
-/// The others that a request may reach.
+/// The test's answer to requests, and the recorded requests.
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) sent: Vec<Sent>,
     pub(crate) answer: Option<Answer>,
 }
 
-/// Notes a request and asks the test for the response.
+/// Records a request and returns the test's response.
 pub(crate) fn exchange(request: &Request) -> Result<Response, Error> {
     const FUNCTION: &str = "http::Request::send";
     // The host never sees a request without a proper URL.
