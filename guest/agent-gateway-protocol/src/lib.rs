@@ -1,7 +1,7 @@
-//! The Agent Gateway Protocol (AGP), version 1: finds the squad that can do what an intent asks for.
+//! The Agent Gateway Protocol (AGP), version 1: finds the squad that can fulfil an intent.
 //!
-//! This file holds the hooks. Intents and how one is routed are in [`routing`], announced routes in [`announcements`],
-//! the methods' schemas in [`methods`].
+//! This file has the hooks. Intents and the choice of a route are in [`routing`], announced routes in
+//! [`announcements`], the methods' schemas in [`methods`].
 
 pub mod announcements;
 pub mod methods;
@@ -20,11 +20,11 @@ use crate::announcements::{Known, Store};
 use crate::parameters::{CARD_PARAMS, PARAMETER_SCHEMA, Parameters};
 use crate::routing::{Intent, Route};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct AgentGatewayProtocol;
 
-/// The routes of the message's intents as JSON; an instance lives for one turn.
+/// The chosen routes of the message's intents as JSON. An instance lives for one turn.
 static CHOSEN: OnceLock<Json> = OnceLock::new();
 
 impl Extension for AgentGatewayProtocol {
@@ -106,7 +106,7 @@ fn route(parameters: &Parameters, intent: &Intent, known: &Known, store: &Import
     routing::choose(intent, &known.table(parameters, &intent.target_capability, store)?)
 }
 
-/// The host that this instance runs in.
+/// The host, with the extension's keys.
 struct Imports(Keys);
 
 impl Imports {

@@ -1,12 +1,12 @@
-//! The methods, which the public specification leaves open.
+//! The methods of the extension. The public specification does not define methods.
 
 use annex_sdk::MethodDeclaration;
 
 use crate::parameters::Parameters;
 
-/// A squad announces a route.
+/// The method for announcing a route.
 pub const ANNOUNCE: &str = "agp/announce";
-/// Asks for the route of an intent, without sending it.
+/// The method for asking for the route of an intent without sending the intent.
 pub const ROUTE: &str = "agp/route";
 
 const ANNOUNCE_PARAMS: &str = r#"{
@@ -59,7 +59,7 @@ const ROUTE_RESULT: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// The methods that can be called: `agp/announce` only where the operator lets squads announce.
+/// The available methods. `agp/announce` is available if the operator allows announcements.
 pub fn declarations(parameters: &Parameters) -> Vec<MethodDeclaration> {
     let announce = MethodDeclaration {
         params_schema: Some(ANNOUNCE_PARAMS.to_owned()),
