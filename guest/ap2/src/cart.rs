@@ -1,4 +1,4 @@
-//! Carts: what a CartMandate must be, and the merchant's signature on it.
+//! CartMandates: their content, and the merchant's signature.
 
 use annex_sdk::{Violation, clock, schema};
 use serde::Deserialize;
@@ -46,7 +46,7 @@ struct Modifier {
     total: Option<Item>,
 }
 
-/// A line with an amount.
+/// A line of a cart, with its amount.
 #[derive(Deserialize)]
 pub(crate) struct Item {
     amount: Amount,
@@ -59,7 +59,7 @@ struct Amount {
 }
 
 impl Item {
-    /// The amount, to be compared.
+    /// The amount in a form for comparisons.
     pub(crate) fn money(&self) -> Money {
         // Two texts are equal if and only if the numbers are: `120`, `120.0` and `1.2e2` are all `120`.
         let value = serde_json_canonicalizer::to_string(&self.amount.value).unwrap_or_default();
@@ -83,19 +83,20 @@ struct Issuer {
     iss: String,
 }
 
-/// A cart that was checked, and its token, which may be there only once.
+/// A checked cart, with its token, which may be used only once.
 #[derive(Debug)]
 pub struct Checked {
     /// The cart.
     pub cart: Cart,
-    /// Its token.
+    /// The cart's token.
     pub token: Option<Once>,
 }
 
-/// Checks a CartMandate at a place. `is_own` says that this agent sends it, and so that its token is for others.
+/// Checks a CartMandate at `pointer`. `is_own` is true for a cart that this agent sends, whose token is for other
+/// agents.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The faults of the mandate.
 pub fn check(parameters: &Parameters, pointer: &str, mandate: &str, is_own: bool) -> Result<Checked, Vec<Violation>> {
     let at = |place: &str, message: String| vec![Violation::new(format!("{pointer}{place}"), message)];
     fits(schemas::CART, pointer, mandate)?;
@@ -132,7 +133,7 @@ pub fn check(parameters: &Parameters, pointer: &str, mandate: &str, is_own: bool
     Ok(Checked { cart: Cart { details_id, hashes, methods, expiry, merchant_agent, origin }, token })
 }
 
-/// The ways to pay, each with its total: that of its modifier, if there is one, as in W3C's Payment Request.
+/// The payment methods with their totals. A method's modifier may change its total, as in W3C's Payment Request.
 fn methods(request: &Request) -> Vec<Method> {
     let total = |name: &str| {
         let modifiers = request.details.modifiers.iter().flatten();
@@ -143,13 +144,13 @@ fn methods(request: &Request) -> Vec<Method> {
     names.map(|name| Method { name: name.clone(), total: total(name) }).collect()
 }
 
-/// Whole seconds; what lies before 1970 is 1970.
+/// Converts to whole seconds. Dates before 1970 become 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts of floats saturate")]
 pub(crate) fn seconds(date: f64) -> u64 {
     date as u64
 }
 
-/// The violations of a mandate's schema, with pointers into the request.
+/// Validates a mandate against a schema. Violations point into the request.
 pub(crate) fn fits(of: &str, pointer: &str, mandate: &str) -> Result<(), Vec<Violation>> {
     let found = schema::validate(of, mandate)
         .map_err(|error| vec![Violation::new(pointer, format!("cannot be validated: {error}"))])?;
@@ -159,7 +160,7 @@ pub(crate) fn fits(of: &str, pointer: &str, mandate: &str) -> Result<(), Vec<Vio
     Err(found.into_iter().map(|one| Violation::new(format!("{pointer}{}", one.pointer), one.message)).collect())
 }
 
-/// A cart whose signature is looked at.
+/// A cart whose signature is being verified.
 struct Look<'a> {
     parameters: &'a Parameters,
     contents: &'a Contents,
@@ -210,12 +211,12 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Now, in seconds.
+/// The current time in seconds since 1970.
 pub(crate) fn seconds_now() -> f64 {
     duration(clock::now_millis() / 1_000)
 }
 
-/// Seconds that can be compared with the dates of tokens, which may have fractions.
+/// Converts seconds for a comparison with dates of tokens, which may have fractions.
 #[expect(clippy::cast_precision_loss, reason = "exact for all seconds of the next 285 million years")]
 pub(crate) fn duration(seconds: u64) -> f64 {
     seconds as f64

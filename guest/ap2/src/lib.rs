@@ -1,8 +1,8 @@
-//! The Agent Payments Protocol (AP2), version 0.1: mandates come as data parts, and are checked before the agent acts on
-//! them. No money is moved, and nothing is signed.
+//! The Agent Payments Protocol (AP2), version 0.1. Mandates arrive as data parts, and are checked before the agent
+//! runs. The extension moves no money and signs nothing.
 //!
-//! This file holds the hooks. Mandates are found in [`mandates`]; [`cart`], [`payment`] and [`presentation`] say what
-//! each must be, [`jws`] verifies signatures, and [`memory`] is what is kept between turns.
+//! This file has the hooks. [`mandates`] finds mandates; [`cart`], [`payment`] and [`presentation`] check each kind;
+//! [`jws`] verifies signatures; [`memory`] stores data between turns.
 
 pub mod cart;
 pub mod jws;
@@ -27,12 +27,12 @@ use annex_sdk::{
 use crate::memory::Cart;
 use crate::parameters::{PARAMETER_SCHEMA, Parameters, Role};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct Ap2;
 
 thread_local! {
-    /// The carts of the turn's message; an instance lives for one turn.
+    /// The carts of the turn's message. An instance lives for one turn.
     static TAKEN: RefCell<Vec<Cart>> = const { RefCell::new(Vec::new()) };
 }
 

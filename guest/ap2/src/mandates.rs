@@ -1,4 +1,4 @@
-//! Finds the mandates among the parts of a message or an artifact, and has each of them checked.
+//! Finds the mandates in the parts of a message or an artifact, and checks each.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Rejection, Request, Violation, clock, pointer};
@@ -10,13 +10,13 @@ use crate::memory::{self, Cart, Once};
 use crate::parameters::Parameters;
 use crate::{cart, payment, schemas};
 
-/// Violations in one answer; the client learns of the rest when these are mended.
+/// The most violations in one answer. Further ones appear after these are fixed.
 const MAX_VIOLATIONS: usize = 64;
 
-/// Mandates in one message or artifact, of which v0.1 names three.
+/// The most mandates in one message or artifact. v0.1 defines three kinds.
 const MAX_MANDATES: usize = 64;
 
-/// What the keys of mandates begin with.
+/// The prefix of a mandate's key.
 const PREFIX: &str = "ap2.mandates.";
 
 /// A mandate in a message.
@@ -26,10 +26,10 @@ struct Mandate<'a> {
     value: &'a str,
 }
 
-/// Checks the mandates of a message to this agent. Returns its carts, which are to be kept when the turn begins.
+/// Checks the mandates of a message to this agent. Returns its carts, which are stored when the turn begins.
 ///
 /// # Errors
-/// The reason for which the message is refused.
+/// The reason for refusing the message.
 pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Result<Vec<Cart>, Rejection> {
     let mut violations = Vec::new();
     let found = find(message, "/message/parts", &mut violations);
@@ -58,10 +58,10 @@ pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Resul
     Err(Rejection::Violations(violations))
 }
 
-/// Checks the carts among the parts that this agent sends.
+/// Checks the carts in parts that this agent sends.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The faults of the carts.
 pub fn own_carts(parameters: &Parameters, artifact: &str) -> Result<Vec<Cart>, Vec<Violation>> {
     let mut violations = Vec::new();
     let found = find(artifact, "/artifact/parts", &mut violations);
@@ -75,7 +75,8 @@ pub fn own_carts(parameters: &Parameters, artifact: &str) -> Result<Vec<Cart>, V
     if violations.is_empty() { Ok(carts) } else { Err(violations) }
 }
 
-/// The mandates of something with parts. What is there twice is a violation: readers differ in which one they take.
+/// Finds the mandates in an object with parts. A repeated key is a violation, because readers would choose different
+/// values.
 fn find<'a>(whole: &'a str, parts: &str, violations: &mut Vec<Violation>) -> Vec<Mandate<'a>> {
     let members = Members::of(whole).unwrap_or_default();
     let all: Vec<&RawValue> =
@@ -101,7 +102,7 @@ fn find<'a>(whole: &'a str, parts: &str, violations: &mut Vec<Violation>) -> Vec
     found
 }
 
-/// The mandates of one message, as far as they were checked.
+/// The mandates of one message during their check.
 struct Incoming<'a> {
     parameters: &'a Parameters,
     request: &'a Request,
@@ -132,7 +133,7 @@ impl Incoming<'_> {
         }
     }
 
-    /// The cart of this id, in this message or in the conversation.
+    /// The cart with this id, from this message or the conversation.
     fn cart(&self, details_id: &str) -> Result<Option<Cart>, Rejection> {
         let here = self.carts.iter().find(|cart| cart.details_id == details_id).cloned();
         // Without a conversation there is nothing that it could know.

@@ -1,4 +1,4 @@
-//! Payments: what a PaymentMandate must be, and whether it agrees with its cart.
+//! PaymentMandates: their content, and agreement with their cart.
 
 use annex_sdk::{Rejection, Violation, clock};
 use serde::Deserialize;
@@ -32,7 +32,7 @@ struct Response {
     method_name: String,
 }
 
-/// A payment at a place of the request.
+/// A payment, with its place in the request.
 struct Payment<'a> {
     parameters: &'a Parameters,
     pointer: &'a str,
@@ -40,10 +40,10 @@ struct Payment<'a> {
     violations: Vec<Violation>,
 }
 
-/// Checks a PaymentMandate at a place. `known` finds the cart of an id. Returns what may be there only once.
+/// Checks a PaymentMandate at `pointer`. `known` finds a cart by its id. Returns the ids that may be used only once.
 ///
 /// # Errors
-/// What is wrong with it, or that it cannot be checked.
+/// The faults of the mandate, or the reason why it cannot be checked.
 pub fn check(
     parameters: &Parameters,
     pointer: &str,
@@ -81,7 +81,7 @@ impl Payment<'_> {
         self.violations.push(Violation::new(pointer, message));
     }
 
-    /// Checks the timestamp. Returns from when on a payment of this timestamp is refused, in seconds.
+    /// Checks the timestamp. Returns the time in seconds from which a payment with this timestamp is refused.
     fn check_time(&mut self) -> u64 {
         let now = clock::now_millis() / 1_000;
         let skew = self.parameters.clock_skew_seconds;

@@ -1,7 +1,8 @@
-//! The user's authorization of a payment: an SD-JWT with key binding (RFC 9901), in the form that this extension pins.
+//! The user's authorization of a payment: an SD-JWT with key binding (RFC 9901), in the form that this extension
+//! defines.
 //!
-//! An issuer that is known here vouches for the user's key, and that key signs the hashes of cart and payment. What else
-//! the credential discloses is not looked at.
+//! A known issuer vouches for the user's key, and that key signs the hashes of cart and payment. Other disclosed claims
+//! of the credential are ignored.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -45,7 +46,7 @@ struct Binding {
 /// Verifies a `user_authorization` of the payment with this hash, for this cart.
 ///
 /// # Errors
-/// It is wrong; a lower-case fragment.
+/// The fault of the authorization; a lower-case fragment.
 pub fn verify(
     parameters: &Parameters,
     authorization: Option<&str>,

@@ -1,4 +1,4 @@
-//! The extension as its host calls it, with keys that are made here.
+//! The extension as a host calls it, with generated keys.
 
 mod samples;
 
