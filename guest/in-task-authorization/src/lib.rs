@@ -1,7 +1,7 @@
 //! OID4VP In-Task Authorization, version 1 draft: a task waits until a verifier has approved it.
 //!
-//! This file holds the hooks. The course of a task is in [`authorization`], the decisions on it are in [`decisions`],
-//! and the state that stands for it is in [`state`].
+//! This file has the hooks. The course of a task is in [`authorization`], stored decisions are in [`decisions`], and
+//! the `state` parameter for a task is in [`state`].
 
 pub mod authorization;
 pub mod decisions;
@@ -15,7 +15,7 @@ use annex_sdk::{
 
 use crate::parameters::{CARD_PARAMS, PARAMETER_SCHEMA, Parameters};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct InTaskAuthorization;
 
