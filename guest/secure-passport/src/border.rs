@@ -1,14 +1,14 @@
-//! The server's side: decides whether a passport is relied on, and makes the state delta of it.
+//! The server's side: decides whether to trust a passport, and converts it to a state delta.
 
 use annex_sdk::{Json, Location, MetadataEntry, Rejection, Violation, json, log, pointer};
 
 use crate::parameters::{OnMalformed, OnUnsupportedKey, Parameters};
 use crate::passport::{Malformed, Passport};
 
-/// The state delta of a request: the passport under the configured key, or `None` when there is none to rely on.
+/// The state delta of a request: the passport under the configured key, or `None` without a trusted passport.
 ///
 /// # Errors
-/// The reason for which the request is refused.
+/// The reason for refusing the request.
 pub fn state_delta(parameters: &Parameters, metadata: &[MetadataEntry]) -> Result<Option<Json>, Rejection> {
     // The public specification puts the passport on the message. An entry on the request is none.
     let shown = metadata.iter().find(|entry| entry.location == Location::Message && entry.key == parameters.uri);
@@ -37,7 +37,7 @@ fn refuse_malformed(parameters: &Parameters, base: &str, malformed: &Malformed) 
     }
 }
 
-/// The passport to rely on, and whether its client signed it. A signature that does not verify is always refused.
+/// The passport, and whether its client signed it. A wrong signature is always refused.
 fn verified(parameters: &Parameters, base: &str, passport: Passport) -> Result<(Passport, bool), Rejection> {
     let refusal = |message: &str| Err(Violation::new(format!("{base}/signature"), message).into());
     let (Some(signature), Some(client)) = (&passport.signature, parameters.client(&passport.client_id)) else {
@@ -104,7 +104,7 @@ mod tests {
 
     const POINTER: &str = "/message/metadata/https:~1~1github.com~1a2aproject~1a2a-samples~1tree~1main~1samples~1python~1extensions~1secure-passport";
 
-    /// The host of an agent that knows two clients; `more` over these parameters.
+    /// The host of an agent with two known clients; `more` replaces single parameters.
     fn known(more: &str) -> Host {
         host().parameters(format!(
             r#"{{"supported_state_keys": ["tier", "n"], "clients": [
@@ -114,7 +114,7 @@ mod tests {
         ))
     }
 
-    /// The delta, or the pointer of the first violation below the passport and what it says.
+    /// The delta, or the pointer (below the passport) and the text of the first violation.
     fn show(host: &Host, passport: &str) -> Result<Option<String>, (String, String)> {
         let entry =
             MetadataEntry { location: Location::Message, key: DEFAULT_URI.to_owned(), value: passport.to_owned() };

@@ -1,7 +1,8 @@
-//! The Secure Passport extension, version 1: a client tells of itself and its user, signed if it must be relied on.
+//! The Secure Passport extension, version 1: a client sends statements about itself and its user, signed if the agent
+//! must be able to trust it.
 //!
-//! This file holds the hooks. The shape of a passport is in [`passport`], its signature in [`signature`], the server's
-//! decisions about it in [`border`], and the client's side in [`writing`].
+//! This file has the hooks. The format of a passport is in [`passport`], its signature in [`signature`], the server's
+//! side in [`border`], and the client's side in [`writing`].
 
 pub mod border;
 pub mod parameters;
@@ -16,7 +17,7 @@ use annex_sdk::{
 
 use crate::parameters::{PARAMETER_SCHEMA, Parameters};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct SecurePassport;
 
