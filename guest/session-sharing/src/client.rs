@@ -1,8 +1,8 @@
-//! The calling end: shares with an agent what it has not, and remembers how far that is.
+//! The caller's side: shares the events that an agent does not have, and records the last one.
 //!
-//! The boundary moves when the agent has acknowledged what was shared, in an answer that ends well. An answer that does
-//! not leaves it, so that the next call shares the same again. When nothing came back at all, the agent may have refused
-//! the call because it has lost the conversation: then the next call shares everything.
+//! The boundary moves when the agent acknowledges the shared events in an answer that ends successfully. After any
+//! other answer the boundary stays, and the next call shares the same events again. After a call without an answer, the
+//! agent may have refused it because it has lost the conversation; the next call then shares everything.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Addition, Incoming, Json, Outgoing, Rejection, Violation, json};
@@ -14,7 +14,7 @@ use crate::parameters::{Limits, Parameters};
 use crate::server::is_good_end;
 use crate::wire::{Mode, Received, Shared, read_mode, read_peer};
 
-/// A call that shared something, until it is acknowledged.
+/// A call with shared events, before the acknowledgement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
     agent: String,
@@ -22,9 +22,9 @@ pub struct Call {
     peer: String,
     revision: u64,
     up_to: u64,
-    /// The last event that the agent had before.
+    /// The last event that the agent had before the call.
     before: u64,
-    /// The context that the message names.
+    /// The context id in the message.
     context: Option<String>,
     is_settled: bool,
 }
@@ -78,7 +78,7 @@ pub fn before(
     Ok((Addition::entry(parameters.shared_key(), value), Some(call)))
 }
 
-/// Refuses to send what one of the two ends would not take.
+/// Refuses events that exceed the limits of either side.
 fn check_limits(shared: &Shared, limits: &[Limits]) -> Result<(), Violation> {
     let sizes: Vec<usize> = shared.events.iter().map(Event::size).collect();
     let Some(passed) = limits.iter().find_map(|limits| limits.passed_by(&sizes)) else { return Ok(()) };
@@ -86,10 +86,10 @@ fn check_limits(shared: &Shared, limits: &[Limits]) -> Result<(), Violation> {
     Err(Violation::new("/events", format!("{passed}: {advice}")))
 }
 
-/// Reads what came back. Returns the context and the new boundary for the program, when it has moved.
+/// Reads an answer. Returns the context and the new boundary for the program, if the boundary moved.
 ///
 /// # Errors
-/// When the agent answers in another context than the message's. Nothing is remembered then.
+/// When the agent answers in another context than the message's. Nothing is stored then.
 pub fn after(
     parameters: &Parameters,
     call: &mut Call,
@@ -125,7 +125,7 @@ pub fn after(
     Ok(moves.then(|| format!(r#"{{"contextId":{},"received":{}}}"#, json::string(&context), call.up_to)))
 }
 
-/// The boundary up to which the agent has this revision of the conversation; `None` when that is not known.
+/// The agent's boundary for this revision of the conversation; `None` if unknown.
 fn known(
     input: &Input,
     root: &Node<'_>,
@@ -174,8 +174,8 @@ impl Input {
         Ok(Self { mode, peer, revision, events, up_to })
     }
 
-    /// The events that the agent is to get. In doubt it gets all of them. If all are too many it gets the newer ones,
-    /// because it may still have the rest.
+    /// The events for the agent. If the boundary is uncertain, all events. If all exceed the limits, only the newer
+    /// ones, because the agent may still have the others.
     fn within(&self, boundary: Option<Boundary>, limits: &[Limits], agent: &str) -> Result<Shared, Violation> {
         let newer = self.since(boundary.map_or(0, |boundary| boundary.up_to), agent);
         // The call before got no answer, perhaps because the agent has lost the conversation.
@@ -189,8 +189,8 @@ impl Input {
         Ok(newer)
     }
 
-    /// The events that the agent is to get when it has those up to `base`. Its own answers are among them only when
-    /// `base` is 0, because then it may have lost them.
+    /// The events for an agent that has those up to `base`. The agent's own answers are included only if `base` is 0,
+    /// because the agent may then have lost them.
     fn since(&self, base: u64, agent: &str) -> Shared {
         let newer = self.events.iter().filter(|event| event.seq > base);
         let marked = newer.map(|event| Event { yours: event.agent.as_deref() == Some(agent), ..event.clone() });
@@ -200,10 +200,10 @@ impl Input {
     }
 }
 
-/// The facts of a StreamResponse that matter here.
+/// The relevant facts of a StreamResponse.
 struct Answer {
     context: Option<String>,
-    /// True if it says that the turn has ended well.
+    /// True if the turn has ended successfully.
     is_good: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Shares the content of a conversation between agents: the events that an agent has not yet heard go along with the
-//! next message to it. One component is both ends.
+//! Shares a conversation between agents: the next message to an agent contains the events that the agent does not have.
+//! One component implements both sides.
 //!
-//! This file holds the hooks. The agent's end is in [`server`], the caller's end in [`client`].
+//! This file has the hooks. The agent's side is in [`server`], the caller's side in [`client`].
 
 pub mod boundaries;
 pub mod client;
@@ -27,13 +27,13 @@ use crate::parameters::{PARAMETER_SCHEMA, Parameters};
 use crate::server::Taken;
 
 thread_local! {
-    /// The events that the message of the turn shares. An instance serves one turn.
+    /// The events that the turn's message shares. An instance serves one turn.
     static TAKEN: RefCell<Option<Taken>> = const { RefCell::new(None) };
-    /// The call and what it shares. An instance serves one call.
+    /// The call with its shared events. An instance serves one call.
     static CALL: RefCell<Option<client::Call>> = const { RefCell::new(None) };
 }
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct SessionSharing;
 
@@ -121,7 +121,7 @@ impl server::ContextKeys for Conversation {
     }
 }
 
-/// The keys of the calling side.
+/// The caller's keys.
 struct Own;
 
 impl boundaries::ClientKeys for Own {
@@ -134,7 +134,7 @@ impl boundaries::ClientKeys for Own {
     }
 }
 
-/// The caller goes on without the keys, so the operator learns the reason from the log.
+/// Logs an error of the caller's keys, without which the call continues.
 fn told<T>(result: Result<T, String>) -> Result<T, String> {
     result.inspect_err(|error| log::warn(&format!("the keys cannot be used: {error}")))
 }

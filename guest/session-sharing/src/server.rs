@@ -1,8 +1,8 @@
-//! The agent's end: takes what is shared with a message into the conversation, once, and acknowledges it.
+//! The agent's side: adds the events that a message shares to the conversation, once, and acknowledges them.
 //!
-//! The events that a message shares are in the conversation from the moment in which its turn begins, whatever becomes
-//! of the turn: the host keeps the message either way. So they are noted then, and those of a refused message are not.
-//! The client hears that the agent has them when the turn has ended well.
+//! The conversation contains the shared events as soon as the message's turn begins, because the host stores the
+//! message whether or not the turn succeeds. The extension therefore records them at that time. Events of a refused
+//! message are not recorded. The client gets the acknowledgement after the turn has ended successfully.
 
 use annex_sdk::members::Members;
 use annex_sdk::{
@@ -16,19 +16,19 @@ use crate::parameters::Parameters;
 use crate::quoting;
 use crate::wire::{Mode, Received, Shared, shared_in};
 
-/// The client says that the agent has events which it has not.
+/// The client assumes that the agent has events which are missing.
 pub const GAP: i32 = -32_301;
-/// The agent knows nothing of the conversation.
+/// The agent does not know the conversation.
 pub const UNKNOWN_CONTEXT: i32 = -32_302;
-/// The client shares a history that has been replaced.
+/// The client shares an outdated revision of the history.
 pub const STALE_REVISION: i32 = -32_303;
-/// The agent cannot keep now what it has of the conversation.
+/// The agent cannot store now which events it has.
 pub const NOT_KEPT: i32 = -32_304;
 
-/// Peers of one conversation.
+/// The most peers of one conversation.
 const MAX_PEERS: usize = 16;
 
-/// The keys of the conversation. The text of an error is for the operator.
+/// The conversation's keys. The text of an error is for the operator.
 pub trait ContextKeys {
     /// The value of a key.
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
@@ -38,7 +38,7 @@ pub trait ContextKeys {
     fn count(&self) -> Result<usize, String>;
 }
 
-/// The part of a conversation that a message has shared, for its turn to take in.
+/// The events that a message shares, before its turn begins.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Taken {
     mode: Mode,
@@ -48,15 +48,15 @@ pub struct Taken {
     is_noted: bool,
 }
 
-/// The place up to which the agent has a peer's conversation.
+/// The last event of a peer's conversation that the agent has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Standing {
     revision: u64,
     taken: u64,
 }
 
-/// Checks the events that a message (JSON) shares; `None` when it shares nothing, and stays as it is. The rewrites put
-/// the events that are new in front of the message's own parts.
+/// Checks the events that a message (JSON) shares; `None` if it shares none, and stays unchanged. The rewrites put new
+/// events in front of the message's own parts.
 pub fn check(
     parameters: &Parameters,
     message: &str,
@@ -83,8 +83,8 @@ pub fn check(
 }
 
 impl Taken {
-    /// Notes, once, that the shared events are in the conversation. Returns true if they are noted. Events that are not
-    /// noted will be shared again.
+    /// Records, once, that the conversation contains the shared events. Returns true on success. Events without a
+    /// record will be shared again.
     pub fn note(&mut self, keys: &impl ContextKeys) -> bool {
         // The reason of a failure is in the log already.
         self.is_noted = self.is_noted || self.mode == Mode::Full || self.write(keys).is_ok();
@@ -100,9 +100,10 @@ impl Taken {
     }
 }
 
-/// The acknowledgement, when this event ends the turn well: the agent answered, or waits for the client.
+/// The acknowledgement, if this event ends the turn successfully: the agent answered, or waits for the client.
 ///
-/// If another extension kept the agent from running, the first event is also the first chance to note what was taken.
+/// If another extension prevents the agent from running, the first event is also the first chance to record the shared
+/// events.
 pub fn acknowledge(
     parameters: &Parameters,
     taken: &mut Taken,
@@ -123,13 +124,13 @@ pub fn acknowledge(
     Ok(Some(Patch::entry(parameters.received_key(), received)))
 }
 
-/// True if a turn that leaves its task in this state has done something with its message.
+/// True for the state of a task whose turn has processed its message.
 pub fn is_good_end(state: &str) -> bool {
     matches!(state, "TASK_STATE_COMPLETED" | "TASK_STATE_INPUT_REQUIRED" | "TASK_STATE_AUTH_REQUIRED")
 }
 
-/// The place up to which the agent has the conversation; `None` when the conversation begins with this message. A key
-/// is set for it then, so that there is room to note the events once the turn begins.
+/// The agent's record for a peer; `None` if the conversation begins with this message. In that case a key is set now,
+/// so that the record has room later.
 fn standing(shared: &Shared, keys: &impl ContextKeys) -> Result<Option<Standing>, Rejection> {
     let not_kept = |_: String| {
         error(NOT_KEPT, "the agent cannot keep how far it has the conversation; share it in the mode \"full\"", None)
@@ -167,7 +168,7 @@ fn standing(shared: &Shared, keys: &impl ContextKeys) -> Result<Option<Standing>
     Ok(Some(standing))
 }
 
-/// `has` is the last event that the agent has, for errors after which the client sends all again.
+/// An error. `has` is the last event that the agent has, for errors after which the client sends all events again.
 fn error(code: i32, message: &str, has: Option<u64>) -> Rejection {
     let data = has.map(|has| format!(r#"{{"resend":true,"received":{has}}}"#));
     ExtensionError { code, message: message.to_owned(), data }.into()
@@ -177,7 +178,7 @@ fn key_of(peer: &str) -> String {
     format!("peer/{peer}")
 }
 
-/// Reads a standing. One that cannot be read counts as not known.
+/// Reads a record. An unreadable one counts as missing.
 fn read(value: Option<Vec<u8>>) -> Option<Standing> {
     value.and_then(|value| serde_json::from_slice(&value).ok())
 }
@@ -186,7 +187,7 @@ fn write(key: &str, standing: Standing, keys: &impl ContextKeys) -> Result<(), S
     keys.set(key, json::text(&standing)?.as_bytes())
 }
 
-/// Puts parts in front of the first one.
+/// The rewrite that puts parts in front of the first one.
 fn prepend(message: &str, mut parts: Vec<Json>) -> Vec<Rewrite> {
     if parts.is_empty() {
         return Vec::new();

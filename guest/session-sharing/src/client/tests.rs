@@ -8,18 +8,18 @@ use crate::testing::Keys;
 const AGENT: &str = "https://remote.example/.well-known/agent-card.json";
 const GOOD: &str = "TASK_STATE_COMPLETED";
 
-/// A program that talks to an agent, both ends with keys of their own.
+/// A program that calls an agent. Each side has its own keys.
 #[derive(Default)]
 struct Program {
     client: Keys,
     server: Keys,
 }
 
-/// A call that was made.
+/// A call before its answer.
 struct Made {
     call: Call,
     shared: Value,
-    /// The texts in front of the message's own, or why the agent refuses the message.
+    /// The texts before the message's own, or the code with which the agent refused the message.
     heard: Result<Vec<String>, i32>,
 }
 
@@ -57,7 +57,7 @@ impl Program {
         Ok(Made { call: call.unwrap(), shared, heard })
     }
 
-    /// The task comes back in this state; acknowledged, if it is a good one.
+    /// Answers with the task in this state. A successful state acknowledges the shared events.
     fn answer(&self, mut made: Made, state: &str, context: &str) -> Result<Option<Json>, String> {
         let Call { mode, peer, revision, up_to, .. } = &made.call;
         let received = Received::of(*mode, peer, *revision, *up_to).write().unwrap();
@@ -68,7 +68,7 @@ impl Program {
         after(&Parameters::default(), &mut made.call, &incoming, &self.client)
     }
 
-    /// A turn that goes well; what the agent was sent.
+    /// Runs a successful turn. Returns the metadata that the agent received.
     fn turn(&self, input: &Value, context: Option<&str>) -> Value {
         let made = self.call(input, context).unwrap_or_else(|refusal| unreachable!("{refusal:?}"));
         assert!(made.heard.is_ok(), "{:?}", made.heard);
@@ -86,7 +86,7 @@ fn seqs(shared: &Value) -> Vec<u64> {
     shared["events"].as_array().unwrap().iter().map(|event| event["seq"].as_u64().unwrap()).collect()
 }
 
-/// A conversation of so many events, the last of which is the message.
+/// A conversation of `count` events, the last of which is the message.
 fn input(count: u64) -> Value {
     let events: Vec<Value> =
         (1..=count).map(|seq| said(seq, if seq == count { "user" } else { "root" }, "x")).collect();
@@ -284,7 +284,7 @@ fn without_keys_everything_is_shared_each_time() {
     }
 }
 
-/// A recording of what google-adk 2.13.0 sent for a history, and of what it took for the boundary.
+/// Recorded requests of google-adk 2.13.0 for a history, and its boundary.
 mod recorded {
     use super::*;
 
@@ -305,14 +305,13 @@ mod recorded {
         event
     }
 
-    /// The input for the message at the end of `events`, which is the user's last.
+    /// The input for the user's last message in `events`.
     fn input(events: &[Value]) -> Value {
         let current = events.iter().rev().find(|event| event["role"] == "user").unwrap()["seq"].clone();
         json!({"peer": "app/user/sess-1", "events": events, "current": current})
     }
 
-    /// Plays the conversation: each event that the remote agent answered a call with is such an answer, so the calls
-    /// before it are made.
+    /// Plays a recorded conversation. Each recorded answer of the remote agent becomes a call with that answer.
     fn play(case: &Value) -> (Vec<String>, Option<String>) {
         let program = Program::default();
         let mut context = None::<String>;
@@ -336,8 +335,8 @@ mod recorded {
         (heard, context)
     }
 
-    /// The texts before the message's own. What the remote agent said itself is quoted here, where google-adk sends it
-    /// like words of the user.
+    /// The texts before the message's own. The remote agent's own texts are quoted, whereas google-adk sends them like
+    /// the user's text.
     fn expected(case: &Value) -> Vec<String> {
         let own: Vec<&str> = case["input"]["events"]
             .as_array()
