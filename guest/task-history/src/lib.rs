@@ -1,6 +1,6 @@
-//! The caller's earlier tasks, searched: the method `tasks/search` of the A2A documentation.
+//! Searches the caller's earlier tasks: the method `tasks/search` of the A2A documentation.
 //!
-//! This file holds the hooks; the search is in [`search`], the comparison with one task in [`matching`].
+//! This file has the hooks. The search is in [`search`], the comparison with a single task in [`matching`].
 
 pub mod matching;
 pub mod search;
@@ -8,7 +8,7 @@ pub mod search;
 use annex_sdk::{Answer, Descriptor, Extension, Json, Method, MethodDeclaration, Rejection, Request, tasks};
 use serde::Deserialize;
 
-/// The URI unless the operator names another.
+/// The default URI.
 pub const DEFAULT_URI: &str = "https://annex.example/task-history/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
@@ -33,7 +33,7 @@ fn default_uri() -> String {
     DEFAULT_URI.to_owned()
 }
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct TaskHistory;
 

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-/// A task as ListTasks shows it; what is not searched is not parsed.
+/// A task from ListTasks. Fields that are not searched are not parsed.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Task<'a> {
@@ -46,16 +46,16 @@ struct Part {
     text: Option<String>,
 }
 
-/// The conditions of a search; one that is not set is always met.
+/// The conditions of a search. A missing condition is always met.
 #[derive(Debug, Default)]
 pub struct Wanted {
-    /// In lower case.
+    /// The searched text, in lower case.
     pub query: Option<String>,
     /// The state's name (`TASK_STATE_COMPLETED`).
     pub state: Option<String>,
     /// The earliest time of the status, in milliseconds since 1970-01-01T00:00:00Z.
     pub from: Option<u64>,
-    /// The first time that is too late.
+    /// The end of the time range, exclusive.
     pub to: Option<u64>,
 }
 
@@ -64,9 +64,9 @@ pub struct Wanted {
 pub enum Fit {
     /// The task meets all conditions.
     Yes,
-    /// It does not.
+    /// The task does not meet all conditions.
     No,
-    /// It does not, and neither do those after it, which are older.
+    /// The task is too old, and so are all following tasks.
     TooOld,
 }
 
@@ -92,7 +92,7 @@ impl Wanted {
     }
 }
 
-/// True if the query is in the text of the status, of the history, or in a name or text of an artifact.
+/// True if the text of the status or of the history, or a name or text of an artifact, contains the query.
 fn mentions(task: &Task<'_>, status: &Status<'_>, query: &str) -> bool {
     let has = |text: &String| text.to_lowercase().contains(query);
     let in_parts = |parts: &[Part]| parts.iter().any(|part| part.text.as_ref().is_some_and(has));
@@ -109,7 +109,7 @@ fn parsed<T: DeserializeOwned>(value: Option<&RawValue>) -> Option<T> {
 }
 
 impl Task<'_> {
-    /// The task as the answer shows it: id, context and status. The rest is for GetTask.
+    /// The task in the answer's form: id, context and status. GetTask returns the rest.
     pub fn summary(&self) -> Json {
         let id = json::string(&self.id);
         let context = json::string(&self.context_id);

@@ -1,4 +1,4 @@
-//! `tasks/search`: pages of ListTasks, filtered, until a page of the answer is full.
+//! `tasks/search`: reads and filters pages of ListTasks until a page of the answer is full.
 
 use annex_sdk::{Json, Rejection, Violation, clock, json as text};
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::matching::{Fit, Task, Wanted};
 
-/// The method.
+/// The name of the method.
 pub const NAME: &str = "tasks/search";
 
 /// JSON Schema of the parameters.
@@ -42,15 +42,15 @@ pub const RESULT: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// Tasks that one call looks at, so that it ends in time; the rest is for the next page.
+/// The most tasks that one call examines, so that it ends in time. The next page continues there.
 const MAX_LOOKED_AT: usize = 200;
-/// A call that has read as many bytes of tasks asks for no more; the last page may go beyond.
+/// The most bytes of tasks after which a call reads no further page. The last page may exceed it.
 const MAX_BYTES: usize = 512 << 10;
 
-/// The ways to ask ListTasks, from the quickest to the one with the smallest answer: the page size, and whether the
-/// content is asked for.
+/// The requests to ListTasks, from the fastest to the one with the smallest answer: the page size, and whether
+/// artifacts and history are included.
 const SEARCHING: [(usize, bool); 3] = [(10, true), (1, true), (1, false)];
-/// The same where content is not searched.
+/// The requests to ListTasks for a search without a text.
 const LISTING: [(usize, bool); 2] = [(10, false), (1, false)];
 
 #[derive(Deserialize)]
@@ -70,7 +70,7 @@ fn default_page_size() -> usize {
     20
 }
 
-/// The place where a search goes on: the page of ListTasks, and the number of its tasks that were looked at before.
+/// The position where a search continues: the page of ListTasks, and the number of tasks on that page to skip.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Place {
     token: String,
@@ -78,7 +78,7 @@ struct Place {
 }
 
 impl Place {
-    /// `None` for what is no token of ours.
+    /// Parses a page token; `None` if it has another form.
     fn parse(text: &str) -> Option<Self> {
         let (skip, token) = text.split_once(':')?;
         // The caller can change this number, and skips tasks of its own by that and nothing else.
@@ -135,12 +135,12 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
     Ok(answer(&found, &place.text()))
 }
 
-/// The extent to which a page was looked at.
+/// The progress on a page.
 struct Seen {
-    /// The number of tasks, those that were skipped among them. More than there are when the page is shorter than the
-    /// one that the place was on.
+    /// The number of examined tasks, skipped ones included. May exceed the number of tasks on the page if tasks were
+    /// deleted since the previous call.
     up_to: usize,
-    /// True if all tasks that follow are too old.
+    /// True if all following tasks are too old.
     is_over: bool,
 }
 
@@ -177,7 +177,7 @@ fn wanted(params: &Params) -> Result<Wanted, Rejection> {
     })
 }
 
-/// A page of ListTasks. One that goes beyond the limits is asked for again with less in it.
+/// Reads a page of ListTasks. If the page exceeds the limits, tries again with smaller ones.
 fn fetch(params: &Params, token: &str, list: &impl Fn(&str) -> Result<Json, String>) -> Result<Json, Rejection> {
     let mut first_error = None;
     let attempts: &[(usize, bool)] = if params.query.is_some() { &SEARCHING } else { &LISTING };
@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// A store of `count` tasks, the latest first, named by their number; even ones mention a flight. Refuses pages of
+    /// A store of `count` tasks, newest first, named by their number; even ones mention a flight. Refuses pages with
     /// more than `fits` tasks.
     fn store(count: usize, fits: usize) -> impl Fn(&str) -> Result<Json, String> {
         move |request| {
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(all(&json!({"query": "flight"}), &list), [["0"]]);
     }
 
-    /// A store of tasks with that many bytes more each.
+    /// A store of tasks with `bytes` additional bytes each.
     fn bulky(count: usize, bytes: usize) -> impl Fn(&str) -> Result<Json, String> {
         let inner = store(count, 1);
         move |request| Ok(inner(request)?.replace("a hotel", &format!("a hotel {}", "x".repeat(bytes))))
