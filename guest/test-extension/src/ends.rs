@@ -1,4 +1,4 @@
-//! The hooks at both ends of a call of its own: methods, and the client's side.
+//! The hooks for an extension's own calls: methods, and the client's side.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,10 +11,10 @@ use serde::Deserialize;
 use crate::command::Command;
 use crate::{COMMAND_KEY, TestExtension};
 
-/// The results of a stream so far.
+/// The number of results of a stream so far.
 static RESULTS: AtomicUsize = AtomicUsize::new(0);
 
-/// A method's parameters, and what a program wants the client's half to send.
+/// The parameters of a method, or a program's input for the hook `client`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Told {
@@ -67,7 +67,7 @@ impl Method for TestExtension {
         }))
     }
 
-    /// Three results; what comes after them is up to the parameters.
+    /// Returns three results, and then behaves as the parameters say.
     fn next(parameters: &Self::Parameters) -> Result<Option<Json>, Rejection> {
         let result = RESULTS.fetch_add(1, Ordering::Relaxed);
         if result < 3 {

@@ -1,4 +1,4 @@
-//! The hooks that steer: they decide about the content of a message and the states of a task.
+//! The hooks that decide about the content of a message and the states of a task.
 
 use annex_sdk::{
     Beginning, Entry, Interruption, Json, Message, Rejection, Request, Rewrite, Ruling, StateChange, Transition,
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::command::Command;
 use crate::{COMMAND_KEY, REQUESTED, RESPONSE_KEY, TestExtension, requested};
 
-/// The part of a message that is read.
+/// The part of a message that this extension reads.
 #[derive(Deserialize)]
 struct Seen<'a> {
     #[serde(borrow, default)]
