@@ -1,4 +1,4 @@
-//! Tells which events get the trace, and makes the trace.
+//! Decides which events get the trace, and creates the trace.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use annex_sdk::{Event, EventKind, Json, clock, json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The URI that the published library uses; the path in the specification's own text differs.
+/// The URI of the published library. The text of the specification has another path.
 pub const DEFAULT_URI: &str = "https://github.com/a2aproject/a2a-samples/extensions/traceability/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
@@ -28,7 +28,7 @@ pub struct Parameters {
     pub uri: String,
     /// The metadata key of the trace.
     pub key: String,
-    /// True if the trace shows what was called with which parameters.
+    /// True if the trace includes the parameters of calls to models, tools and agents.
     pub include_parameters: bool,
 }
 
@@ -52,8 +52,8 @@ impl From<Config> for Parameters {
     }
 }
 
-/// True if an event gets the trace: an answer, the last chunk of an artifact, and a status that ends the turn if it has
-/// a message, or if nothing before it has the trace.
+/// True if the event gets the trace: a message, the last chunk of an artifact, or a status that ends the turn. Such a
+/// status gets the trace if it has a message, or if no earlier event has the trace.
 pub fn carries_trace(parameters: &Parameters, event: &Event, is_traced: bool) -> bool {
     let is_last = match event.kind {
         EventKind::Message => true,
@@ -69,11 +69,11 @@ fn ends_turn(event: &Event) -> bool {
     !matches!(event.task_state.as_deref(), None | Some("TASK_STATE_SUBMITTED" | "TASK_STATE_WORKING"))
 }
 
-/// The ResponseTrace (JSON) of what the host recorded (JSON), with the task's id as its own. A message that belongs to
-/// no task has the conversation's.
+/// Converts the host's record (JSON) to a ResponseTrace (JSON) with the task's id. A message without a task has the
+/// conversation's id.
 ///
 /// # Errors
-/// When the record is not what the contract says.
+/// When the record does not have the contract's form.
 pub fn response_trace(parameters: &Parameters, event: &Event, recorded: &str) -> Result<Json, String> {
     let recorded: Vec<Recorded<'_>> =
         serde_json::from_str(recorded).map_err(|error| format!("the recorded steps cannot be read: {error}"))?;
@@ -82,7 +82,7 @@ pub fn response_trace(parameters: &Parameters, event: &Event, recorded: &str) ->
     json::text(&ResponseTrace { trace_id, steps })
 }
 
-/// A step as the host tells it.
+/// A step in the host's record.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Recorded<'a> {
@@ -103,7 +103,7 @@ struct ResponseTrace<'a> {
     steps: Vec<Step<'a>>,
 }
 
-/// A step of the trace. Fields that are not known are left out; the cost never is known.
+/// A step of the trace. Unknown fields are omitted; the cost is never known.
 #[derive(Serialize)]
 struct Step<'a> {
     step_id: String,
@@ -136,7 +136,7 @@ enum StepAction<'a> {
 }
 
 impl<'a> Recorded<'a> {
-    /// Turns of one task have one trace, so the time when a step began is part of its id.
+    /// Converts a step. Turns of one task share a trace, so that the time of the step's beginning is a part of its id.
     fn traced(&'a self, trace_id: &'a str, index: usize, parameters: &Parameters) -> Step<'a> {
         Step {
             step_id: format!("step-{}-{}", self.start_time, index + 1),
@@ -181,7 +181,7 @@ impl<'a> Recorded<'a> {
         .collect()
     }
 
-    /// In milliseconds.
+    /// The duration in milliseconds.
     fn latency(&self) -> Option<u64> {
         let start = clock::parse(&self.start_time)?;
         let end = clock::parse(self.end_time.as_deref()?)?;
