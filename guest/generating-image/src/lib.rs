@@ -1,4 +1,4 @@
-//! The sub-state "generating-image" of the A2A documentation: a working task shows that it generates an image.
+//! The sub-state "generating-image" of the A2A documentation: a working task shows that its agent generates an image.
 //!
 //! This file has the hooks; their decisions are in [`logic`].
 

@@ -33,7 +33,7 @@ pub struct Parameters {
     /// The metadata key of the sub-state.
     #[serde(default = "default_key")]
     pub key: String,
-    /// The phrases in the agent's message that mean that it generates an image.
+    /// The phrases by which the agent's message announces an image.
     #[serde(default = "default_phrases")]
     pub phrases: Vec<String>,
 }
@@ -61,7 +61,7 @@ struct Part {
     text: Option<String>,
 }
 
-/// True if the task's next state is working and the agent's message says that it generates an image.
+/// True if the task's next state is working and the agent's message announces an image.
 pub fn generates_image(parameters: &Parameters, change: &StateChange) -> bool {
     // The sub-state is one of WORKING: a task that ends or waits makes no image.
     let message = change.message.as_deref().filter(|_| change.next == "TASK_STATE_WORKING");

@@ -13,8 +13,8 @@ pub(crate) mod script;
 
 /// Sends the events of the rule that matches the message; see [`EventScript`].
 ///
-/// A script that ends without a final or interrupted status completes the task. One that waits is interrupted by
-/// cancelling the task.
+/// A script that ends without a final or interrupted status completes the task. A script that waits ends early when the
+/// task is cancelled.
 #[derive(Clone, Debug)]
 pub struct ScriptAgent {
     /// The agent's name.

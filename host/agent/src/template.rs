@@ -62,15 +62,15 @@ static STATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
 /// Replaces each `{name}` with its value. `lookup` gets full keys such as `user:name`. For an artifact it gets
 /// `artifact.` and the artifact's name, which cannot be a state key.
 ///
-/// - `{name?}` is optional: nothing instead of an error when there is no value.
-/// - White space inside the braces does not count. Repeated braces are one pair: `{{name}}` is a variable too.
-/// - A placeholder takes as many closing braces as it has opening ones, so `{"key": {name}}` stays JSON.
-/// - `${name}` and `\{name}` stay as they are, and so does whatever does not name a state key: `{}`, `{a.b}`,
+/// - `{name?}` is optional: a missing value is not an error and inserts nothing.
+/// - White space inside the braces is ignored. Repeated braces are one pair: `{{name}}` is a variable too.
+/// - A placeholder consumes as many closing braces as it has opening ones, so `{"key": {name}}` stays JSON.
+/// - `${name}` and `\{name}` stay unchanged. So do braces around anything except a state key: `{}`, `{a.b}`,
 ///   `{"a": 1}`, `{other:name}`.
-/// - A string is inserted as it is and not searched for placeholders; `null` is empty; any other value is inserted as
-///   the JSON text that it came as.
-/// - `{artifact.name}` is the text of an artifact of the session; the name may hold anything but braces.
-/// - `{literal:name}` is `{name}`: braces around any text without braces, which is not looked up.
+/// - A string is inserted unchanged and not searched for placeholders. `null` inserts nothing. Any other value inserts
+///   its JSON text.
+/// - `{artifact.name}` inserts the text of an artifact of the session. The name may contain anything except braces.
+/// - `{literal:name}` inserts `{name}`: braces around any text without braces, which is not looked up.
 ///
 /// # Errors
 /// See [`TemplateError`].

@@ -70,10 +70,10 @@ impl Authenticator {
 
     /// The principal of a request with these headers, or these gRPC metadata.
     ///
-    /// A request has one credential. With two, or with one header twice, nobody could say whose request it is, so that
-    /// counts as invalid. `Authorization` with another scheme than `Bearer` counts as absent. Asks the issuer of a
-    /// token for its keys when they are not known or ten minutes old, twice a minute at most, and waits up to five
-    /// seconds for the answer.
+    /// A request has one credential. Two credentials, or a repeated header, count as invalid, because the principal
+    /// would be ambiguous. `Authorization` with another scheme than `Bearer` counts as absent. The keys of a token's
+    /// issuer are fetched if they are unknown or ten minutes old, at most twice a minute, with a timeout of five
+    /// seconds.
     ///
     /// # Errors
     /// [`AuthError::Missing`] and [`AuthError::Invalid`] are the caller's fault, [`AuthError::Unavailable`] is the

@@ -3,8 +3,8 @@
 //!
 //!     cargo bench -p annex-bench --bench upstream
 //!
-//! The agent behind is as fast as one can be: a fixed answer. It and Annex are processes of their own, so that CPU time
-//! is that of Annex alone.
+//! The upstream agent is as fast as possible: it gives a fixed answer. It runs in a process of its own, so that the CPU
+//! time is Annex's alone.
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 

@@ -26,9 +26,9 @@ use params::{MethodParams, Params};
 
 /// A remote agent: its card, and the interface on the card that this client uses.
 ///
-/// Each operation takes the service parameters of that one call, and a request whose `tenant` is replaced by the one on
-/// the card. Requests are validated before they are sent. All operations fail with the agent's error, when the agent
-/// cannot be reached or does not keep to the protocol, and when an interceptor refuses: [`ClientError`] tells which.
+/// Each operation takes the service parameters of one call and a request. The interface's `tenant` replaces the one in
+/// the request. Requests are validated before they are sent. An operation fails with the agent's error, with a
+/// transport error, with a breach of the protocol, or with an interceptor's refusal; see [`ClientError`].
 pub struct Agent {
     binding: Binding,
     url: String,

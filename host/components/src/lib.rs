@@ -26,7 +26,7 @@ pub const AGENT_GATEWAY_PROTOCOL: &str = concat!(env!("OUT_DIR"), "/agent-gatewa
 pub const TASK_HISTORY: &str = concat!(env!("OUT_DIR"), "/task-history.wasm");
 /// Lets tasks wait for an authorization.
 pub const IN_TASK_AUTHORIZATION: &str = concat!(env!("OUT_DIR"), "/in-task-authorization.wasm");
-/// Sends the agent the parts of a conversation that it has not seen.
+/// Sends the agent the events of a conversation that are new to the agent.
 pub const SESSION_SHARING: &str = concat!(env!("OUT_DIR"), "/session-sharing.wasm");
 /// Checks the mandates of agent payments.
 pub const AP2: &str = concat!(env!("OUT_DIR"), "/ap2.wasm");

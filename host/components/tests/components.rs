@@ -1,4 +1,4 @@
-//! Checks the imports and exports of the components, which show what each of them can do.
+//! Checks the imports and exports of the components, which show the abilities of each.
 
 use std::fs;
 

@@ -62,9 +62,9 @@ pub enum MethodReply {
 
 /// The operations of A2A (specification section 3.1), with one method for each rpc.
 ///
-/// Requests have passed their `validate`: required fields are there. Everything else is up to the implementation:
-/// version, authentication, activation of extensions, tenants, limits on ids. Each method may be dropped before it is
-/// done, when its client goes away.
+/// Requests have passed their `validate`, so that required fields are present. The implementation is responsible for
+/// everything else: version, authentication, activation of extensions, tenants, limits on ids. The future of a method
+/// is dropped when its client disconnects.
 #[async_trait]
 pub trait Operations: Send + Sync + 'static {
     /// SendMessage.

@@ -36,7 +36,7 @@ pub struct Limits {
 /// The routes of the A2A service, the methods of extensions, health and reflection (both versions), for HTTP/2 with or
 /// without TLS.
 ///
-/// The router has no fallback, so that it can be merged into one that has; [`unknown_service`] is the answer of gRPC to
+/// The router has no fallback, so that it can be merged into a router with one. [`unknown_service`] is gRPC's answer to
 /// every other path.
 pub fn routes(operations: Arc<impl Operations>, limits: Limits) -> Router {
     let health = HealthServer::new(HealthOf(operations.clone())).max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES);

@@ -9,17 +9,18 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{JsonObject, portable};
 
-/// One valid JSON value, kept byte for byte. Clones share the text: one value is in the message, the event, the session and
-/// the task.
+/// One valid JSON value, kept byte for byte. Clones share the text: message, event, session and task may all hold the same
+/// value.
 ///
 /// Numbers such as `1.0` or `9007199254740993`, the order of keys and the spacing inside one line survive decoding and
 /// encoding. The one exception: a value that spans several lines loses the whitespace between its tokens, so that any
 /// value fits into one `data:` line of an event stream.
 ///
-/// Everybody can read the value ([`portable`](crate::portable)): it nests at most [`Json::MAX_DEPTH`] deep, so that readers
-/// can do so by recursion, and has no half of a surrogate pair, no number beyond the range of a double and no object with a key
-/// twice. [`Json::parse`] refuses other values. Decoding a value as a part of another text replaces what is wrong with them
-/// ([`portable::repaired`](crate::portable::repaired)): that text was checked before, or its sender cannot be told.
+/// Every reader can read the value ([`portable`](crate::portable)). It nests at most [`Json::MAX_DEPTH`] deep, so that
+/// readers may use recursion. It has no half of a surrogate pair, no number beyond the range of a double and no object with
+/// a repeated key. [`Json::parse`] refuses other values. Decoding a value as a part of another text repairs them instead
+/// ([`portable::repaired`](crate::portable::repaired)), because that text was checked before, or its sender cannot be sent an
+/// error.
 ///
 /// ```
 /// use annex_protocol::Json;
@@ -39,7 +40,7 @@ impl Json {
     /// Checks that `text` is exactly one JSON value and keeps it.
     ///
     /// # Errors
-    /// When `text` is not valid JSON, with line and column, or not everybody can read it, with the place.
+    /// When `text` is not valid JSON (with line and column), or not portable (with the place).
     pub fn parse(text: String) -> Result<Self, serde_json::Error> {
         Self::checked(RawValue::from_string(text)?)
     }

@@ -9,10 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::proto_json::{FieldValue, UniqueKeys};
 use crate::{Json, portable};
 
-/// A JSON object: keys in the order they arrived, values byte for byte. Clones share it until one of them is changed: the
-/// metadata of a message is in the task, and a state delta in the event and the session.
+/// A JSON object: keys in the order they arrived, values byte for byte. Clones share the entries until one
+/// clone is changed: message and task may hold the same metadata, and event and session the same state delta.
 ///
-/// Decoding refuses an object that has one key twice, because two readers could then see different values.
+/// Decoding refuses an object with a repeated key, because two readers could see different values.
 ///
 /// ```
 /// use annex_protocol::JsonObject;
@@ -39,7 +39,7 @@ impl JsonObject {
     /// Decodes `text`, which must be a JSON object.
     ///
     /// # Errors
-    /// When `text` is not a JSON object, has a key twice, or not everybody can read it; the error names the key or place.
+    /// When `text` is not a JSON object, has a repeated key, or is not portable. The error names the key or the place.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         match portable::check(text) {
             Ok(()) => portable::checked(|| serde_json::from_str(text)),

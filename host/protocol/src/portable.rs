@@ -1,9 +1,9 @@
 //! JSON that every reader accepts: the rules of RFC 7493 (I-JSON) for strings, numbers and keys, and a limit on
 //! nesting.
 //!
-//! `"\ud800"` and `1e999999` are JSON. Python cannot write the first as UTF-8 and reads the second as an infinity, and
-//! protobuf has neither, so that one such value makes the whole answer around it unreadable. Readers of protobuf refuse an
-//! object with a key twice as well.
+//! For example, `"\ud800"` and `1e999999` are JSON. Python cannot write the first as UTF-8 and reads the second as an
+//! infinity. Protobuf has neither. A single such value would make a whole answer unreadable. Readers of protobuf also
+//! refuse an object with a repeated key.
 
 mod repeated;
 

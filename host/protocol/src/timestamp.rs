@@ -12,7 +12,7 @@ const YEAR_1: i64 = -62_135_596_800_000;
 
 /// A point in time, written as RFC 3339 in UTC with exactly three fraction digits.
 ///
-/// Holds whole milliseconds, so that a value equals what its own text decodes to.
+/// Holds whole milliseconds, so that a value is equal to its decoded text.
 ///
 /// ```
 /// use annex_protocol::Timestamp;
@@ -61,7 +61,7 @@ impl Timestamp {
     /// ```
     ///
     /// # Errors
-    /// When `text` is no point in time even so.
+    /// When `text` has another form.
     pub fn parse_or_utc(text: &str) -> Result<Self, TimestampError> {
         let text = within_nanoseconds(text);
         let text: &str = &text;

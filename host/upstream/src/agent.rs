@@ -23,7 +23,6 @@ impl UpstreamAgent {
     /// background task refreshes the card until the agent is dropped.
     ///
     /// # Errors
-    ///
     /// [`ConnectError`] names the URL and the cause.
     pub async fn connect(config: UpstreamConfig) -> Result<Self, ConnectError> {
         config.check()?;

@@ -28,7 +28,6 @@ impl Breaker {
     /// Asks for permission to call the upstream.
     ///
     /// # Errors
-    ///
     /// The time to wait until the next call may be tried.
     pub(crate) fn enter(&self) -> Result<(), Duration> {
         let mut state = self.lock();

@@ -175,7 +175,6 @@ impl UpstreamConfig {
     /// Checks the settings and the environment variables that they name. Sends nothing.
     ///
     /// # Errors
-    ///
     /// The key and its fault.
     pub fn check_environment(&self) -> Result<(), ConfigError> {
         self.check()?;

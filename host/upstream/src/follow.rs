@@ -337,7 +337,6 @@ fn leave(mut stream: EventStream) {
 /// anything is read or noted.
 ///
 /// # Errors
-///
 /// The refusal, with the time until the next call may be tried.
 pub(crate) fn admit(upstream: &Upstream, begins_with: TurnStart) -> Result<(), AgentError> {
     match begins_with {

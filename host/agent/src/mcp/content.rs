@@ -30,7 +30,7 @@ impl Content {
     /// Parses a result.
     ///
     /// # Errors
-    /// When it is larger than a session can store.
+    /// When the result is larger than a session can store.
     pub(super) fn of(tool: &str, result: CallToolResult) -> Result<Self, String> {
         let changes = result.meta.and_then(|mut meta| meta.0.remove(STATE_DELTA));
         let mut content =

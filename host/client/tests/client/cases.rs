@@ -2,8 +2,8 @@
 //! (`data/ms_session.json`), whose rules Annex follows, and of google-adk's RemoteA2aAgent (`remote_delta.json`,
 //! observed in November 2026, like the rest). Differences on purpose are listed.
 //!
-//! A session knows context and task. What is recorded of texts that are shown is not its affair, nor what a message is
-//! made of: the server's tests have that (`host/server/tests/http/cases/remote.rs`).
+//! A session knows only context and task. The server's tests (`host/server/tests/http/cases/remote.rs`) cover the
+//! recorded texts and the content of messages.
 
 use annex_client::ClientSession;
 use annex_protocol::StreamResponse;

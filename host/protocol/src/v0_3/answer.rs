@@ -71,7 +71,7 @@ readable! {
 /// ```
 ///
 /// # Errors
-/// When it is nothing that 0.3 has.
+/// When the value has another form.
 pub fn event(json: &Json) -> Result<StreamResponse, serde_json::Error> {
     // The text is read twice, because `kind` may stand behind the fields that it decides about. serde's tagged enums
     // would buffer those, and free-form JSON would lose its text.

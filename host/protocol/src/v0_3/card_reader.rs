@@ -34,7 +34,7 @@ struct Interface {
 /// ```
 ///
 /// # Errors
-/// When it is neither.
+/// When the text is neither.
 pub fn read_card(text: &str) -> Result<AgentCard, serde_json::Error> {
     let mut object = JsonObject::parse(text)?;
     // A merged card has the fields of both versions, and those of 1.0 say more.

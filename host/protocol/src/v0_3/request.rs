@@ -144,9 +144,10 @@ fn field_of_push_config(field: &str) -> String {
     }
 }
 
-/// The parameters of `tasks/pushNotificationConfig/get`.
+/// Reads the parameters of `tasks/pushNotificationConfig/get`.
 ///
-/// 0.3 allows to leave the config out; it then means the first config of the task, and `id` of the request is empty.
+/// The config's id is optional in 0.3. Without it the request's `id` is empty, which means the first config of the
+/// task.
 ///
 /// # Errors
 /// [`A2aError::InvalidParams`]
