@@ -8,7 +8,7 @@ pub(crate) fn standard(text: &str) -> Cow<'_, str> {
     if text.len().is_multiple_of(4) && memchr::memchr2(b'-', b'_', text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
     }
-    // Padding behind anything else would make other characters of what a peer sent in place of bytes.
+    // Padding or replacing characters in other text would change the text that a peer sent instead of base64.
     if !is_base64(text) {
         return Cow::Borrowed(text);
     }

@@ -45,8 +45,8 @@ impl A2aError {
             Self::Extension { data: Some(data), .. } => typed(data),
             _ => None,
         };
-        // An entry that cannot be encoded is left out, because the error itself matters more. Data of an extension that
-        // nests as deep as is allowed is one: the wrapper is a level more.
+        // An entry that cannot be encoded is dropped, because the error itself matters more. An example is an
+        // extension's data at the deepest allowed level, because the wrapper adds a level.
         Json::from_serialize(&info).ok().into_iter().chain(own).collect()
     }
 

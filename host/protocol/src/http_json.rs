@@ -19,7 +19,7 @@ const FLAGS: [&str; 1] = ["includeArtifacts"];
 pub fn body(bytes: &[u8]) -> Result<Json, A2aError> {
     let parse_error = |reason: String| A2aError::Parse { reason };
     let text = std::str::from_utf8(bytes).map_err(|error| parse_error(error.to_string()))?;
-    // CancelTask and SubscribeToTask have all that they need in their path, so clients may send no body.
+    // CancelTask and SubscribeToTask have all their data in the path, so clients may send no body.
     let text = if matches!(text.trim(), "" | "null") { "{}" } else { text };
     Json::parse(text.to_owned()).map_err(|error| {
         // Only a body that is refused pays for finding out whether it is JSON at all.

@@ -135,7 +135,7 @@ macro_rules! generated_ids {
 fn generated() -> Arc<str> {
     // A clock before 1970 counts as 1970. The random bits alone tell ids apart then.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    // Without a counter, which would take the place of random bits.
+    // Without a counter, which would replace random bits.
     let time = uuid::Timestamp::from_unix(uuid::NoContext, now.as_secs(), now.subsec_nanos());
     let mut text = uuid::Uuid::encode_buffer();
     Arc::from(&*uuid::Uuid::new_v7(time).hyphenated().encode_lower(&mut text))
@@ -154,5 +154,5 @@ string_ids! {
     ExtensionUri;
 }
 
-// Nobody makes up an `ExtensionUri` here: the author of the extension chooses it.
+// `ExtensionUri` has no `generate`: the author of the extension chooses the URI.
 generated_ids!(TaskId, ContextId, MessageId, ArtifactId);

@@ -43,7 +43,7 @@ impl JsonObject {
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         match portable::check(text) {
             Ok(()) => portable::checked(|| serde_json::from_str(text)),
-            // What is no object at all is told as such.
+            // For text that is not an object, serde's error is clearer.
             Err(unportable) => {
                 Err(serde_json::from_str::<Self>(text).err().unwrap_or_else(|| serde::de::Error::custom(unportable)))
             }
@@ -152,7 +152,7 @@ impl fmt::Debug for JsonObject {
 impl Extend<(String, Json)> for JsonObject {
     fn extend<I: IntoIterator<Item = (String, Json)>>(&mut self, entries: I) {
         let mut entries = entries.into_iter().peekable();
-        // Nothing is copied for nothing.
+        // An empty addition must not copy shared entries.
         if entries.peek().is_some() {
             self.change().extend(entries);
         }

@@ -172,7 +172,7 @@ impl<'a> Envelope<'a> {
             // The digits are echoed as they came: official clients refuse an answer whose id differs, and a large
             // integer is another one as a double.
             Some(b'-' | b'0'..=b'9') if portable::check(id).is_ok() => Ok(RequestId::Number(id.to_owned())),
-            // Many clients could not read an answer with it.
+            // Many clients could not read an answer with such an id.
             Some(b'-' | b'0'..=b'9') => Err(invalid_request("`id` is a number beyond the range of a double")),
             Some(b'"') => serde_json::from_str(id).map(RequestId::String).map_err(|_| wrong_type()),
             _ => Err(wrong_type()),
@@ -241,7 +241,7 @@ pub fn success_in_pieces(id: &RequestId, result: &[&str]) -> String {
     };
     let head = [r#"{"jsonrpc":"2.0","id":"#, &id, r#","result":"#];
     let pieces = || head.iter().chain(result).copied().chain(["}"]);
-    // As long as the text, because what is longer would be copied once more on its way into a body.
+    // The exact capacity, because a larger one would cause another copy when the text becomes a body.
     let mut response = String::with_capacity(pieces().map(str::len).sum());
     response.extend(pieces());
     response

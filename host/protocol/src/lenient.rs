@@ -49,7 +49,7 @@ where
     A: MapAccess<'de>,
     T: Lenient,
 {
-    // As any other field: with two values, two readers could go by different ones.
+    // As for any other field: with two values, two readers could use different ones.
     if slot.is_some() {
         return Err(A::Error::duplicate_field(name));
     }

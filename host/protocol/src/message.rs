@@ -79,7 +79,7 @@ impl Message {
             PartContent::Text(text) => Some(text.as_str()),
             PartContent::Raw(_) | PartContent::Url(_) | PartContent::Data(_) => None,
         });
-        // As the official SDK joins them. ADK sends what a user said as several text parts.
+        // With line breaks, as in the official SDK. ADK sends a user's text as several text parts.
         texts.collect::<Vec<_>>().join("\n")
     }
 }

@@ -98,7 +98,7 @@ pub struct Parts(Option<Arc<Vec<Part>>>);
 impl Parts {
     /// Replaces bytes whose text is not base64, as [`PartContent::raw_or_text`] says. Returns whether there were any.
     pub fn replace_unreadable(&mut self) -> bool {
-        // Parts that others share are copied only where something is to be replaced.
+        // Shared parts are copied only if one is replaced.
         if self.iter().all(|part| part.content.is_readable()) {
             return false;
         }
@@ -251,7 +251,7 @@ impl<'de> Visitor<'de> for PartVisitor {
                     // Not an `Option`, which would lose `null`: it is a value of `data` (`google.protobuf.Value`).
                     let json = map.next_value::<Json>()?;
                     if json.is_null() {
-                        // Other content may still follow, so it is decided at the end which of the two this `null` is.
+                        // Other content may still follow, so the meaning of this `null` is decided at the end.
                         null_data = Some(PartContent::Data(json));
                         continue;
                     }
@@ -265,7 +265,7 @@ impl<'de> Visitor<'de> for PartVisitor {
             choose(&mut content, value, CONTENT)?;
         }
         Ok(Part {
-            // `"data": null` is a value of its own, but beside other content it is an absent field.
+            // `"data": null` is a value if the part has no other content; otherwise the field counts as absent.
             content: chosen(content.or(null_data), CONTENT)?,
             metadata: metadata.unwrap_or_default(),
             filename: filename.unwrap_or_default(),

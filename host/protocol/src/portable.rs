@@ -108,7 +108,7 @@ pub fn repaired(json: &str) -> Option<String> {
 pub fn repaired_within(json: &str, levels: usize) -> Option<String> {
     let is_known_plain = levels == Json::MAX_DEPTH && is_plain(json);
     let readable = if is_known_plain { None } else { without_flaws(json, levels) };
-    // Keys are compared as they are by now: two that were different may have become one.
+    // The repaired keys are compared, because two different keys may have become equal.
     repeated::without_earlier(readable.as_deref().unwrap_or(json)).or(readable)
 }
 
@@ -123,7 +123,7 @@ fn without_flaws(json: &str, levels: usize) -> Option<String> {
             Flaw::HalfSurrogate => repaired.push_str(r"\ufffd"),
             Flaw::HugeNumber => repaired.extend(["\"", text, "\""]),
             Flaw::TooDeep => repaired.push_str(Json::string(text).get()),
-            // None of those that are found here.
+            // `Flaws` does not find repeated keys.
             Flaw::RepeatedKey => repaired.push_str(text),
         }
         copied = range.end;
@@ -167,7 +167,7 @@ pub(crate) fn nests_deeper_than(json: &str, limit: usize) -> bool {
 fn is_plain(json: &str) -> bool {
     let bytes = json.as_bytes();
     let pairs = bytes.iter().zip(bytes.iter().skip(1));
-    // Without a way out in the middle, so that the compiler compares many at once.
+    // No early exit, so that the compiler compares many bytes at once.
     let has_exponent =
         pairs.fold(false, |found, (digit, sign)| found | (digit.is_ascii_digit() & (sign | 0x20 == b'e')));
     let is_of_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'.');
@@ -207,7 +207,7 @@ impl<'a> Flaws<'a> {
 
     /// Skips a string, or its beginning up to half of a surrogate pair.
     fn string(&mut self) -> Option<Range<usize>> {
-        // Most bytes of a request are in strings, and memchr looks at many of them at once.
+        // Most bytes of a request are in strings, and memchr scans many of them at once.
         while let Some(step) = memchr::memchr2(b'"', b'\\', self.rest()) {
             self.at += step;
             match self.rest() {
@@ -398,7 +398,7 @@ mod tests {
         let deep = nested(Json::MAX_DEPTH - 1, r#"[["\"]\u0041",{}], {"a":[]} ,0]"#);
         let text = r#"["[\"\\\"]\\u0041\",{}]", "{\"a\":[]}" ,0]"#;
         assert_eq!(check(&deep).unwrap_err().reason(), "arrays and objects nest deeper than 40 levels");
-        // The innermost array is at the last level that is permitted, what is in it is text.
+        // The innermost array is at the last allowed level, so its content is text.
         assert_eq!(repaired(&deep), Some(nested(Json::MAX_DEPTH - 1, text)));
         let deepest = nested(100_000, "");
         let repaired = repaired(&deepest).expect("something to repair");

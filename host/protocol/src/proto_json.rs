@@ -96,7 +96,7 @@ where
     A: MapAccess<'de>,
     T: FieldValue + Default,
 {
-    // With two values, this server and the next reader of the message could go by different ones.
+    // With two values, this server and the next reader of the message could use different ones.
     if slot.is_some() {
         return Err(A::Error::duplicate_field(name));
     }
@@ -220,7 +220,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for UniqueKeys<T> {
         let mut entries = IndexMap::new();
         while let Some(key) = map.next_key::<String>()? {
             match entries.entry(key) {
-                // serde would keep the last value. An extension and the agent could then be shown one and the next
+                // serde would keep the last value. The extension and the agent could then get one value and the next
                 // server the other.
                 Entry::Occupied(entry) => {
                     return Err(A::Error::custom(format_args!("duplicate key `{}`", entry.key())));

@@ -43,10 +43,10 @@ pub fn parse_extensions<'a>(values: impl Iterator<Item = &'a str>) -> Vec<Extens
     // Clients send one field with commas or several fields, with and without spaces; an empty entry names nothing.
     let uris = values.flat_map(|value| value.split(',')).map(str::trim).filter(|uri| !uri.is_empty());
     let mut unique: Vec<ExtensionUri> = Vec::new();
-    // Beyond the first few, each is looked up by its hash: a header has room for thousands.
+    // Beyond the first few, each URI is looked up by its hash: a header may contain thousands.
     let mut others: IndexSet<&str> = IndexSet::new();
     for uri in uris {
-        // URIs are compared exactly: one that differs in the case of its host names another extension.
+        // URIs are compared exactly: a URI whose host differs in case names another extension.
         if unique.iter().any(|known| known.as_str() == uri) {
             continue;
         }

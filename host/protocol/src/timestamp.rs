@@ -66,7 +66,7 @@ impl Timestamp {
         let text = within_nanoseconds(text);
         let text: &str = &text;
         Self::parse(text).or_else(|error| {
-            // A date alone says nothing about the time.
+            // A date without a time is not a timestamp.
             let local = text.parse::<jiff::civil::DateTime>().ok().filter(|_| text.contains([':', 'T', 't']));
             let utc = local.and_then(|local| local.to_zoned(jiff::tz::TimeZone::UTC).ok());
             utc.map(|utc| Self::from_millis(utc.timestamp().as_millisecond())).ok_or(error)
@@ -99,8 +99,8 @@ fn within_nanoseconds(text: &str) -> Cow<'_, str> {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Milliseconds and UTC are what the specification recommends, and the official Python client refuses a time
-        // without a zone.
+        // The specification recommends milliseconds and UTC, and the official Python client refuses a time without a
+        // zone.
         write!(formatter, "{:.3}", self.0)
     }
 }

@@ -43,7 +43,7 @@ impl SendMessageRequest {
     /// [`A2aError::InvalidParams`] with a violation per field.
     pub fn validate(&self) -> Result<(), A2aError> {
         let mut violations = Violations::default();
-        // A message that is left out gets one violation, not one for each of its fields.
+        // A missing message gets one violation, not one for each of its fields.
         if self.message == Message::default() {
             let description = "is required, with messageId, role ROLE_USER and at least one part";
             violations.unless(false, "message", description);

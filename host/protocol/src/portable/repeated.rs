@@ -60,7 +60,7 @@ pub(super) fn without_earlier(json: &str) -> Option<String> {
     if dropped.is_empty() {
         return None;
     }
-    // An entry that is dropped may have entries in it that would be dropped by themselves.
+    // A dropped entry may contain entries that would be dropped as well.
     dropped.sort_unstable_by_key(|range| range.start);
     let mut kept = String::with_capacity(json.len());
     let mut copied = 0;
@@ -77,7 +77,7 @@ pub(super) fn without_earlier(json: &str) -> Option<String> {
 impl<'a> RepeatedKeys<'a> {
     fn new(json: &'a str) -> Self {
         let bytes = json.as_bytes();
-        // Most values of one field are scalars or lists of them.
+        // Most values of one field are scalars or lists of scalars.
         let has_none = bytes.len() < SHORTEST || memchr::memchr(b'{', bytes).is_none();
         let at = if has_none { bytes.len() } else { 0 };
         Self { json, at, is_key: false, open: SmallVec::new(), keys: SmallVec::new() }
@@ -129,7 +129,7 @@ impl<'a> RepeatedKeys<'a> {
         let before = before.map(|place| open.first + place);
         self.keys.push(Key { start, name });
         let before = before?;
-        // What follows it is at the latest the key itself.
+        // The key itself is the latest possible next key.
         let earlier = self.keys.get(before)?.start..self.keys.get(before + 1)?.start;
         let value = self.at + self.json.get(self.at..)?.find(':')? + 1;
         Some(Repeated { earlier, value })

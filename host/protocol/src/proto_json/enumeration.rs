@@ -23,7 +23,7 @@ struct EnumerationVisitor<T>(PhantomData<T>);
 impl<T: Enumeration> EnumerationVisitor<T> {
     fn at_position<E: Error>(position: Option<usize>, input: impl fmt::Display) -> Result<T, E> {
         let value = position.and_then(|position| T::VALUES.get(position)).copied();
-        // An unknown value is not read as unspecified: a filter by it would then list everything.
+        // An unknown value is not read as unspecified, because a filter with the unspecified value lists everything.
         value.ok_or_else(|| {
             let names = T::NAMES.join("`, `");
             E::custom(format_args!("unknown {} `{input}`, expected one of `{names}`", T::TYPE_NAME))

@@ -27,7 +27,7 @@ macro_rules! message {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 use serde::ser::SerializeMap;
 
-                // The number of entries is not known before each field was asked, because defaults are left out.
+                // The number of entries is unknown until each field was checked, because defaults are omitted.
                 let mut map = serializer.serialize_map(None)?;
                 $(
                     if $crate::proto_json::message!(@required $($kind)?)
@@ -88,7 +88,8 @@ macro_rules! readable {
                     }
                 }
 
-                // Asked for a struct, serde_json would take an array too. Asked for a map, it takes objects only.
+                // With `deserialize_struct` serde_json would accept an array too. With `deserialize_map` it accepts
+                // objects only.
                 deserializer.deserialize_map(MessageVisitor)
             }
         }

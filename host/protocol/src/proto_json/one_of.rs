@@ -60,7 +60,7 @@ macro_rules! one_of {
             }
 
             fn is_default(&self) -> bool {
-                // An alternative that is set says which one it is, even with nothing in it.
+                // A set alternative is written even if it is empty, because its name carries information.
                 false
             }
         }

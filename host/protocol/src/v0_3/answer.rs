@@ -73,8 +73,8 @@ readable! {
 /// # Errors
 /// When the value has another form.
 pub fn event(json: &Json) -> Result<StreamResponse, serde_json::Error> {
-    // The text is read twice, because `kind` may stand behind the fields that it decides about. serde's tagged enums
-    // would buffer those, and free-form JSON would lose its text.
+    // The text is read twice, because `kind` may follow the fields whose meaning it decides. serde's tagged enums would
+    // buffer these fields, and free-form JSON would lose its text.
     let Kind { kind } = json.to()?;
     Ok(match kind.as_str() {
         "task" => StreamResponse::Task(task(json)?),

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCard<'a> {
-    // `flatten` is safe in a type that is only written: it loses the text of free-form JSON only when it reads.
+    // `flatten` is safe in a type that is only written. Only reading with it loses the text of free-form JSON.
     #[serde(flatten)]
     common: Common<'a>,
     #[serde(flatten)]

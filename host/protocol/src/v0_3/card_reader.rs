@@ -37,7 +37,7 @@ struct Interface {
 /// When the text is neither.
 pub fn read_card(text: &str) -> Result<AgentCard, serde_json::Error> {
     let mut object = JsonObject::parse(text)?;
-    // A merged card has the fields of both versions, and those of 1.0 say more.
+    // A merged card has the fields of both versions; those of 1.0 contain more.
     let is_current = ["supportedInterfaces", "supported_interfaces"].iter().any(|name| object.contains_key(name));
     if is_current || !object.contains_key("url") {
         return serde_json::from_str(text);
@@ -49,7 +49,7 @@ pub fn read_card(text: &str) -> Result<AgentCard, serde_json::Error> {
     let Interfaces { url, preferred_transport, additional_interfaces } = serde_json::from_str(text)?;
     // JSON-RPC is the default of `preferredTransport` in 0.3.
     let transport = preferred_transport.unwrap_or_else(|| "JSONRPC".to_owned());
-    // One that cannot be read is not used, and keeps no other from being used.
+    // An unreadable interface is skipped, and the others are still used.
     let additional = additional_interfaces.into_iter().flatten().filter_map(|interface| interface.to().ok());
     for Interface { transport, url } in [Interface { transport, url }].into_iter().chain(additional) {
         let interface =

@@ -76,7 +76,7 @@ impl Serialize for DataObject<'_> {
 pub(super) fn serialize_metadata<M: SerializeMap>(part: &crate::Part, map: &mut M) -> Result<(), M::Error> {
     match &part.content {
         PartContent::Data(data) if !is_object(data) => {
-            // A copy, because the part itself must not carry the mark: it is shown to clients of 1.0 too.
+            // A copy, because the part itself must not carry the mark: clients of 1.0 also get the part.
             let mut metadata = part.metadata.clone();
             metadata.insert(WRAPPED.to_owned(), Json::from_serialize(&true).map_err(serde::ser::Error::custom)?);
             map.serialize_entry("metadata", &metadata)
@@ -195,7 +195,7 @@ impl<'de, F: PartForm> Visitor<'de> for PartVisitor<F> {
                 Some("metadata") => read_field(&mut map, "metadata", &mut metadata).map(|()| None)?,
                 _ => skip_field(&mut map).map(|()| None)?,
             };
-            // A part with two contents is refused: readers could differ on which one it is.
+            // A part with two contents is refused, because readers could choose different ones.
             choose(&mut content, value, CONTENT)?;
         }
         let (found, mut part) = chosen(content, CONTENT)?;

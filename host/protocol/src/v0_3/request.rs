@@ -71,12 +71,12 @@ pub fn send_message(json: &Json) -> Result<SendMessageRequest, A2aError> {
         accepted_output_modes: sent.configuration.accepted_output_modes,
         task_push_notification_config: sent.configuration.push_notification_config.map(|config| config.of(None)),
         history_length: history_length(sent.configuration.history_length),
-        // Only an explicit `false` counts. In HTTP+JSON of 0.3 it is the other way round.
+        // Only an explicit `false` counts. In HTTP+JSON of 0.3 the default is the opposite.
         return_immediately: sent.configuration.blocking == Some(false),
     };
     let request =
         SendMessageRequest { tenant: None, message: sent.message.into(), configuration, metadata: sent.metadata };
-    // The rules are those of 1.0, and so would be the names in the errors. The client knows only those of 0.3.
+    // The rules are those of 1.0, but the client knows only the field names of 0.3, so errors use these.
     let validate = |request: &SendMessageRequest| request.validate().map_err(with_role_of_0_3);
     checked(request, validate, field_of_message)
 }
@@ -131,7 +131,7 @@ pub fn subscribe_to_task(json: &Json) -> Result<SubscribeToTaskRequest, A2aError
 /// [`A2aError::InvalidParams`]
 pub fn create_push_config(json: &Json) -> Result<TaskPushNotificationConfig, A2aError> {
     let sent: SetPushConfigParams = params(json.get())?;
-    // An empty id becomes no id, which is what the check of 1.0 calls missing.
+    // An empty id becomes no id, which the validation of 1.0 reports as missing.
     let request = sent.push_notification_config.of(Some(sent.task_id).filter(|id| !id.is_empty()));
     checked(request, TaskPushNotificationConfig::validate, field_of_push_config)
 }
@@ -153,7 +153,7 @@ fn field_of_push_config(field: &str) -> String {
 /// [`A2aError::InvalidParams`]
 pub fn get_push_config(json: &Json) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
     let sent: PushConfigParams = params(json.get())?;
-    // The check of 1.0 would demand the id of the config too.
+    // The validation of 1.0 would require the config's id as well.
     if sent.id.is_empty() {
         return Err(A2aError::invalid_field("id", "is required"));
     }

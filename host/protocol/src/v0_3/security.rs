@@ -141,7 +141,7 @@ fn flow(flows: &OAuthFlows) -> Option<(&'static str, OAuthFlow<'_>)> {
                 scopes: &flow.scopes,
             },
         ),
-        // 0.3 has no such flow. The scheme stays on the card, because requirements refer to it by name.
+        // 0.3 has no device code flow. The scheme stays on the card, because requirements refer to its name.
         OAuthFlows::DeviceCode(_) => return None,
     };
     Some((name, flow))

@@ -88,7 +88,7 @@ impl From<WireMessage> for Message {
             parts: message.content.into_iter().map(WirePart::into_part).collect(),
             metadata: message.metadata,
             extensions: message.extensions,
-            // `a2a.v1` has no field for them.
+            // `a2a.v1` has no field for references.
             reference_task_ids: Vec::new(),
         }
     }
@@ -102,7 +102,7 @@ impl From<WireMessage> for Message {
 pub fn create_push_config(task_id: TaskId, body: &Json) -> Result<TaskPushNotificationConfig, A2aError> {
     let sent: WireCreatePushConfig = params(body.get())?;
     let is_body = sent.push_notification_config.is_some();
-    // The form of the proto file goes before that of the official clients.
+    // The form of the proto file takes precedence over that of the official clients.
     let mut config = sent.push_notification_config.unwrap_or(sent.config.push_notification_config);
     config.id = config.id.or(sent.config_id);
     let request = config.of(Some(task_id).filter(|id| !id.is_empty()));
