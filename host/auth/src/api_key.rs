@@ -37,7 +37,7 @@ impl ApiKeys {
         let mut entries: Vec<Entry> = Vec::with_capacity(configs.len());
         for config in configs {
             let entry = Entry::load(config)?;
-            // With one key for two principals it would be open who calls.
+            // A key of two principals would be ambiguous.
             if entries.iter().any(|other| other.digest == entry.digest) {
                 return Err(AuthConfigError::DuplicateKey { principal: entry.principal });
             }
@@ -49,12 +49,12 @@ impl ApiKeys {
     /// The principal of a key. Compares the key with all entries, in constant time, so that the duration reveals
     /// nothing about the keys.
     pub(crate) fn principal_of(&self, key: &[u8]) -> Option<&str> {
-        // No key is longer, so a long header is not worth a digest.
+        // All keys are shorter, so no digest is computed for a longer header.
         if key.len() > MAX_KEY_BYTES {
             return None;
         }
         let presented = sha256(key);
-        // A fold and not a search: a search would end at the entry that fits.
+        // A fold and not a search: a search would end at the matching entry.
         self.entries.iter().fold(None, |found, entry| {
             if bool::from(entry.digest.ct_eq(&presented)) { Some(entry.principal.as_str()) } else { found }
         })

@@ -76,7 +76,7 @@ impl RemoteJwks {
         if url.scheme() != "https" && !(url.scheme() == "http" && local) {
             return Err(AuthConfigError::Jwt { field: "jwks_url", problem: "must be https, or http on this machine" });
         }
-        // Fails when the process has a provider already, which is as good.
+        // Fails if the process has installed a provider already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -96,15 +96,16 @@ impl RemoteJwks {
         let known = state.find(kid, algorithm);
         let stale = state.fetched_at.is_none_or(|at| at.elapsed() >= MAX_AGE);
         if let Some(key) = known {
-            // An old key does not wait behind a fetch that somebody else started.
+            // A stale key is still used while another call fetches the keys.
             if !stale || !state.may_fetch() {
                 return Ok(key);
             }
         }
-        // A fetch that is under way may bring the key, so this call waits for it.
-        // Anybody can send tokens with unknown key ids. The pause keeps them from making this server flood the issuer.
+        // A running fetch may bring the key, so this call waits for its end. Anyone can send tokens with unknown key
+        // ids; the pause prevents them from making this server flood the issuer.
         if state.may_fetch() || self.fetching.try_lock().is_err() {
-            // A task of its own: a caller that hangs up must not take the fetch with it and leave the pause behind.
+            // The fetch runs in its own task: if the caller disconnects, the fetch must still finish, because its
+            // attempt counts for the pause.
             let remote = Arc::clone(self);
             let _ = tokio::spawn(async move { remote.refresh().await }).await;
         }
@@ -120,7 +121,7 @@ impl RemoteJwks {
         if !self.state().may_fetch() {
             return;
         }
-        // The attempt is noted before it is made, so that one that fails counts too.
+        // The attempt is recorded first, so that a failed attempt counts too.
         self.update(|state| state.attempted_at = Some(Instant::now()));
         match self.fetch().await {
             Ok(jwks) => self.update(|state| {

@@ -71,7 +71,7 @@ impl JwtVerifier {
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
         let mut validation = Validation::new(algorithm.to_jws());
-        // jsonwebtoken checks a claim that is not required only where it is there.
+        // jsonwebtoken ignores a missing claim unless it is listed as required.
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         validation.set_issuer(&[&self.config.issuer]);
         validation.set_audience(&self.config.audience);
@@ -126,7 +126,8 @@ fn keys(config: &JwtConfig) -> Result<JwksSource, AuthConfigError> {
     match (&config.jwks_url, &config.jwks_file) {
         (Some(url), None) => Ok(JwksSource::Url(RemoteJwks::new(url)?)),
         (None, Some(path)) => {
-            // The keys are public; whoever can change them decides who is let in.
+            // The keys are public, but their author decides which callers are accepted, so the file's permissions are
+            // checked.
             let text = annex_files::read_text(path, Purpose::Named, MAX_FILE_BYTES);
             let text = text.map_err(|source| AuthConfigError::File { path: path.clone(), source })?;
             let jwks = Jwks::parse(&text).map_err(|source| AuthConfigError::Keys { path: path.clone(), source })?;

@@ -54,7 +54,8 @@ pub(crate) fn canonical_bytes(card: Value, form: CanonicalForm) -> Result<Vec<u8
         CanonicalForm::Specification => without_defaults(card),
         CanonicalForm::WithoutEmptyValues => without_empty_values(card).unwrap_or_else(|| Value::Object(Map::new())),
     };
-    // Sorts keys by UTF-16 whatever the order in `card`, so serde_json's feature preserve_order does not matter.
+    // The canonicalizer sorts keys by UTF-16, so the order in `card` and serde_json's feature preserve_order do not
+    // matter.
     Ok(serde_json_canonicalizer::to_vec(&card)?)
 }
 

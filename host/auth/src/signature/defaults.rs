@@ -25,7 +25,7 @@ static CARD: Shape = Shape {
 };
 static INTERFACE: Shape = Shape { implicit: &["tenant"], nested: &[] };
 static CAPABILITIES: Shape = Shape { implicit: &["extensions"], nested: &[("extensions", &EXTENSION)] };
-// The parameters of an extension are its own: nothing is left out in there.
+// An extension defines its own parameters, so none of their values is omitted.
 static EXTENSION: Shape = Shape { implicit: &["uri", "description", "required"], nested: &[] };
 static SKILL: Shape = Shape {
     implicit: &["examples", "inputModes", "outputModes", "securityRequirements"],

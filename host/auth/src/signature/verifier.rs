@@ -54,7 +54,7 @@ pub fn verify(card_json: &str, keys: &Jwks) -> Result<Verified, VerifyError> {
     let card = read_card(card_json)?;
     let signatures = signatures(card_json).filter(|signatures| !signatures.is_empty()).ok_or(VerifyError::Unsigned)?;
     let mut payloads = Vec::new();
-    // Nothing in a signature says which form it is over: the official SDKs and the specification differ.
+    // A signature does not name its canonical form, and the official SDKs and the specification use different ones.
     for form in [CanonicalForm::Specification, CanonicalForm::WithoutEmptyValues] {
         payloads.push((form, URL_SAFE_NO_PAD.encode(canonical_bytes(card.clone(), form)?)));
     }

@@ -137,7 +137,7 @@ async fn the_last_good_keys_stay_in_use_while_the_issuer_is_down() {
     server.stop().await;
     pass(MAX_AGE).await;
     assert!(authenticate_token(&authenticator, &token(&json!({}))).await.is_ok());
-    // Nobody can say whether this key is good.
+    // The key cannot be checked while the issuer is down.
     assert_eq!(authenticate_token(&authenticator, &token_of_other()).await, Err(AuthError::Unavailable));
 }
 
