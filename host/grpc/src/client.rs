@@ -196,7 +196,7 @@ fn event_json(event: crate::pb::StreamResponse) -> Result<Json, CallError> {
 /// Ends the stream after the first error: later events would not be the agent's.
 fn ends_with_error(events: impl Stream<Item = Result<Json, CallError>> + Send + 'static) -> Events {
     let until_error = |is_over: &mut bool, event: Result<Json, CallError>| {
-        // The error itself is still given out, and nothing behind it.
+        // The error itself is still returned, and nothing after it.
         let shown = (!std::mem::replace(is_over, event.is_err())).then_some(event);
         std::future::ready(shown)
     };
@@ -209,7 +209,7 @@ fn method_call(method: &str, params: &JsonObject, headers: HeaderMap) -> Request
 }
 
 fn method_result(proto: &CallResponse) -> Result<Json, CallError> {
-    // Not `Json::parse`, which refuses what not everybody can read: the agent is not there to be told.
+    // Not `Json::parse`, which refuses values that some readers cannot read: the agent cannot be sent an error.
     serde_json::from_str(&proto.result_json).map_err(|error| CallError::Answer(error.to_string()))
 }
 
@@ -225,7 +225,7 @@ where
 {
     let request: T =
         serde_json::from_str(&params.to_json_string()).map_err(|error| CallError::Request(error.to_string()))?;
-    // An integer that no double is equal to fails here, before anything is sent.
+    // An integer without an equal double fails here, before anything is sent.
     let proto = request.into_proto().map_err(|error| CallError::Request(error.to_string()))?;
     Ok(with_metadata(proto, headers))
 }
@@ -255,7 +255,7 @@ fn failed(status: Status) -> CallError {
     if let Some(unreadable) = status.source().and_then(|source| source.downcast_ref::<Unreadable>()) {
         return CallError::Answer(unreadable.to_string());
     }
-    // A status that the agent sent has no source; one that tonic made of a broken connection has.
+    // A status from the agent has no source. A status that tonic creates for a broken connection has one.
     if status.source().is_some() {
         return CallError::Transport(status);
     }

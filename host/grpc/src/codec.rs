@@ -64,7 +64,8 @@ pub(crate) enum Unreadable {
 
 impl Unreadable {
     fn of(error: &prost::DecodeError) -> Self {
-        // prost has no other sign for the kind of an error. In front of it stand the fields around, which are a hundred here.
+        // Only the text of prost's error tells its kind. The path of fields in front of it has up to a hundred names
+        // here.
         let text = error.to_string();
         if text.ends_with("recursion limit reached") {
             return Self::TooDeep;

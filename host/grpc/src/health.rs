@@ -25,7 +25,7 @@ impl<O: Operations> Health for HealthOf<O> {
         if !["", SERVICE_NAME].contains(&request.get_ref().service.as_str()) {
             return Err(Status::not_found("no such service here"));
         }
-        // While the server drains, load balancers are to send their calls elsewhere.
+        // While the server drains, load balancers should send calls to other servers.
         let status = if self.0.is_serving() { ServingStatus::Serving } else { ServingStatus::NotServing };
         Ok(Response::new(HealthCheckResponse { status: status.into() }))
     }

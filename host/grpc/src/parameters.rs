@@ -15,7 +15,7 @@ pub(crate) fn read(metadata: MetadataMap, context: Extensions) -> CallParameters
     let is_binary = |name: &&HeaderName| name.as_str().ends_with(BINARY_SUFFIX);
     let binary: Vec<HeaderName> = headers.keys().filter(is_binary).cloned().collect();
     for name in binary {
-        // Their values are base64 of bytes that no header of A2A has, and nobody behind the binding reads them.
+        // Their values are base64 of bytes. A2A has no binary headers, and the operations do not read any.
         headers.remove(name);
     }
     // A value that is not text is made text, so that the version check refuses it. Left out, it would count as missing.

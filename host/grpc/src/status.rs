@@ -91,7 +91,7 @@ fn with_code(code: i32, error: &A2aError) -> Status {
     let mut status = pb::Status { code, message: message.clone(), details: Vec::new() };
     let mut room = MAX_DETAILS_BYTES;
     for detail in error.details() {
-        // The ErrorInfo comes first, so that it stays when the room is short.
+        // The ErrorInfo comes first, so that it is kept if the room is short.
         let Some(any) = packed(&detail, room) else { break };
         room = room.saturating_sub(any.value.len());
         status.details.push(any);
@@ -107,7 +107,7 @@ fn packed(detail: &Json, room: usize) -> Option<Any> {
         Ok(Detail::RetryInfo { retry_delay }) => retry_info(&retry_delay)?,
         Err(_) => value(detail)?,
     };
-    // A detail that is still too large is left out as a whole: cut in the middle it could not be decoded.
+    // A detail that is still too large is dropped entirely, because a cut one could not be decoded.
     (any.value.len() <= room).then_some(any)
 }
 

@@ -18,7 +18,7 @@ use super::{FieldError, FromProto, IntoProto, read, reads_answer, write};
 impl FromProto<Value> for Json {
     fn from_proto(proto: Value) -> Result<Self, FieldError> {
         let value = json(proto)?;
-        // Also looks whether it nests deeper than `Json::MAX_DEPTH`.
+        // Also checks that the value nests at most `Json::MAX_DEPTH` deep.
         let read = if reads_answer() { Self::from_peer(&value) } else { Self::from_serialize(&value) };
         read.map_err(|error| FieldError::new("", error.to_string()))
     }
@@ -54,7 +54,7 @@ fn json(value: Value) -> Result<serde_json::Value, FieldError> {
             list.values.into_iter().map(json).collect::<Result<_, _>>().map(serde_json::Value::Array)
         }
         None if reads_answer() => Ok(serde_json::Value::Null),
-        // JSON has no value that this could be: not even `null`, which is a kind of its own.
+        // JSON has no equivalent for a value without a kind; `null` is a kind of its own.
         None => Err(FieldError::new("", "a google.protobuf.Value without a value in it")),
     }
 }

@@ -18,7 +18,7 @@ const UNPADDED: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, NO_PAD
 impl FromProto<pb::Message> for Message {
     fn from_proto(mut proto: pb::Message) -> Result<Self, FieldError> {
         let role = enumeration("role", "Role", proto.role, Role::ALL)?;
-        // A user is told of a part without content. What an agent sends is read without it.
+        // In a user's message a part without content is an error. In an agent's message it is dropped.
         if role == Role::Agent || reads_answer() {
             proto.parts.retain(|part| part.content.is_some());
         }

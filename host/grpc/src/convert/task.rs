@@ -88,7 +88,7 @@ impl FromProto<pb::TaskStatus> for TaskStatus {
         Ok(Self {
             state: enumeration("state", "TaskState", proto.state, TaskState::ALL)?,
             message: read_optional("message", proto.message)?,
-            // Only agents send a status. One is read without a time that cannot be.
+            // Only agents send a status. An invalid timestamp is dropped.
             timestamp: read_optional("timestamp", proto.timestamp).unwrap_or_default(),
         })
     }
@@ -96,7 +96,7 @@ impl FromProto<pb::TaskStatus> for TaskStatus {
 
 impl FromProto<pb::Artifact> for Artifact {
     fn from_proto(mut proto: pb::Artifact) -> Result<Self, FieldError> {
-        // Only agents send artifacts. They are read without parts that have no content.
+        // Only agents send artifacts. Parts without content are dropped.
         proto.parts.retain(|part| part.content.is_some());
         Ok(Self {
             artifact_id: proto.artifact_id.into(),
