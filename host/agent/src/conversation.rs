@@ -118,12 +118,12 @@ impl Conversation {
     fn answered(&mut self, invocation: &str, part: &Part) -> bool {
         let Some(CallPart::Response { result, .. }) = call_part::read(part) else { return false };
         let Some((index, outcome)) = self.find(invocation, &result.id) else { return false };
-        // The result of a call that the agent made itself is settled: a client may not put another in its place.
+        // The result of a call that the agent made itself is final: a client cannot replace it.
         if !outcome.is_pending {
             return false;
         }
         (outcome.response, outcome.is_pending) = (Some(result.response), false);
-        // Models want a call and its result together, and the latest words last.
+        // Models require a call directly before its result, and the latest text last.
         let exchange = self.items.remove(index);
         self.items.push(exchange);
         true
@@ -132,7 +132,7 @@ impl Conversation {
     /// The latest call with this id, and its index among the items.
     fn find(&mut self, invocation: &str, id: &str) -> Option<(usize, &mut Outcome)> {
         self.items.iter_mut().enumerate().rev().find_map(|(index, item)| match item {
-            // Only calls of this task: one task of a conversation cannot answer what another one waits for.
+            // Only calls of this task: a task of a conversation cannot answer the calls of another one.
             Item::Calls(exchange) if *exchange.invocation == *invocation => {
                 let outcome = exchange.calls.iter_mut().find(|outcome| outcome.call.id == id)?;
                 Some((index, outcome))
@@ -144,7 +144,7 @@ impl Conversation {
 
 impl Exchange {
     fn into_turns(self) -> [Turn; 2] {
-        // Models want a result for each call, also for one that was broken off.
+        // Models require a result for each call, also for one that was broken off.
         let result_of = |outcome: &Outcome| ToolResult {
             id: outcome.call.id.clone(),
             name: outcome.call.name.clone(),
@@ -180,7 +180,7 @@ fn text_of(part: &Part) -> Option<&str> {
     match &part.content {
         PartContent::Text(text) => Some(text),
         PartContent::Data(json) => Some(json.get()),
-        // A URL is not fetched here: it is the client's choice where it leads.
+        // URLs are not fetched here, because the client chooses their targets.
         PartContent::Raw(_) | PartContent::Url(_) => None,
     }
 }

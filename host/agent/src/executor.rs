@@ -210,7 +210,7 @@ impl AgentError {
             | SessionError::InvalidKey { .. }
             | SessionError::UnseenCharacters { .. }
             | SessionError::ArtifactTooLarge { .. } => {
-                // Logged too: it may be the operator's limit that is too low.
+                // Also logged, because the operator's limit may be too low.
                 let ids = annex_telemetry::ids();
                 let (tenant, context, task) = ids.all();
                 tracing::warn!(%error, tenant, context, task, "a conversation cannot keep what an agent came to");

@@ -257,9 +257,9 @@ fn parse(url: &str, screen: Option<&Screen>) -> Result<Url, Refused> {
 }
 
 fn client(screen: Option<&Screen>) -> reqwest::Result<Client> {
-    // The whole process uses one provider; somebody else may have installed it already, which is as good.
+    // The whole process uses one provider. If another part has installed one already, that is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // A redirect would lead the key to a host that nobody has named.
+    // A redirect would send the key to a host that the operator did not choose.
     let client = Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(Policy::none());
     match screen {
         Some(screen) => screen.guard(client).build(),

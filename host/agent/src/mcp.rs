@@ -37,7 +37,7 @@ impl McpServers {
     /// # Errors
     /// Names the server that cannot be started or lacks a tool that its config names.
     pub async fn start(configs: &[McpConfig], folder: &Path) -> Result<(Self, Vec<Arc<dyn Tool>>), McpError> {
-        // With the first that fails the others are dropped, and each stops its server.
+        // At the first failure the other starts are dropped, which stops their servers.
         let started = try_join_all(configs.iter().map(|config| start(config, folder))).await?;
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         let mut connections = Vec::new();
@@ -56,7 +56,7 @@ impl McpServers {
 
 async fn start(config: &McpConfig, folder: &Path) -> Result<(Connection, Vec<OfferedTool>), McpError> {
     let (connection, tools) = Connection::start(config, folder).await?;
-    // A name that is misspelt would otherwise leave the model without the tool, and nobody would be told.
+    // A misspelt name would otherwise leave the model without the tool, and without an error.
     let unknown = config.named_tools().find(|name| tools.iter().all(|tool| tool.name != **name));
     if let Some(name) = unknown {
         let offered = tools.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>().join(", ");

@@ -75,7 +75,7 @@ impl UpstreamContext {
 
     /// Records the extensions that the remote agent reports as active. Extensions that were not requested are ignored.
     pub fn set_active(&self, active: &[ExtensionUri]) {
-        // An agent elsewhere could otherwise name extensions in our answer that nobody activated.
+        // Otherwise a remote agent could list extensions in this server's answer that were not requested.
         let asked = active.iter().filter(|uri| self.extensions.contains(uri)).cloned();
         *self.active.lock().unwrap_or_else(PoisonError::into_inner) = asked.collect();
     }

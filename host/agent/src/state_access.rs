@@ -36,7 +36,7 @@ impl StateAccess {
     /// All readable keys with their values.
     pub fn all(&self) -> State {
         let mut state = self.session.state();
-        // The changes come last, so that a holder reads what it has set, although it is not stored yet.
+        // The changes come last, so that their holder reads its own changes before they are stored.
         state.extend(State::from(self.changes.clone()));
         state
     }

@@ -37,7 +37,7 @@ pub struct TokenCount(Arc<AtomicU64>);
 impl TokenCount {
     /// Adds to the count.
     pub fn add(&self, tokens: u64) {
-        // Relaxed is enough: nothing is ordered by the number. A number that wrapped would say that little was used.
+        // Relaxed suffices: the number orders nothing. Saturating, because a wrapped number would look like little use.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_add(tokens)));
     }
 

@@ -99,8 +99,8 @@ pub fn render(template: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> R
             (Some((before, inside)), Some(value)) => {
                 let opening = head.len() - before.len() - inside.len();
                 output.push_str(before);
-                // The value is not searched for placeholders: a client may have set it, and could read other keys by
-                // it.
+                // The value is not searched for placeholders, because a client may have set it, and could otherwise
+                // read other keys.
                 if output.len() + value.len() > MAX_BYTES {
                     return Err(TemplateError::TooLong { limit: MAX_BYTES });
                 }
@@ -146,7 +146,7 @@ pub(crate) fn artifact_names(template: &str) -> BTreeSet<String> {
     if !template.contains(ARTIFACT_PREFIX) {
         return names;
     }
-    // With a value for everything it cannot fail, and what it renders is of no use.
+    // With a value for each variable it cannot fail. The rendered text is not used.
     let _ = render(template, |key| {
         names.extend(key.strip_prefix(ARTIFACT_PREFIX).map(str::to_owned));
         Some(Json::string(""))

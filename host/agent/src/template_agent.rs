@@ -96,7 +96,7 @@ impl AgentExecutor for TemplateAgent {
     }
 
     fn reaches_out(&self) -> bool {
-        // Where this is false, the user's first message may be stored with the answer, in one write.
+        // If false, the user's first message may be stored together with the answer, in one write.
         self.has_helpers() || self.model.is_remote()
     }
 

@@ -89,7 +89,7 @@ impl Tools {
         let mut by_name: HashMap<String, Arc<dyn Tool>> = HashMap::new();
         for (tool, declaration) in tools.into_iter().zip(declarations.iter()) {
             let second = tool.origin().to_owned();
-            // A model calls by name, so of two tools with one name nobody could say which one it meant.
+            // A model calls tools by name, so that two tools with one name would be ambiguous.
             if let Some(first) = by_name.insert(declaration.name.clone(), tool) {
                 return Err(ToolClash { name: declaration.name.clone(), first: first.origin().to_owned(), second });
             }

@@ -51,7 +51,7 @@ impl Toolbox<'_> {
         for called in join_all(calls.into_iter().map(|call| self.call_one(call))).await {
             let Called { outcome, changes, artifacts } = called?;
             outcomes.results.push(outcome);
-            // In the order of the calls and not of their ends, so that the outcome does not depend on who was faster.
+            // In the order of the calls and not of their completion, so that the outcome does not depend on timing.
             outcomes.changes.merge(changes);
             outcomes.artifacts.extend(artifacts);
         }
@@ -109,7 +109,7 @@ impl Toolbox<'_> {
         let Some(tool) = self.tools.get(&call.name) else {
             return refused(format!("there is no tool `{}`", call.name));
         };
-        // Models do not always keep to the declaration. They are told and may try again.
+        // Models sometimes ignore the declaration. They get an error and may try again.
         if !is_object(&call.arguments) {
             return refused("the arguments are not a JSON object".to_owned());
         }

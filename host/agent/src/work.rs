@@ -95,7 +95,7 @@ pub(crate) async fn aside<T: Send + 'static>(
         if let Some(time) = time {
             time.since(began);
         }
-        // The thread gives it back, not the caller: work that nobody waits for may go on for a moment.
+        // The thread releases the place, not the caller: abandoned work may continue for a moment.
         drop(place);
         done
     });

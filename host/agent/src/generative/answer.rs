@@ -109,7 +109,7 @@ impl Answer {
             let next = next.map_err(|error| AnswerError::Read(error.map_broken(reqwest::Error::without_url)))?;
             self.is_over = match &next {
                 Some(event) => {
-                    // What not every reader takes would fail the answer, also in a field that nobody asks for.
+                    // A value that some readers refuse would fail the whole answer, even in a field that is not used.
                     let repaired = portable::repaired(event);
                     (self.reader.read)(repaired.as_deref().unwrap_or(event), &mut self.queue)?
                 }
@@ -218,7 +218,7 @@ impl Calls {
 impl From<OpenCall> for ToolCall {
     fn from(call: OpenCall) -> Self {
         let text = call.arguments.trim();
-        // They are kept as a part of an object, and are cut here so that they are not cut there again.
+        // The arguments become a part of an object. They are cut here, so that they are not cut again there.
         let repaired = portable::repaired_within(text, Json::MAX_DEPTH - 1);
         let text = repaired.as_deref().unwrap_or(text);
         let arguments = match text {
@@ -226,7 +226,7 @@ impl From<OpenCall> for ToolCall {
             "" | "null" => JsonObject::new().to_json(),
             text => serde_json::from_str(text),
         };
-        // Text that is no JSON is no object, and the model is told so.
+        // Invalid JSON becomes a string, and the model gets an error about it.
         let arguments = arguments.unwrap_or_else(|_| Json::string(text));
         Self { id: call.id, name: call.name, arguments, signatures: call.signatures }
     }

@@ -76,7 +76,7 @@ pub(super) fn read(event: &str, answer: &mut EventQueue) -> Result<bool, AnswerE
             }
         }
         "message_stop" => return Ok(true),
-        // Pings, the ends of blocks, and what is yet to come.
+        // Pings, ends of blocks, and future kinds of events.
         _ => {}
     }
     Ok(false)

@@ -106,8 +106,8 @@ impl Answer {
         let data = event.data.as_deref().unwrap_or_default();
         let is_taken = match serde_json::from_str(data) {
             Ok(Head { method: None, id: Some(id) }) => {
-                // This is the answer, so none is made in its place. The library reads on for a moment, to use the connection
-                // again.
+                // The answer has arrived, so no error is needed in its place. The library reads on for a moment, in
+                // order to reuse the connection.
                 if self.id.as_ref() == Some(&id) {
                     self.id = None;
                 }
@@ -120,7 +120,7 @@ impl Answer {
             }
             _ => false,
         };
-        // Its id stays, because an answer that breaks off is taken up again after the last one.
+        // The id is kept, because an answer that breaks off is resumed after the last id.
         let is_mark = event.id.is_some() || event.retry.is_some();
         let mark = |event: Sse| Sse { data: None, event: None, ..event };
         if is_taken { Some(event) } else { is_mark.then(|| mark(event)) }

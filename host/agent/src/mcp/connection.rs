@@ -164,7 +164,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The keeper then ends the server by itself. Waiting for that is for `close`.
+        // The keeper then ends the server by itself. Only `close` waits for this.
         self.stop.cancel();
     }
 }
@@ -191,10 +191,10 @@ async fn keep(
             }
             _ = &mut ended => {}
         }
-        // From here on calls are refused at once instead of waiting for a server that is gone.
+        // From now on calls fail at once instead of waiting for an ended server.
         peers.send_replace(None);
         tracing::warn!(server, "an MCP server has ended; it is started again");
-        // A server that ends right after each start keeps the longer pause, so that it is not started in a loop.
+        // A server that ends right after each start keeps the longer pause, so that restarts do not loop.
         if started.elapsed() > STEADY {
             pause = FIRST_PAUSE;
         }
@@ -236,7 +236,7 @@ impl Starter {
             Place::Program { command, args, env } => {
                 let command = self.command(command, args, env)?;
                 let (process, stderr) = Program::spawn(command).map_err(|error| failed(error.into()))?;
-                // Read all the time: a program whose pipe is full stands still.
+                // Read continuously, because a program blocks if its pipe is full.
                 let words = stderr.map(|stderr| tokio::spawn(log_lines(self.config.name.clone(), stderr)));
                 match serve_client(client(), BoundedProgram::new(&self.config.name, process)).await {
                     Ok(service) => service,
@@ -251,7 +251,8 @@ impl Starter {
                 config.retry_config = Arc::new(resumption());
                 let stop = CancellationToken::new();
                 let http = self.http_client(url, stop.clone()).map_err(failed)?;
-                // Its drop, also where this start is given up, cancels the token and with it what the client waits for.
+                // Dropping the transport, also when this start is dropped, cancels the token, and so ends the client's
+                // waits.
                 let transport = WorkerTransport::spawn_with_ct(StreamableHttpClientWorker::new(http, config), stop);
                 serve_client(client(), transport).await.map_err(|error| failed(cut(&error)))?
             }
@@ -262,7 +263,7 @@ impl Starter {
 
     /// The HTTP client. It follows no redirects, so that no other server gets the token.
     fn http_client(&self, url: &str, stop: CancellationToken) -> Result<BoundedHttp, Source> {
-        // The whole process uses one provider; somebody else may have installed it already, which is as good.
+        // The whole process uses one provider. If another part has installed one already, that is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
         if let Some(screen) = &self.config.screen {
@@ -276,7 +277,7 @@ impl Starter {
         // A bare name is looked up in `PATH`; a path starts at the folder of the config.
         let program = if program.contains('/') { self.folder.join(program) } else { PathBuf::from(program) };
         let mut command = Command::new(program);
-        // The keys of the agent's models are in the environment, and a package runner starts programs of others.
+        // The environment contains the keys of the agent's models, and a package runner starts third-party programs.
         command.args(args).env_clear();
         if !self.folder.as_os_str().is_empty() {
             command.current_dir(&self.folder);

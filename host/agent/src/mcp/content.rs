@@ -38,7 +38,7 @@ impl Content {
         for block in result.content {
             content.take(tool, block);
         }
-        // The model is told one of the two, so the larger one counts and not the sum.
+        // The model gets one of the two, so the larger one counts and not the sum.
         let structured = content.structured.as_ref().map_or(0, |value| value.to_string().len());
         let files = content.artifacts.iter().flat_map(|(_, parts)| parts).map(size).sum::<usize>();
         for (bytes, most, what) in [(content.text.len().max(structured), MAX_TEXT, "text"), (files, MAX_FILES, "files")]
@@ -76,7 +76,8 @@ impl Content {
         let mut allowed = StateDelta::new();
         for (key, value) in changes {
             let scope = Scope::of(key).0;
-            // One key that is not granted refuses all: half of a delta would be a state that the server never meant.
+            // A single key without a grant refuses all, because half of a delta would be a state that the server never
+            // intended.
             if !scopes.contains(&scope) {
                 return Err(format!("`{key}` is in the {scope} scope, which `state` of the server does not name"));
             }
@@ -111,7 +112,7 @@ impl Content {
                 let media_type = link.mime_type.unwrap_or_default();
                 self.keep(&link.name, PartContent::Url(link.uri), media_type);
             }
-            // The model is told that something is missing, so that it does not take the rest for everything.
+            // The model must know that something is missing, so that it does not take the result as complete.
             _ => self.say("[content of an unknown kind]"),
         }
     }
@@ -124,7 +125,7 @@ impl Content {
     }
 
     fn keep(&mut self, name: &str, content: PartContent, media_type: String) {
-        // The server on the other side chooses the name. One that no session takes as a key would fail the task.
+        // The server chooses the name. A name that a session does not accept as a key would fail the task.
         let name = annex_text::line_within(name, MAX_NAME);
         self.say(&format!("[kept as artifact `{name}`]"));
         let part = Part { media_type, filename: name.clone(), ..Part::from(content) };

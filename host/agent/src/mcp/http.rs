@@ -153,9 +153,9 @@ impl StreamableHttpClient for BoundedHttp {
         auth_header: Option<String>,
         custom_headers: Fields,
     ) -> Result<EventStream, HttpError> {
-        // The stream for what belongs to no request: nothing that could come there is of use here.
+        // Streams without a request are not opened: no message on such a stream would be used here.
         let Some(last) = last_event_id else { return Err(StreamableHttpError::ServerDoesNotSupportSse) };
-        // A server that breaks off each answer at once is not asked in a loop.
+        // The pause prevents a loop if a server breaks off each answer at once.
         sleep(RESUMPTION_PAUSE).await;
         let request = self.request(Method::GET, &uri, session_id.as_deref(), auth_header, custom_headers);
         let opened = self.unless_stopped(opened(request.header(HEADER_LAST_EVENT_ID, last))).await?;

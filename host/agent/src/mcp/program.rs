@@ -82,7 +82,7 @@ impl Program {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn()?;
         let group = Group::of(&child);
-        // Whoever ends all programs meanwhile has not seen this one.
+        // `end_programs` may have started in between, and has not seen this program.
         if ENDING.is_cancelled() {
             return Err(about_to_end());
         }
@@ -118,19 +118,19 @@ impl Transport<RoleClient> for Program {
     /// SIGKILL.
     async fn close(&mut self) -> Result<(), Self::Error> {
         let by_itself = async {
-            // Waits for a message that is being sent, and a program that does not read takes none.
+            // Waits until a message is sent completely, which may never happen if the program does not read.
             self.transport.close().await?;
             self.group.leader_ended().await
         };
         if timeout(END_PATIENCE, by_itself).await.is_err() {
             self.group.signal(Signal::TERM);
-            // What does not end by itself is killed below.
+            // A program that does not end by itself is killed below.
             let _ = timeout(END_PATIENCE, self.group.leader_ended()).await;
         }
-        // Processes that the program has started may go on without it.
+        // Processes that the program has started may outlive it.
         self.group.signal(Signal::KILL);
         self.group.leader_ended().await?;
-        // Before the leader is reaped: its number may then be that of another group.
+        // Before the leader is reaped, because its number may belong to another group afterwards.
         self.group.leave();
         self.child.wait().await?;
         Ok(())
@@ -162,7 +162,7 @@ impl Group {
         // Before the first look, so that no end is missed.
         let mut ends = signal(SignalKind::child())?;
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        // An error says that there is no such process any more.
+        // An error means that the process does not exist any more.
         while matches!(waitid(WaitId::Pid(leader), look), Ok(None)) && ends.recv().await.is_some() {}
         Ok(())
     }
@@ -183,7 +183,7 @@ impl Drop for Group {
 }
 
 fn kill(group: Pid, signal: Signal) {
-    // Fails where the group has ended, which is as good.
+    // Fails if the group has ended, which is fine.
     let _ = kill_process_group(group, signal);
 }
 
@@ -200,7 +200,7 @@ fn repaired_lines(output: ChildStdout) -> Output {
 }
 
 fn repaired_line(line: Vec<u8>) -> Vec<u8> {
-    // Without its end, which must not become a part of a string.
+    // Without the line break, which must not become a part of a string.
     let text = line.strip_suffix(b"\n").and_then(|text| std::str::from_utf8(text).ok());
     match text.and_then(portable::repaired) {
         Some(repaired) => [repaired.as_bytes(), b"\n"].concat(),

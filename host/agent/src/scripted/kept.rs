@@ -30,7 +30,7 @@ impl Room {
     /// Reserves bytes; `None` if too few are left.
     pub(super) fn reserve(&'static self, bytes: usize) -> Option<Kept> {
         let fits = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= MAX_BYTES);
-        // Relaxed, because threads agree on this number alone; no other memory is published by it.
+        // Relaxed suffices, because threads share only this number and no other memory.
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         Some(Kept { bytes, room: self })
     }
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn what_is_beyond_the_bound_of_the_process_is_refused_and_changes_nothing() {
         assert!(OWN.reserve(MAX_BYTES + 1).is_none());
-        // Other tests reserve a little meanwhile.
+        // Other tests reserve a little at the same time.
         let half = OWN.reserve(MAX_BYTES / 2).expect("room");
         assert!(OWN.reserve(MAX_BYTES / 2 + 1).is_none());
         assert!(SHARED.reserve(MAX_BYTES / 2 + 1).is_some(), "it is another room");

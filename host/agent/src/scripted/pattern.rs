@@ -95,7 +95,7 @@ impl Pattern {
     /// Like [`Self::to_find`], for a search that captures the groups.
     pub(super) fn to_capture(&self, bytes: usize) -> u64 {
         let groups = u64::try_from(self.groups()).unwrap_or(u64::MAX);
-        // It is found first, and then once more with its groups.
+        // The match is found first, and then a second time with its groups.
         self.to_find(bytes).saturating_mul(2 + groups / GROUPS_OF_A_SEARCH)
     }
 
@@ -124,7 +124,7 @@ impl Pattern {
 
     /// Runs a search with the kept tables. The regex engine would keep tables of any size for each thread.
     fn with_tables<T>(&self, search: impl FnOnce(&mut Cache) -> T) -> T {
-        // Somebody else searches with them, or has panicked.
+        // Another thread is searching with the tables, or has panicked.
         let Ok(mut kept) = self.tables.try_lock() else { return search(&mut self.regex.create_cache()) };
         let mut tables = kept.take().unwrap_or_else(|| self.regex.create_cache());
         let found = search(&mut tables);

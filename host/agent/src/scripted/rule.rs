@@ -115,7 +115,7 @@ impl Rule {
             Segment::Literal(literal) => literal.len(),
             Segment::Piece(_) => pieces,
         });
-        // The piece for which there is no room is read too.
+        // The piece that exceeds the room is read too.
         let filled = filled.fold(0, usize::saturating_add).min(MAX_FILLED_BYTES.saturating_add(pieces));
         let filled = u64::try_from(filled).unwrap_or(u64::MAX).saturating_mul(FILLED_BYTE);
         searches.into_iter().fold(filled, u64::saturating_add)
@@ -127,7 +127,7 @@ impl Rule {
         let result = self.result(prompt)?;
         let mut pieces = Pieces::new();
         if self.when.names().next().is_none() {
-            // Nothing is taken out of what the user said.
+            // Without a match in the user's message, the rule does not apply.
             if !self.when.is_in(prompt.last_user_text()) {
                 return None;
             }
@@ -150,7 +150,7 @@ impl Rule {
             Some(answer) => Some(fill(answer, &mut room, |name| pieces.get(name).map(|&piece| Cow::Borrowed(piece)))?),
             None => None,
         };
-        // Pieces are what users and tools wrote: a quote in one must not end the string that it stands in.
+        // Users and tools write the pieces: a quote inside a piece must not end the surrounding string.
         let escaped = |name: &str| pieces.get(name).map(|piece| Cow::Owned(inside_string(piece)));
         let call =
             |(tool, arguments): &(String, Vec<Segment>)| Some((tool.clone(), fill(arguments, &mut room, escaped)?));

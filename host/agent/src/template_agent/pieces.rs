@@ -40,7 +40,7 @@ impl<'a> Pieces<'a> {
     pub(super) fn start_again(&mut self) {
         self.text.clear();
         self.held = None;
-        // A piece without `append` replaces the artifact of its id, also in what the client has received.
+        // A piece without `append` replaces the artifact with its id, also at the client.
         self.append = false;
     }
 
@@ -63,7 +63,7 @@ impl<'a> Pieces<'a> {
         if self.held == Some(0) {
             return self.send(all, true).await;
         }
-        // Without words it is an empty piece, so that the client hears that the artifact is complete.
+        // Without text the last piece is empty, so that the client learns that the artifact is complete.
         let last = self.held.and_then(|from| self.text.get(from..)).unwrap_or_default();
         self.send(text(last), true).await
     }

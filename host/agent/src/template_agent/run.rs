@@ -49,7 +49,7 @@ impl<'a> Run<'a> {
     pub(super) async fn run(mut self) -> Result<(), AgentError> {
         let conversation = self.conversation().await?;
         let waiting = conversation.waiting(self.turn.task_id.as_str());
-        // The task still waits for its tools: the model is not asked before their results are there.
+        // The task still waits for tool results: the model is called after all of them have arrived.
         if !waiting.is_empty() {
             return self.remind(&waiting).await;
         }
@@ -60,7 +60,7 @@ impl<'a> Run<'a> {
             self.events.send(status(TaskState::Working, None)).await?;
             return self.finish(answered).await;
         }
-        // Rendered first: an instruction that lacks a variable fails the turn before the agent says that it works.
+        // Rendered first, so that a missing variable fails the turn before the agent announces `Working`.
         let mut prompt = self.prompt(conversation).await?;
         self.events.send(status(TaskState::Working, None)).await?;
         let mut round = 0;
@@ -70,7 +70,7 @@ impl<'a> Run<'a> {
             if answered.answer.calls.is_empty() {
                 return self.finish(answered).await;
             }
-            // Checked before the tools are called, so that no call is made whose result nobody reads.
+            // Checked before the tools are called, so that no call is made without use for its result.
             if round == self.agent.max_tool_rounds {
                 return Err(failed(&format!(
                     "The agent asked for tools again after {round} rounds of calls, which is the most in one turn. Ask \
@@ -78,7 +78,7 @@ impl<'a> Run<'a> {
                 )));
             }
             calls += answered.answer.calls.len();
-            // A callback may have added some to those of the model.
+            // A callback may have added calls to the model's own.
             if answered.answer.calls.len() > MAX_CALLS {
                 return Err(asks_for_too_many());
             }
@@ -94,9 +94,9 @@ impl<'a> Run<'a> {
             if !pending.is_empty() {
                 return self.wait(text, &pending).await;
             }
-            // The words before the calls were for the time until now. The next piece takes their place.
+            // The text before the calls was preliminary. The next piece replaces it.
             self.pieces.start_again();
-            // The session has the calls and their results by now, so the conversation is read again.
+            // The session now contains the calls and their results, so the conversation is read again.
             let conversation = self.conversation().await?;
             prompt = self.prompt(conversation).await?;
         }
@@ -185,7 +185,7 @@ impl<'a> Run<'a> {
             was_reached = true;
             match event {
                 ModelEvent::Text(piece) => {
-                    // An empty piece counts: an empty answer is an answer, and thoughts alone are none.
+                    // An empty piece counts, because an empty answer is an answer. Reasoning alone is not.
                     has_said = true;
                     step.pass(piece.len());
                     if !piece.is_empty() {
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
                     has_thought = true;
                     step.pass(piece.len());
                 }
-                // The rest of the answer is not waited for.
+                // The rest of the answer is not read.
                 ModelEvent::Call(_) if answer.calls.len() == MAX_CALLS => return Err(asks_for_too_many()),
                 ModelEvent::Call(call) => {
                     step.pass(call.arguments.get().len());
@@ -219,14 +219,15 @@ impl<'a> Run<'a> {
             parts.push(Part::text(answered.answer.text));
         }
         parts.extend(calls.iter().map(|call| call_part::call(call, self.is_long_running(call))));
-        // The calls are stored before they are made: a turn that breaks off leaves calls that count as broken off.
+        // The calls are stored before they are made, so that a turn that breaks off leaves calls that are known to be
+        // broken off.
         self.store(self.event(parts, answered.changes)).await?;
         let toolbox = Toolbox { tools: &self.agent.tools, callbacks: self.callbacks(), turn: self.turn };
         let Outcomes { results, changes, artifacts } = toolbox.call_all(calls).await?;
         let parts: Parts =
             results.iter().map(|outcome| call_part::response(&outcome.result, outcome.is_pending)).collect();
         let artifacts = artifacts.into_iter().map(|(name, parts)| (name, parts.into())).collect();
-        // The results and the state that they change are one event, so that neither is there without the other.
+        // The results and their state changes are stored as one event, so that neither exists without the other.
         self.store(Event { artifacts, ..self.event(parts, changes) }).await?;
         Ok(results.into_iter().filter(|outcome| outcome.is_pending).collect())
     }
@@ -280,7 +281,7 @@ impl<'a> Run<'a> {
     async fn finish(mut self, answered: Answered) -> Result<(), AgentError> {
         let Answered { answer, changes, is_silent } = answered;
         self.pieces.correct(&answer.text);
-        // It is stored first, so that whoever sees the last piece sees the state that belongs to it.
+        // Stored first, so that a client that has the last piece can read the new state.
         let mut kept = self.keep(answer.text, changes, is_silent).await?;
         if let Some(callbacks) = self.callbacks() {
             let mut context = callback_context(self.turn);
@@ -299,14 +300,14 @@ impl<'a> Run<'a> {
 
     /// Stores the answer. Returns its stored parts.
     async fn keep(&self, text: String, mut changes: StateDelta, is_silent: bool) -> Result<Parts, AgentError> {
-        // A model that only thought has not answered, so the value stays as it was.
+        // A model that only reasoned has not answered, so the value is unchanged.
         if let Some(key) = self.agent.output_key.as_ref().filter(|_| !is_silent) {
             changes.insert(key.clone(), Json::string(&text));
         }
         let parts = Parts::from(vec![Part::text(text)]);
         let artifacts = BTreeMap::from([(self.agent.artifact.clone(), parts.clone())]);
         let event = Event { artifacts, ..self.event(parts.clone(), changes) };
-        // A callback may have more to store behind it.
+        // A callback may store another event afterwards.
         if self.callbacks().is_none() {
             self.store_last(event).await?
         } else {

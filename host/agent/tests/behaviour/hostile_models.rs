@@ -183,7 +183,7 @@ async fn arguments_that_nest_too_deep_are_cut_once() {
     let model = Endless { sent: Arc::default(), url: serve(router).await };
     let events = model.ask(Adapter::OpenAi).await.unwrap();
     let [ModelEvent::Call(call)] = events.as_slice() else { panic!("{events:?}") };
-    // As it is kept, in an object.
+    // The arguments as they are stored, in an object.
     let kept = Json::from_peer(&BTreeMap::from([("args", &call.arguments)])).unwrap();
     assert!(kept.get().contains("[\"[[") && !kept.get().contains('\\'), "{kept:?}");
 }

@@ -225,7 +225,7 @@ async fn a_server_that_goes_on_after_its_answer_is_not_listened_to() {
     let server = Server::new(one_tool, |number, id| Some(if number == 0 { result(id) } else { request(number) }));
     let told = server.call().await;
     assert!(told.contains("from afar"), "{told}");
-    // It could send no more than the buffers hold: whoever read them has hung up.
+    // The server could send only as much as the buffers hold, so the client has closed the connection.
     let sent = server.sent.load(Ordering::Relaxed);
     let settled = async {
         let mut before = sent;
@@ -248,7 +248,7 @@ async fn a_server_is_not_listened_to_between_calls() {
     let server = Server::new(one_tool, |number, id| (number == 0).then(|| result(id)));
     let told = server.call().await;
     assert!(told.contains("from afar"), "{told}");
-    // One request may end the session; no stream for what belongs to no call is opened.
+    // One request may end the session. The client opens no stream without a request.
     assert!(server.gets.load(Ordering::Relaxed) <= 1);
 }
 

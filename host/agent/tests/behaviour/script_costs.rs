@@ -115,7 +115,7 @@ async fn an_answer_that_takes_long_holds_up_no_other_and_counts_and_ends_with_wh
     assert_eq!(other.stream(prompt("b".to_owned())).await.unwrap().count().await, 1);
     assert!(!long.is_finished());
     long.abort();
-    // The thread that worked on it ends with the pattern that it is at, and counts.
+    // The abandoned thread finishes its current pattern, and its time still counts.
     while Arc::strong_count(&took) > 1 {
         tokio::task::yield_now().await;
     }
