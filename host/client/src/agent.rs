@@ -50,7 +50,7 @@ impl Agent {
             config.allowed_hosts.is_none() || url.is_ok_and(|url| config.trusts(&url, &document.url))
         };
         let spoken = binding::choose(&document.card, &config.bindings, may_use).map_err(|error| {
-            // One that would do is there, and is elsewhere.
+            // The card has a suitable interface, but at a host that is not allowed.
             binding::choose(&document.card, &config.bindings, |_| true)
                 .map_or(error, |spoken| not_allowed(&spoken, &document))
         })?;
@@ -242,7 +242,7 @@ impl Agent {
     ) -> Result<Answer<()>, ClientError> {
         valid(request.validate())?;
         let operation = Operation::DeleteTaskPushNotificationConfig;
-        // Servers answer with nothing, with `null` or with an object. None of it says anything.
+        // Servers answer with nothing, `null` or an object. None of them carries information.
         let answer = self.read::<_, IgnoredAny>(operation, parameters, request).await?;
         Ok(Answer { value: (), active: answer.active })
     }

@@ -100,7 +100,7 @@ fn spoken(interface: &AgentInterface) -> Option<Spoken<'_>> {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     let binding = Binding::ALL.into_iter().find(|binding| binding.name() == interface.protocol_binding)?;
-    // Agents that set no version are in use, and official clients speak 1.0 to them.
+    // Some agents in use set no version, and official clients speak 1.0 to these agents.
     if is(VERSION) || interface.protocol_version.is_empty() {
         return Some(Spoken { binding, version: Version::Current, interface });
     }

@@ -64,8 +64,8 @@ impl Cards {
         address: &str,
     ) -> Result<Arc<AgentCardDocument>, ClientError> {
         let url = card_url(address)?;
-        // The lock is not held while the agent is asked, so that a slow agent delays nobody else. Two callers may then
-        // both ask.
+        // The lock is released during the request, so that a slow agent delays no other call. Two callers may then both
+        // send a request.
         let kept = self.kept(&url);
         if let Some(kept) = kept.as_ref().filter(|kept| Instant::now() < kept.fresh_until) {
             return Ok(Arc::clone(&kept.document));
@@ -74,11 +74,11 @@ impl Cards {
         let response = ask(http, config, &url, etag).await?;
         let headers = response.headers().clone();
         let document = match (response.status(), kept) {
-            // A 304 for a card that is not kept confirms nothing, and ends below as an error.
+            // A 304 without a cached card confirms nothing, and ends below as an error.
             (StatusCode::NOT_MODIFIED, Some(kept)) => kept.document,
             (status, _) if status.is_success() => Arc::new(read(http, config, url, response).await?),
             (status, _) => {
-                // Without its words the answer says as much.
+                // Without the body, the status alone must explain the error.
                 let body = http.text_of(response, MAX_REASON_BYTES).await.unwrap_or_default();
                 let (url, words) = (url.into(), own_words(&body));
                 let is_served_later = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
@@ -105,7 +105,8 @@ impl Cards {
             cards.pop(&document.url);
             return;
         };
-        // An answer without an ETag confirms the card that is kept, or brings a new one, which the old ETag is not of.
+        // A response without an ETag either confirms the cached card or brings a new one, to which the old ETag does
+        // not belong.
         let before = cards.peek(&document.url).filter(|kept| Arc::ptr_eq(&kept.document, document));
         let etag = headers.get(ETAG).cloned().or_else(|| before.and_then(|kept| kept.etag.clone()));
         let kept = Kept { document: Arc::clone(document), etag, fresh_until: Instant::now() + age };
@@ -135,7 +136,7 @@ async fn read(
     let date = response.headers().get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
     let text = http.text_of(response, MAX_CARD_BYTES).await?;
     let not_a_card = |source| ClientError::NotACard { url: url.to_string(), source };
-    // The text itself stays as it is, because the signature is over that.
+    // The text is kept unchanged, because the signature covers it.
     let repaired = portable::repaired(&text);
     let (card, left_out) = lenient::reading(|| v0_3::read_card(repaired.as_deref().unwrap_or(&text)));
     let card = card.map_err(not_a_card)?;
@@ -160,7 +161,7 @@ fn max_age(headers: &HeaderMap) -> Option<Duration> {
         return None;
     }
     let seconds = directives.iter().find_map(|directive| directive.strip_prefix("max-age=")?.parse().ok());
-    // `no-cache` allows to keep the card, and wants the agent asked each time (RFC 9111, section 5.2.2.4).
+    // `no-cache` allows caching, but requires revalidation at each use (RFC 9111, section 5.2.2.4).
     let seconds = seconds.filter(|_| !says("no-cache")).unwrap_or_default();
     Some(Duration::from_secs(seconds).min(MAX_AGE))
 }

@@ -79,7 +79,7 @@ impl ComponentInterceptor {
 
     fn merge(&self, added: Metadata, metadata: &mut Metadata) -> Result<(), KeyTaken> {
         for (key, value) in added {
-            // The loser would not notice that its value was replaced, so the call fails before it is sent.
+            // The losing extension would not notice that its value was replaced, so the call fails before it is sent.
             if metadata.contains_key(&key) {
                 return Err(KeyTaken { uri: self.extension.uri().clone(), key });
             }

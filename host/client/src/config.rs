@@ -47,7 +47,7 @@ impl ClientConfig {
         let host = interface.host_str().unwrap_or_default();
         let with_port = interface.port_or_known_default().map(|port| format!("{host}:{port}"));
         let is_this = |allowed: &String| allowed == host || Some(allowed) == with_port.as_ref();
-        // A host that is allowed is no leave to go from TLS to plain HTTP.
+        // An allowed host does not permit a downgrade from TLS to plain HTTP.
         let is_as_safe = interface.scheme() == card.scheme() || interface.scheme() == "https";
         interface.origin() == card.origin() || (is_as_safe && self.allowed_hosts.iter().flatten().any(is_this))
     }

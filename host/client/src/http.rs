@@ -101,7 +101,7 @@ impl Http {
 
 /// Follows redirects within one origin, so that header fields reach no other server.
 fn same_origin(attempt: Attempt<'_>) -> Action {
-    // Compared with the first address, to which the header fields were meant to go.
+    // Compared with the first URL, for which the header fields are intended.
     let is_same = attempt.previous().first().is_none_or(|first| first.origin() == attempt.url().origin());
     match (is_same, attempt.previous().len() < MAX_REDIRECTS) {
         (true, true) => attempt.follow(),
@@ -113,7 +113,7 @@ fn same_origin(attempt: Attempt<'_>) -> Action {
 
 impl Endpoint {
     pub(crate) fn new(http: Http, url: Url) -> Self {
-        // A redirect and a screen are reqwest's business, and so is what the client has to do for them.
+        // Redirects and screens are handled by reqwest, so calls that need one of them use it.
         let is_plain = !http.follows_redirects && http.screen.is_none();
         let direct = if is_plain { Direct::to(&url, http.connect_timeout) } else { None };
         Self { http, url, direct }
@@ -210,7 +210,7 @@ pub(crate) async fn send(url: &str, request: RequestBuilder) -> Result<Response,
 
 pub(crate) fn failed(url: &str, error: reqwest::Error) -> ClientError {
     let url = url.to_owned();
-    // `ClientError` names the URL that was asked for, and reqwest's error would name one once more.
+    // `ClientError` contains the URL already, and reqwest's error would repeat it.
     let source = error.without_url();
     // The screen refuses from within the client, at the bottom of its error.
     let mut causes = std::iter::successors(std::error::Error::source(&source), |cause| (*cause).source());

@@ -62,7 +62,7 @@ impl ServiceParameters {
     /// When `uri` is not an absolute URI of printable ASCII, or contains a comma.
     pub fn activate(&mut self, uri: ExtensionUri) -> Result<(), ParameterError> {
         let text = uri.as_str();
-        // The URIs share one header field with commas between them, so a comma inside of one would make two of it.
+        // The URIs share one header field, separated by commas, so a comma inside a URI would split it.
         let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
         if !is_plain || !text.contains(':') {
             return Err(ParameterError::ExtensionUri { uri });
@@ -83,7 +83,7 @@ impl ServiceParameters {
             return Err(ParameterError::Reserved { name });
         }
         if self.fields.contains_key(&name) {
-            // Whoever loses would not notice, and the field may be a credential.
+            // The losing caller would not notice, and the field may be a credential.
             return Err(ParameterError::SetTwice { name });
         }
         self.fields.insert(name, value);
@@ -114,7 +114,7 @@ impl ServiceParameters {
     pub(crate) fn into_headers(self) -> HeaderMap {
         let mut headers = self.fields;
         headers.insert(A2A_VERSION, HeaderValue::from_static(VERSION));
-        // `activate` lets in what a header value can carry.
+        // `activate` accepts only URIs that a header value can carry.
         if let Ok(value) = HeaderValue::try_from(format_extensions(&self.extensions))
             && !self.extensions.is_empty()
         {

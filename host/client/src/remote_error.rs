@@ -110,7 +110,7 @@ fn list(details: Option<Json>) -> Vec<Json> {
 impl From<RpcError> for RemoteError {
     fn from(error: RpcError) -> Self {
         let mut read = Self::without_code(None, error.message, list(error.data));
-        // This binding carries the code itself, which counts whatever the reason is.
+        // JSON-RPC carries the code itself, which takes precedence over the reason.
         read.code = Some(error.code);
         read
     }

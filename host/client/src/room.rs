@@ -23,7 +23,7 @@ impl StreamRoom {
     /// [`NoRoom`] when they exceed the limit.
     pub(crate) fn take(&self, bytes: usize) -> Result<(), NoRoom> {
         let rest = |left: usize| left.checked_sub(bytes);
-        // Relaxed, because streams agree on this number alone; no other memory is published by it.
+        // Relaxed suffices, because streams share only this number and no other memory.
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
         taken.map(drop).map_err(|_| NoRoom { most: self.most })
     }

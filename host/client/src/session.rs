@@ -169,7 +169,7 @@ impl ClientSession {
         if let Some((id, state)) = task.filter(|(id, _)| !id.is_empty())
             && self.context_id.is_some()
         {
-            // An artifact says nothing about the state: of the same task it stays, of another it is not known.
+            // An artifact does not show the state: for the same task the state stays, for another one it is unknown.
             let known = self.task.as_ref().filter(|(known, _)| known == id).map(|(_, state)| *state);
             self.task = Some((id.clone(), state.or(known).unwrap_or_default()));
         }

@@ -63,7 +63,7 @@ impl Exchange {
             context: &mut self.context,
         };
         for interceptor in &self.around.interceptors {
-            // The first refusal ends the call: nothing is sent, and those that follow do not see it.
+            // The first refusal ends the call: nothing is sent, and the following interceptors are not called.
             interceptor.before(&mut call).await.map_err(ClientError::Refused)?;
         }
         Ok(())
@@ -96,7 +96,7 @@ impl Exchange {
     ) -> Result<(), ClientError> {
         let card = &self.around.document.card;
         let mut incoming = Incoming { operation: &self.operation, card, active, event, context: &mut self.context };
-        // In reverse order, so that the one which saw the call last as it was sent sees the answer first.
+        // In reverse order: the interceptor that was called last before sending is called first with the answer.
         for interceptor in self.around.interceptors.iter().rev() {
             interceptor.after(&mut incoming).await.map_err(ClientError::AnswerRefused)?;
         }
@@ -106,7 +106,7 @@ impl Exchange {
     /// The events of a stream. Each event is shown to the interceptors first.
     pub(super) fn follow(self, answer: Answer<Answers>) -> Answer<EventStream> {
         let Answer { value: events, active } = answer;
-        // The header comes before the first event, so what it names as active holds for all of them.
+        // The header arrives before the first event, so its active extensions apply to all events.
         let followed = Followed { exchange: self, active: active.clone(), events, passed_over: 0 };
         Answer { value: stream::try_unfold(followed, Followed::step).boxed(), active }
     }
@@ -116,7 +116,7 @@ impl Followed {
     async fn step(mut self) -> Result<Option<(StreamResponse, Self)>, ClientError> {
         loop {
             let Some(answer) = self.events.try_next().await? else { return Ok(None) };
-            // An error drops `self` and the connection with it, so nothing comes behind it.
+            // An error drops `self` and the connection with it, so that no item follows.
             let Some(event) = answer.decode_event()? else {
                 self.pass_over(&answer)?;
                 continue;

@@ -89,7 +89,7 @@ impl Direct {
             return None;
         }
         let origin: Uri = url[..Position::BeforePath].parse().ok()?;
-        // As reqwest finds them: in the environment.
+        // Proxies from the environment, as in reqwest.
         if Matcher::from_system().intercept(&origin).is_some() {
             return None;
         }
@@ -127,7 +127,7 @@ impl Direct {
             let mut answered = pin!(connection.sender.try_send_request(request));
             let mut is_over = false;
             let answer = future::poll_fn(|context| {
-                // First, so that what has come is handed over before it is asked for.
+                // The driver is polled first, so that received data is available to the response.
                 is_over = is_over || connection.driver.as_mut().poll(context).is_ready();
                 answered.as_mut().poll(context)
             });
@@ -140,7 +140,7 @@ impl Direct {
                 Err(error) => error,
             };
             match error.take_message() {
-                // The other side has closed a connection that was kept, before anything was written to it.
+                // The server closed an idle connection before anything was written to it.
                 Some(message) if was_kept => request = message,
                 _ => return Err(error.into_error().into()),
             }
@@ -200,7 +200,7 @@ async fn sweep(pool: Weak<Pool>) {
 impl Connection {
     /// True if the connection is open and can send another request.
     fn is_ready(&mut self) -> bool {
-        // Nobody is to be woken: whoever uses it next polls it again.
+        // No task needs to be woken: the next user polls the connection again.
         let mut context = Context::from_waker(Waker::noop());
         self.driver.as_mut().poll(&mut context).is_pending() && self.sender.is_ready()
     }
@@ -210,7 +210,7 @@ impl Incomplete {
     /// The next piece of the body; `None` at its end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, DirectError> {
         while let Some(frame) = future::poll_fn(|context| self.poll_frame(context)).await {
-            // Frames without data are trailers, which nobody reads.
+            // Frames without data are trailers, which are ignored.
             if let Ok(data) = frame?.into_data() {
                 return Ok(Some(data));
             }

@@ -28,7 +28,7 @@ pub(super) async fn single(http: &Http, response: Response, form: Form) -> Resul
 pub(super) fn events(http: &Http, response: Response, form: Form, room: Option<StreamRoom>) -> Answers {
     let url = response.url().into();
     let status = response.status();
-    // A stream lasts as long as its task. The room, or else whoever reads it, says when it is enough.
+    // A stream lasts as long as its task. Its total size is limited by the room, or by its reader.
     let limits = StreamLimits { event: http.max_bytes, total: usize::MAX };
     let events = Events::new(Counted { response, room }, limits);
     let answers = EventAnswers { url, status, form, events, is_repair_told: false };

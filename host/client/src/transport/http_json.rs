@@ -76,7 +76,7 @@ impl Transport for HttpJson {
         if transport::is_event_stream(&response) {
             return Ok(Answer { value: answer::events(&self.endpoint.http, response, FORM, room), active });
         }
-        // An agent that does not stream may answer at once, and one that refuses answers with its error.
+        // An agent without streams may answer at once, or with an error.
         let only = answer::single(&self.endpoint.http, response, FORM).await?.taken_apart()?;
         Ok(Answer { value: stream::iter([Ok(only)]).boxed(), active })
     }

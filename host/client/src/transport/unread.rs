@@ -76,8 +76,8 @@ impl Unread {
     /// # Errors
     /// The agent's error, or a breach of the protocol.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
-        // Nearly all answers are a success, and are read in one pass. A text that is not is read again, slowly, to
-        // find out what it is.
+        // Nearly all answers are successes and are read in one pass. Any other text is read again, slowly, to find its
+        // kind.
         if let Self::Text(text) = self
             && let Some(result) = text.success()
         {
@@ -137,7 +137,7 @@ impl Unread {
             Err(ClientError::Status { url, status, body, .. }) => {
                 Err(ClientError::Status { url, status, body, retry_after: seconds })
             }
-            // The agent's own error is told when the answer is read.
+            // The agent's own error is reported when the answer is decoded.
             Ok(_) | Err(_) => Ok(()),
         }
     }
@@ -226,7 +226,7 @@ impl Text {
     fn result(&self) -> Result<Json, ClientError> {
         let Self { url, status, text, form, .. } = self;
         match (form.read)(text) {
-            // The agent's own error says more than the HTTP status that it comes with.
+            // The agent's own error is more precise than its HTTP status.
             Err(Unreadable::Agent(error)) => Err(error.into()),
             _ if !status.is_success() => Err(ClientError::Status {
                 url: url.to_string(),

@@ -119,7 +119,7 @@ fn event(text: &str) -> Result<Json, Unreadable> {
     let result = json_rpc::result(text)?;
     let event = with_odd_parts(&result, read::event);
     match event.and_then(|event| Json::from_peer(&event)) {
-        // Whoever reads a stream passes it over.
+        // The reader of a stream skips such an event.
         Err(_) if is_of_unknown_kind(&result) => Ok(result),
         event => event.map_err(foreign),
     }

@@ -126,7 +126,7 @@ fn answered(event: &Value) -> Option<StreamResponse> {
     let response = event["custom_metadata"].get("a2a:response")?;
     let state = match response["status"]["state"].as_str() {
         None => "TASK_STATE_COMPLETED",
-        // How 0.3 writes it, which the transport has translated before a session sees it.
+        // The name in 0.3. The transport translates it before the session sees the event.
         Some("input-required") => "TASK_STATE_INPUT_REQUIRED",
         Some(state) => state,
     };

@@ -109,7 +109,7 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced() {
     let (client, agent) = server.agent().await;
     for _ in 0..3 {
         agent.send_message(no_parameters(), text("x")).await.expect("an answer");
-        // Another call over the network, by whose end the close is known here too.
+        // A second call over the network. When it has ended, the close has arrived too.
         client.card(&server.url).await.expect("a card");
     }
     assert_eq!(server.connections(), [1, 1, 1]);
@@ -127,7 +127,7 @@ async fn a_request_that_may_have_arrived_is_not_sent_again() {
 
 #[tokio::test]
 async fn an_agent_that_is_gone_is_unreachable() {
-    // Bound and dropped, so that nobody listens there.
+    // Bound and dropped, so that nothing listens on the port.
     let port = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address").port();
     let server = Foreign::start(&[&card("").replace("{url}", &format!("http://127.0.0.1:{port}"))]).await;
     let client = client(ClientConfig { follow_redirects: false, ..by(Binding::JsonRpc) });

@@ -23,7 +23,7 @@ impl Resolver for Loopback {
 fn behind(binding: Binding, allow: &[&str]) -> ClientConfig {
     let allow = allow.iter().map(|text| text.parse().expect("a host")).collect();
     let screen = Screen::with_resolver(ScreenConfig { allow, https_only: false }, Arc::new(Loopback));
-    // As a server has it that calls plain HTTP without a task for each connection.
+    // Like a server that calls plain HTTP without a task for each connection.
     ClientConfig { screen: Some(screen), follow_redirects: false, ..by(binding) }
 }
 
