@@ -128,7 +128,7 @@ impl Runner<'_> {
         }
         if update {
             let expects_fault = case.expect.as_ref().is_some_and(|expect| expect.contains_key("fault"));
-            // A failure that passes for what is expected would never be seen again.
+            // An unexpected failure must not become the expected outcome, because it would never be noticed again.
             let words = Words::of(&found);
             if words.fault.is_some() && !expects_fault {
                 return Err(CaseError::Case(format!("it fails, which --update does not write\n{words}")));

@@ -19,7 +19,7 @@ pub const VERSION: &str = "0.1.0";
 /// # Errors
 /// When the folder contains files, is reached through a link, or cannot be written.
 pub fn write(folder: &Path) -> io::Result<()> {
-    // What stands before an absolute path is the system's, and may well be a link.
+    // The system's own part of an absolute path may contain links.
     let links = |part: &Path| part == folder || folder.is_relative();
     if let Some(link) = folder.ancestors().find(|part| links(part) && part.is_symlink()) {
         let reason = format!("{} is a link, and nothing is written through links; name another folder", link.display());

@@ -186,7 +186,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn add(&mut self, path: &Path) {
-        // A file that has gone meanwhile is no source.
+        // A file that was deleted in between is not a source.
         let Ok(metadata) = fs::metadata(path) else { return };
         if self.made.iter().any(|made| made == path) {
             return;

@@ -69,12 +69,12 @@ impl Replay {
 /// When the settings are not an object.
 pub fn recorded_settings(head: &RecordingHead) -> Result<Table, String> {
     let mut settings: Value = head.settings.to().map_err(|error| error.to_string())?;
-    // TOML has no `null`. A key without a value says what an absent one says.
+    // TOML has no `null`. A key without a value is equivalent to a missing key.
     drop_nulls(&mut settings);
     if let Some(secrets) = settings.pointer_mut("/grants/secrets")
         && let Some(names) = secrets.as_array()
     {
-        // A list of names says all that is needed of secrets whose values are not there.
+        // For secrets without values a list of names suffices.
         let named =
             names.iter().filter_map(|name| Some((name.as_str()?.to_owned(), Value::Object(Default::default()))));
         *secrets = Value::Object(named.collect());

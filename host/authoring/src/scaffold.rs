@@ -24,7 +24,7 @@ pub fn create(parent: &Path, choice: &Choice) -> Result<PathBuf, ProjectError> {
     if folder.symlink_metadata().is_ok() {
         return Err(ProjectError::Exists { path: folder });
     }
-    // Beside the place where it goes, because a rename does not lead to another file system.
+    // In the same parent folder, because a rename cannot cross file systems.
     let aside = tempfile::Builder::new().prefix(".annex-new-").tempdir_in(parent);
     let aside = aside.map_err(ProjectError::file(parent))?;
     let written = aside.path().join(choice.name.as_str());
@@ -73,7 +73,7 @@ fn render(
         let broken = |reason: String| ProjectError::Template { file: file.path().display().to_string(), reason };
         let text = file.contents_utf8().ok_or_else(|| broken("it is not UTF-8".to_owned()))?;
         let text = environment.render_str(text, values).map_err(|error| broken(error.to_string()))?;
-        // A file that the choice has no use for is empty.
+        // Templates that the options do not need render as empty files.
         if text.trim().is_empty() {
             continue;
         }
@@ -107,7 +107,7 @@ fn values(choice: &Choice) -> Value {
 /// The lines of `[settings.grants]` that the component needs to load.
 fn grants(choice: &Choice) -> Vec<String> {
     let mut grants: Vec<GrantNeeded> = choice.capabilities.iter().filter_map(|capability| capability.grant()).collect();
-    // The interpreters import both, whether a program in them asks for the time or not.
+    // The interpreters always import both.
     if matches!(choice.language, Language::JavaScript | Language::TypeScript | Language::Python) {
         for grant in [GrantNeeded::Clock, GrantNeeded::Random] {
             if !grants.contains(&grant) {

@@ -60,7 +60,7 @@ fn componentize(project: &Project, module: &[u8]) -> Result<Vec<u8>> {
         if is_for_preview_1 {
             let imports = resolve.worlds.get(world).into_iter().flat_map(|world| world.imports.keys());
             let imports: Vec<String> = imports.map(|key| resolve.name_world_key(key)).collect();
-            // The module comes first: the adapter is fitted to what it imports.
+            // The module comes first, because the adapter is chosen by its imports.
             encoder
                 .module(&module)?
                 .adapter(adapter::PREVIEW1, adapter::for_imports(imports.iter().map(String::as_str)))?;

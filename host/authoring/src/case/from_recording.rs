@@ -85,7 +85,7 @@ impl NewCases {
             Err(error) => Err(error),
         };
         let (text, fault) = match outcome {
-            // It is for its author to say what is to come of a turn in which the component fails.
+            // The author decides the expected outcome of a turn in which the component fails.
             Ok((_, expect)) if expect.contains_key("fault") => {
                 (text, expect.get("fault").and_then(|fault| fault.as_str().map(str::to_owned)))
             }
@@ -138,7 +138,7 @@ impl Drop for NewCases {
     fn drop(&mut self) {
         self.cases.clear();
         if self.is_new {
-            // A folder in which somebody else has put something stays.
+            // A folder with other files stays.
             let _ = fs::remove_dir(&self.folder);
         }
     }

@@ -128,7 +128,7 @@ impl Outcome {
             "resumed": self.resumed,
         }));
         match whole {
-            // Each by itself, so that a `null` deep in one makes a text of that one alone.
+            // Each member by itself, so that a nested `null` turns only its own member into text.
             Value::Object(members) => {
                 members.iter().map(|(key, value)| (key.clone(), toml_json::toml(value))).collect()
             }

@@ -160,7 +160,7 @@ impl GivenTurn {
                 _ => None,
             })
             .collect();
-        // The last time is shown again and again.
+        // The last time repeats.
         while times.len() > 1 && times.iter().rev().nth(1) == times.last() {
             times.pop();
         }
@@ -258,7 +258,7 @@ fn name(state: TaskState) -> String {
 }
 
 fn json(value: &impl Serialize) -> Result<Json, String> {
-    // By its text, because JSON of users is text until somebody reads it.
+    // Through text, because users' JSON is kept as text until it is read.
     let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
@@ -322,7 +322,7 @@ fn event(event: &StreamResponse) -> Result<Value, String> {
     let mut event = json(event)?;
     for kind in ["statusUpdate", "artifactUpdate"] {
         if let Some(update) = event.get_mut(kind).and_then(Json::as_object_mut) {
-            // A case gives these itself.
+            // A case adds these ids itself.
             for (key, id) in [("taskId", TASK), ("contextId", CONTEXT)] {
                 if update.get(key).and_then(Json::as_str) == Some(id) {
                     update.remove(key);
@@ -348,7 +348,7 @@ fn http((request, answer): (&str, &HttpAnswer)) -> Result<Value, String> {
     }
     let mut headers: BTreeMap<&str, String> = BTreeMap::new();
     for (name, value) in &answer.headers {
-        // Several fields of one name say what one field with all values says.
+        // Several fields of one name are equivalent to one field with all values.
         headers
             .entry(name)
             .and_modify(|values| values.push_str(&format!(", {value}")))
@@ -392,7 +392,7 @@ fn with_ids_of_cases(turn: &RecordedTurn) -> Result<RecordedTurn, String> {
         .into_iter()
         .filter_map(|(recorded, own)| Some((recorded.filter(|id| !id.is_empty())?, own)))
         .collect();
-    // One may begin with another.
+    // One id may be the beginning of another.
     ids.sort_by_key(|(recorded, _)| std::cmp::Reverse(recorded.len()));
     let mut whole = json(turn)?;
     rename(&mut whole, &ids);

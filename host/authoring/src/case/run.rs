@@ -54,8 +54,8 @@ impl<'a> Runner<'a> {
         settings: &'a Table,
         read: ReadSettings<'a>,
     ) -> Result<Self, RuntimeError> {
-        // While a component is loaded there is no case yet. It reaches nobody then, and its time and numbers are the same in
-        // each run.
+        // While a component is loaded there is no case yet. Its HTTP requests then fail, and its time and random
+        // numbers are the same in each run.
         let config = RuntimeConfig { outside: scene::nowhere(), ..config.clone() };
         Ok(Self { runtime: Runtime::new(&config)?, component, settings, read, uri: Mutex::default() })
     }
@@ -149,7 +149,7 @@ impl Run<'_> {
     async fn turn(mut self) -> Result<(), CaseError> {
         let only = self.only()?;
         let message = message(self.given)?;
-        // Of the way in only `activation` runs when a task is taken up again.
+        // When a task is resumed, `activation` is the only request hook that runs.
         let resumed = only.is_some_and(|hook| !WAY_IN.contains(&hook));
         let requested = self.requested();
         if !requested.contains(self.extension.uri()) {
