@@ -66,7 +66,7 @@ fn check(component: &str, imports: &[&str], exports: &[&str]) -> Result<()> {
     let interface = interface(component)?;
     assert_eq!(interface.imports, imports, "{component}");
     assert_eq!(interface.exports, exports, "{component}");
-    // 128 KiB of stack and 192 KiB of the allocator's arena are five of them.
+    // 128 KiB of stack and 192 KiB of the allocator's arena are five pages.
     assert!(interface.memory_pages <= 7, "{component}: {} pages of 64 KiB", interface.memory_pages);
     Ok(())
 }
