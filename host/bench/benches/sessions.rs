@@ -29,7 +29,7 @@ const CONTEXTS: usize = 64;
 const AT_ONCE: u64 = 1_000;
 
 fn main() -> anyhow::Result<()> {
-    // Filling the stores takes minutes, so it is not done for a filter that is meant for another bench.
+    // Filling the stores takes minutes, and is skipped if the filter selects another bench.
     let filter = annex_bench::filter();
     if annex_bench::is_help()
         || filter.is_some_and(|filter| !["append", "get", "state/"].iter().any(|name| filter.starts_with(name)))

@@ -63,7 +63,7 @@ async fn measure() -> anyhow::Result<()> {
 fn write_config(file: &Path, payload: bool) -> anyhow::Result<()> {
     let component = annex_test_support::component("test-extension");
     let config = TestConfig::template("i").extension(component, &format!("parameters.payload = {payload}"));
-    // What requests leave is bounded, so that growth is of swaps alone.
+    // Sessions and tasks are limited, so that memory can only grow by swaps.
     let config = config.set("sessions.max_sessions", 100).set("tasks.max_tasks", 100).set("runtime.watch", false);
     Ok(fs::write(file, config.toml())?)
 }

@@ -216,7 +216,7 @@ async fn serve_annex(
 ) -> anyhow::Result<()> {
     let built = Path::new(annex_components::STATE_INJECTION);
     let components = built.parent().unwrap_or(built).to_owned();
-    // Only where starting is measured does it matter what was compiled before.
+    // The cache matters only where the start is measured.
     let cache = (kind == Kind::Many).then(|| folder.join("cache"));
     let locations = Locations { config: folder, components, cache };
     let server = Server::bind(config).await?;

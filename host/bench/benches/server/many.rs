@@ -25,7 +25,7 @@ fn measure() -> anyhow::Result<()> {
     let many = start("1,000 extensions, from the compile cache", folder.path())?;
     let each = many.resident_bytes()?.saturating_sub(one.resident_bytes()?) / (EXTENSIONS as u64 - 1);
     println!("  {:.1} KiB for each more", each as f64 / 1024.0);
-    // The last one is there.
+    // Waits until the last extension is active.
     load::round(&many, &Request::json_rpc().activating(uri(EXTENSIONS - 1)), CONNECTIONS, CONNECTIONS)?;
     for (name, server) in [("1", &one), ("1,000", &many)] {
         load::round(server, &Request::json_rpc(), CONNECTIONS, REQUESTS)?;

@@ -70,7 +70,7 @@ async fn looping(address: &str) -> anyhow::Result<String> {
             println!("  the neighbour's calls take {:.0} ms each", taken.as_secs_f64() * 1e3);
             return Ok(request);
         }
-        // Not all at once, because what a request takes besides the loop does not grow.
+        // In steps, because the rest of a request's time does not grow with the loop.
         let factor = (CALL.as_secs_f64() * 0.9 / taken.as_secs_f64()).min(4.0);
         rounds = (rounds as f64 * factor) as u64;
     }

@@ -76,7 +76,7 @@ pub(crate) async fn serve(
         .nest("/a2a/jsonrpc", jsonrpc_router(Arc::clone(&handler)))
         .nest("/a2a/rest", rest_router(handler))
         .layer(middleware::from_fn(name_extension));
-    // As Annex does: small answers go out at once.
+    // As in Annex: small answers are sent at once.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     Ok(axum::serve(listener, router).with_graceful_shutdown(shutdown).await?)
 }

@@ -99,7 +99,7 @@ impl ServerProcess {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id()))?;
         let mut total = Duration::ZERO;
         for task in tasks {
-            // Nanoseconds on the CPU stand first.
+            // The first number is the time on the CPU in nanoseconds.
             let statistics = fs::read_to_string(task?.path().join("schedstat"))?;
             let nanoseconds = statistics.split(' ').next().context("schedstat")?;
             total += Duration::from_nanos(nanoseconds.parse()?);
@@ -126,7 +126,7 @@ pub(crate) fn keep_off(core: usize) -> anyhow::Result<()> {
     let cores = std::thread::available_parallelism()?.get();
     let others: Vec<String> = (0..cores).filter(|other| *other != core).map(|other| other.to_string()).collect();
     anyhow::ensure!(!others.is_empty(), "the client needs a core of its own");
-    // The main thread has the number of its process, and the parts of a bench run on it.
+    // The main thread's id equals the process id, and the bench's parts run on the main thread.
     let pid = std::process::id().to_string();
     let status = Command::new("taskset")
         .args(["--pid", "--cpu-list", &others.join(","), &pid])

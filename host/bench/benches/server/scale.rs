@@ -141,7 +141,7 @@ fn cores() -> anyhow::Result<()> {
 
 /// The server has one core and the client the others, so that the client does not compete with the server.
 fn waiting() -> anyhow::Result<()> {
-    // A client that looks for answers without pause takes a whole core: on the server's it would be what is measured.
+    // A polling client uses a whole core. On the server's core it would distort the measurement.
     process::keep_off(SERVER_CORE)?;
     for (title, kind, request) in [
         ("state injected", Kind::Component, Request::injecting(100)),

@@ -93,7 +93,7 @@ fn print_group(group: &mut [Contender], measured: &[Vec<Round>]) -> anyhow::Resu
     let Some(official) = measured.first() else { return Ok(()) };
     for (contender, rounds) in group.iter_mut().zip(measured) {
         let Cpu { least, median, .. } = Cpu::of(rounds, official);
-        // How many times this one's time the official server takes.
+        // The official server's time divided by this server's time.
         let Cpu { ratio, .. } = Cpu::of(official, rounds);
         let resident = mib(contender.server.resident_bytes()?);
         let allocations = contender.allocations()?;
