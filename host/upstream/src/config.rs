@@ -190,7 +190,7 @@ impl UpstreamConfig {
     fn forwarded(&self) -> Result<Vec<HeaderName>, ConfigError> {
         let own = self.credentials.as_ref().map(|credentials| credentials.header.as_str());
         let names = self.headers_forward.iter().map(|name| {
-            // Two values for one field would fail each call. The operator hears of it at the start instead.
+            // Two values for one field would fail each call, so the error is reported to the operator at the start.
             if own.is_some_and(|own| own.eq_ignore_ascii_case(name)) {
                 let reason = format!("has {name:?}, which is what `credentials` sets; leave one of them out");
                 return Err(ConfigError::new("headers_forward", reason));
@@ -205,7 +205,7 @@ impl UpstreamConfig {
 fn settable(key: &'static str, name: &str) -> Result<HeaderName, ConfigError> {
     let unusable = |reason: &str| ConfigError::new(key, format!("has {name:?}, which {reason}"));
     let header = HeaderName::try_from(name).map_err(|_| unusable("is not the name of a header field"))?;
-    // The client itself is asked, so that there is one list of fields that are the protocol's own.
+    // The client decides, so that the protocol's own fields are listed only once.
     let set = ServiceParameters::default().set_field(header.clone(), HeaderValue::from_static(""));
     set.map_err(|_| unusable("is set by the protocol itself"))?;
     Ok(header)

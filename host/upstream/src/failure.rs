@@ -25,7 +25,7 @@ pub(crate) fn is_fault(error: &ClientError) -> bool {
         | ClientError::Broken { .. }
         | ClientError::Protocol { .. } => true,
         ClientError::Status { status, .. } => status.is_server_error(),
-        // A refusal is an answer, and the upstream works.
+        // A refusal is an answer, so the upstream works.
         _ => false,
     }
 }
@@ -52,7 +52,7 @@ pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
         return broken(message, error);
     }
     if is_overload(&error) {
-        // The message was not taken, and whoever sends it again later may be luckier.
+        // The message was not processed, and may be sent again later.
         return AgentError::Refused(overload(&error));
     }
     let Some(answered) = error.agent() else { return of_transport(error) };
@@ -62,7 +62,7 @@ pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
             "The agent behind this server does not know the task any more. Send the message again without taskId.";
         return broken(message, error);
     }
-    // It has ended there, or works. What has become of it is found out when somebody asks for the task.
+    // The task has ended at the upstream, or is working. Its state is read when a client asks for the task.
     if continues && answered.code == Some(UNSUPPORTED_OPERATION) {
         return AgentError::Refused(A2aError::UnsupportedOperation { reason: passed_on(&answered.message) });
     }
@@ -97,7 +97,7 @@ fn of_request(error: &RemoteError) -> Option<A2aError> {
         }
         UNSUPPORTED_OPERATION => A2aError::UnsupportedOperation { reason },
         -32005 => A2aError::ContentTypeNotSupported { content_type: content_type(error) },
-        // Other errors are the upstream's own business, and their words do not reach the caller.
+        // Other errors are internal to the upstream, and their texts do not reach the caller.
         _ => return None,
     })
 }

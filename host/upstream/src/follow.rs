@@ -86,12 +86,12 @@ impl<'a> Follower<'a> {
         let mapping = &self.upstream.config.state;
         let mut request = outgoing::request(self.turn, self.remote, mapping, &noted).await?;
         let (sent, answer) = self.send(&mut request, noted.clone()).await?;
-        // The caller is told what the upstream says that it activated, not what was asked of it.
+        // The caller gets the extensions that the upstream reports as active, not the requested ones.
         self.remote.set_active(&answer.active);
         let mut relay = Relay::new((self.turn, self.remote), &self.upstream.config, events, (noted, &sent));
         let followed = self.follow(answer.value, &mut relay).await;
         if let (Err(AgentError::Broken { .. }), Some(task)) = (&followed, relay.task()) {
-            // Nobody listens any more, so it need not go on.
+            // The client has gone, so the task need not continue.
             cancel(self.upstream, self.remote, task).await;
         }
         followed
@@ -102,7 +102,7 @@ impl<'a> Follower<'a> {
     async fn go_on(&self, events: EventSender) -> Result<(), AgentError> {
         let noted = Link::of_task(self.remote, &self.turn.task_id).await.map_err(AgentError::internal)?;
         let waited = self.remote.begins_with == TurnStart::WaitingTask;
-        // A task that waited when a lost message was sent may not have got it.
+        // A lost message to a waiting task may not have arrived there.
         let noted = noted.filter(|noted| noted.task.is_some() && noted.waits == waited);
         let noted = noted.ok_or_else(|| {
             if waited {
@@ -112,7 +112,7 @@ impl<'a> Follower<'a> {
                 AgentError::Failed { message: NOT_FOLLOWED.to_owned() }
             }
         })?;
-        // The task counts as known, as one does that a message has just continued.
+        // The task counts as known, like one that a message has just continued.
         let sent = Link { waits: true, ..noted.clone() };
         let mut relay = Relay::new((self.turn, self.remote), &self.upstream.config, events, (noted, &sent));
         let followed = self.recover(&mut relay).await;
@@ -136,7 +136,7 @@ impl<'a> Follower<'a> {
         tracing::info!("the upstream agent does not know a conversation any more; it goes on as a new one");
         let link = Link::default();
         outgoing::place(request, &link);
-        // An upstream that has lost the conversation cannot be expected to know the tasks of it.
+        // An upstream that has lost the conversation does not know its tasks either.
         request.message.reference_task_ids.clear();
         let answer = self.deliver(request).await.map_err(|error| failure::of_sending(error, &link))?;
         Ok((link, answer))
@@ -199,22 +199,22 @@ impl<'a> Follower<'a> {
                 relay.say_held().await?;
             }
             match next {
-                // A stream begins with the task as it is, which may still show the wait that this message ends.
+                // A stream begins with the current task, which may still have the waiting state that this message ends.
                 Ok(Some(event)) if relay.taken() == 0 => relay.take_first(event).await?,
-                // A stream that is taken up repeats the task.
+                // A resumed stream repeats the task.
                 Ok(Some(StreamResponse::Task(task))) if is_first => relay.take_asked(task).await?,
                 Ok(Some(event)) => relay.take(event).await?,
                 Ok(None) => {
                     relay.end().await?;
                     break;
                 }
-                // The client counts the silence too, and its time may be over first.
+                // The client measures the silence as well, and its limit may be reached first.
                 Err(ClientError::TimedOut { .. }) if relay.may_be_over() => {
                     relay.end().await?;
                     break;
                 }
-                // The task may still be running, so `recover` asks for it. Only if that fails does the upstream count
-                // as failed.
+                // The task may still be running, so `recover` reads it. Only if that fails does the call count as a
+                // failure.
                 Err(error @ ClientError::Broken { .. }) => return Ok(Ended::Broken(error)),
                 Err(error) => {
                     self.judge(Some(&error));
@@ -233,7 +233,7 @@ impl<'a> Follower<'a> {
     /// stream that has brought only messages ends when nothing but comments follows: some agents leave it open.
     async fn next(&self, stream: &mut EventStream, relay: &mut Relay<'a>) -> Result<Next, AgentError> {
         if relay.is_holding() {
-            // The wait goes on behind it: the stream keeps what it has read.
+            // The client's own limit on the wait continues afterwards: the stream keeps what it has read.
             if let Ok(next) = timeout(LONGEST_HOLD, stream.next()).await {
                 return Ok(next.transpose());
             }
@@ -266,7 +266,8 @@ impl<'a> Follower<'a> {
                     }
                 }
             }
-            // A task can be read again and again without news: the upstream works on it. The limit of the turn ends that.
+            // A task may be read again and again without news, because the upstream is working. The turn's limit ends
+            // this.
             if relay.relayed() > before {
                 (attempts, pause) = (0, FIRST_PAUSE);
             }
@@ -281,7 +282,7 @@ impl<'a> Follower<'a> {
         let parameters = self.parameters().map_err(internal)?;
         match self.in_time(self.agent.get_task(parameters, get)).await {
             Ok(answer) => relay.take_asked(answer.value).await?,
-            // An error of A2A is an answer: the upstream works, and does not show the task.
+            // An A2A error is an answer: the upstream works, but does not show the task.
             Err(error) if error.agent().is_some() => return Err(failure::of_lost_task(error)),
             Err(error) => return Ok(Ended::Broken(error)),
         }
@@ -292,7 +293,7 @@ impl<'a> Follower<'a> {
         let parameters = self.parameters().map_err(internal)?;
         match self.in_time(self.agent.subscribe_to_task(parameters, subscribe)).await {
             Ok(answer) => self.read(answer.value, relay).await,
-            // It may have ended in between, or not offer this; then it is asked for again.
+            // The task may have ended in between, or the upstream has no subscriptions; then the task is read again.
             Err(error) if error.agent().is_some() => Ok(Ended::Well),
             Err(error) => Ok(Ended::Broken(error)),
         }
@@ -328,7 +329,7 @@ fn leave(mut stream: EventStream) {
         return;
     }
     tokio::spawn(async move {
-        // The end, or an event that nobody waits for, or nothing in time: the connection is of use after the first only.
+        // The end of the stream, a superfluous event, or a timeout. Only after the end can the connection be reused.
         let _ = timeout(LEAVE_TIMEOUT, stream.next()).await;
     });
 }
@@ -341,14 +342,14 @@ fn leave(mut stream: EventStream) {
 pub(crate) fn admit(upstream: &Upstream, begins_with: TurnStart) -> Result<(), AgentError> {
     match begins_with {
         TurnStart::Message => upstream.breaker().enter().map_err(is_closed),
-        // It goes on at the upstream already.
+        // The task already continues at the upstream.
         TurnStart::LostTurn | TurnStart::WaitingTask => Ok(()),
     }
 }
 
 fn is_closed(wait: Duration) -> AgentError {
     let reason = "the agent behind this server has failed several times in a row".to_owned();
-    // Rounded up, so that nobody who waits for that long comes too early.
+    // Rounded up, so that a client that waits this long does not come too early.
     let retry_seconds = Some(wait.as_secs().saturating_add(1));
     AgentError::Refused(A2aError::Unavailable { reason, retry_seconds })
 }
@@ -361,7 +362,7 @@ pub(crate) async fn has_gone_on(upstream: &Upstream, remote: &UpstreamContext, l
     let asked = async { agent.get_task(upstream.parameters(remote)?, request).await };
     match asked.await {
         Ok(answer) => link.has_gone_on(answer.value.status.state),
-        // A message to the task finds out what is wrong, and the client is told then.
+        // The next message to the task will reveal the fault, and its client then gets the error.
         Err(error) => {
             tracing::debug!(%error, "the upstream agent does not say whether a task that waits has gone on");
             false
@@ -376,7 +377,7 @@ pub(crate) async fn cancel(upstream: &Upstream, remote: &UpstreamContext, task: 
     let canceled = async { agent.cancel_task(upstream.parameters(remote)?, request).await };
     match timeout(CANCEL_TIMEOUT, canceled).await {
         Ok(Ok(_)) => {}
-        // A task that has ended already cannot be cancelled, which is nobody's fault.
+        // The upstream refuses to cancel a task that has ended already, which is not an error.
         Ok(Err(error)) => tracing::debug!(%error, "the upstream agent did not cancel a task"),
         Err(_) => tracing::debug!("the upstream agent did not answer in time whether a task is canceled"),
     }

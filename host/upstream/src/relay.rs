@@ -206,28 +206,29 @@ impl<'a> Relay<'a> {
 
     /// Compares the whole task with what was relayed, and relays the difference as events.
     async fn snapshot(&mut self, mut task: Task) -> Result<(), AgentError> {
-        // Each is compared with all that are known, so their number is looked at before any of them.
+        // Each artifact is compared with all known ones, so their number is checked first.
         self.intake.check_number(task.artifacts.len())?;
         let mut artifacts = mem::take(&mut task.artifacts);
         self.artifacts.name_all(&mut artifacts);
         let mut unseen = self.messages.unseen(mem::take(&mut task.history), self.shown.as_ref(), self.continues);
         let status_text = task.status.message.as_ref().map(Message::text);
-        // Made once, however many messages are compared with them, and not at all where there are none.
+        // Computed once for all messages, and only if there are messages to compare.
         let compared = artifacts.iter().filter(|_| !unseen.is_empty());
         let artifact_texts: HashSet<String> = compared.map(|artifact| readable(&artifact.parts)).collect();
         unseen.retain(|message| {
             let text = message.text();
             let is_artifact = artifact_texts.contains(&text);
             if is_artifact {
-                // It is not compared again at the next look. What only the status says may be told later.
+                // Recorded, so that it is not compared again at the next read. A text that is only in the status may be
+                // relayed later.
                 self.messages.note(message);
             }
             !is_artifact && status_text.as_ref() != Some(&text)
         });
-        // Whoever has the task here has what an earlier turn has sent on.
+        // The client already has the artifacts that an earlier turn relayed.
         artifacts.retain(|artifact| !self.artifacts.is_earlier(artifact));
         let state = task.status.state;
-        // A task that ends without a word of its own has said its answer before.
+        // If a task ends without a status message, its answer came earlier.
         if ends(state) && task.status.message.is_none() && artifacts.is_empty() && self.artifacts.len() == 0 {
             task.status.message = unseen.pop();
         }
@@ -241,7 +242,7 @@ impl<'a> Relay<'a> {
                 self.artifact(update).await?;
             }
         }
-        // A task that is read again and again repeats its state, which is no news to the client.
+        // A task that is read repeatedly has the same state, which is not news to the client.
         let has_news = task.status.message.as_ref().is_some_and(|message| self.is_news(message));
         if self.state == Some(state) && !ends(state) {
             if !has_news {
@@ -269,15 +270,16 @@ impl<'a> Relay<'a> {
                 if !self.continues {
                     return self.begin().await;
                 }
-                // Its client must not think that it still waits: a message to it would wait for the end of this turn.
+                // The client must not believe that the task still waits: another message would wait for the end of this
+                // turn.
                 TaskState::Working
             }
-            // Whoever says something works.
+            // An agent that sends a message is working.
             TaskState::Unspecified => TaskState::Working,
             state => state,
         };
         update.status.state = state;
-        // Whoever reads the task finds the whole answer, also one that came in pieces.
+        // A reader of the task should find the whole answer, also if it came in pieces.
         if ends(state) && update.status.message.is_none() && self.artifacts.len() == 0 {
             update.status.message = self.messages.take_beside();
         }
@@ -311,7 +313,7 @@ impl<'a> Relay<'a> {
         self.artifacts.name(&mut update.artifact, update.append);
         self.artifacts.add(&update.artifact, update.append, self.config.max_answer_bytes);
         let event = StreamResponse::ArtifactUpdate(update);
-        // State comes first: whoever hears of the event finds the state that it brings.
+        // The state comes first, so that a client that gets the event can read the state that belongs to it.
         self.outlet.change(self.config.state.received(&event)).await?;
         self.outlet.send(event).await
     }

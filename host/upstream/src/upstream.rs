@@ -52,7 +52,7 @@ pub(crate) struct Upstream {
 impl Upstream {
     /// Reads the card, retrying for the configured time. Then refreshes the card in the background.
     pub(crate) async fn connect(config: UpstreamConfig) -> Result<Arc<Self>, ConnectError> {
-        // The process's TLS provider; whoever sends has installed it already or does so here.
+        // The process's TLS provider, unless another part has installed one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let fields = config.fields()?;
         let failed = |source| ConnectError::Agent { card: config.card.clone(), source };
@@ -66,14 +66,14 @@ impl Upstream {
         let agent = RwLock::new(Arc::new(agent));
         let answers = AtomicBool::new(true);
         let upstream = Arc::new(Self { config, breaker, answers, fields, client, agent, card });
-        // A weak reference, so that the task does not keep an upstream alive that nobody uses any more.
+        // A weak reference, so that the background task does not keep an unused upstream alive.
         tokio::spawn(of_same_tenant(keep_fresh(Arc::downgrade(&upstream), upstream.config.refresh)));
         Ok(upstream)
     }
 
     /// The client for the current card.
     pub(crate) fn agent(&self) -> Arc<Agent> {
-        // Cloned out of the lock: a call may take minutes, and a new card must not wait for it.
+        // Cloned out of the lock: a call may take minutes, and must not delay a new card.
         Arc::clone(&self.agent.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -121,7 +121,7 @@ impl Upstream {
     /// Reads the card again. A faulty new card does not replace the current one.
     async fn refresh(&self) -> Result<(), ClientError> {
         let document = self.client.card(&self.config.card).await?;
-        // A card that has not changed wakes nobody who watches it.
+        // An unchanged card does not wake the watchers.
         if document.text == self.agent().document().text {
             return Ok(());
         }
@@ -160,7 +160,8 @@ fn client_config(config: &UpstreamConfig) -> ClientConfig {
         bindings: config.binding.into_iter().collect(),
         connect_timeout: config.connect,
         card_timeout: config.idle.min(Duration::from_secs(10)),
-        // By bytes: what keeps a connection alive says that the upstream works. The limit of the turn ends that.
+        // Measured in bytes: keep-alive bytes show that the upstream works. The turn's limit ends a stream without
+        // events.
         silence: config.idle,
         max_bytes: config.max_answer_bytes,
         // The interface gets credentials, so it is at the card's origin or at a host that the operator has named.
@@ -218,7 +219,7 @@ async fn keep_fresh(upstream: Weak<Upstream>, interval: Duration) {
                     "the card of the upstream agent cannot be refreshed; the last one stays in force"
                 );
             }
-            // Said once: an upstream that is away for hours would fill the log.
+            // Logged once: an upstream that is down for hours would fill the log.
             Err(_) => {}
         }
     }

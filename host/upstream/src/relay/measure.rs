@@ -14,7 +14,7 @@ pub(super) fn replace_unreadable(event: &mut StreamResponse) -> bool {
 /// Removes entries of the metadata of parts.
 pub(super) fn remove_from_parts(event: &mut StreamResponse, is_removed: fn(&str) -> bool) {
     for parts in parts_of(event) {
-        // Parts that others share are copied only where something is to be removed.
+        // Shared parts are copied only if something is removed.
         if parts.iter().any(|part| part.metadata.keys().any(is_removed)) {
             parts.iter_mut().for_each(|part| part.metadata.retain_keys(|key| !is_removed(key)));
         }
@@ -52,7 +52,7 @@ pub(super) fn metadata_of(event: &mut StreamResponse) -> Vec<&mut Metadata> {
 
 /// The size of an event in bytes: its content, and a flat charge for the rest.
 pub(super) fn size(event: &StreamResponse) -> usize {
-    // Parts without content take memory too, so a flood of them is charged.
+    // Parts without content need memory too, so many of them must count.
     const OVERHEAD: usize = 256;
     let metadata =
         |metadata: &Metadata| metadata.iter().map(|(key, value)| key.len() + value.get().len()).sum::<usize>();

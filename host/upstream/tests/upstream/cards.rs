@@ -41,7 +41,7 @@ async fn what_no_waiting_changes_is_told_at_once_with_the_address() {
     ];
     for (status, card, expected) in cases {
         upstream.show([(status, card)]);
-        // A test would not wait for so long.
+        // Longer than a test would wait.
         let patient = UpstreamConfig { start: Duration::from_secs(86_400), ..config(&upstream.url) };
         let refusal = refusal(patient).await;
         assert!(refusal.contains(&upstream.url) && refusal.contains(expected), "{expected}: {refusal}");

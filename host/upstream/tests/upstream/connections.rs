@@ -56,7 +56,7 @@ async fn a_stream_that_ends_behind_its_last_event_leaves_its_connection_to_the_n
                 while read_request(&mut connection).await {
                     connection.write_all(stream().as_bytes()).await.unwrap();
                     may_end.notified().await;
-                    // The connection may have been given up meanwhile.
+                    // The client may have closed the connection in between.
                     let _ = connection.write_all(b"0\r\n\r\n").await;
                 }
             });
@@ -69,7 +69,7 @@ async fn a_stream_that_ends_behind_its_last_event_leaves_its_connection_to_the_n
         turn_over.notify_one();
         tokio::task::yield_now().await;
     }
-    // A turn may begin before the end of the last one's stream is here, and takes another connection then.
+    // A turn may begin before the end of the previous stream has arrived, and then uses another connection.
     let connections = connections.load(Ordering::Relaxed);
     assert!(connections < TURNS, "{connections} connections for {TURNS} turns");
 }

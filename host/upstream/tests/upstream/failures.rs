@@ -190,7 +190,7 @@ async fn an_answer_of_another_task_fails_the_turn_and_nobody_hears_it() {
     let turn = Bench::new(&upstream).await.say("t").await;
     assert_eq!(turn.failure(), "The agent behind this server answered something else than A2A.");
     assert!(turn.events.iter().all(|event| !event.to_string().contains("not for you")), "{turn:?}");
-    // Nobody listens to the first task any more.
+    // The client of the first task has gone.
     let last = upstream.asked().pop().unwrap();
     assert_eq!((last.method.as_str(), &last.params["id"]), ("CancelTask", &json!("task-0")));
 }

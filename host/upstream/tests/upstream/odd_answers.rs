@@ -122,7 +122,7 @@ async fn an_answer_in_messages_beside_its_task_is_whole_when_the_task_ends() {
 async fn an_answer_in_thousands_of_pieces_beside_its_task_is_no_status_for_each() {
     let piece = json!({"message": agent("m", "word ")});
     let pieces = std::iter::repeat_n(piece, 2_000);
-    // The task comes first, or in between: those before it are a status of their own, which says that it works.
+    // With the task first or in between: messages before it become a status message of the working task.
     for number in [0, 1_000] {
         let mut events: Vec<Value> = pieces.clone().collect();
         events.insert(number, json!({"task": task(0, "WORKING")}));
@@ -230,7 +230,7 @@ async fn bytes_that_are_no_base64_become_text_wherever_they_stand() {
         json!([artifact(false, &done["artifacts"][0]), status("COMPLETED", done["status"]["message"].clone())]);
     assert_eq!(told(&streamed(events).await), ["a A", "COMPLETED in the status!"]);
     assert_eq!(told(&whole(json!({"message": words("m", "not base64!!")})).await), ["message not base64!!"]);
-    // Line breaks are no reason to do without the bytes.
+    // Line breaks must not make the bytes unreadable.
     let turn = whole(json!({"message": words("m", "aGVs\nbG8=\n")})).await;
     assert_eq!(turn.events[0]["message"]["parts"], json!([{"raw": "aGVsbG8="}]));
 }
@@ -333,7 +333,7 @@ async fn what_an_agent_says_only_in_the_history_of_its_task_is_told() {
     let mut done = task(0, "COMPLETED");
     done["history"] = history;
     assert_eq!(told(&whole(json!({"task": done})).await), ["WORKING At work.", "COMPLETED The answer."]);
-    // What was told as an event, or stands in an artifact, is not told again.
+    // A text that was relayed as an event, or is in an artifact, is not relayed again.
     done["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "The answer."}]}]);
     let events = json!([status("WORKING", agent("m", "At work.")), {"task": done}]);
     assert_eq!(told(&streamed(events).await), ["WORKING At work.", "a The answer.", "COMPLETED"]);
