@@ -81,12 +81,12 @@ struct Announced<'a> {
 /// # Errors
 /// The announcement is too large, the token is wrong, or the store is full.
 pub fn announce(parameters: &Parameters, params: &str, store: &impl Store) -> Result<Json, Rejection> {
-    // Before it is parsed: anybody may announce where there is no token.
+    // Checked before parsing: without a configured token every caller may announce.
     check_size(params)?;
     let announcement: Announcement =
         serde_json::from_str(params).map_err(|error| Violation::new("", format!("is no announcement: {error}")))?;
     check_token(parameters, announcement.token.as_deref(), store)?;
-    // The token is not part of what is kept.
+    // The token is not stored.
     let route = Route {
         capability: announcement.capability,
         version: Some(announcement.version),
@@ -112,7 +112,7 @@ fn check_size(text: &str) -> Result<(), Rejection> {
 fn check_token(parameters: &Parameters, token: Option<&str>, store: &impl Store) -> Result<(), Rejection> {
     let Some(name) = &parameters.announce_secret else { return Ok(()) };
     let secret = store.secret(name).map_err(|error| out_of_order(&error))?.unwrap_or_default();
-    // A secret that is gone must not be matched by an empty token.
+    // A missing secret must not match an empty token.
     let is_right = token.is_some_and(|token| !secret.is_empty() && is_same(token.as_bytes(), secret.as_bytes()));
     if is_right { Ok(()) } else { Err(Violation::new("/token", "is not the one that announcements must have").into()) }
 }
@@ -134,7 +134,7 @@ fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json
     if others.len() >= MAX_ROUTES && forget_old(&others, now, store)? == 0 {
         return Err(format!("there are {MAX_ROUTES} routes of {capability} already"));
     }
-    // Old routes of other capabilities too, because nobody else would ever remove them.
+    // Expired routes of other capabilities are removed here too, because nothing else removes them.
     forget_old(&keys, now, store)?;
     store.set(&own, kept.text().as_bytes())?;
     json::text(&Announced { capability, path, expires: clock::text(kept.expires) })
@@ -148,7 +148,7 @@ fn forget_old(keys: &[impl AsRef<str>], now: u64, store: &impl Store) -> Result<
     for key in keys.iter().cycle().skip(start).take(keys.len().min(LOOKED_AT)) {
         let key = key.as_ref();
         let kept = read(key, store)?;
-        // A day late, so that until then the error is AGP_TABLE_STALE and not that there never was a route.
+        // Removed a day after expiry. Until then the error is AGP_TABLE_STALE instead of AGP_ROUTE_NOT_FOUND.
         if kept.is_none_or(|kept| kept.expires.saturating_add(FORGOTTEN_AFTER_MILLIS) < now) {
             store.delete(key)?;
             forgotten += 1;
@@ -186,11 +186,11 @@ impl Known {
     pub fn table(&self, parameters: &Parameters, capability: &str, store: &impl Store) -> Result<Table, Rejection> {
         let own = parameters.routes.iter().filter(|route| route.capability == capability);
         let mut table = Table { live: own.cloned().collect(), has_stale: false };
-        // Two announcements at once may have left more than there may be.
+        // Two concurrent announcements may have exceeded the limit.
         for key in self.keys.iter().filter(|key| is_of(capability, key)).take(MAX_ROUTES) {
             match read(key, store).map_err(|error| out_of_order(&error))? {
                 Some(kept) if kept.expires > self.now => {
-                    // A route that cannot be read is no reason to refuse the intents of others.
+                    // An unreadable route must not refuse the intents of other callers.
                     table.live.extend(serde_json::from_str::<Route>(&kept.route).ok())
                 }
                 Some(_) => table.has_stale = true,
@@ -344,7 +344,7 @@ mod tests {
         announce(&open(), &INVOICES.replace("Squad/a", "Squad/7"), &store).unwrap();
         announce(&open(), &INVOICES.replace("invoice", "invoices"), &store).unwrap();
         assert_eq!(paths(&open(), &store).0.len(), MAX_ROUTES + 1);
-        // Routes that nobody has announced again for long make room.
+        // Routes that expired long ago make room.
         store.now.set(u64::MAX / 2);
         announce(&open(), INVOICES, &store).unwrap();
     }

@@ -32,7 +32,7 @@ impl Extension for AgentGatewayProtocol {
     const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
-        // Without the secret every announcement would be refused, so the operator hears of it at load.
+        // Without the secret every announcement would be refused, so the load reports it to the operator.
         if let Some(name) = &parameters.announce_secret
             && secrets::get(name)?.is_none_or(|secret| secret.is_empty())
         {
@@ -58,7 +58,7 @@ impl Card for AgentGatewayProtocol {
 impl Message for AgentGatewayProtocol {
     fn check(parameters: &Parameters, _request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
         let intents = routing::intents(&message)?;
-        // Most messages have no intent, and do not pay for a look at the store.
+        // Most messages have no intent, and do not need to read the store.
         if !intents.is_empty() {
             let store = Imports::open()?;
             let known = Known::read(parameters, &store)?;
@@ -72,7 +72,7 @@ impl Message for AgentGatewayProtocol {
 
 impl Response for AgentGatewayProtocol {
     fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
-        // Once for each thing that somebody reads, and not on every chunk of it.
+        // Once for each message and artifact, and not on every chunk.
         let is_for_it = match event.kind {
             EventKind::Message => true,
             EventKind::Artifact => event.last_chunk,

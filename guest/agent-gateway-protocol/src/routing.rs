@@ -85,7 +85,7 @@ pub fn intents(message: &str) -> Result<Vec<Intent>, Rejection> {
     let data = parts.iter().map(|part| Members::of(part.get()).and_then(|part| part.get("data")));
     let found: Vec<(usize, &str)> =
         data.enumerate().filter_map(|(number, data)| Some((number, data.filter(|data| is_intent(data))?))).collect();
-    // Before any is read, so that one message cannot make the host read the table hundreds of times.
+    // Checked first, so that one message cannot make the host read the routes hundreds of times.
     if found.len() > MAX_INTENTS {
         return Err(Violation::new("/message/parts", format!("must have at most {MAX_INTENTS} intents")).into());
     }
@@ -111,7 +111,7 @@ pub fn intent(text: &str, pointer: &str) -> Result<Intent, Rejection> {
 /// The errors of AGP.
 pub fn choose(intent: &Intent, table: &Table) -> Result<Route, Rejection> {
     let complies = |route: &&Route| meets(route, &intent.policy_constraints);
-    // Of equal costs `min_by` takes the first, and the operator's routes stand first.
+    // Among equal costs `min_by` returns the first one, and the operator's routes come first.
     let best = table.live.iter().filter(complies).min_by(|one, other| one.cost.total_cmp(&other.cost));
     if let Some(route) = best {
         return Ok(route.clone());
@@ -130,7 +130,7 @@ pub fn choose(intent: &Intent, table: &Table) -> Result<Route, Rejection> {
 fn meets(route: &Route, constraints: &Map<String, Value>) -> bool {
     constraints.iter().all(|(name, wanted)| {
         let offered = route.policy.get(name);
-        // As numbers, because `serde_json` tells 5 and 5.0 apart.
+        // Compared as numbers, because `serde_json` distinguishes 5 and 5.0.
         match (offered.and_then(Value::as_f64), wanted.as_f64()) {
             (Some(offered), Some(wanted)) if name == SECURITY_LEVEL => offered >= wanted,
             (Some(offered), Some(wanted)) => offered == wanted,

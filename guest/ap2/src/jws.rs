@@ -95,7 +95,7 @@ impl<C: DeserializeOwned> Token<C> {
         if header.alg != "ES256" {
             return Err("has another algorithm than ES256".to_owned());
         }
-        // RFC 7515, section 4.1.11: who does not understand what is critical must refuse.
+        // RFC 7515, section 4.1.11: unknown critical headers must be refused.
         if header.crit.is_some() {
             return Err("has critical headers, of which none is known here".to_owned());
         }

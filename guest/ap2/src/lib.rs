@@ -104,7 +104,7 @@ impl Response for Ap2 {
             format!("the agent sends a cart that cannot be paid: {}", all.collect::<Vec<_>>().join("; "))
         })?;
         carts.iter().try_for_each(memory::keep)?;
-        // AP2 has no metadata: the mandates themselves are all that it says.
+        // AP2 has no metadata: all its information is in the mandates.
         Ok(None)
     }
 }

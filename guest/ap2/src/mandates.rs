@@ -37,7 +37,7 @@ pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Resul
         return Ok(Vec::new());
     }
     let mut incoming = Incoming { parameters, request, carts: Vec::new(), once: Vec::new() };
-    // Carts first: a payment may come with its cart, in whatever order.
+    // Carts first, because a payment may come in the same message as its cart, in any order.
     let (payments, others): (Vec<_>, Vec<_>) = found.iter().partition(|mandate| mandate.name == "PaymentMandate");
     for mandate in others.into_iter().chain(payments) {
         match incoming.take(mandate) {
@@ -47,7 +47,7 @@ pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Resul
         }
     }
     if violations.is_empty() {
-        // At last, because what is refused for something else was not used.
+        // Recorded last, because a refused mandate must not be used up.
         let used = memory::used_before(&incoming.once, clock::now_millis() / 1_000)?;
         violations.extend(used.iter().map(|once| Violation::new(once.pointer.clone(), "was here before")));
     }
@@ -136,7 +136,7 @@ impl Incoming<'_> {
     /// The cart with this id, from this message or the conversation.
     fn cart(&self, details_id: &str) -> Result<Option<Cart>, Rejection> {
         let here = self.carts.iter().find(|cart| cart.details_id == details_id).cloned();
-        // Without a conversation there is nothing that it could know.
+        // Without a conversation there are no stored carts.
         let before = if self.request.context_id.is_some() { memory::known(details_id)? } else { None };
         Ok(match (here, before) {
             (Some(here), Some(before)) if before.origin > here.origin => Some(before),

@@ -109,7 +109,7 @@ pub struct Once {
 impl Once {
     /// Creates an entry. `of` has the kind, the issuer and the id.
     pub fn new(pointer: String, until: u64, of: [&str; 3]) -> Self {
-        // As JSON, so that no two triples are one text.
+        // Encoded as JSON, so that different triples have different texts.
         let hash = jws::hash(&json::text(&of).unwrap_or_default());
         Self { pointer, until, hash }
     }
@@ -145,7 +145,7 @@ fn note(all: &[Once], now_seconds: u64) -> Result<Vec<&Once>, String> {
             keys.delete(&key)?;
         }
     }
-    // All are looked for before the first is noted, because what is refused uses nothing up.
+    // All are looked up before the first is recorded, because a refused message must use up nothing.
     let mut before: Vec<&Once> = all.iter().filter(|once| known.contains(&once.hash)).collect();
     if !before.is_empty() {
         return Ok(before);

@@ -55,7 +55,7 @@ pub fn verify(
 ) -> Result<Trust<()>, String> {
     let Some(text) = authorization else { return Ok(Trust::Unverified("is required")) };
     let text = jws::unwrapped(text);
-    // v0.1 allows any verifiable presentation, so another form is not wrong, but says nothing here.
+    // v0.1 allows any verifiable presentation, so another form is not wrong, but cannot be verified here.
     let (Some((presented, binding)), Some((credential, _))) = (text.rsplit_once('~'), text.split_once('~')) else {
         return Ok(Trust::Unverified("cannot be verified: it is no SD-JWT with key binding"));
     };
@@ -121,7 +121,7 @@ fn check_transaction(data: &[String], payment_hash: &str, cart: Option<&Cart>) -
     if !data.iter().any(|hash| hash == payment_hash) {
         return Err("authorizes another payment: `transaction_data` lacks its hash".to_owned());
     }
-    // A hash of the whole mandate says the same of the cart, and of the merchant's signature as well.
+    // A hash of the whole mandate covers the cart as well, and also the merchant's signature.
     if cart.is_some_and(|cart| !data.iter().any(|hash| cart.hashes.contains(hash))) {
         return Err("authorizes another cart: `transaction_data` lacks its hash".to_owned());
     }

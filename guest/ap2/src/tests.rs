@@ -239,7 +239,7 @@ fn what_cannot_be_verified_is_refused_unless_the_operator_lets_it_pass() {
     assert!(all.contains(&format!("{PARTS}PaymentMandate/user_authorization {form}")));
     let lenient = with(parameters(), "/require_signatures", json!(false));
     assert_eq!(send(&host_with(&lenient), &data), Ok(()));
-    // A signature of somebody known that is wrong is refused all the same.
+    // A wrong signature of a known issuer is always refused.
     let wrong = with(cart(), "/contents/id", json!("cart-2"));
     assert!(send(&host_with(&lenient), &both(&wrong, &sample)).is_err());
     let later = json!({"ap2.mandates.PaymentMandateSdJwt": "eyJ"});

@@ -61,7 +61,7 @@ fn yes() -> bool {
 /// # Errors
 /// The host's store is not available.
 pub fn begin(parameters: &Parameters, task_id: &str) -> Result<Entry, String> {
-    // A task that was authorized once runs over all its turns, and its decision is gone by then.
+    // An authorized task runs in all its turns, and its decision is already removed.
     if Keys::of_task()?.get(AUTHORIZED)?.is_some() {
         return Ok(Entry::Proceed);
     }
@@ -80,7 +80,7 @@ pub fn begin(parameters: &Parameters, task_id: &str) -> Result<Entry, String> {
 }
 
 fn wait(parameters: &Parameters, state: &str) -> Interruption {
-    // The state follows from the task's id, so a task that waits on is told the same request.
+    // The state is computed from the task's id, so a task that keeps waiting has the same request.
     let request_uri = parameters.request_uri.replace(PLACEHOLDER, state);
     let client_id = json::string(&parameters.client_id);
     let request_uri = json::string(&request_uri);
@@ -101,7 +101,7 @@ pub fn approve(parameters: &Parameters, params: &str) -> Result<Json, Rejection>
     let verdict: Verdict =
         serde_json::from_str(params).map_err(|error| refusal("", format!("cannot be read: {error}")))?;
     let secret = parameters.secret().map_err(|error| refusal("", error))?;
-    // The token comes first: a caller without it learns nothing of states.
+    // The token is checked first, so that a caller without the token learns nothing about states.
     if !state::is_secret(&secret, &verdict.token) {
         return Err(refusal("/token", "is not the verifier's".to_owned()));
     }
@@ -110,10 +110,10 @@ pub fn approve(parameters: &Parameters, params: &str) -> Result<Json, Rejection>
     };
     let reason = verdict.reason.unwrap_or_else(|| DEFAULT_REASON.to_owned());
     let decision = if verdict.approved { APPROVED.to_owned() } else { format!("{REFUSED}{reason}") };
-    // Kept before the task is taken up, because its turn looks for the decision.
+    // Stored before the task resumes, because its turn reads the decision.
     let kept = decisions::keep(task_id, &decision).map_err(|error| refusal("", format!("cannot be kept: {error}")))?;
     if let Err(error) = tasks::resume(task_id) {
-        // A later turn of the task must not find a decision that the verifier was told does not count.
+        // A later turn of the task must not find a decision that was refused to the verifier.
         let _ = Keys::open().and_then(|keys| keys.delete(&kept));
         return Err(refusal("/state", format!("stands for no task that waits: {error}")));
     }

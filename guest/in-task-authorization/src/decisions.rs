@@ -38,7 +38,7 @@ pub fn keep(task_id: &str, decision: &str) -> Result<String, String> {
 /// The host's store is not available.
 pub fn of_task(task_id: &str) -> Result<Option<String>, String> {
     let keys = Keys::open()?;
-    // Keys are in the order of decisions. The latest may be taken back at this moment, by a call that came too late.
+    // Keys sort by age. The latest decision may be removed at this moment, by a call that came too late.
     for key in keys_of(task_id, &keys)?.iter().rev() {
         if let Some(decision) = keys.get(key)? {
             return Ok(Some(String::from_utf8_lossy(&decision).into_owned()));

@@ -59,7 +59,7 @@ impl Method for InTaskAuthorization {
     }
 
     fn call(parameters: &Parameters, _request: Request, _name: &str, params: Json) -> Result<Answer, Rejection> {
-        // Whoever may call the agent may call the method. The token says whether it is the verifier.
+        // Every caller of the agent can call the method. The token proves that the caller is the verifier.
         authorization::approve(parameters, &params).map(Answer::Value)
     }
 }

@@ -15,7 +15,7 @@ pub fn violations(message: &str) -> Vec<Violation> {
     let mut found = Vec::new();
     let parts = message.get("parts").and_then(Value::as_array);
     for (number, part) in parts.into_iter().flatten().enumerate() {
-        // Bytes are not looked into: what they are is not known here.
+        // Bytes are not searched, because their format is unknown.
         for name in ["text", "data", "url", "filename"] {
             if let Some(value) = part.get(name) {
                 look_into(value, &format!("/message/parts/{number}/{name}"), &mut found);

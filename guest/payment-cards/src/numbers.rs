@@ -90,7 +90,7 @@ fn has_check_digit(digits: &[u8]) -> bool {
         .enumerate()
         .map(|(place, digit)| {
             let digit = u32::from(digit - b'0');
-            // Of each second digit from the end the sum of the digits of its double.
+            // For every second digit from the end: the digit sum of its double.
             if place % 2 == 0 { digit } else { digit * 2 / 10 + digit * 2 % 10 }
         })
         .sum();
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn numbers_of_each_network_are_found() {
-        // Those that the networks and payment services publish for tests.
+        // Test numbers that the networks and payment services publish.
         for number in [
             "4111111111111111",
             "4222222222222",

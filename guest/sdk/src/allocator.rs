@@ -20,7 +20,7 @@ const PAGE_BYTES: usize = 64 << 10;
 /// The bytes that the allocator may need in addition to an allocation.
 const OVERHEAD_BYTES: usize = 256;
 
-// Not initialized, so that it adds no data to the component.
+// Uninitialized, so that it adds no data to the component.
 static mut ARENA: [MaybeUninit<u8>; ARENA_BYTES] = [MaybeUninit::uninit(); ARENA_BYTES];
 
 #[global_allocator]
@@ -33,7 +33,7 @@ struct ArenaThenGrow {
     arena: bool,
 }
 
-// SAFETY: it allocates nothing, and reaches the allocator through the reference that it is given only.
+// SAFETY: the function allocates nothing, and uses the allocator only through its argument.
 unsafe impl Source for ArenaThenGrow {
     fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: Layout) -> Result<(), ()> {
         let (base, bytes) = if core::mem::take(&mut talc.source.arena) {
@@ -47,7 +47,7 @@ unsafe impl Source for ArenaThenGrow {
                 end => ((end * PAGE_BYTES) as *mut u8, pages * PAGE_BYTES),
             }
         };
-        // SAFETY: the arena is given once and used by nobody else; grown pages are new.
+        // SAFETY: the arena is provided once and has no other user; grown pages are new.
         unsafe { talc.claim(base, bytes) }.map(drop).ok_or(())
     }
 }

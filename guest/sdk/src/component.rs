@@ -29,7 +29,7 @@ impl<E: Exported> descriptor::exports::annex::extension::descriptor::Guest for C
     fn describe() -> Result<Descriptor, String> {
         let mut descriptor = match enter::<E>() {
             Ok(parameters) => E::descriptor(parameters)?,
-            // The host holds the parameters against the schema, and names the place of the one that is wrong.
+            // The host validates the parameters against the schema, and its error names the wrong one.
             Err(reason) if E::PARAMETER_SCHEMA.is_some() => Descriptor::new("", reason),
             Err(reason) => return Err(reason),
         };
@@ -175,7 +175,7 @@ macro_rules! export_hook {
         #[cfg(target_arch = "wasm32")]
         $crate::bindings::$hook::$export!($component with_types_in $crate::bindings::$hook);
 
-        // The names of the exports are no symbols that another linker takes, so elsewhere only the types are checked.
+        // Other linkers do not accept the names of the exports, so outside of WebAssembly only the types are checked.
         #[cfg(not(target_arch = "wasm32"))]
         const _: () = {
             const fn implements<G: $crate::bindings::$hook::exports::annex::extension::$hook::Guest>() {}

@@ -15,7 +15,7 @@ impl Keys {
     /// # Errors
     /// As the host says.
     pub fn open() -> Result<Self, String> {
-        // `wasi:keyvalue` leaves the names of buckets to the host, for which the empty one is what lasts.
+        // `wasi:keyvalue` leaves the names of buckets to the host. The empty name is the bucket that outlives turns.
         store::open("").map(Self).map_err(text)
     }
 

@@ -123,7 +123,7 @@ impl<'a> Scanner<'a> {
     /// Skips groups of eight bytes without quote and backslash.
     fn plain_words(&mut self) {
         while let Some(word) = self.text.as_bytes().get(self.at..).and_then(<[u8]>::first_chunk::<8>) {
-            // The order of the bytes does not matter to whether one of them is there.
+            // The byte order does not matter for whether a byte occurs.
             let word = u64::from_ne_bytes(*word);
             if holds(word, b'"') || holds(word, b'\\') {
                 return;
@@ -152,7 +152,7 @@ impl<'a> Scanner<'a> {
                     self.string()?;
                     continue;
                 }
-                // Kinds of brackets are not told apart: the host has validated the text.
+                // Kinds of brackets are not distinguished: the host has validated the text.
                 b'{' | b'[' => depth += 1,
                 b'}' | b']' => depth -= 1,
                 _ => {}

@@ -147,7 +147,7 @@ pub(crate) mod json_schema {
         let compile = super::ask("schema::compile", |host| host.compile.clone());
         match compile {
             Some(compile) => compile(schema),
-            // Nothing here can compile a schema, but what is no JSON is none.
+            // A test cannot compile a schema, but it refuses text that is not JSON.
             None => serde_json::from_str::<IgnoredAny>(schema).map(drop).map_err(|error| error.to_string()),
         }
     }
@@ -198,7 +198,7 @@ pub(crate) mod task_resumption {
     pub(crate) fn resume(task_id: &str) -> Result<(), String> {
         super::ask("tasks::resume", |host| {
             let index = host.waiting.iter().position(|waiting| waiting == task_id);
-            // Once: a task that was taken up waits no longer.
+            // Once: a resumed task no longer waits.
             let task = index.map(|index| host.waiting.remove(index)).ok_or("no such task waits")?;
             host.resumed.push(task);
             Ok(())

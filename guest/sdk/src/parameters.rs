@@ -41,7 +41,7 @@ impl Config {
     /// # Errors
     /// The host could not read it; the text is for the operator.
     pub fn get(&self, key: &str) -> Result<Option<String>, String> {
-        // Both kinds of errors mean the same to an author.
+        // Authors need no distinction between the kinds of errors.
         config::get(key).map_err(|error| match error {
             config::Error::Upstream(cause) | config::Error::Io(cause) => {
                 format!("the parameters are out of reach: {cause}")

@@ -83,7 +83,7 @@ fn options(world: &str) -> Opts {
         ..Opts::default()
     };
     if world == "capabilities" {
-        // The types that only hooks use are generated here too, once for all of them.
+        // Types that only hooks use are generated here too, once for all hooks.
         options.generate_unused_types = true;
     } else {
         options.with = vec![(

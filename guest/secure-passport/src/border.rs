@@ -18,7 +18,7 @@ pub fn state_delta(parameters: &Parameters, metadata: &[MetadataEntry]) -> Resul
         Ok(passport) => passport,
         Err(malformed) => return refuse_malformed(parameters, &base, &malformed),
     };
-    // The signature covers all keys, so it is verified before any of them is dropped.
+    // The signature covers all keys, so it is verified before a key is dropped.
     let (mut passport, is_verified) = verified(parameters, &base, passport)?;
     check_keys(parameters, &base, &mut passport)?;
     Ok(Some(delta(&parameters.state_key, &passport, is_verified)))
@@ -50,7 +50,7 @@ fn verified(parameters: &Parameters, base: &str, passport: Passport) -> Result<(
     };
     let verifies = client
         .verifying_key()
-        // A key that cannot be had, or a form that cannot be made, verifies nothing.
+        // A missing key, or a passport without canonical form, verifies no signature.
         .is_ok_and(|key| passport.canonical().is_ok_and(|signed| key.verifies(&signed, signature)));
     // A verified passport is read from the signed text, so that nothing in it is unsigned.
     match passport.as_signed() {
@@ -69,7 +69,7 @@ fn check_keys(parameters: &Parameters, base: &str, passport: &mut Passport) -> R
     if parameters.on_unsupported_key == OnUnsupportedKey::Reject {
         let state = format!("{base}/state");
         let violation = |key: &&str| Violation::new(pointer::child(&state, key), "is not supported by this agent");
-        // A client can send any number of keys. The answer names as many as somebody may read.
+        // A client can send any number of keys. The answer lists only a readable number.
         return Err(Rejection::Violations(unsupported.iter().take(64).map(violation).collect()));
     }
     // Their number alone: keys are the client's words, and may be many.

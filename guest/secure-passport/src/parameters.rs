@@ -134,7 +134,7 @@ impl Parameters {
     /// # Errors
     /// Names the key and the fault.
     pub fn check_keys(&self) -> Result<(), String> {
-        // Every passport would be refused, which no operator means.
+        // Every passport would be refused, which cannot be intended.
         if self.require_signature && self.clients.is_empty() {
             return Err("`require_signature` needs `clients` whose signatures can be verified".to_owned());
         }
@@ -156,7 +156,7 @@ impl KnownClient {
     pub fn verifying_key(&self) -> Result<Key, String> {
         match (self.algorithm, &self.public_key) {
             (Algorithm::HmacSha256, None) => Key::hmac(&self.value()?),
-            // Everybody knows a public key: as the secret of an HMAC it would let anybody sign.
+            // A public key is not secret: used as the secret of an HMAC, it would let everyone sign.
             (Algorithm::HmacSha256, Some(_)) => {
                 Err("`public_key` is for ed25519; hmac-sha256 has a `secret`".to_owned())
             }

@@ -43,11 +43,11 @@ impl Passport {
     /// The first fault.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let fields = Members::of(text).ok_or_else(|| Malformed::new("", "must be a JSON object"))?;
-        // Of a field that is there twice, one reader could sign the one value and another rely on the other.
+        // With a repeated field, the signer could use one value and the verifier the other.
         if let Some(field) = fields.repeated() {
             return Err(Malformed::new(field, "must not be there twice"));
         }
-        // A field that no signature covers must not ride along with those that one does.
+        // A field that the signature does not cover must not appear next to signed fields.
         if let Some(field) = fields.keys().find(|field| !FIELDS.contains(field)) {
             return Err(Malformed::new(field, "is no field of a passport"));
         }
@@ -72,7 +72,7 @@ impl Passport {
     pub fn canonical(&self) -> Result<Json, String> {
         let mut fields = serde_json::Map::new();
         fields.insert("clientId".to_owned(), Value::from(self.client_id.as_str()));
-        // A field that is missing is left out and not signed as `null`: both ends must write the same bytes.
+        // A missing field is omitted and not signed as `null`, because both sides must write the same bytes.
         if let Some(session_id) = &self.session_id {
             fields.insert("sessionId".to_owned(), Value::from(session_id.as_str()));
         }

@@ -46,7 +46,7 @@ impl Key {
         if secret.len() < MIN_SECRET_BYTES {
             return Err(format!("a secret of hmac-sha256 has at least {MIN_SECRET_BYTES} bytes"));
         }
-        // The bytes of the text itself, whatever they may encode, so that both ends do the same.
+        // The bytes of the text itself, without decoding, so that both sides do the same.
         Ok(Self::Hmac(secret.as_bytes().to_vec()))
     }
 
@@ -84,8 +84,7 @@ impl Key {
         let Some(signature) = decode(signature) else { return false };
         match self {
             Self::Hmac(key) => {
-                // All 32 bytes must be there: a MAC that may be cut off can be guessed. `verify` takes the same time
-                // wherever they differ.
+                // All 32 bytes are required: a shortened MAC could be guessed. `verify` compares in constant time.
                 <&[u8; 32]>::try_from(signature.as_slice()).is_ok_and(|mac| HMAC::verify(signed.as_bytes(), key, mac))
             }
             Self::Public(key) => is_signature(key, signed, &signature),

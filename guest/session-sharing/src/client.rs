@@ -44,7 +44,7 @@ pub fn before(
     call: &Outgoing,
     keys: &impl ClientKeys,
 ) -> Result<(Addition, Option<Call>), Rejection> {
-    // Other operations carry no message that events could go with.
+    // Other operations have no message to which events could be added.
     let is_message = matches!(call.operation.as_str(), "SendMessage" | "SendStreamingMessage");
     let (Some(declaration), Some(input), Some(message), true) =
         (&call.declaration, &call.input, &call.message, is_message)
@@ -55,7 +55,7 @@ pub fn before(
     let input = Input::read(&root)?;
     let context = text_member(message, "contextId");
     let limits = [parameters.limits(), Limits::declared(declaration)];
-    // Without a context the agent's conversation begins with this message, so nothing can be known of it.
+    // Without a context the agent's conversation begins with this message, so the agent cannot have any event.
     let conversation = context.clone().filter(|_| input.mode == Mode::Delta).map(|context| {
         let agent = call.agent.clone();
         let peer = input.peer.clone();
@@ -64,8 +64,8 @@ pub fn before(
     let boundary = conversation.as_ref().map_or(Ok(None), |conversation| known(&input, &root, conversation, keys))?;
     let mut shared = input.within(boundary, &limits, &call.agent)?;
     if let (Some(conversation), Some(boundary)) = (&conversation, boundary) {
-        // The boundary is open until something comes back, by which the next call knows of a call without an answer.
-        // Where that cannot be kept, this call shares everything, because the next one could not know.
+        // The boundary is open until an answer arrives, so that the next call detects a call without an answer. If the
+        // boundary cannot be stored, this call shares everything, because the next one could not detect it.
         let open = Boundary { is_open: true, ..boundary };
         if boundaries::set(conversation, open, keys).is_err() {
             shared = input.within(Some(open), &limits, &call.agent)?;
@@ -96,7 +96,7 @@ pub fn after(
     incoming: &Incoming,
     keys: &impl ClientKeys,
 ) -> Result<Option<Json>, String> {
-    // Nothing is remembered of what is shared as a whole each time.
+    // In the mode `full` nothing is stored.
     if call.mode == Mode::Full {
         return Ok(None);
     }
@@ -112,7 +112,7 @@ pub fn after(
     let is_received = incoming.metadata.iter().any(|(own, value)| *own == key && expected.is_in(value));
     let moves = answer.is_good && is_received;
     if moves || !call.is_settled {
-        // The first answer closes the open boundary, whether it is a good one or not: the agent has not lost the
+        // The first answer closes the open boundary, whether successful or not: it proves that the agent has the
         // conversation.
         let up_to = if moves { call.up_to } else { call.before };
         let boundary = Boundary { revision: call.revision, up_to, is_open: false };
@@ -167,7 +167,7 @@ impl Input {
         let mut up_to = last;
         if let Some(current) = object.get("current") {
             let number = current.number()?;
-            // It goes as the message's own parts, and would be heard twice.
+            // The message's own event is sent as its parts, and must not be added twice.
             events.retain(|event| event.seq != number);
             up_to = last.max(number);
         }

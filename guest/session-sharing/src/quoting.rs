@@ -27,7 +27,7 @@ pub fn parts(events: &[Event], is_revised: bool) -> Vec<Json> {
     let mut is_introduced = false;
     for event in events {
         match event.role {
-            // Words that the caller gives as the user's count as the user's, as its message does.
+            // A caller's texts with the user's role are treated like the caller's own message.
             Role::User => parts.extend(event.texts.iter().map(|text| part(text))),
             Role::Agent => {
                 if !is_introduced {

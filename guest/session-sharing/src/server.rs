@@ -71,9 +71,9 @@ pub fn check(
     if shared.mode == Mode::Delta {
         let standing = standing(&shared, keys)?;
         is_revised = standing.is_some_and(|standing| standing.revision < shared.revision);
-        // A new revision takes the place of what was told before, so none of its events is known.
+        // A new revision replaces the earlier events, so that none of its events is known.
         let known = standing.filter(|_| !is_revised).map_or(0, |standing| standing.taken);
-        // The agent has its own words in its conversation, unless that was lost.
+        // The conversation contains the agent's own texts, unless it was lost.
         let is_lost = standing.is_none_or(|standing| standing.taken == 0);
         shared.events.retain(|event| event.seq > known && (is_lost || !event.yours));
     }
@@ -95,7 +95,7 @@ impl Taken {
         let key = key_of(&self.peer);
         let before = read(keys.get(&key)?).unwrap_or_default();
         let known = if before.revision == self.revision { before.taken } else { 0 };
-        // An older message that comes late must not move the place back.
+        // A late message must not move the record back.
         write(&key, Standing { revision: self.revision, taken: known.max(self.up_to) }, keys)
     }
 }
@@ -137,7 +137,7 @@ fn standing(shared: &Shared, keys: &impl ContextKeys) -> Result<Option<Standing>
     };
     let key = key_of(&shared.peer);
     let Some(standing) = read(keys.get(&key).map_err(not_kept)?) else {
-        // Without the events before `base` the agent would hear a conversation with a gap in it.
+        // Without the events before `base` the agent's conversation would have a gap.
         if shared.base > 0 {
             let message = "the agent knows nothing of this conversation; share all events again, with `base` 0";
             return Err(error(UNKNOWN_CONTEXT, message, Some(0)));
@@ -149,7 +149,7 @@ fn standing(shared: &Shared, keys: &impl ContextKeys) -> Result<Option<Standing>
         write(&key, Standing { revision: shared.revision, taken: 0 }, keys).map_err(not_kept)?;
         return Ok(None);
     };
-    // A caller with an older history would undo what the agent knows from the newer one.
+    // An older history would overwrite the agent's knowledge of a newer one.
     if shared.revision < standing.revision {
         let message = format!(
             "the agent has revision {} of the conversation, and this is {}",
@@ -195,7 +195,7 @@ fn prepend(message: &str, mut parts: Vec<Json>) -> Vec<Rewrite> {
     let message = Members::of(message).unwrap_or_default();
     let own: Vec<&RawValue> =
         message.get("parts").and_then(|parts| serde_json::from_str(parts).ok()).unwrap_or_default();
-    // A rewriting replaces a part, so the first one goes along behind the new ones.
+    // A rewrite replaces a part, so the first part is repeated after the new ones.
     parts.extend(own.first().map(|first| first.get().to_owned()));
     vec![Rewrite { part: 0, replacement: parts }]
 }

@@ -61,7 +61,7 @@ impl Shared {
             return Err(up_to.violation("must not be less than `base` or the last event's `seq`"));
         }
         let sizes: Vec<usize> = events.iter().map(Event::size).collect();
-        // The card names these limits, and a client need not keep to them.
+        // The card contains these limits, but a client may ignore them.
         if let Some(passed) = limits.passed_by(&sizes) {
             return Err(list.violation(passed));
         }

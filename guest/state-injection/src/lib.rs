@@ -58,7 +58,7 @@ static RETURNED: AtomicBool = AtomicBool::new(false);
 
 impl Response for StateInjection {
     fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
-        // The host is asked for the state only where an event carries it.
+        // The state is read from the host only if the event carries it.
         if !logic::carries_state(&event, RETURNED.load(Ordering::Relaxed)) {
             return Ok(None);
         }

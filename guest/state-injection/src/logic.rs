@@ -27,7 +27,7 @@ pub fn is_supported(parameters: &Parameters, card: &str) -> bool {
 
 /// The extension's entry on the Agent Card, with the schema of the state for clients.
 pub fn agent_extension(parameters: &Parameters) -> Declaration {
-    // As the operator wrote it: the card shows the same digits and the same order of keys.
+    // The operator's text unchanged, so that the card shows the same digits and order of keys.
     let params = parameters.state_schema.as_ref().map(|schema| format!(r#"{{"state_schema":{}}}"#, schema.text));
     Declaration { description: Some(parameters.description.clone()), params }
 }
@@ -35,7 +35,7 @@ pub fn agent_extension(parameters: &Parameters) -> Declaration {
 /// The metadata entry with the state: the state key takes precedence over the bare URI, and the message over the
 /// request.
 pub fn has_state<'a>(parameters: &Parameters, metadata: &'a [MetadataEntry]) -> Option<&'a MetadataEntry> {
-    // The first that is there counts. The published article uses the state key, examples of A2A the bare URI.
+    // The first entry counts. The published article uses the state key, examples of A2A the bare URI.
     let places = [
         (Location::Message, &parameters.state_key),
         (Location::Request, &parameters.state_key),
@@ -60,7 +60,7 @@ pub fn get_state(
     let Some(state) = Members::of(&entry.value) else {
         return Err(Violation::new(entry.pointer(), "must be a JSON object").into());
     };
-    // The schema could judge one of the two values, and the session keep the other.
+    // The schema could be applied to one of the two values, and the session could store the other.
     if let Some(key) = state.repeated() {
         return Err(Violation::new(pointer::child(&entry.pointer(), key), "must not be sent twice").into());
     }
@@ -82,7 +82,7 @@ pub fn is_valid_schema(
 ) -> Vec<Violation> {
     let snapshot = host.snapshot();
     let stored = stored_members(schema, &snapshot, |name| state.get(name).is_none());
-    // Where there is nothing to lay the sent state over, it is validated as it came.
+    // Without stored values to merge, the received text is validated unchanged.
     let untouched = stored.is_empty() && state.keys().all(|key| Scope::of(key).is_none());
     let violations = if untouched {
         host.violations(&schema.text, &entry.value)
@@ -96,7 +96,7 @@ pub fn is_valid_schema(
             .into_iter()
             .map(|violation| Violation::new(format!("{base}{}", violation.pointer), violation.message))
             .collect(),
-        // The schema was compiled at load, so it is the instance, for instance one that is nested too deeply.
+        // The schema was compiled at load, so the instance is at fault, for example because it nests too deeply.
         Err(error) => vec![Violation::new(base, format!("cannot be validated: {error}"))],
     }
 }
@@ -179,7 +179,7 @@ const MAX_VIOLATIONS: usize = 64;
 /// A violation for each key whose scope the extension may not change.
 fn refused_scopes(entry: &MetadataEntry, state: &Members<'_>, host: &impl Host) -> Vec<Violation> {
     let scoped: Vec<(&str, Scope)> = state.keys().filter_map(|key| Some((key, Scope::of(key)?))).collect();
-    // Most requests name no scope, and need no call of the host for it.
+    // Most requests use no scope, and need no call of the host.
     if scoped.is_empty() {
         return Vec::new();
     }
@@ -202,7 +202,7 @@ fn is_stored(parameters: &Parameters, host: &impl Host) -> bool {
     let snapshot = host.snapshot();
     let stored = stored_members(schema, &snapshot, |_| true);
     let is_stored = |name: &String| stored.iter().any(|(stored, _)| stored == name);
-    // Most sessions are new and have nothing, which is found without calling the host.
+    // Most sessions are new and empty, which is found without calling the host.
     schema.outline().required.iter().all(is_stored)
         && host.violations(&schema.text, &object(stored.iter().copied())).is_ok_and(|violations| violations.is_empty())
 }
@@ -215,7 +215,7 @@ fn is_missing(parameters: &Parameters) -> Violation {
         message.push_str(" with ");
         message.push_str(&required.join(", "));
     }
-    // The pointer names the first place that would have been looked at.
+    // The pointer names the preferred place for the state.
     Violation::new(pointer::metadata(Location::Message, &parameters.state_key), message)
 }
 

@@ -39,7 +39,7 @@ impl Card for StrictParts {
 impl Message for StrictParts {
     fn check(parameters: &Parameters, _request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
         let violations = logic::check(parameters, &message);
-        // A profile narrows what is taken and rewrites nothing, which would need a grant.
+        // The profile only refuses messages. Rewriting would need a grant.
         if violations.is_empty() { Ok(Vec::new()) } else { Err(Rejection::Violations(violations)) }
     }
 }

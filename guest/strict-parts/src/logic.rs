@@ -66,7 +66,7 @@ fn check_data(parameters: &Parameters, pointer: &str, part: &Members<'_>, data: 
             // The host's pointers begin at the data, those of the answer at the request.
             .map(|violation| Violation::new(format!("{base}{}", violation.pointer), violation.message))
             .collect(),
-        // The schema was compiled at load, so it is the data, for instance when it is nested too deeply.
+        // The schema was compiled at load, so the data is at fault, for example because it nests too deeply.
         Err(error) => vec![Violation::new(base, format!("cannot be validated: {error}"))],
     }
 }
@@ -84,7 +84,7 @@ fn is_for(rule: &Rule, part: &Members<'_>) -> bool {
 
 /// The violation for data that matches no rule, with the conditions of all rules.
 fn is_for_none(parameters: &Parameters) -> String {
-    // The client learns from the error, too, which kinds are taken, and not from the card alone.
+    // The error also lists the accepted kinds, so that a client need not read the card.
     let conditions = |rule: &Rule| {
         let media_type = rule.media_type.iter().map(|media_type| format!("mediaType {media_type:?}"));
         let metadata = rule.metadata.iter().map(|(key, value)| format!("metadata {key:?} = {value}"));

@@ -116,7 +116,7 @@ impl<'a> CardRule<'a> {
 
 /// The text of a schema, which the config has as an object or inside of a string.
 fn schema_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
-    // As text, because a parsed schema would lose digits and the order of its keys.
+    // Kept as text, because a parsed schema would lose digits and the order of its keys.
     let raw = Box::<RawValue>::deserialize(deserializer)?;
     if raw.get().starts_with('"') {
         serde_json::from_str(raw.get()).map_err(D::Error::custom)

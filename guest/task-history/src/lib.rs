@@ -60,7 +60,7 @@ impl Method for TaskHistory {
     }
 
     fn call(_: &Parameters, _request: Request, _name: &str, params: Json) -> Result<Answer, Rejection> {
-        // The host lists the tasks of the turn's caller alone, so this finds nobody else's.
+        // The host lists only the tasks of the turn's caller.
         search::search(&params, tasks::list).map(Answer::Value)
     }
 }

@@ -86,7 +86,7 @@ impl Wanted {
         let in_time =
             self.to.is_none_or(|to| time.is_some_and(|time| time < to)) && self.from.is_none_or(|_| time.is_some());
         let in_state = self.state.as_ref().is_none_or(|state| *state == status.state);
-        // The text comes last: history and artifacts are parsed for it alone.
+        // The text is compared last, because this alone needs history and artifacts to be parsed.
         let fits = in_time && in_state && self.query.as_ref().is_none_or(|query| mentions(task, &status, query));
         if fits { Fit::Yes } else { Fit::No }
     }
@@ -113,7 +113,7 @@ impl Task<'_> {
     pub fn summary(&self) -> Json {
         let id = json::string(&self.id);
         let context = json::string(&self.context_id);
-        // As the host gave it, so that its numbers survive.
+        // The status text unchanged, so that its numbers are preserved.
         let status = self.status.get();
         format!(r#"{{"id":{id},"contextId":{context},"status":{status}}}"#)
     }

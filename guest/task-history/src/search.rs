@@ -81,7 +81,7 @@ impl Place {
     /// Parses a page token; `None` if it has another form.
     fn parse(text: &str) -> Option<Self> {
         let (skip, token) = text.split_once(':')?;
-        // The caller can change this number, and skips tasks of its own by that and nothing else.
+        // A caller who changes this number only skips own tasks.
         Some(Self { token: token.to_owned(), skip: skip.parse().ok()? })
     }
 
@@ -127,8 +127,8 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
         place = if seen.up_to < listed.tasks.len() {
             Place { token: place.token, skip: seen.up_to }
         } else {
-            // This page may be shorter than the one that the place was on, when `fetch` had to ask for less. The rest
-            // is skipped on the next.
+            // This page may be shorter than the previous call's page, if `fetch` had to request fewer tasks. The
+            // remaining skip applies to the next page.
             Place { token: listed.next_page_token, skip: seen.up_to - listed.tasks.len() }
         };
     }
@@ -208,7 +208,7 @@ fn request(params: &Params, token: &str, page_size: usize, with_content: bool) -
 }
 
 fn refusal(params: &Params, reason: &str) -> Rejection {
-    // ListTasks answers in words alone. Anonymous callers are to find the field that they left out.
+    // ListTasks reports errors as text only. Anonymous callers should get a pointer to the missing field.
     let pointer = if params.context_id.is_none() && reason.contains("contextId") { "/contextId" } else { "" };
     Violation::new(pointer, format!("the tasks cannot be listed: {reason}")).into()
 }

@@ -185,7 +185,7 @@ fn sleep(milliseconds: u64) -> String {
     let started = Instant::now();
     let duration = Duration::from_millis(milliseconds);
     thread::sleep(duration);
-    // The exact time differs from run to run, so only its lower bound is told.
+    // The exact time differs between runs, so only its lower bound is reported.
     format!("slept {}", started.elapsed() >= duration)
 }
 

@@ -66,7 +66,7 @@ impl State for TestCapabilities {
         _request: Request,
         metadata: Vec<MetadataEntry>,
     ) -> Result<Option<Json>, Rejection> {
-        // `respond` is not shown the request, so its commands wait for it here.
+        // `respond` does not get the request, so its commands are stored here.
         if let (Some(sent), Ok(mut later)) = (commands(&metadata, LATER_KEY), LATER.lock()) {
             *later = sent;
         }

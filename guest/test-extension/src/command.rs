@@ -85,7 +85,7 @@ impl<'a> Command<'a> {
 
     /// An error with the extension's own code, or with a code that it may not use.
     pub(crate) fn extension_error(&self) -> ExtensionError {
-        // The codes of A2A are the host's, which must not pass this one on.
+        // The codes of A2A belong to the host, which must refuse this one.
         let code = if self.name == "forged-code" { FORGED_CODE } else { OWN_CODE };
         let data = match self.name {
             "bad-json" => "{".to_owned(),
@@ -153,7 +153,7 @@ fn spin() -> ! {
 fn fill_memory() -> ! {
     let mut blocks = Vec::new();
     loop {
-        // Ones and not zeros: pages that nobody has written take no memory of the host.
+        // Ones and not zeros, because the host allocates no memory for unwritten pages.
         blocks.push(black_box(vec![1_u8; 1 << 20]));
     }
 }
@@ -184,7 +184,7 @@ fn misuse_schemas(number: usize) -> ! {
     let text = |length: usize| format!("\"{}\"", "ab".repeat(length / 2));
     let list = |count: usize, schema: &dyn Fn(usize) -> String| (0..count).map(schema).collect::<Vec<_>>().join(",");
     match number {
-        // What is left unevaluated, at 45 levels.
+        // Unevaluated properties, at 45 levels.
         0 => validate_for_ever(&unevaluated(), r#"{"a":1}"#),
         // Different patterns with large automata.
         1 => {
@@ -198,7 +198,7 @@ fn misuse_schemas(number: usize) -> ! {
             let lengths = list(2_000, &|length| format!(r#"{{"minLength":{}}}"#, 1_000_000 + length));
             validate_for_ever(&format!(r#"{{"anyOf":[{lengths}]}}"#), &text(900_000))
         }
-        // As much work in one call as the host takes on: many texts that are each read by many parts.
+        // The most work in one call that the host accepts: many texts, each read by many subschemas.
         4 => {
             let lengths = list(150, &|length| format!(r#"{{"maxLength":{}}}"#, length % 9));
             let texts = list(20_000, &|_| "\"0123456789\"".to_owned());
@@ -224,7 +224,7 @@ pub(crate) fn unevaluated() -> String {
 /// Recurses without end, unless the compiler turns it into a loop.
 fn recurse(level: u64) -> u64 {
     let frame = black_box([level; 64]);
-    // The addition comes after the call, so that it is no tail call.
+    // The addition follows the call, so that it is not a tail call.
     if black_box(false) { level } else { recurse(level + 1) + frame.len() as u64 }
 }
 

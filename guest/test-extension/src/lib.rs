@@ -28,7 +28,7 @@ static REQUESTED: OnceLock<Hooks> = OnceLock::new();
 
 /// Reads the commands of the request, once.
 fn requested(json: &str) -> &'static Hooks {
-    // `check` runs before `validate`; the first of them that runs reads the commands for all.
+    // `check` runs before `validate`; the first of these hooks that runs reads the commands for all.
     REQUESTED.get_or_init(|| Hooks::of_request(json))
 }
 

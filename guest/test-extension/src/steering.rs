@@ -54,7 +54,7 @@ impl Transition for TestExtension {
             "interrupt" | "authorize" | "foreign-key" | "bad-json" | "odd-json" | "big-result" => {
                 Ok(Entry::Interrupt(interruption(&command)))
             }
-            // A task that waits is taken up by its client's next message, and then runs.
+            // A waiting task resumes with its client's next message, and then runs.
             "first" if beginning.waits_in.is_none() => Ok(Entry::Interrupt(interruption(&command))),
             "first" => Ok(Entry::Proceed),
             "veto" => Ok(Entry::Veto("begin was told to veto".to_owned())),
@@ -66,7 +66,7 @@ impl Transition for TestExtension {
     fn change(parameters: &Self::Parameters, change: StateChange) -> Result<Ruling, String> {
         let requested = REQUESTED.get().and_then(|hooks| hooks.change.as_deref());
         let told = requested.or(parameters.behaviour.change.as_deref());
-        // The test gets its task to run as usual, and meets the command when it cancels.
+        // The test's task runs as usual, and the command applies to its cancellation.
         let told = match told.and_then(|told| told.strip_suffix("-canceled")) {
             Some(_) if change.next != "TASK_STATE_CANCELED" => return Ok(Ruling::Pass),
             Some(told) => Some(told),

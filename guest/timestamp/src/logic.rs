@@ -57,7 +57,7 @@ pub fn wants_stamp(parameters: &Parameters, event: &Event) -> bool {
 
 /// The last timestamp in an answer. An agent may also return the client's own message, which comes first.
 pub fn newest_stamp(event: Incoming) -> Option<Json> {
-    // Only an agent that has activated the extension has stamped what it sends.
+    // Only an agent that has activated the extension adds timestamps.
     event.metadata.into_iter().next_back().filter(|_| event.active).map(|(_, stamp)| stamp)
 }
 

@@ -33,7 +33,7 @@ impl Extension for Traceability {
 
 impl Response for Traceability {
     fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
-        // The host is asked for the steps only where an event shows them.
+        // The steps are read from the host only if the event carries the trace.
         if !logic::carries_trace(parameters, &event, IS_TRACED.load(Ordering::Relaxed)) {
             return Ok(None);
         }

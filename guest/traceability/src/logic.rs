@@ -65,7 +65,7 @@ pub fn carries_trace(parameters: &Parameters, event: &Event, is_traced: bool) ->
 }
 
 fn ends_turn(event: &Event) -> bool {
-    // The states that go on are named, so that each other one ends the turn.
+    // Only the non-terminal states are listed, so that every other one ends the turn.
     !matches!(event.task_state.as_deref(), None | Some("TASK_STATE_SUBMITTED" | "TASK_STATE_WORKING"))
 }
 
@@ -153,7 +153,7 @@ impl<'a> Recorded<'a> {
     }
 
     fn action(&'a self, parameters: &Parameters) -> StepAction<'a> {
-        // Parameters may hold what the client is not to see, so the operator decides.
+        // Parameters may contain data that the client must not see, so the operator decides.
         let called_with = self.parameters.filter(|_| parameters.include_parameters);
         if self.kind == "agent" {
             StepAction::AgentInvocation { agent_name: &self.name, requests: called_with }
@@ -163,7 +163,7 @@ impl<'a> Recorded<'a> {
     }
 
     fn total_tokens(&self) -> Option<u64> {
-        // One count that is known is shown; 0 would be a claim where neither is.
+        // If one count is known, the sum is shown; 0 would be wrong if neither is known.
         let known = self.input_tokens.is_some() || self.output_tokens.is_some();
         known.then(|| self.input_tokens.unwrap_or(0).saturating_add(self.output_tokens.unwrap_or(0)))
     }

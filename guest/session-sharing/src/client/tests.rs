@@ -116,7 +116,8 @@ fn a_lost_context_id_shares_everything_and_the_agent_leaves_out_what_it_has() {
     program.turn(&input(3), None);
     let made = program.call(&input(6), None).unwrap();
     assert_eq!(seqs(&made.shared), [1, 2, 3, 4, 5]);
-    // A call without a context begins a new one at the agent. Should it know it all the same, nothing comes twice.
+    // A call without a context begins a new one at the agent. If the agent has the conversation nevertheless, no event
+    // is added twice.
     assert_eq!(made.heard.unwrap().len(), 1 + 2 + 1, "the preamble, two events, the message");
 }
 
@@ -179,7 +180,7 @@ fn an_acknowledgement_of_something_else_moves_nothing() {
     let mut call = made.call.clone();
     let told = after(&Parameters::default(), &mut call, &Incoming { active: true, event, metadata }, &program.client);
     assert_eq!(told, Ok(None));
-    // One that comes with a bad end moves nothing either.
+    // An acknowledgement in an unsuccessful turn does not move the boundary either.
     let received = Received::of(Mode::Delta, "ada", 0, 3).write().unwrap();
     let event = json!({"statusUpdate": {"contextId": "c", "status": {"state": "TASK_STATE_FAILED"}}}).to_string();
     let incoming = Incoming { active: true, event, metadata: vec![(key, received)] };
@@ -369,7 +370,7 @@ mod recorded {
     #[test]
     fn the_agent_hears_what_google_adk_would_have_told_it() {
         let cases: Vec<Value> = serde_json::from_str(CASES).unwrap();
-        // Where nothing is sent there is no message, and which context id a new conversation gets is the program's affair.
+        // Without a message nothing is sent, and the program chooses the context id of a new conversation.
         let of_others = ["remote/empty_history", "remote/forward_session_id_namespaced"];
         let mut count = 0;
         for case in cases.iter().filter(|case| !of_others.contains(&case["case"].as_str().unwrap())) {
