@@ -114,7 +114,7 @@ fn check_token(parameters: &Parameters, token: Option<&str>, store: &impl Store)
     let secret = store.secret(name).map_err(|error| out_of_order(&error))?.unwrap_or_default();
     // A missing secret must not match an empty token.
     let is_right = token.is_some_and(|token| !secret.is_empty() && is_same(token.as_bytes(), secret.as_bytes()));
-    if is_right { Ok(()) } else { Err(Violation::new("/token", "is not the one that announcements must have").into()) }
+    if is_right { Ok(()) } else { Err(Violation::new("/token", "is not the token for announcements").into()) }
 }
 
 /// Compares in constant time.
@@ -132,7 +132,7 @@ fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json
     let others: Vec<&String> = keys.iter().filter(|key| is_of(capability, key) && **key != own).collect();
     // Routes that have expired long ago make room.
     if others.len() >= MAX_ROUTES && forget_old(&others, now, store)? == 0 {
-        return Err(format!("there are {MAX_ROUTES} routes of {capability} already"));
+        return Err(format!("{capability} already has {MAX_ROUTES} routes"));
     }
     // Expired routes of other capabilities are removed here too, because nothing else removes them.
     forget_old(&keys, now, store)?;

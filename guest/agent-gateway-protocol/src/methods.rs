@@ -64,12 +64,12 @@ pub fn declarations(parameters: &Parameters) -> Vec<MethodDeclaration> {
     let announce = MethodDeclaration {
         params_schema: Some(ANNOUNCE_PARAMS.to_owned()),
         result_schema: Some(ANNOUNCE_RESULT.to_owned()),
-        ..MethodDeclaration::new(ANNOUNCE, "Announces who can do something, for how much, and under which policy.")
+        ..MethodDeclaration::new(ANNOUNCE, "Announces a squad's capability with its cost and policy.")
     };
     let route = MethodDeclaration {
         params_schema: Some(ROUTE_PARAMS.to_owned()),
         result_schema: Some(ROUTE_RESULT.to_owned()),
-        ..MethodDeclaration::new(ROUTE, "Says where an intent would go.")
+        ..MethodDeclaration::new(ROUTE, "Returns the route of an intent.")
     };
     // A method that is not declared does not exist for anybody.
     if parameters.announcements { vec![announce, route] } else { vec![route] }

@@ -157,7 +157,7 @@ pub fn route_text(route: &Route) -> Result<Json, Rejection> {
 
 /// The error when the store is not available.
 pub fn out_of_order(cause: &str) -> Rejection {
-    ExtensionError { code: OUT_OF_ORDER, message: format!("the routing table is out of reach: {cause}"), data: None }
+    ExtensionError { code: OUT_OF_ORDER, message: format!("the routing table is not available: {cause}"), data: None }
         .into()
 }
 

@@ -106,7 +106,7 @@ pub fn check(parameters: &Parameters, pointer: &str, mandate: &str, is_own: bool
     let hashes = [hash(value.get("contents").unwrap_or(&Value::Null))?, hash(&value)?];
     let Mandate { contents, merchant_authorization } = serde_json::from_value(value).map_err(unread)?;
     let expiry = clock::parse(&contents.cart_expiry)
-        .ok_or_else(|| at("/contents/cart_expiry", "is no time with an offset, by ISO 8601".to_owned()))?;
+        .ok_or_else(|| at("/contents/cart_expiry", "is not an ISO 8601 time with an offset".to_owned()))?;
     if expiry <= clock::now_millis() {
         return Err(at("/contents/cart_expiry", "is over".to_owned()));
     }
@@ -193,7 +193,7 @@ impl<'a> Look<'a> {
         } else if merchant.name.as_ref().is_some_and(|name| *name != self.contents.merchant_name) {
             "is of another merchant than `merchant_name`"
         } else if claims.iat > now + skew {
-            "is of the future: `iat`"
+            "is from the future: `iat`"
         } else if claims.nbf.is_some_and(|nbf| nbf > now + skew) {
             "is not valid yet: `nbf`"
         } else if claims.exp + skew <= now {

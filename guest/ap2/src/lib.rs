@@ -59,12 +59,10 @@ impl Card for Ap2 {
             schema::compile(mandate)?;
         }
         if parameters.require_signatures && parameters.merchants.is_empty() && parameters.issuers.is_empty() {
-            log::warn(
-                "signatures are required, and there are no keys to verify any: all carts and payments are refused",
-            );
+            log::warn("signatures are required, but no keys are configured: all carts and payments are refused");
         }
         if parameters.audience.is_empty() {
-            log::warn("there is no `audience`: what was signed for other agents is taken here too");
+            log::warn("`audience` is not set: tokens for other agents are accepted too");
         }
         Ok(Declaration { description: None, params: Some(parameters.card_params()?) })
     }

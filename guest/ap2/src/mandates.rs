@@ -49,7 +49,7 @@ pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Resul
     if violations.is_empty() {
         // Recorded last, because a refused mandate must not be used up.
         let used = memory::used_before(&incoming.once, clock::now_millis() / 1_000)?;
-        violations.extend(used.iter().map(|once| Violation::new(once.pointer.clone(), "was here before")));
+        violations.extend(used.iter().map(|once| Violation::new(once.pointer.clone(), "was used before")));
     }
     if violations.is_empty() {
         return Ok(incoming.carts);
@@ -89,7 +89,7 @@ fn find<'a>(whole: &'a str, parts: &str, violations: &mut Vec<Violation>) -> Vec
             let pointer = pointer::child(&format!("{parts}/{number}/data"), key);
             // Thousands of keys fit into a message, and each would be compared with all before it.
             if found.len() + violations.len() == MAX_MANDATES {
-                violations.push(Violation::new(pointer, format!("is one too many: there may be {MAX_MANDATES}")));
+                violations.push(Violation::new(pointer, format!("exceeds the limit of {MAX_MANDATES} mandates")));
                 return found;
             }
             if found.iter().any(|mandate| mandate.name == name) {
@@ -127,7 +127,7 @@ impl Incoming<'_> {
                 Ok(())
             }
             _ if self.parameters.require_signatures => {
-                Err(Violation::new(pointer, "is no mandate of AP2 v0.1, and cannot be verified here").into())
+                Err(Violation::new(pointer, "is not a mandate of AP2 v0.1, and cannot be verified here").into())
             }
             _ => Ok(()),
         }
@@ -164,13 +164,13 @@ fn check_intent(parameters: &Parameters, pointer: &str, mandate: &str) -> Result
     let mut violations = Vec::new();
     let mut refuse = |place: &str, message| violations.push(Violation::new(format!("{pointer}{place}"), message));
     match clock::parse(&intent.intent_expiry) {
-        None => refuse("/intent_expiry", "is no time with an offset, by ISO 8601"),
+        None => refuse("/intent_expiry", "is not an ISO 8601 time with an offset"),
         Some(expiry) if expiry <= clock::now_millis() => refuse("/intent_expiry", "is over"),
         Some(_) => {}
     }
     // An intent without confirmation must be signed by the user, and v0.1 has no place for that signature.
     if !intent.user_cart_confirmation_required && !parameters.allow_unattended {
-        refuse("/user_cart_confirmation_required", "must be true: nothing shows that the user signed the intent");
+        refuse("/user_cart_confirmation_required", "must be true: the user has not signed the intent");
     }
     if violations.is_empty() { Ok(()) } else { Err(violations) }
 }

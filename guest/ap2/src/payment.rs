@@ -94,14 +94,14 @@ impl Payment<'_> {
             return now.saturating_add(lasts);
         };
         let Some(time) = clock::parse(timestamp).map(|millis| millis / 1_000) else {
-            self.refuse_contents("/timestamp", "is no time with an offset, by ISO 8601");
+            self.refuse_contents("/timestamp", "is not an ISO 8601 time with an offset");
             return now;
         };
         let end = time.saturating_add(lasts);
         if time > now + skew {
             self.refuse_contents("/timestamp", "is in the future");
         } else if end < now {
-            self.refuse_contents("/timestamp", "is too long ago");
+            self.refuse_contents("/timestamp", "is too old");
         }
         end
     }
@@ -109,19 +109,19 @@ impl Payment<'_> {
     fn check_cart(&mut self, cart: Option<&Cart>) {
         let Some(cart) = cart else {
             if self.parameters.require_cart {
-                self.refuse_contents("/payment_details_id", "names no cart that is known in this conversation");
+                self.refuse_contents("/payment_details_id", "names no cart of this conversation");
             }
             return;
         };
         if cart.expiry <= clock::now_millis() {
-            self.refuse_contents("/payment_details_id", "names a cart that is over");
+            self.refuse_contents("/payment_details_id", "names an expired cart");
         }
         if cart.merchant_agent.as_ref().is_some_and(|agent| *agent != self.contents.merchant_agent) {
-            self.refuse_contents("/merchant_agent", "is another one than the cart's");
+            self.refuse_contents("/merchant_agent", "differs from the cart's");
         }
         let name = &self.contents.payment_response.method_name;
         let Some(method) = cart.methods.iter().find(|method| method.name == *name) else {
-            self.refuse_contents("/payment_response/method_name", "is no method of the cart");
+            self.refuse_contents("/payment_response/method_name", "is not a method of the cart");
             return;
         };
         let paid = self.contents.payment_details_total.money();

@@ -57,7 +57,7 @@ pub fn verify(
     let text = jws::unwrapped(text);
     // v0.1 allows any verifiable presentation, so another form is not wrong, but cannot be verified here.
     let (Some((presented, binding)), Some((credential, _))) = (text.rsplit_once('~'), text.split_once('~')) else {
-        return Ok(Trust::Unverified("cannot be verified: it is no SD-JWT with key binding"));
+        return Ok(Trust::Unverified("cannot be verified: it is not an SD-JWT with key binding"));
     };
     let iss = jws::unverified_claims::<IssuerClaim>(credential).map(|claim| claim.iss);
     let named = |issuer: &&Issuer| Some(&issuer.iss) == iss.as_ref();
@@ -102,9 +102,9 @@ fn check_binding(parameters: &Parameters, binding: &Binding, sd_hash: &str) -> R
     let fault = if binding.sd_hash != sd_hash {
         "has a key binding of another credential: `sd_hash`"
     } else if binding.iat > now + skew {
-        "is of the future: `iat`"
+        "is from the future: `iat`"
     } else if binding.iat + duration(parameters.max_payment_seconds) + skew < now {
-        "is too long ago: `iat`"
+        "is too old: `iat`"
     } else if !is_valid_now(parameters, binding.nbf, binding.exp) {
         "has a key binding that is not valid now"
     } else if !parameters.is_audience(&jws::names(&binding.aud)) {

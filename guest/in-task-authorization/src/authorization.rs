@@ -103,10 +103,10 @@ pub fn approve(parameters: &Parameters, params: &str) -> Result<Json, Rejection>
     let secret = parameters.secret().map_err(|error| refusal("", error))?;
     // The token is checked first, so that a caller without the token learns nothing about states.
     if !state::is_secret(&secret, &verdict.token) {
-        return Err(refusal("/token", "is not the verifier's".to_owned()));
+        return Err(refusal("/token", "is not the verifier's token".to_owned()));
     }
     let Some(task_id) = state::task_of(&secret, &verdict.state) else {
-        return Err(refusal("/state", "stands for no task".to_owned()));
+        return Err(refusal("/state", "does not belong to a task".to_owned()));
     };
     let reason = verdict.reason.unwrap_or_else(|| DEFAULT_REASON.to_owned());
     let decision = if verdict.approved { APPROVED.to_owned() } else { format!("{REFUSED}{reason}") };
@@ -115,7 +115,7 @@ pub fn approve(parameters: &Parameters, params: &str) -> Result<Json, Rejection>
     if let Err(error) = tasks::resume(task_id) {
         // A later turn of the task must not find a decision that was refused to the verifier.
         let _ = Keys::open().and_then(|keys| keys.delete(&kept));
-        return Err(refusal("/state", format!("stands for no task that waits: {error}")));
+        return Err(refusal("/state", format!("does not belong to a waiting task: {error}")));
     }
     Ok(format!(r#"{{"taskId":{}}}"#, json::string(task_id)))
 }

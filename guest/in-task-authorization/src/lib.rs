@@ -54,7 +54,7 @@ impl Method for InTaskAuthorization {
         Ok(vec![MethodDeclaration {
             params_schema: Some(authorization::PARAMS.to_owned()),
             result_schema: Some(authorization::RESULT.to_owned()),
-            ..MethodDeclaration::new(authorization::APPROVE, "Tells what a verifier has decided on a task that waits.")
+            ..MethodDeclaration::new(authorization::APPROVE, "Reports a verifier's decision on a waiting task.")
         }])
     }
 

@@ -51,7 +51,7 @@ pub enum Error {
 impl std::fmt::Display for Error {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Url(reason) => write!(formatter, "the request has no URL that can be called: {reason}"),
+            Self::Url(reason) => write!(formatter, "the URL cannot be called: {reason}"),
             Self::Fields(reason) => write!(formatter, "the header fields are refused: {reason}"),
             Self::Failed(code) => write!(formatter, "the request failed: {code:?}"),
         }

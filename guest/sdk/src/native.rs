@@ -90,9 +90,7 @@ fn refuse(function: &str) -> ! {
 /// Panics because the test did not set up a function. `method` is the method of `Host` that does.
 #[expect(clippy::panic, reason = "a test that is not prepared must fail")]
 fn unprepared(function: &str, method: &str) -> ! {
-    panic!(
-        "annex_sdk::testing: `{function}` was called, and the Host has no answer to it; give it one with `Host::{method}`"
-    );
+    panic!("annex_sdk::testing: `{function}` was called, but the Host has no answer; set one with `Host::{method}`");
 }
 
 pub(crate) mod wall_clock {

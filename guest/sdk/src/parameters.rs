@@ -44,7 +44,7 @@ impl Config {
         // Authors need no distinction between the kinds of errors.
         config::get(key).map_err(|error| match error {
             config::Error::Upstream(cause) | config::Error::Io(cause) => {
-                format!("the parameters are out of reach: {cause}")
+                format!("the parameters cannot be read: {cause}")
             }
         })
     }

@@ -170,7 +170,7 @@ impl Host {
     #[expect(clippy::panic, reason = "a test that is written wrong must fail")]
     pub fn clock(self, time: &str) -> Self {
         let Some(now) = clock::parse(time) else {
-            panic!("annex_sdk::testing: {time:?} is no time in RFC 3339 from 1970 on")
+            panic!("annex_sdk::testing: {time:?} is not an RFC 3339 time from 1970 on")
         };
         self.with(|state| state.now = now)
     }

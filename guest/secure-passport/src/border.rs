@@ -195,7 +195,7 @@ mod tests {
     fn a_malformed_passport_is_ignored_with_a_warning_or_refused() {
         let host = known("");
         assert_eq!(show(&host, r#"{"clientId": "c", "state": {}, "admin": true}"#), Ok(None));
-        assert_eq!(host.log(), ["warn: a passport is ignored: /admin is no field of a passport"]);
+        assert_eq!(host.log(), ["warn: a passport is ignored: /admin is not a field of a passport"]);
         let refused = show(&known(r#", "on_malformed": "reject""#), r#"{"clientId": "c", "state": []}"#);
         assert_eq!(refused, Err(("/state".to_owned(), "must be a JSON object".to_owned())));
     }

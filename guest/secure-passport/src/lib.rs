@@ -31,10 +31,7 @@ impl Extension for SecurePassport {
         Ok(Descriptor {
             name: "secure-passport".to_owned(),
             metadata_keys: vec![parameters.uri.clone()],
-            ..Descriptor::new(
-                parameters.uri.clone(),
-                "Takes what the client says of itself, with a signature or without.",
-            )
+            ..Descriptor::new(parameters.uri.clone(), "Takes a client's statements about itself, signed or unsigned.")
         })
     }
 }

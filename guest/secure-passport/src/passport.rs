@@ -45,11 +45,11 @@ impl Passport {
         let fields = Members::of(text).ok_or_else(|| Malformed::new("", "must be a JSON object"))?;
         // With a repeated field, the signer could use one value and the verifier the other.
         if let Some(field) = fields.repeated() {
-            return Err(Malformed::new(field, "must not be there twice"));
+            return Err(Malformed::new(field, "must not be repeated"));
         }
         // A field that the signature does not cover must not appear next to signed fields.
         if let Some(field) = fields.keys().find(|field| !FIELDS.contains(field)) {
-            return Err(Malformed::new(field, "is no field of a passport"));
+            return Err(Malformed::new(field, "is not a field of a passport"));
         }
         let state = fields.get("state").ok_or_else(|| Malformed::new("state", "is required"))?;
         let state = Members::of(state).ok_or_else(|| Malformed::new("state", "must be a JSON object"))?;

@@ -152,7 +152,7 @@ fn known(
     if let Some(current) = object.get("current")
         && current.number()? <= boundary.up_to
     {
-        return Err(current.violation("is nothing new: the agent has answered that message"));
+        return Err(current.violation("was answered by the agent already"));
     }
     Ok(Some(boundary))
 }

@@ -51,7 +51,7 @@ impl Event {
             let number = seq.number()?;
             // The order is that of appending and never of time: clocks of several agents do not agree.
             if number <= last {
-                return Err(seq.violation(format!("must be greater than that before it, which is {last}")));
+                return Err(seq.violation(format!("must be greater than the previous one, {last}")));
             }
             last = number;
             events.extend(Self::read(number, &object)?);

@@ -48,7 +48,7 @@ impl Extension for SessionSharing {
             grants: vec!["rewrite-message".to_owned()],
             // A turn ends with one of these. Artifacts acknowledge nothing.
             events: EventKinds::MESSAGE | EventKinds::STATUS,
-            ..Descriptor::new(parameters.uri.clone(), "Takes along what the agent has not heard of a conversation.")
+            ..Descriptor::new(parameters.uri.clone(), "Shares a conversation's new events with the agent.")
         })
     }
 }

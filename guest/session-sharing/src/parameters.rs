@@ -100,14 +100,14 @@ impl Limits {
     pub fn passed_by(&self, sizes: &[usize]) -> Option<String> {
         let passes = |bound: Option<usize>, size: usize| bound.filter(|bound| size > *bound);
         if let Some(bound) = passes(self.max_events, sizes.len()) {
-            return Some(format!("are {} events, and there may be {bound}", sizes.len()));
+            return Some(format!("are {} events; at most {bound} are allowed", sizes.len()));
         }
         let largest = sizes.iter().copied().max().unwrap_or_default();
         if let Some(bound) = passes(self.max_event_bytes, largest) {
-            return Some(format!("have one of {largest} bytes of text, and it may have {bound}"));
+            return Some(format!("have an event with {largest} bytes of text; at most {bound} are allowed"));
         }
         let all = sizes.iter().sum();
-        passes(self.max_bytes, all).map(|bound| format!("have {all} bytes of text, and there may be {bound}"))
+        passes(self.max_bytes, all).map(|bound| format!("have {all} bytes of text; at most {bound} are allowed"))
     }
 }
 

@@ -133,13 +133,13 @@ pub fn is_good_end(state: &str) -> bool {
 /// so that the record has room later.
 fn standing(shared: &Shared, keys: &impl ContextKeys) -> Result<Option<Standing>, Rejection> {
     let not_kept = |_: String| {
-        error(NOT_KEPT, "the agent cannot keep how far it has the conversation; share it in the mode \"full\"", None)
+        error(NOT_KEPT, "the agent cannot store which events it has; share the conversation in the mode \"full\"", None)
     };
     let key = key_of(&shared.peer);
     let Some(standing) = read(keys.get(&key).map_err(not_kept)?) else {
         // Without the events before `base` the agent's conversation would have a gap.
         if shared.base > 0 {
-            let message = "the agent knows nothing of this conversation; share all events again, with `base` 0";
+            let message = "the agent does not know this conversation; share all events again, with `base` 0";
             return Err(error(UNKNOWN_CONTEXT, message, Some(0)));
         }
         // The client chooses `peer`, so it could use up the extension's keys by naming others.

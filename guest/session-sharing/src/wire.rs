@@ -66,7 +66,7 @@ impl Shared {
             return Err(list.violation(passed));
         }
         if let Some(event) = events.first().filter(|event| event.seq <= base) {
-            return Err(list.violation(format!("begin with the event {}, which `base` says is there", event.seq)));
+            return Err(list.violation(format!("begin with the event {}, which is not after `base`", event.seq)));
         }
         Ok(Self { mode, peer, revision, base, up_to: within, events })
     }

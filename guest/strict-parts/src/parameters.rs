@@ -109,7 +109,7 @@ struct CardRule<'a> {
 
 impl<'a> CardRule<'a> {
     fn of(rule: &'a Rule) -> Result<Self, String> {
-        let schema = serde_json::from_str(&rule.schema).map_err(|error| format!("a schema is no JSON: {error}"))?;
+        let schema = serde_json::from_str(&rule.schema).map_err(|error| format!("a schema is not JSON: {error}"))?;
         Ok(Self { media_type: rule.media_type.as_deref(), metadata: &rule.metadata, schema })
     }
 }

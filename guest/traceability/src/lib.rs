@@ -26,7 +26,7 @@ impl Extension for Traceability {
             name: "traceability".to_owned(),
             metadata_keys: vec![parameters.key.clone()],
             events: EventKinds::all(),
-            ..Descriptor::new(parameters.uri.clone(), "Adds what the agent did to the metadata of its answer.")
+            ..Descriptor::new(parameters.uri.clone(), "Adds the agent's steps to the metadata of its answer.")
         })
     }
 }

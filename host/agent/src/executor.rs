@@ -213,14 +213,16 @@ impl AgentError {
                 // Also logged, because the operator's limit may be too low.
                 let ids = annex_telemetry::ids();
                 let (tenant, context, task) = ids.all();
-                tracing::warn!(%error, tenant, context, task, "a conversation cannot keep what an agent came to");
+                tracing::warn!(%error, tenant, context, task, "a conversation cannot store an agent's answer");
                 return Self::Failed { message: format!("The conversation cannot keep the answer: {error}.") };
             }
             SessionError::Stale { .. } | SessionError::Fenced { .. } => {
-                "Another process has changed the conversation meanwhile, so the answer is not part of it; send a new \
-                 message to go on."
+                "Another process has changed the conversation in the meantime, so the answer was not stored. Send a new \
+                 message to continue."
             }
-            SessionError::NotFound { .. } => "The conversation was deleted meanwhile, so the answer is not part of it.",
+            SessionError::NotFound { .. } => {
+                "The conversation was deleted in the meantime, so the answer was not stored."
+            }
             // The user can do nothing about these, so the cause goes to the log only.
             SessionError::AlreadyExists { .. }
             | SessionError::TooManyTurns { .. }

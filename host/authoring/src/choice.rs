@@ -81,7 +81,7 @@ impl ProjectName {
             // WIT wants it so.
             "has a word that begins with a digit"
         } else if RESERVED.contains(&text) {
-            "is a word that a language or a tool keeps to itself"
+            "is a reserved word of a language or a tool"
         } else {
             return Ok(Self(text.to_owned()));
         };

@@ -57,7 +57,7 @@ pub enum ProjectError {
         source: io::Error,
     },
     /// A command of the project failed.
-    #[error("`{command}` failed ({status}); its own words stand above")]
+    #[error("`{command}` failed ({status}); its output is above")]
     Command {
         /// The command.
         command: String,

@@ -62,10 +62,10 @@ pub enum RecordingError {
         component: String,
     },
     /// The component or its settings cannot be used.
-    #[error("the component cannot be used with these settings; --settings FILE takes others than the recording's")]
+    #[error("the component cannot be used with these settings; --settings FILE replaces the recording's")]
     Component(#[source] CaseError),
     /// The component fails to run.
-    #[error("turn {number} cannot be played")]
+    #[error("turn {number} cannot be replayed")]
     Turn {
         /// The number of the turn, from 1.
         number: u64,

@@ -51,7 +51,7 @@ impl FromStr for Binding {
 
 /// The error for a text that is not the name of a binding.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{text:?} is none of jsonrpc, http+json, grpc")]
+#[error("{text:?} must be one of jsonrpc, http+json, grpc")]
 pub struct UnknownBinding {
     text: String,
 }

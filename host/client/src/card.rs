@@ -142,7 +142,7 @@ async fn read(
     let card = card.map_err(not_a_card)?;
     if !left_out.is_empty() {
         let fields = quoted(&left_out.join("; "));
-        tracing::warn!(%url, fields, "fields of the agent card cannot be read and are left out");
+        tracing::warn!(%url, fields, "fields of the agent card cannot be read and are ignored");
     }
     // The signature is checked over the text, because it covers fields that this client may not know.
     let verified = config.trusted_keys.as_ref().map(|keys| signature::verify(&text, keys)).transpose();

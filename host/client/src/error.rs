@@ -24,7 +24,7 @@ pub enum ClientError {
     #[error("the HTTP client cannot be set up")]
     Setup(#[source] reqwest::Error),
     /// No connection: nothing listens at the address, or the name does not resolve.
-    #[error("cannot connect to {url}, check that the agent runs there")]
+    #[error("cannot connect to {url}; check that the agent is running")]
     Unreachable {
         /// The URL of the request.
         url: String,
@@ -90,7 +90,7 @@ pub enum ClientError {
         source: serde_json::Error,
     },
     /// None of the trusted keys has signed the card.
-    #[error("the signature of the agent card {url} does not hold")]
+    #[error("the signature of the agent card {url} is not valid")]
     Untrusted {
         /// The URL of the card.
         url: String,
@@ -130,7 +130,7 @@ pub enum ClientError {
     /// card's origin only.
     #[error(
         "the agent card is at {card} and names an interface at {interface}; header fields are not sent there, because \
-         whoever made the card would get them"
+         they may be credentials"
     )]
     OtherOrigin {
         /// The origin of the card.

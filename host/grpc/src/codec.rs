@@ -54,8 +54,8 @@ impl<D: Message + Default> Decoder for Reader<D> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unreadable {
     #[error(
-        "the message nests deeper than protobuf readers go, which is 100 messages: each object in `data` or metadata is \
-         three of them, each list two; nest less, or send what is so deep as text"
+        "the message nests deeper than 100 levels, the limit of protobuf: each object in `data` or metadata has three \
+         levels, each list two; nest less, or send the deep value as text"
     )]
     TooDeep,
     #[error("the message is not one of this rpc in lf.a2a.v1: {reason}")]

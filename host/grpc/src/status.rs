@@ -80,7 +80,7 @@ pub(crate) fn is_without_message(status: &Status) -> bool {
 
 /// The same error as the fault of the client.
 pub(crate) fn without_message(status: &Status) -> Status {
-    let reason = format!("the body has no message of the length that stands in front of it: {}", status.message());
+    let reason = format!("the body is shorter than the message length in front: {}", status.message());
     of(&A2aError::InvalidRequest { reason })
 }
 

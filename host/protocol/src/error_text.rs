@@ -26,7 +26,7 @@ pub(crate) fn body_type(content_type: &str) -> String {
     let sent = if content_type.is_empty() {
         "the request has a body and no content type".to_owned()
     } else {
-        format!("the body has the content type {content_type}, and only JSON is taken")
+        format!("the body has the content type {content_type}, and only JSON is accepted")
     };
     format!("{sent}; send the header `Content-Type: application/json` (with curl: -H 'content-type: application/json')")
 }

@@ -33,7 +33,7 @@ impl UpstreamAgent {
 /// The source of the error when a turn has no [`UpstreamContext`]. The server provides one for each agent that has a
 /// remote card.
 #[derive(Debug, thiserror::Error)]
-#[error("a turn of the upstream agent began without what the server knows of the call")]
+#[error("a turn of the upstream agent began without the context of its call")]
 struct NoRemoteCall;
 
 #[async_trait]
@@ -74,7 +74,7 @@ impl AgentExecutor for UpstreamAgent {
             Ok(None) => false,
             Err(error) => {
                 let ids = annex_telemetry::ids();
-                tracing::warn!(%error, tenant = ids.tenant(), %task, "it cannot be told which task of the upstream agent waits");
+                tracing::warn!(%error, tenant = ids.tenant(), %task, "cannot read which task of the upstream agent waits");
                 false
             }
         }
@@ -87,7 +87,7 @@ impl AgentExecutor for UpstreamAgent {
             Ok(_) => {}
             Err(error) => {
                 let ids = annex_telemetry::ids();
-                tracing::warn!(%error, tenant = ids.tenant(), %task, "it cannot be told which task of the upstream agent is to be cancelled")
+                tracing::warn!(%error, tenant = ids.tenant(), %task, "cannot read which task of the upstream agent to cancel")
             }
         }
     }

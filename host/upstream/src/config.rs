@@ -192,7 +192,7 @@ impl UpstreamConfig {
         let names = self.headers_forward.iter().map(|name| {
             // Two values for one field would fail each call, so the error is reported to the operator at the start.
             if own.is_some_and(|own| own.eq_ignore_ascii_case(name)) {
-                let reason = format!("has {name:?}, which is what `credentials` sets; leave one of them out");
+                let reason = format!("has {name:?}, which `credentials` sets already; remove one of the two");
                 return Err(ConfigError::new("headers_forward", reason));
             }
             settable("headers_forward", name)
@@ -216,7 +216,7 @@ impl Credentials {
         const KEY: &str = "credentials";
         let wrong = |reason: &str| ConfigError::new(KEY, format!("names the variable {}, which {reason}", self.env));
         let value = env::var(&self.env).map_err(|_| wrong("is not set, or is not text"))?;
-        let mut value = HeaderValue::try_from(value.trim()).map_err(|_| wrong("is no value of a header field"))?;
+        let mut value = HeaderValue::try_from(value.trim()).map_err(|_| wrong("is not a valid header field value"))?;
         // Debug output hides a sensitive value, and HTTP/2 does not put it into its table.
         value.set_sensitive(true);
         Ok((settable(KEY, &self.header)?, value))
@@ -230,22 +230,22 @@ impl StateMapping {
             return Err(ConfigError::new("state.template", format!("cannot be used: {error}")));
         }
         if is_text != self.template.is_some() {
-            return Err(ConfigError::new("state.template", "goes with send = \"text-part\", and with nothing else"));
+            return Err(ConfigError::new("state.template", "is allowed only with send = \"text-part\""));
         }
         let sends_object = self.send.is_some() && !is_text;
         if sends_object && self.key.is_none() {
-            return Err(ConfigError::new("state.key", "is missing; it says under which key the state is sent"));
+            return Err(ConfigError::new("state.key", "is missing: the key under which the state is sent"));
         }
         if self.receive.is_some() && self.received_key().is_none() {
-            return Err(ConfigError::new("state.receive_key", "is missing; it says under which key changes come"));
+            return Err(ConfigError::new("state.receive_key", "is missing: the key under which changes are received"));
         }
         if self.receive.is_none() && self.receive_key.is_some() {
-            return Err(ConfigError::new("state.receive_key", "goes with state.receive only"));
+            return Err(ConfigError::new("state.receive_key", "is allowed only with state.receive"));
         }
         if self.keys.is_some() && (is_text || self.send.is_none()) {
             return Err(ConfigError::new(
                 "state.keys",
-                "says what is sent as an object; a template names what it wants",
+                "is for state that is sent as an object; a template names its own keys",
             ));
         }
         Ok(())

@@ -47,8 +47,8 @@ pub(crate) fn is_lost_context(error: &ClientError, sent: &Link) -> bool {
 /// Maps the error of sending a message. `sent` has the upstream's ids of the request.
 pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
     if is_lost_context(&error, sent) {
-        let message = "The agent behind this server does not know this conversation any more. Begin a new one, without \
-                       contextId.";
+        let message =
+            "The agent behind this server does not know this conversation. Begin a new one, without contextId.";
         return broken(message, error);
     }
     if is_overload(&error) {
@@ -58,8 +58,7 @@ pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
     let Some(answered) = error.agent() else { return of_transport(error) };
     let continues = sent.waiting_task().is_some();
     if continues && answered.code == Some(TASK_NOT_FOUND) {
-        let message =
-            "The agent behind this server does not know the task any more. Send the message again without taskId.";
+        let message = "The agent behind this server does not know the task. Send the message again without taskId.";
         return broken(message, error);
     }
     // The task has ended at the upstream, or is working. Its state is read when a client asks for the task.
@@ -76,7 +75,7 @@ pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
 pub(crate) fn of_lost_task(error: ClientError) -> AgentError {
     let is_unknown = error.agent().is_some_and(|error| error.code == Some(TASK_NOT_FOUND));
     if is_unknown {
-        broken("The agent behind this server does not know the task any more. Send the message again.", error)
+        broken("The agent behind this server does not know the task. Send the message again.", error)
     } else {
         of_transport(error)
     }
@@ -133,7 +132,7 @@ pub(crate) fn of_transport(error: ClientError) -> AgentError {
         ClientError::Agent(error) if is_denial(error) => DENIED,
         ClientError::Agent(_) => "The agent behind this server answered with an error.",
         ClientError::NotCarried { .. } => "The message cannot be sent to the agent behind this server.",
-        _ => "The agent behind this server could not be asked.",
+        _ => "The agent behind this server could not be called.",
     };
     broken(message, error)
 }
@@ -143,8 +142,8 @@ fn of_status(status: StatusCode) -> String {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => DENIED.to_owned(),
         status if status.is_redirection() => format!(
-            "The agent behind this server answered with a redirect ({}), which is not followed: its card must name the address \
-             where it is.",
+            "The agent behind this server answered with a redirect ({}), which is not followed: its card must have the final \
+             address.",
             status.as_u16()
         ),
         status => format!("The agent behind this server answered with the HTTP status {status}."),
@@ -152,7 +151,7 @@ fn of_status(status: StatusCode) -> String {
 }
 
 /// The text for missing or refused credentials.
-const DENIED: &str = "The agent behind this server does not accept the credentials that it was sent, or misses some.";
+const DENIED: &str = "The agent behind this server does not accept the credentials of this server, or requires some.";
 
 /// Tells whether the upstream refuses the credentials.
 fn is_denial(error: &RemoteError) -> bool {
@@ -179,7 +178,7 @@ fn overload(error: &ClientError) -> A2aError {
         ClientError::Status { retry_after, .. } => *retry_after,
         _ => None,
     };
-    A2aError::Unavailable { reason: "the agent behind this server takes no message now".to_owned(), retry_seconds }
+    A2aError::Unavailable { reason: "the agent behind this server accepts no messages now".to_owned(), retry_seconds }
 }
 
 pub(crate) fn broken(message: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> AgentError {
@@ -189,7 +188,7 @@ pub(crate) fn broken(message: &str, source: impl Into<Box<dyn std::error::Error 
 /// A breach of the protocol: wrong ids, events out of order, or more than the limits allow.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Deviation {
-    #[error("the upstream answered in context {returned:?} when it was asked in {sent:?}")]
+    #[error("the upstream answered in context {returned:?}, but the message was for {sent:?}")]
     OtherContext { sent: String, returned: String },
     #[error("the upstream sent an event of task {returned:?} in the stream of {expected:?}")]
     OtherTask { expected: String, returned: String },
@@ -197,16 +196,14 @@ pub(crate) enum Deviation {
     EmptyAnswer,
     #[error("the upstream sent {bytes} bytes and {artifacts} artifacts in one turn, and went on")]
     Endless { bytes: usize, artifacts: usize },
-    #[error("the upstream named no task that could be asked for, and its answer broke off")]
+    #[error("the upstream's answer broke off before it named a task")]
     NoTask,
 }
 
 impl From<Deviation> for AgentError {
     fn from(deviation: Deviation) -> Self {
         let message = match &deviation {
-            Deviation::OtherContext { .. } => {
-                "The agent behind this server answered in another conversation than it was asked in."
-            }
+            Deviation::OtherContext { .. } => "The agent behind this server answered in another conversation.",
             Deviation::EmptyAnswer => "The answer of the agent behind this server is empty.",
             Deviation::OtherTask { .. } => "The agent behind this server answered something else than A2A.",
             Deviation::Endless { .. } => "The answer of the agent behind this server is too large.",

@@ -34,8 +34,8 @@ const STREAM_BYTES: usize = 2;
 const COMMENT_BYTES: usize = 4 << 20;
 
 /// The text for the client when the process that sent its message stopped before it noted the upstream's task.
-const NOT_FOLLOWED: &str = "The server stopped while the task ran, and nobody knows whether the agent behind it has the message; \
-                            send it again.";
+const NOT_FOLLOWED: &str = "The server stopped while the task ran. It is unknown whether the agent behind it received the \
+                            message; send it again.";
 
 /// The upstream's answer to a message.
 enum Reply {
@@ -106,7 +106,7 @@ impl<'a> Follower<'a> {
         let noted = noted.filter(|noted| noted.task.is_some() && noted.waits == waited);
         let noted = noted.ok_or_else(|| {
             if waited {
-                let reason = "the task waits no longer".to_owned();
+                let reason = "the task no longer waits".to_owned();
                 AgentError::Refused(A2aError::UnsupportedOperation { reason })
             } else {
                 AgentError::Failed { message: NOT_FOLLOWED.to_owned() }
@@ -133,7 +133,7 @@ impl<'a> Follower<'a> {
         if !restarts || !failure::is_lost_context(&error, &link) {
             return Err(failure::of_sending(error, &link));
         }
-        tracing::info!("the upstream agent does not know a conversation any more; it goes on as a new one");
+        tracing::info!("the upstream agent no longer knows a conversation; continuing as a new one");
         let link = Link::default();
         outgoing::place(request, &link);
         // An upstream that has lost the conversation does not know its tasks either.
@@ -182,7 +182,7 @@ impl<'a> Follower<'a> {
                 if let Ended::Broken(error) = self.read(stream, relay).await? {
                     let ids = annex_telemetry::ids();
                     let (tenant, context, task) = ids.all();
-                    tracing::warn!(%error, tenant, context, task, "the stream of the upstream agent broke off; its task is asked for");
+                    tracing::warn!(%error, tenant, context, task, "the stream of the upstream agent broke off; reading its task");
                 }
             }
         }
@@ -364,7 +364,7 @@ pub(crate) async fn has_gone_on(upstream: &Upstream, remote: &UpstreamContext, l
         Ok(answer) => link.has_gone_on(answer.value.status.state),
         // The next message to the task will reveal the fault, and its client then gets the error.
         Err(error) => {
-            tracing::debug!(%error, "the upstream agent does not say whether a task that waits has gone on");
+            tracing::debug!(%error, "the upstream agent did not report whether a waiting task has continued");
             false
         }
     }

@@ -143,7 +143,7 @@ fn usable(card: &AgentCard) -> AgentCard {
         if let Err(error) = &can_be_asked_for {
             let (tenant, required) = (tenant(), extension.required);
             let tenant = tenant.as_deref();
-            tracing::warn!(%error, tenant, required, "an extension on the card of the upstream agent is left out");
+            tracing::warn!(%error, tenant, required, "an extension on the card of the upstream agent is ignored");
         }
         can_be_asked_for.is_ok()
     });
@@ -184,7 +184,7 @@ async fn first_agent(client: &Client, config: &UpstreamConfig) -> Result<Agent, 
         if !may_pass || Instant::now() + pause > deadline {
             return Err(error);
         }
-        tracing::warn!(%error, tenant = tenant().as_deref(), "the upstream agent is not there yet; it is tried again");
+        tracing::warn!(%error, tenant = tenant().as_deref(), "the upstream agent cannot be reached yet; it is tried again");
         sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 2);
     }
@@ -216,7 +216,7 @@ async fn keep_fresh(upstream: Weak<Upstream>, interval: Duration) {
                 tracing::warn!(
                     error,
                     tenant = tenant().as_deref(),
-                    "the card of the upstream agent cannot be refreshed; the last one stays in force"
+                    "the card of the upstream agent cannot be refreshed; keeping the last one"
                 );
             }
             // Logged once: an upstream that is down for hours would fill the log.

@@ -18,7 +18,7 @@ pub(super) fn exchange(sent: &Request) -> Result<Response, Error> {
     let request = OutgoingRequest::new(fields);
     request.set_method(&sent.method).map_err(|()| Error::Url("the method is no token"))?;
     request.set_scheme(Some(&scheme)).map_err(|()| Error::Url("the host refuses its scheme"))?;
-    request.set_authority(Some(authority)).map_err(|()| Error::Url("its host or port is none"))?;
+    request.set_authority(Some(authority)).map_err(|()| Error::Url("its host or port is invalid"))?;
     request.set_path_with_query(Some(path)).map_err(|()| Error::Url("the host refuses its path or query"))?;
     // The body is taken out first: the request is the host's once it is handed over.
     let body = request.body().map_err(|()| Error::Failed(ErrorCode::HttpRequestBodySize(None)))?;

@@ -227,7 +227,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedProgram<T> {
             let message = self.inner.receive().await?;
             let (cost, is_taken) = self.judge(&message);
             if !self.spend(cost) {
-                tracing::warn!(server = %self.server, "an MCP server says too much that nobody asked for; it is ended");
+                tracing::warn!(server = %self.server, "an MCP server sends too many unrequested messages; it is stopped");
                 return None;
             }
             if is_taken {

@@ -55,7 +55,7 @@ pub enum McpError {
         variable: String,
     },
     /// A token has characters that a header field cannot have, such as a line break.
-    #[error("environment variable {variable} has no token that can be sent to MCP server `{server}`")]
+    #[error("environment variable {variable} has characters that cannot be sent to MCP server `{server}` as a token")]
     Token {
         /// The server.
         server: String,
@@ -193,7 +193,7 @@ async fn keep(
         }
         // From now on calls fail at once instead of waiting for an ended server.
         peers.send_replace(None);
-        tracing::warn!(server, "an MCP server has ended; it is started again");
+        tracing::warn!(server, "an MCP server has ended; restarting it");
         // A server that ends right after each start keeps the longer pause, so that restarts do not loop.
         if started.elapsed() > STEADY {
             pause = FIRST_PAUSE;
@@ -201,7 +201,7 @@ async fn keep(
         let Some(restarted) = stop.run_until_cancelled(starter.start_again(&mut pause)).await else { return };
         service = restarted;
         peers.send_replace(Some(service.peer().clone()));
-        tracing::info!(server, "an MCP server runs again");
+        tracing::info!(server, "an MCP server was restarted");
     }
 }
 
@@ -216,7 +216,7 @@ impl Starter {
                 Ok((service, _)) => return service,
                 Err(error) => {
                     let cause = error.source().map(annex_text::with_causes);
-                    tracing::warn!(%error, cause, "an MCP server does not start again");
+                    tracing::warn!(%error, cause, "an MCP server cannot be restarted");
                 }
             }
         }

@@ -67,7 +67,7 @@ impl Log {
     fn tell_rest(&self) {
         let left_out = self.lines.saturating_sub(MAX_LINES);
         if left_out > 0 {
-            tracing::info!(server = self.server, left_out, "an MCP server says more than is logged");
+            tracing::info!(server = self.server, left_out, "an MCP server writes more lines than are logged");
         }
     }
 }

@@ -118,7 +118,7 @@ struct PartTable {
 /// The reason why a script cannot be played. Steps are counted from 1.
 #[derive(Debug, thiserror::Error)]
 enum EventScriptError {
-    #[error("two rules are for message_id {message_id:?} and text {text:?}; nobody can say which applies")]
+    #[error("two rules have the same message_id {message_id:?} and text {text:?}; remove one")]
     Ambiguous { message_id: String, text: String },
     #[error("step {step} can never happen: the turn ends with the step before it")]
     AfterTheEnd { step: usize },

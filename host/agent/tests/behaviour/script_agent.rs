@@ -199,7 +199,7 @@ fn a_script_that_cannot_be_played_is_refused_with_line_and_reason() {
         (
             "[[rule]]\ntext = \"a\"\nsteps = []\n[[rule]]\ntext = \"a\"\nsteps = []".to_owned(),
             "line 1",
-            "two rules are for message_id \"\" and text \"a\"",
+            "two rules have the same message_id \"\" and text \"a\"",
         ),
     ];
     for (rules, line, reason) in cases {

@@ -72,7 +72,7 @@ fn joinable(module: &[u8]) -> Result<Option<Vec<Segment<'_>>>> {
     for payload in Parser::new(0).parse_all(module) {
         match payload? {
             Payload::Version { encoding, .. } => {
-                anyhow::ensure!(encoding == wasmparser::Encoding::Module, "it is no core module");
+                anyhow::ensure!(encoding == wasmparser::Encoding::Module, "it is not a core module");
             }
             Payload::ImportSection(section) => {
                 for import in section.into_imports() {

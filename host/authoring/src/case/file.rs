@@ -41,7 +41,7 @@ pub enum CaseError {
     #[error("the runtime does not start")]
     Runtime(#[source] annex_runtime::RuntimeError),
     /// The file has no expected outcome.
-    #[error("nothing is expected; `annex test --update` writes what comes out")]
+    #[error("nothing is expected; `annex test --update` writes the actual results")]
     NothingExpected,
 }
 

@@ -33,7 +33,7 @@ pub(super) struct GivenTurn {
 /// The reason why the turn cannot be a case.
 pub(super) fn given(turn: &RecordedTurn, extension: &ExtensionUri) -> Result<GivenTurn, String> {
     if turn.resumed {
-        return Err("its task is taken up again, which no case can say".to_owned());
+        return Err("its task is resumed, which a case cannot express".to_owned());
     }
     let turn = &with_ids_of_cases(turn)?;
     let mut converted = GivenTurn { given: Table::new(), remarks: Vec::new() };
@@ -197,7 +197,7 @@ impl GivenTurn {
             }
         }
         if answers.iter().any(|(request, _)| unreachable.contains(request)) {
-            return Err("a request was answered once and not another time, which no case can say".to_owned());
+            return Err("a request was answered once and failed another time, which a case cannot express".to_owned());
         }
         let answers: Vec<Value> = answers.into_iter().map(http).collect::<Result<_, _>>()?;
         if !answers.is_empty() {
@@ -213,7 +213,7 @@ impl GivenTurn {
                 HostCall::Tasks { answer: Some(answer), .. } => {
                     let answer: ListTasksResponse = answer.to().map_err(|error| error.to_string())?;
                     if !answer.next_page_token.is_empty() {
-                        return Err("a list of tasks has further pages, which no case can say".to_owned());
+                        return Err("a list of tasks has further pages, which a case cannot express".to_owned());
                     }
                     if listed.as_ref().is_some_and(|listed| listed.tasks != answer.tasks) {
                         return Err("its lists of tasks differ, and a case has one".to_owned());
@@ -221,10 +221,10 @@ impl GivenTurn {
                     listed = Some(answer);
                 }
                 HostCall::Tasks { answer: None, .. } => {
-                    return Err("a list of tasks was refused, which no case can say".to_owned());
+                    return Err("a list of tasks was refused, which a case cannot express".to_owned());
                 }
                 HostCall::Resume { error: Some(_), .. } => {
-                    return Err("a task could not go on, which no case can say".to_owned());
+                    return Err("a task could not be resumed, which a case cannot express".to_owned());
                 }
                 _ => {}
             }

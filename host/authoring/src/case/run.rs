@@ -126,7 +126,7 @@ pub(super) async fn play(given: &Given, extension: &Arc<Extension>, scene: &Arc<
         (None, None) => run.turn().await?,
         (Some(method), None) => run.method(method).await?,
         (None, Some(client)) => run.client(client).await?,
-        (Some(_), Some(_)) => return Err(CaseError::wrong("method", "a case has a method or a client, not both")),
+        (Some(_), Some(_)) => return Err(CaseError::wrong("method", "a case cannot have both a method and a client")),
     }
     Ok(outcome)
 }

@@ -104,7 +104,9 @@ fn time(value: &toml::Value) -> Result<Duration, CaseError> {
     let text = match value {
         toml::Value::Datetime(time) => time.to_string(),
         toml::Value::String(text) => text.clone(),
-        _ => return Err(CaseError::wrong("clock", "it is no time such as 2026-01-31T12:00:00Z, and no list of times")),
+        _ => {
+            return Err(CaseError::wrong("clock", "it must be a time such as 2026-01-31T12:00:00Z, or a list of times"));
+        }
     };
     let time = Timestamp::parse(&text).map_err(|error| CaseError::wrong("clock", error))?;
     let millis = u64::try_from(time.as_millis()).map_err(|_| CaseError::wrong("clock", "it is before 1970"))?;

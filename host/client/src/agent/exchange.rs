@@ -133,9 +133,9 @@ impl Followed {
         match self.passed_over {
             // Agents keep streams alive by such events.
             ..=MAX_PASSED_OVER if answer.is_named() => {
-                tracing::debug!(%problem, "an event with a name of its own is passed over");
+                tracing::debug!(%problem, "an event with an unknown name is skipped");
             }
-            1 => tracing::warn!(%problem, "events of an unknown kind are passed over"),
+            1 => tracing::warn!(%problem, "events of an unknown kind are skipped"),
             ..=MAX_PASSED_OVER => {}
             _ => return Err(problem),
         }

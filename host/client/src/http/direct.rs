@@ -73,7 +73,7 @@ pub(crate) struct Incomplete {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectError {
     /// No connection could be opened. Nothing was sent.
-    #[error("no connection came about")]
+    #[error("no connection was established")]
     Connect(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("the connection took too long")]
     ConnectTimeout,

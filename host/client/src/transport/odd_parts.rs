@@ -90,7 +90,7 @@ fn mended_parts(json: &Json, write: WritePart) -> Option<Json> {
     if mended == parts {
         return None;
     }
-    tracing::debug!("parts that are empty or of another version of A2A were left out or translated");
+    tracing::debug!("parts that are empty or of another version of A2A were dropped or converted");
     Json::from_peer(&mended).ok()
 }
 

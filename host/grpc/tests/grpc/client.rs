@@ -238,7 +238,7 @@ async fn an_answer_that_nests_deeper_than_readers_of_protobuf_go_is_told_as_such
     let task = task_with(&nested_lists(60));
     let check = |error: CallError| {
         let CallError::Answer(problem) = error else { panic!("{error:?}") };
-        assert!(problem.contains("nests deeper than protobuf readers go"), "{problem}");
+        assert!(problem.contains("nests deeper than 100 levels"), "{problem}");
     };
     check(asked(&task).await.unwrap_err());
     let event = pb::StreamResponse { payload: Some(pb::stream_response::Payload::Task(task)) };

@@ -107,7 +107,7 @@ async fn an_integer_that_no_double_is_equal_to_is_refused() {
         "123456789012345678901234567890",
         "1.23456789012345678901234567890e29",
     ] {
-        check_not_carried(integer, &format!(": {integer} is an integer that no double is equal to;")).await;
+        check_not_carried(integer, &format!(": {integer} is an integer without an equal double;")).await;
     }
 }
 

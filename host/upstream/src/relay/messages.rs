@@ -25,7 +25,7 @@ pub(super) struct Messages {
 impl Messages {
     /// Records that a message without parts was dropped.
     pub(super) fn leave_out(&mut self) {
-        tracing::debug!("a message of the upstream agent has no parts and is left out");
+        tracing::debug!("a message of the upstream agent has no parts and is dropped");
         self.had_empty = true;
     }
 
@@ -122,7 +122,7 @@ impl Messages {
             let left_out = unseen.len() - MAX_HISTORY;
             tracing::warn!(
                 left_out,
-                "the history of the upstream agent's task is long; its first messages are left out"
+                "the history of the upstream agent's task is too long; its first messages are dropped"
             );
             unseen.drain(..left_out);
         }

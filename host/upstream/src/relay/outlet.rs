@@ -70,9 +70,7 @@ impl<'a> Outlet<'a> {
     /// message without parts.
     pub(super) fn adopted(&self, message: Message) -> Option<Message> {
         if message.role == Role::User || message.parts.is_empty() {
-            tracing::debug!(
-                "a status of the upstream agent has a message of the user, or without parts; it is left out"
-            );
+            tracing::debug!("a status message of the upstream agent is the user's or has no parts; it is dropped");
             return None;
         }
         Some(self.as_agents(message))

@@ -114,8 +114,8 @@ async fn an_upstream_that_takes_no_message_now_refuses_it_and_says_when_it_may_c
     let unavailable = json!({"code": -32_000, "message": "secret", "data": details("OVERLOADED")});
     let cases: [(Answer, &str); 3] = [
         (Answer::Later(503, "30"), "in 30 s"),
-        (Answer::Later(429, "soon"), "takes no message now"),
-        (Answer::Error(unavailable), "takes no message now"),
+        (Answer::Later(429, "soon"), "accepts no messages now"),
+        (Answer::Error(unavailable), "accepts no messages now"),
     ];
     for (answer, expected) in cases {
         let upstream = Upstream::start(true, move |_, _, _| answer.clone()).await;

@@ -185,16 +185,16 @@ fn a_turn_that_no_case_can_hold_is_left_out_with_its_reason() {
     let tasks = |answer: Json| json!([{ "tasks": { "request": "{}", "answer": answer } }]);
     let page = json!({ "tasks": [], "nextPageToken": "x", "pageSize": 1, "totalSize": 2 });
     for (turn, expected) in [
-        (turn(json!([hello()]), json!({ "resumed": true })), "taken up again"),
+        (turn(json!([hello()]), json!({ "resumed": true })), "is resumed"),
         (turn(json!([]), json!({})), "neither a message nor a call"),
         (turn(json!([hello()]), hex), "the key \"k\" has no text"),
         (turn(json!([request(json!({ "parts": [{ "data": null }] }))]), json!({})), "TOML cannot say its message"),
         (calling(json!([http("GET https://x.example/?k=(secret)", None)])), "has a secret"),
-        (calling(json!([http("GET /", None), http("GET /", Some(json!({ "text": "" })))])), "not another time"),
+        (calling(json!([http("GET /", None), http("GET /", Some(json!({ "text": "" })))])), "failed another time"),
         (calling(json!([http("GET /", Some(json!({ "hex": "ff" })))])), "is no text"),
         (calling(tasks(page)), "further pages"),
         (calling(json!([{ "tasks": { "request": "{", "error": "no" } }])), "was refused"),
-        (calling(json!([{ "resume": { "task_id": "t", "error": "no" } }])), "could not go on"),
+        (calling(json!([{ "resume": { "task_id": "t", "error": "no" } }])), "could not be resumed"),
     ] {
         let found = reason(&turn);
         assert!(found.contains(expected), "{expected}: {found}");

@@ -18,7 +18,7 @@ pub(super) fn double_of(number: &str) -> Result<f64, FieldError> {
     if double.abs() < FIRST_GAP || stands_for(double, number) {
         return Ok(double);
     }
-    Err(FieldError::not_carried(format_args!("{} is an integer that no double is equal to", shortened(number))))
+    Err(FieldError::not_carried(format_args!("{} is an integer without an equal double", shortened(number))))
 }
 
 /// Tells whether a double of at least 2^53 has the value that the number's author meant. Digits alone mean exactly that
