@@ -107,7 +107,9 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
     let params: Params =
         serde_json::from_str(params).map_err(|error| Violation::new("", format!("cannot be read: {error}")))?;
     let mut place = match &params.page_token {
-        Some(token) => Place::parse(token).ok_or_else(|| Violation::new("/pageToken", "is not a page token of a search"))?,
+        Some(token) => {
+            Place::parse(token).ok_or_else(|| Violation::new("/pageToken", "is not a page token of a search"))?
+        }
         None => Place::default(),
     };
     let wanted = wanted(&params)?;
