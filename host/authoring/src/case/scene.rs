@@ -105,7 +105,10 @@ fn time(value: &toml::Value) -> Result<Duration, CaseError> {
         toml::Value::Datetime(time) => time.to_string(),
         toml::Value::String(text) => text.clone(),
         _ => {
-            return Err(CaseError::wrong("clock", "it must be a time such as 2026-01-31T12:00:00Z, or a list of times"));
+            return Err(CaseError::wrong(
+                "clock",
+                "it must be a time such as 2026-01-31T12:00:00Z, or a list of times",
+            ));
         }
     };
     let time = Timestamp::parse(&text).map_err(|error| CaseError::wrong("clock", error))?;
