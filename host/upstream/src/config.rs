@@ -79,7 +79,7 @@ pub enum LostContext {
 #[serde(deny_unknown_fields)]
 pub struct StateMapping {
     /// The place in the request where the state is sent. Default: the state is not sent.
-    pub send: Option<Sent>,
+    pub send: Option<StateTarget>,
     /// The metadata key, or the key in the data part. Needed by all but `text-part`.
     pub key: Option<String>,
     /// The text in front of the message, such as `The user is {user:name}.`, with `{variables}` from the state.
@@ -96,7 +96,7 @@ pub struct StateMapping {
 /// The place in the request where the state is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Sent {
+pub enum StateTarget {
     /// An object under a key of the request's metadata.
     RequestMetadata,
     /// An object under a key of the message's metadata.
@@ -225,7 +225,7 @@ impl Credentials {
 
 impl StateMapping {
     fn check(&self) -> Result<(), ConfigError> {
-        let is_text = self.send == Some(Sent::TextPart);
+        let is_text = self.send == Some(StateTarget::TextPart);
         if let Some(Err(error)) = self.template.as_deref().map(check_template) {
             return Err(ConfigError::new("state.template", format!("cannot be used: {error}")));
         }

@@ -6,7 +6,7 @@ use annex_protocol::{
 };
 use annex_session::{Scope, StateDelta, TurnSession};
 
-use crate::config::{Received, Sent, StateMapping};
+use crate::config::{Received, StateMapping, StateTarget};
 
 impl StateMapping {
     /// Tells whether the mapping may send keys that several sessions share.
@@ -22,7 +22,7 @@ impl StateMapping {
     /// When the template names a key that has no value.
     pub(crate) fn send(&self, session: &TurnSession, request: &mut SendMessageRequest) -> Result<(), AgentError> {
         let Some(send) = self.send else { return Ok(()) };
-        if send == Sent::TextPart {
+        if send == StateTarget::TextPart {
             let template = self.template.as_deref().unwrap_or_default();
             let text = render(template, |key| session.value(key)).map_err(|error| AgentError::Failed {
                 message: format!("{error} Each message takes it to the agent: send it as session state, or make it optional by a `?` in agent.state.template."),
@@ -33,9 +33,9 @@ impl StateMapping {
         let key = self.key.clone().unwrap_or_default();
         let state = self.chosen(session).to_json().map_err(AgentError::internal)?;
         match send {
-            Sent::RequestMetadata => drop(request.metadata.insert(key, state)),
-            Sent::MessageMetadata => drop(request.message.metadata.insert(key, state)),
-            Sent::DataPart | Sent::TextPart => {
+            StateTarget::RequestMetadata => drop(request.metadata.insert(key, state)),
+            StateTarget::MessageMetadata => drop(request.message.metadata.insert(key, state)),
+            StateTarget::DataPart | StateTarget::TextPart => {
                 let data = JsonObject::from_iter([(key, state)]).to_json().map_err(AgentError::internal)?;
                 request.message.parts.insert(0, PartContent::Data(data).into());
             }
