@@ -88,7 +88,7 @@ pub struct StateMapping {
     /// The full state keys that are sent. Default: all keys without a prefix, which belong to the session alone.
     pub keys: Option<Vec<String>>,
     /// The place in the answer where changes of the state are read. Default: they are not read.
-    pub receive: Option<Received>,
+    pub receive: Option<StateSource>,
     /// The metadata key, or the key in the data part, that holds the change. Default: `key`.
     pub receive_key: Option<String>,
 }
@@ -110,7 +110,7 @@ pub enum StateTarget {
 /// The place in the answer where changes of the state are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Received {
+pub enum StateSource {
     /// An object under a key of the metadata of a task, or of an event about one.
     TaskMetadata,
     /// An object under a key of an artifact's metadata.

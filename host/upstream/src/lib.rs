@@ -18,5 +18,5 @@ mod state;
 mod upstream;
 
 pub use agent::UpstreamAgent;
-pub use config::{ConfigError, Credentials, LostContext, Received, StateMapping, StateTarget, UpstreamConfig};
+pub use config::{ConfigError, Credentials, LostContext, StateMapping, StateSource, StateTarget, UpstreamConfig};
 pub use upstream::ConnectError;

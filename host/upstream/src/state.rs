@@ -6,7 +6,7 @@ use annex_protocol::{
 };
 use annex_session::{Scope, StateDelta, TurnSession};
 
-use crate::config::{Received, StateMapping, StateTarget};
+use crate::config::{StateMapping, StateSource, StateTarget};
 
 impl StateMapping {
     /// Tells whether the mapping may send keys that several sessions share.
@@ -83,19 +83,19 @@ fn put_in_front(parts: &mut Vec<Part>, text: String) {
 }
 
 /// The objects under the key that an event has in the configured place, in order.
-fn found(receive: Received, key: &str, event: &StreamResponse) -> Vec<JsonObject> {
+fn found(receive: StateSource, key: &str, event: &StreamResponse) -> Vec<JsonObject> {
     let in_metadata = |metadata: &Metadata| metadata.get(key).and_then(object);
     match receive {
-        Received::TaskMetadata => match event {
+        StateSource::TaskMetadata => match event {
             StreamResponse::Task(task) => in_metadata(&task.metadata).into_iter().collect(),
             StreamResponse::StatusUpdate(update) => in_metadata(&update.metadata).into_iter().collect(),
             StreamResponse::ArtifactUpdate(update) => in_metadata(&update.metadata).into_iter().collect(),
             StreamResponse::Message(_) => Vec::new(),
         },
-        Received::ArtifactMetadata => {
+        StateSource::ArtifactMetadata => {
             artifacts(event).iter().filter_map(|artifact| in_metadata(&artifact.metadata)).collect()
         }
-        Received::DataPart => {
+        StateSource::DataPart => {
             let in_artifacts = artifacts(event).iter().flat_map(|artifact| &artifact.parts);
             let in_message = message(event).into_iter().flat_map(|message| &message.parts);
             in_artifacts.chain(in_message).filter_map(|part| in_part(part, key)).collect()
