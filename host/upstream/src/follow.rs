@@ -47,7 +47,7 @@ enum Reply {
 type Next = Result<Option<StreamResponse>, ClientError>;
 
 /// The reason why reading a stream ended.
-enum Ended {
+enum StreamEnd {
     /// The turn is over, or the stream has no more events.
     Well,
     /// The connection broke off.
@@ -179,7 +179,7 @@ impl<'a> Follower<'a> {
                 relay.end().await?;
             }
             Reply::Stream(stream) => {
-                if let Ended::Broken(error) = self.read(stream, relay).await? {
+                if let StreamEnd::Broken(error) = self.read(stream, relay).await? {
                     let ids = annex_telemetry::ids();
                     let (tenant, context, task) = ids.all();
                     tracing::warn!(%error, tenant, context, task, "the stream of the upstream agent broke off; reading its task");
@@ -191,7 +191,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Relays the events of a stream until the stream or the turn ends.
-    async fn read(&self, mut stream: EventStream, relay: &mut Relay<'a>) -> Result<Ended, AgentError> {
+    async fn read(&self, mut stream: EventStream, relay: &mut Relay<'a>) -> Result<StreamEnd, AgentError> {
         let mut is_first = true;
         while !relay.is_settled() {
             let next = self.next(&mut stream, relay).await?;
@@ -215,7 +215,7 @@ impl<'a> Follower<'a> {
                 }
                 // The task may still be running, so `recover` reads it. Only if that fails does the call count as a
                 // failure.
-                Err(error @ ClientError::Broken { .. }) => return Ok(Ended::Broken(error)),
+                Err(error @ ClientError::Broken { .. }) => return Ok(StreamEnd::Broken(error)),
                 Err(error) => {
                     self.judge(Some(&error));
                     return Err(failure::of_transport(error));
@@ -226,7 +226,7 @@ impl<'a> Follower<'a> {
         if relay.is_settled() {
             leave(stream);
         }
-        Ok(Ended::Well)
+        Ok(StreamEnd::Well)
     }
 
     /// The next event of a stream; `None` at its end. The client measures the silence, and comments end a silence. A
@@ -257,8 +257,8 @@ impl<'a> Follower<'a> {
             pause = LONGEST_PAUSE.min(pause * 2);
             let before = relay.relayed();
             match self.catch_up(&task, relay).await? {
-                Ended::Well => attempts = 0,
-                Ended::Broken(error) => {
+                StreamEnd::Well => attempts = 0,
+                StreamEnd::Broken(error) => {
                     attempts += 1;
                     if attempts >= ATTEMPTS {
                         self.judge(Some(&error));
@@ -276,7 +276,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Reads the task's present state, and its further events if the upstream supports streams.
-    async fn catch_up(&self, task: &TaskId, relay: &mut Relay<'a>) -> Result<Ended, AgentError> {
+    async fn catch_up(&self, task: &TaskId, relay: &mut Relay<'a>) -> Result<StreamEnd, AgentError> {
         let internal = AgentError::internal;
         let get = GetTaskRequest { id: task.clone(), ..GetTaskRequest::default() };
         let parameters = self.parameters().map_err(internal)?;
@@ -284,18 +284,18 @@ impl<'a> Follower<'a> {
             Ok(answer) => relay.take_asked(answer.value).await?,
             // An A2A error is an answer: the upstream works, but does not show the task.
             Err(error) if error.agent().is_some() => return Err(failure::of_lost_task(error)),
-            Err(error) => return Ok(Ended::Broken(error)),
+            Err(error) => return Ok(StreamEnd::Broken(error)),
         }
         if relay.is_settled() || !self.streams() {
-            return Ok(Ended::Well);
+            return Ok(StreamEnd::Well);
         }
         let subscribe = SubscribeToTaskRequest { id: task.clone(), ..SubscribeToTaskRequest::default() };
         let parameters = self.parameters().map_err(internal)?;
         match self.in_time(self.agent.subscribe_to_task(parameters, subscribe)).await {
             Ok(answer) => self.read(answer.value, relay).await,
             // The task may have ended in between, or the upstream has no subscriptions; then the task is read again.
-            Err(error) if error.agent().is_some() => Ok(Ended::Well),
-            Err(error) => Ok(Ended::Broken(error)),
+            Err(error) if error.agent().is_some() => Ok(StreamEnd::Well),
+            Err(error) => Ok(StreamEnd::Broken(error)),
         }
     }
 
