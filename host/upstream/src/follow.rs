@@ -44,7 +44,7 @@ enum Reply {
 }
 
 /// The next event of a stream; `None` at its end.
-type Next = Result<Option<StreamResponse>, ClientError>;
+type NextEvent = Result<Option<StreamResponse>, ClientError>;
 
 /// The reason why reading a stream ended.
 enum StreamEnd {
@@ -231,7 +231,7 @@ impl<'a> Follower<'a> {
 
     /// The next event of a stream; `None` at its end. The client measures the silence, and comments end a silence. A
     /// stream that has brought only messages ends when nothing but comments follows: some agents leave it open.
-    async fn next(&self, stream: &mut EventStream, relay: &mut Relay<'a>) -> Result<Next, AgentError> {
+    async fn next(&self, stream: &mut EventStream, relay: &mut Relay<'a>) -> Result<NextEvent, AgentError> {
         if relay.is_holding() {
             // The client's own limit on the wait continues afterwards: the stream keeps what it has read.
             if let Ok(next) = timeout(LONGEST_HOLD, stream.next()).await {
