@@ -20,7 +20,7 @@ mod measure;
 mod messages;
 mod outlet;
 
-use artifacts::{Artifacts, Relayed};
+use artifacts::{Artifacts, RelayedArtifact};
 use ids::Ids;
 use intake::Intake;
 use messages::Messages;
@@ -237,7 +237,7 @@ impl<'a> Relay<'a> {
         }
         for artifact in artifacts {
             // The digest is made once, however many are known.
-            if !self.artifacts.has(&Relayed::of(&artifact)) {
+            if !self.artifacts.has(&RelayedArtifact::of(&artifact)) {
                 let update = TaskArtifactUpdateEvent { artifact, last_chunk: true, ..Default::default() };
                 self.artifact(update).await?;
             }

@@ -12,14 +12,14 @@ use crate::links::Link;
 const MAX_DIGESTS: usize = 1_000;
 
 /// An artifact, as far as it was relayed.
-pub(super) struct Relayed {
+pub(super) struct RelayedArtifact {
     pub(super) id: ArtifactId,
     /// The digest of its contents. A snapshot whose artifact has another digest has replaced the artifact.
     digest: DefaultHasher,
     pub(super) text: String,
 }
 
-impl Relayed {
+impl RelayedArtifact {
     /// A record of the artifact without its text, because the session does not have the text yet.
     pub(super) fn of(artifact: &Artifact) -> Self {
         let id = artifact.artifact_id.clone();
@@ -59,7 +59,7 @@ impl Relayed {
 /// The artifacts that a turn has relayed.
 #[derive(Default)]
 pub(super) struct Artifacts {
-    relayed: Vec<Relayed>,
+    relayed: Vec<RelayedArtifact>,
     /// Digests of artifacts that earlier turns relayed, oldest first.
     earlier: Vec<(u64, u64)>,
     /// The number of artifacts without an id so far, earlier turns included.
@@ -82,7 +82,7 @@ impl Artifacts {
 
     /// Digests of all artifacts of the task that this server has relayed.
     pub(super) fn digests(&self) -> Vec<(u64, u64)> {
-        let now: Vec<(u64, u64)> = self.relayed.iter().map(Relayed::digests).collect();
+        let now: Vec<(u64, u64)> = self.relayed.iter().map(RelayedArtifact::digests).collect();
         let is_replaced = |id: u64| now.iter().any(|(other, _)| *other == id);
         let before = self.earlier.iter().copied().filter(|(id, _)| !is_replaced(*id));
         let mut all: Vec<(u64, u64)> = before.chain(now.iter().copied()).collect();
@@ -96,7 +96,7 @@ impl Artifacts {
         // Most turns have none from before, and make no digest.
         !self.earlier.is_empty()
             && !self.knows(&artifact.artifact_id)
-            && self.earlier.contains(&Relayed::of(artifact).digests())
+            && self.earlier.contains(&RelayedArtifact::of(artifact).digests())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -104,7 +104,7 @@ impl Artifacts {
     }
 
     /// True if the artifact was relayed with these contents.
-    pub(super) fn has(&self, shown: &Relayed) -> bool {
+    pub(super) fn has(&self, shown: &RelayedArtifact) -> bool {
         self.relayed.iter().any(|relayed| relayed.is_same(shown))
     }
 
@@ -116,7 +116,7 @@ impl Artifacts {
     /// Records the artifact as relayed, without its text.
     pub(super) fn mark(&mut self, artifact: &Artifact) {
         self.relayed.retain(|relayed| relayed.id != artifact.artifact_id);
-        self.relayed.push(Relayed::of(artifact));
+        self.relayed.push(RelayedArtifact::of(artifact));
     }
 
     /// Gives the artifacts of a whole task that have no id the ids that a stream's events would give, by their order.
@@ -161,7 +161,7 @@ impl Artifacts {
                 relayed.add(&artifact.parts);
                 relayed.text.push_str(&text);
             }
-            None => self.relayed.push(Relayed { text, ..Relayed::of(artifact) }),
+            None => self.relayed.push(RelayedArtifact { text, ..RelayedArtifact::of(artifact) }),
         }
     }
 }
