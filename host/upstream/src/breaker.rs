@@ -10,11 +10,11 @@ const FAILURES: u32 = 5;
 /// passed, one call at a time may try the upstream. The first success closes the circuit.
 pub(crate) struct Breaker {
     pause: Duration,
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct BreakerState {
     failures: u32,
     /// The time from which the next call may be tried. `None` while the circuit is closed.
     closed_until: Option<Instant>,
@@ -51,7 +51,7 @@ impl Breaker {
         let was_closed = {
             let mut state = self.lock();
             let was_closed = state.closed_until.is_some();
-            *state = State::default();
+            *state = BreakerState::default();
             was_closed
         };
         if was_closed {
@@ -82,7 +82,7 @@ impl Breaker {
         state.closed_until = Some(Instant::now() + self.pause);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
