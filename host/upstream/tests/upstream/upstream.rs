@@ -28,7 +28,7 @@ pub(crate) enum Answer {
 
 /// A request that the upstream has received.
 #[derive(Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) headers: HeaderMap,
     pub(crate) method: String,
     pub(crate) params: Value,
@@ -37,7 +37,7 @@ pub(crate) struct Asked {
 /// A server on a free port, which runs until the test ends.
 pub(crate) struct Upstream {
     pub(crate) url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<RecordedRequest>>>,
     /// The responses for the card, in order. The last one repeats.
     cards: Arc<Mutex<Vec<(StatusCode, Value)>>>,
 }
@@ -61,7 +61,7 @@ impl Upstream {
             let params = request["params"].clone();
             let mut seen = seen.lock().unwrap();
             let answer = answer(seen.len(), &method, &params);
-            seen.push(Asked { headers, method, params });
+            seen.push(RecordedRequest { headers, method, params });
             std::future::ready(respond(&request["id"], answer))
         };
         let router = Router::new().route("/.well-known/agent-card.json", get(shown)).route("/rpc", post(answered));
@@ -75,7 +75,7 @@ impl Upstream {
     }
 
     /// The requests so far, without those for the card.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
         self.asked.lock().unwrap().clone()
     }
 
