@@ -27,8 +27,8 @@ pub(crate) enum ExpectedAnswer {
     /// The answer of an agent without injected state.
     Unknown,
     /// The answer of an agent that knows its user, and the state, which contains the answer.
-    State,
-    /// Like `State`, with the URI of the extension in the header.
+    AnswerState,
+    /// Like `AnswerState`, with the URI of the extension in the header.
     StateAndHeader,
 }
 
@@ -77,7 +77,7 @@ struct Artifact<'a> {
     #[serde(borrow)]
     parts: [Part<'a>; 1],
     #[serde(borrow, default)]
-    metadata: HashMap<Cow<'a, str>, State<'a>>,
+    metadata: HashMap<Cow<'a, str>, AnswerState<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -87,7 +87,7 @@ struct Part<'a> {
 }
 
 #[derive(Deserialize)]
-struct State<'a> {
+struct AnswerState<'a> {
     #[serde(borrow)]
     user_info: UserInfo<'a>,
     #[serde(borrow)]
