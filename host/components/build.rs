@@ -8,18 +8,18 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// Nothing is imported but what the code calls.
+/// The target without a standard library for WASI: components import only what their code calls.
 const BARE: &str = "wasm32-unknown-unknown";
-/// With a standard library that imports WASI.
+/// The target with a standard library that imports WASI.
 const WASI: &str = "wasm32-wasip2";
 const TARGETS: [&str; 2] = [BARE, WASI];
 const PROFILE: &str = "guest";
 
-/// 128 KiB instead of 1 MiB: the stack lies at the start of a guest's memory, and all that is before its data has to
-/// be made fresh for each instance. It is deep enough for serde_json's own limit of 128 levels.
+/// The stack size: 128 KiB instead of 1 MiB. The stack is at the start of a guest's memory, and all memory before the
+/// guest's data must be prepared anew for each instance. 128 KiB suffice for serde_json's limit of 128 levels.
 const STACK_SIZE: &str = "-Clink-arg=-zstack-size=131072";
 
-/// Settings of the outer build that must not reach the guests: flags for another target, clippy's wrapper, coverage.
+/// Settings of the outer build that must not affect the guests: flags for another target, clippy's wrapper, coverage.
 const NOT_INHERITED: [&str; 11] = [
     "CARGO_BUILD_RUSTFLAGS",
     "CARGO_BUILD_TARGET",
@@ -39,7 +39,7 @@ struct Guest {
     /// The component's name without `.wasm`.
     name: &'static str,
     target: &'static str,
-    /// True if it is copied beside the `annex` executable.
+    /// True if the component is copied next to the `annex` executable.
     shipped: bool,
 }
 
@@ -87,7 +87,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Tells cargo what the components are made of.
+/// Registers the sources of the components with cargo.
 fn watch(workspace: &Path) -> Result<()> {
     let mut crates = vec![workspace.join("examples/hello-extension")];
     for entry in fs::read_dir(workspace.join("guest")).context("read guest/")? {
@@ -106,7 +106,7 @@ fn watch(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Adds the target to the toolchain when it is not there.
+/// Installs the target in the toolchain if it is missing.
 fn install(target: &str) -> Result<()> {
     let output = Command::new(tool("RUSTC", "rustc"))
         .args(["--print", "target-libdir", "--target", target])
@@ -124,7 +124,8 @@ fn install(target: &str) -> Result<()> {
     Ok(())
 }
 
-/// Builds the guests of a target. Its own target folder, because the outer cargo holds the lock of the other.
+/// Builds the guests of a target, in a target folder of its own, because the outer cargo holds the lock of the usual
+/// one.
 fn build(target: &str, workspace: &Path, guests_dir: &Path) -> Result<()> {
     let mut cargo = Command::new(tool("CARGO", "cargo"));
     cargo.current_dir(workspace).args(["build", "--locked", "--profile", PROFILE, "--target", target, "--target-dir"]);
@@ -143,7 +144,8 @@ fn build(target: &str, workspace: &Path, guests_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies a component, unless the same bytes are there: a watching `annex` must not see a change that is none.
+/// Copies a component unless the destination has the same bytes. Otherwise an `annex` that watches the file would see a
+/// change.
 fn place(component: &Path, folder: &Path, name: &str) -> Result<()> {
     let destination = folder.join(name).with_extension("wasm");
     let bytes = fs::read(component).with_context(|| format!("read {}", component.display()))?;

@@ -5,7 +5,7 @@ use std::{env, fs};
 
 use anyhow::Context;
 
-/// The messages that are never to be printed: push credentials. `pb.rs` prints these messages without them.
+/// Messages with push credentials. They get no derived `Debug`; `pb.rs` has one that omits the credentials.
 const SECRETIVE: &[&str] = &[".lf.a2a.v1.TaskPushNotificationConfig", ".lf.a2a.v1.AuthenticationInfo"];
 
 fn main() -> anyhow::Result<()> {

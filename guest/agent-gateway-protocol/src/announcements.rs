@@ -1,8 +1,8 @@
-//! Routes that squads announce: kept under one key each, for as long as an announcement holds.
+//! Routes that squads announce. Each is stored under a key of its own until it expires.
 //!
-//! A key is the capability and the path with a space between them, so that announcing again replaces. Every turn that
-//! routes reads the routes of a capability, so that what anybody announces must be cheap for all others: a route and the
-//! number of them are bounded, and one that is too old is not parsed.
+//! A key consists of the capability and the path, with a space between them, so that a new announcement replaces the
+//! old one. Every turn that routes an intent reads all routes of a capability. Announcements must therefore be cheap
+//! for other callers: their size and number are limited, and an expired one is not parsed.
 
 use annex_sdk::{Json, Rejection, Violation, clock, json};
 use serde::{Deserialize, Serialize};
@@ -11,16 +11,16 @@ use serde_json::{Map, Value};
 use crate::parameters::Parameters;
 use crate::routing::{Route, Table, cost, out_of_order};
 
-/// An announcement that has been too old for a day is forgotten when others come.
+/// The time after expiry at which a stored announcement is removed, when another one arrives.
 const FORGOTTEN_AFTER_MILLIS: u64 = 86_400_000;
-/// The number of other announcements that are looked at when one comes.
+/// The most stored announcements that are checked for removal when one arrives.
 const LOOKED_AT: usize = 100;
-/// Announced routes of one capability; no more are looked at.
+/// The most announced routes of one capability. Further ones are ignored.
 const MAX_ROUTES: usize = 100;
-/// Bytes of an announcement, as it is sent and as it is kept.
+/// The largest announcement in bytes, as received and as stored.
 const MAX_BYTES: usize = 2_048;
 
-/// The functions of the host that the table needs.
+/// The host's functions that announcements need.
 pub trait Store {
     /// All keys.
     fn keys(&self) -> Result<Vec<String>, String>;
@@ -36,7 +36,7 @@ pub trait Store {
     fn secret(&self, name: &str) -> Result<Option<String>, String>;
 }
 
-/// An announcement of a squad: the CapabilityAnnouncement of AGP, and the path of the squad.
+/// A squad's announcement: the CapabilityAnnouncement of AGP, and the path of the squad.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Announcement {
@@ -49,15 +49,15 @@ struct Announcement {
     token: Option<String>,
 }
 
-/// A route as it is kept: when its announcement ends, a space, and the route as JSON.
-struct Kept {
+/// A stored route: the time of its expiry, a space, and the route as JSON.
+struct StoredRoute {
     /// Milliseconds since 1970-01-01T00:00:00Z.
     expires: u64,
     route: Json,
 }
 
-impl Kept {
-    /// `None` for what this version of the extension does not write.
+impl StoredRoute {
+    /// Parses a stored route; `None` for a form that this version does not write.
     fn parse(value: Vec<u8>) -> Option<Self> {
         let text = String::from_utf8(value).ok()?;
         let (expires, route) = text.split_once(' ').filter(|(_, route)| route.len() <= MAX_BYTES)?;
@@ -70,23 +70,23 @@ impl Kept {
 }
 
 #[derive(Serialize)]
-struct Announced<'a> {
+struct AnnounceResult<'a> {
     capability: &'a str,
     path: &'a str,
     expires: String,
 }
 
-/// Keeps an announcement, and says how long it holds.
+/// Stores an announcement, and returns its time of expiry.
 ///
 /// # Errors
-/// The announcement is too large, the token is wrong, or the store takes no more.
+/// The announcement is too large, the token is wrong, or the store is full.
 pub fn announce(parameters: &Parameters, params: &str, store: &impl Store) -> Result<Json, Rejection> {
-    // Before it is parsed: anybody may announce where there is no token.
+    // Checked before parsing: without a configured token every caller may announce.
     check_size(params)?;
     let announcement: Announcement =
         serde_json::from_str(params).map_err(|error| Violation::new("", format!("is no announcement: {error}")))?;
     check_token(parameters, announcement.token.as_deref(), store)?;
-    // The token is not part of what is kept.
+    // The token is not stored.
     let route = Route {
         capability: announcement.capability,
         version: Some(announcement.version),
@@ -98,7 +98,7 @@ pub fn announce(parameters: &Parameters, params: &str, store: &impl Store) -> Re
     // Numbers may have become longer.
     check_size(&text)?;
     let now = store.now();
-    let kept = Kept { expires: now.saturating_add(parameters.ttl_millis), route: text };
+    let kept = StoredRoute { expires: now.saturating_add(parameters.ttl_millis), route: text };
     keep(&route, &kept, now, store).map_err(|error| out_of_order(&error))
 }
 
@@ -112,19 +112,19 @@ fn check_size(text: &str) -> Result<(), Rejection> {
 fn check_token(parameters: &Parameters, token: Option<&str>, store: &impl Store) -> Result<(), Rejection> {
     let Some(name) = &parameters.announce_secret else { return Ok(()) };
     let secret = store.secret(name).map_err(|error| out_of_order(&error))?.unwrap_or_default();
-    // A secret that is gone must not be matched by an empty token.
+    // A missing secret must not match an empty token.
     let is_right = token.is_some_and(|token| !secret.is_empty() && is_same(token.as_bytes(), secret.as_bytes()));
-    if is_right { Ok(()) } else { Err(Violation::new("/token", "is not the one that announcements must have").into()) }
+    if is_right { Ok(()) } else { Err(Violation::new("/token", "is not the token for announcements").into()) }
 }
 
-/// Takes the same time wherever the difference is.
+/// Compares in constant time.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let difference = one.iter().zip(other).fold(0, |difference, (one, other)| difference | (one ^ other));
     // `black_box` keeps the compiler from ending the comparison at the first difference.
     one.len() == other.len() && std::hint::black_box(difference) == 0
 }
 
-fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json, String> {
+fn keep(route: &Route, kept: &StoredRoute, now: u64, store: &impl Store) -> Result<Json, String> {
     let Route { capability, path, .. } = route;
     let own = key(capability, path);
     let keys = store.keys()?;
@@ -132,15 +132,15 @@ fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json
     let others: Vec<&String> = keys.iter().filter(|key| is_of(capability, key) && **key != own).collect();
     // Routes that have expired long ago make room.
     if others.len() >= MAX_ROUTES && forget_old(&others, now, store)? == 0 {
-        return Err(format!("there are {MAX_ROUTES} routes of {capability} already"));
+        return Err(format!("{capability} already has {MAX_ROUTES} routes"));
     }
-    // Old routes of other capabilities too, because nobody else would ever remove them.
+    // Expired routes of other capabilities are removed here too, because nothing else removes them.
     forget_old(&keys, now, store)?;
     store.set(&own, kept.text().as_bytes())?;
-    json::text(&Announced { capability, path, expires: clock::text(kept.expires) })
+    json::text(&AnnounceResult { capability, path, expires: clock::text(kept.expires) })
 }
 
-/// Looks at some of the keys, at others each time. Returns how many are gone.
+/// Removes expired announcements among some of the keys, other ones each time. Returns the number of removed ones.
 fn forget_old(keys: &[impl AsRef<str>], now: u64, store: &impl Store) -> Result<usize, String> {
     let mut forgotten = 0;
     // The clock picks where to begin, so that no cursor has to be kept.
@@ -148,7 +148,7 @@ fn forget_old(keys: &[impl AsRef<str>], now: u64, store: &impl Store) -> Result<
     for key in keys.iter().cycle().skip(start).take(keys.len().min(LOOKED_AT)) {
         let key = key.as_ref();
         let kept = read(key, store)?;
-        // A day late, so that until then the error is AGP_TABLE_STALE and not that there never was a route.
+        // Removed a day after expiry. Until then the error is AGP_TABLE_STALE instead of AGP_ROUTE_NOT_FOUND.
         if kept.is_none_or(|kept| kept.expires.saturating_add(FORGOTTEN_AFTER_MILLIS) < now) {
             store.delete(key)?;
             forgotten += 1;
@@ -157,19 +157,19 @@ fn forget_old(keys: &[impl AsRef<str>], now: u64, store: &impl Store) -> Result<
     Ok(forgotten)
 }
 
-/// The announcements that are there when a turn begins to route. The intents of the turn share one look at the keys.
+/// The announcements at the time when a turn begins to route. All intents of the turn share one listing of the keys.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct AnnouncedRoutes {
     keys: Vec<String>,
     /// Milliseconds since 1970-01-01T00:00:00Z.
     now: u64,
 }
 
-impl Known {
-    /// Looks at the keys; finds nothing where announcements are not taken.
+impl AnnouncedRoutes {
+    /// Lists the keys; empty if the operator does not allow announcements.
     ///
     /// # Errors
-    /// The store is out of reach.
+    /// The store is not available.
     pub fn read(parameters: &Parameters, store: &impl Store) -> Result<Self, Rejection> {
         // Announcements from before the operator turned them off do not count.
         if !parameters.announcements {
@@ -179,18 +179,18 @@ impl Known {
         Ok(Self { keys, now: store.now() })
     }
 
-    /// The operator's routes of a capability and those that were announced.
+    /// The routes of a capability: the operator's, and announced ones.
     ///
     /// # Errors
-    /// The store is out of reach.
+    /// The store is not available.
     pub fn table(&self, parameters: &Parameters, capability: &str, store: &impl Store) -> Result<Table, Rejection> {
         let own = parameters.routes.iter().filter(|route| route.capability == capability);
         let mut table = Table { live: own.cloned().collect(), has_stale: false };
-        // Two announcements at once may have left more than there may be.
+        // Two concurrent announcements may have exceeded the limit.
         for key in self.keys.iter().filter(|key| is_of(capability, key)).take(MAX_ROUTES) {
             match read(key, store).map_err(|error| out_of_order(&error))? {
                 Some(kept) if kept.expires > self.now => {
-                    // A route that cannot be read is no reason to refuse the intents of others.
+                    // An unreadable route must not refuse the intents of other callers.
                     table.live.extend(serde_json::from_str::<Route>(&kept.route).ok())
                 }
                 Some(_) => table.has_stale = true,
@@ -209,9 +209,9 @@ fn is_of(capability: &str, key: &str) -> bool {
     key.split_once(' ').is_some_and(|(of, _)| of == capability)
 }
 
-/// `None` for a key that went meanwhile, or that another version of this extension wrote.
-fn read(key: &str, store: &impl Store) -> Result<Option<Kept>, String> {
-    Ok(store.get(key)?.and_then(Kept::parse))
+/// `None` for a key that was removed since the listing, or was written by another version.
+fn read(key: &str, store: &impl Store) -> Result<Option<StoredRoute>, String> {
+    Ok(store.get(key)?.and_then(StoredRoute::parse))
 }
 
 #[cfg(test)]
@@ -229,7 +229,7 @@ mod tests {
     struct FakeStore {
         keys: RefCell<BTreeMap<String, Vec<u8>>>,
         now: Cell<u64>,
-        /// The number of values that were read.
+        /// The number of reads.
         reads: Cell<usize>,
     }
 
@@ -273,10 +273,10 @@ mod tests {
     }
 
     fn table(parameters: &Parameters, store: &FakeStore) -> Table {
-        Known::read(parameters, store).unwrap().table(parameters, "invoice", store).unwrap()
+        AnnouncedRoutes::read(parameters, store).unwrap().table(parameters, "invoice", store).unwrap()
     }
 
-    /// The paths that may be used, and whether some announcement is too old.
+    /// The paths of usable routes, and whether an announcement has expired.
     fn paths(parameters: &Parameters, store: &FakeStore) -> (Vec<String>, bool) {
         let table = table(parameters, store);
         (table.live.into_iter().map(|route| route.path).collect(), table.has_stale)
@@ -344,7 +344,7 @@ mod tests {
         announce(&open(), &INVOICES.replace("Squad/a", "Squad/7"), &store).unwrap();
         announce(&open(), &INVOICES.replace("invoice", "invoices"), &store).unwrap();
         assert_eq!(paths(&open(), &store).0.len(), MAX_ROUTES + 1);
-        // Routes that nobody has announced again for long make room.
+        // Routes that expired long ago make room.
         store.now.set(u64::MAX / 2);
         announce(&open(), INVOICES, &store).unwrap();
     }
@@ -360,7 +360,7 @@ mod tests {
         let gone = parameters(r#"{"announcements": true, "announce_secret": "GONE"}"#);
         assert!(announce(&gone, &with(""), &FakeStore::default()).is_err());
     }
-    /// An announcement with a text of this many bytes in its policy.
+    /// An announcement whose policy contains a text of this length.
     fn announcement(bytes: usize) -> String {
         INVOICES.replace("true", &format!(r#""{}""#, "x".repeat(bytes)))
     }

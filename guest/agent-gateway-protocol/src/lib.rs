@@ -1,7 +1,7 @@
-//! The Agent Gateway Protocol (AGP), version 1: finds the squad that can do what an intent asks for.
+//! The Agent Gateway Protocol (AGP), version 1: finds the squad that can fulfil an intent.
 //!
-//! This file holds the hooks. Intents and how one is routed are in [`routing`], announced routes in [`announcements`],
-//! the methods' schemas in [`methods`].
+//! This file has the hooks. Intents and the choice of a route are in [`routing`], announced routes in
+//! [`announcements`], the methods' schemas in [`methods`].
 
 pub mod announcements;
 pub mod methods;
@@ -16,15 +16,15 @@ use annex_sdk::{
     MethodDeclaration, Patch, Rejection, Request, Response, Rewrite, clock, secrets,
 };
 
-use crate::announcements::{Known, Store};
+use crate::announcements::{AnnouncedRoutes, Store};
 use crate::parameters::{CARD_PARAMS, PARAMETER_SCHEMA, Parameters};
 use crate::routing::{Intent, Route};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct AgentGatewayProtocol;
 
-/// The routes of the message's intents as JSON; an instance lives for one turn.
+/// The chosen routes of the message's intents as JSON. An instance lives for one turn.
 static CHOSEN: OnceLock<Json> = OnceLock::new();
 
 impl Extension for AgentGatewayProtocol {
@@ -32,7 +32,7 @@ impl Extension for AgentGatewayProtocol {
     const PARAMETER_SCHEMA: Option<&'static str> = Some(PARAMETER_SCHEMA);
 
     fn descriptor(parameters: &Parameters) -> Result<Descriptor, String> {
-        // Without the secret every announcement would be refused, so the operator hears of it at load.
+        // Without the secret every announcement would be refused, so the load reports it to the operator.
         if let Some(name) = &parameters.announce_secret
             && secrets::get(name)?.is_none_or(|secret| secret.is_empty())
         {
@@ -58,10 +58,10 @@ impl Card for AgentGatewayProtocol {
 impl Message for AgentGatewayProtocol {
     fn check(parameters: &Parameters, _request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
         let intents = routing::intents(&message)?;
-        // Most messages have no intent, and do not pay for a look at the store.
+        // Most messages have no intent, and do not need to read the store.
         if !intents.is_empty() {
             let store = Imports::open()?;
-            let known = Known::read(parameters, &store)?;
+            let known = AnnouncedRoutes::read(parameters, &store)?;
             let routes: Result<Vec<Route>, Rejection> =
                 intents.iter().map(|intent| route(parameters, intent, &known, &store)).collect();
             let _ = CHOSEN.set(routing::routes_text(&routes?)?);
@@ -72,7 +72,7 @@ impl Message for AgentGatewayProtocol {
 
 impl Response for AgentGatewayProtocol {
     fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
-        // Once for each thing that somebody reads, and not on every chunk of it.
+        // Once for each message and artifact, and not on every chunk.
         let is_for_it = match event.kind {
             EventKind::Message => true,
             EventKind::Artifact => event.last_chunk,
@@ -95,18 +95,23 @@ impl Method for AgentGatewayProtocol {
             announcements::announce(parameters, &params, &store)
         } else {
             let intent = routing::intent(&params, "")?;
-            let known = Known::read(parameters, &store)?;
+            let known = AnnouncedRoutes::read(parameters, &store)?;
             route(parameters, &intent, &known, &store).and_then(|route| routing::route_text(&route))
         };
         result.map(Answer::Value)
     }
 }
 
-fn route(parameters: &Parameters, intent: &Intent, known: &Known, store: &Imports) -> Result<Route, Rejection> {
+fn route(
+    parameters: &Parameters,
+    intent: &Intent,
+    known: &AnnouncedRoutes,
+    store: &Imports,
+) -> Result<Route, Rejection> {
     routing::choose(intent, &known.table(parameters, &intent.target_capability, store)?)
 }
 
-/// The host that this instance runs in.
+/// The host, with the extension's keys.
 struct Imports(Keys);
 
 impl Imports {

@@ -1,12 +1,12 @@
-//! The methods, which the public specification leaves open.
+//! The methods of the extension. The public specification does not define methods.
 
 use annex_sdk::MethodDeclaration;
 
 use crate::parameters::Parameters;
 
-/// A squad announces a route.
+/// The method for announcing a route.
 pub const ANNOUNCE: &str = "agp/announce";
-/// Asks for the route of an intent, without sending it.
+/// The method for asking for the route of an intent without sending the intent.
 pub const ROUTE: &str = "agp/route";
 
 const ANNOUNCE_PARAMS: &str = r#"{
@@ -59,17 +59,17 @@ const ROUTE_RESULT: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// The methods that can be called: `agp/announce` only where the operator lets squads announce.
+/// The available methods. `agp/announce` is available if the operator allows announcements.
 pub fn declarations(parameters: &Parameters) -> Vec<MethodDeclaration> {
     let announce = MethodDeclaration {
         params_schema: Some(ANNOUNCE_PARAMS.to_owned()),
         result_schema: Some(ANNOUNCE_RESULT.to_owned()),
-        ..MethodDeclaration::new(ANNOUNCE, "Announces who can do something, for how much, and under which policy.")
+        ..MethodDeclaration::new(ANNOUNCE, "Announces a squad's capability with its cost and policy.")
     };
     let route = MethodDeclaration {
         params_schema: Some(ROUTE_PARAMS.to_owned()),
         result_schema: Some(ROUTE_RESULT.to_owned()),
-        ..MethodDeclaration::new(ROUTE, "Says where an intent would go.")
+        ..MethodDeclaration::new(ROUTE, "Returns the route of an intent.")
     };
     // A method that is not declared does not exist for anybody.
     if parameters.announcements { vec![announce, route] } else { vec![route] }

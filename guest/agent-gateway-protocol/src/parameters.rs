@@ -46,13 +46,13 @@ pub struct Parameters {
     pub uri: String,
     /// The metadata key of the routes.
     pub key: String,
-    /// Routes that are always there.
+    /// The operator's fixed routes.
     pub routes: Vec<Route>,
-    /// True if routes may be announced.
+    /// True if squads may announce routes.
     pub announcements: bool,
-    /// Name of the secret that an announcement must have.
+    /// The name of the secret that announcements must contain.
     pub announce_secret: Option<String>,
-    /// The time for which an announcement holds, in milliseconds.
+    /// The lifetime of an announcement, in milliseconds.
     pub ttl_millis: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Intents, routes, and which of them belong together.
+//! Intents, routes, and the choice of a route for an intent.
 
 use annex_sdk::members::Members;
 use annex_sdk::{ExtensionError, Json, Rejection, Violation, json};
@@ -7,36 +7,36 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// Nobody has announced the capability.
+/// No squad offers the capability.
 pub const ROUTE_NOT_FOUND: i32 = -32_200;
-/// There are routes, and none meets the constraints.
+/// No route of the capability meets the constraints.
 pub const POLICY_VIOLATION: i32 = -32_201;
-/// There is no route, and there was one whose announcement is too old.
+/// The capability's only announcements have expired.
 pub const TABLE_STALE: i32 = -32_202;
-/// The table cannot be read or written now.
+/// The routes cannot be read or written now.
 pub const OUT_OF_ORDER: i32 = -32_209;
 
-/// Intents in one message: each reads the table.
+/// The most intents in one message. Each reads the routes.
 const MAX_INTENTS: usize = 8;
 
-/// The one constraint that a larger number meets too.
+/// The only constraint that a larger number meets as well.
 const SECURITY_LEVEL: &str = "security_level";
 
-/// A task that somebody wants done, with the conditions for it.
+/// A task for a squad, with its conditions.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Intent {
-    /// The capability that is asked for.
+    /// The requested capability.
     pub target_capability: String,
-    /// Arguments, which are for the squad.
+    /// Arguments for the squad.
     #[serde(rename = "payload")]
     _payload: Map<String, Value>,
-    /// The entries that a route's policy must have. The published code calls them `metadata`.
+    /// The required entries of a route's policy. The published code calls them `metadata`.
     #[serde(default, alias = "metadata")]
     pub policy_constraints: Map<String, Value>,
 }
 
-/// A squad that can do something, with its price and its policy.
+/// A squad's offer of a capability, with its price and its policy.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
@@ -47,10 +47,10 @@ pub struct Route {
     pub version: Option<String>,
     /// The path of the squad, such as `Squad_Finance/gateway`.
     pub path: String,
-    /// In whatever unit the squads have agreed on; not negative.
+    /// The cost, in a unit on which the squads agree; not negative.
     #[serde(default, deserialize_with = "cost")]
     pub cost: f64,
-    /// The policy that the squad keeps to.
+    /// The policy of the squad.
     #[serde(default)]
     pub policy: Map<String, Value>,
 }
@@ -58,26 +58,26 @@ pub struct Route {
 /// The routes of one capability.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// Those that may be used, the operator's first.
+    /// The usable routes, the operator's first.
     pub live: Vec<Route>,
-    /// True if there are others, whose announcement is too old.
+    /// True if there are expired announcements as well.
     pub has_stale: bool,
 }
 
-/// Reads a cost. One of `-0.0` is one of 0: it would go before the others.
+/// Reads a cost. `-0.0` becomes 0, because it would sort before 0.
 ///
 /// # Errors
-/// The cost is negative or no number.
+/// The cost is negative or not a number.
 pub(crate) fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let cost = f64::deserialize(deserializer)?;
     // Adding 0 makes 0 of -0 and leaves all other costs as they are.
     if cost < 0.0 { Err(D::Error::custom("a cost must not be negative")) } else { Ok(cost + 0.0) }
 }
 
-/// The intents of a message (JSON): those of its data parts that have a `target_capability`.
+/// The intents of a message (JSON): its data parts with a `target_capability`.
 ///
 /// # Errors
-/// One of them is no intent.
+/// An intent is invalid.
 pub fn intents(message: &str) -> Result<Vec<Intent>, Rejection> {
     let message = Members::of(message).unwrap_or_default();
     let parts: Vec<&RawValue> =
@@ -85,7 +85,7 @@ pub fn intents(message: &str) -> Result<Vec<Intent>, Rejection> {
     let data = parts.iter().map(|part| Members::of(part.get()).and_then(|part| part.get("data")));
     let found: Vec<(usize, &str)> =
         data.enumerate().filter_map(|(number, data)| Some((number, data.filter(|data| is_intent(data))?))).collect();
-    // Before any is read, so that one message cannot make the host read the table hundreds of times.
+    // Checked first, so that one message cannot make the host read the routes hundreds of times.
     if found.len() > MAX_INTENTS {
         return Err(Violation::new("/message/parts", format!("must have at most {MAX_INTENTS} intents")).into());
     }
@@ -104,14 +104,14 @@ pub fn intent(text: &str, pointer: &str) -> Result<Intent, Rejection> {
     serde_json::from_str(text).map_err(|error| Violation::new(pointer, format!("is no intent: {error}")).into())
 }
 
-/// The cheapest route that meets all constraints; of several that cost the same, the first. The table is that of the
+/// Chooses the cheapest route that meets all constraints; among equal costs, the first. `table` has the routes of the
 /// intent's capability.
 ///
 /// # Errors
 /// The errors of AGP.
 pub fn choose(intent: &Intent, table: &Table) -> Result<Route, Rejection> {
     let complies = |route: &&Route| meets(route, &intent.policy_constraints);
-    // Of equal costs `min_by` takes the first, and the operator's routes stand first.
+    // Among equal costs `min_by` returns the first one, and the operator's routes come first.
     let best = table.live.iter().filter(complies).min_by(|one, other| one.cost.total_cmp(&other.cost));
     if let Some(route) = best {
         return Ok(route.clone());
@@ -130,7 +130,7 @@ pub fn choose(intent: &Intent, table: &Table) -> Result<Route, Rejection> {
 fn meets(route: &Route, constraints: &Map<String, Value>) -> bool {
     constraints.iter().all(|(name, wanted)| {
         let offered = route.policy.get(name);
-        // As numbers, because `serde_json` tells 5 and 5.0 apart.
+        // Compared as numbers, because `serde_json` distinguishes 5 and 5.0.
         match (offered.and_then(Value::as_f64), wanted.as_f64()) {
             (Some(offered), Some(wanted)) if name == SECURITY_LEVEL => offered >= wanted,
             (Some(offered), Some(wanted)) => offered == wanted,
@@ -139,7 +139,7 @@ fn meets(route: &Route, constraints: &Map<String, Value>) -> bool {
     })
 }
 
-/// `{"routes": […]}`, one for each intent in their order.
+/// `{"routes": […]}` with one route per intent, in order.
 ///
 /// # Errors
 /// A route cannot be written.
@@ -155,9 +155,9 @@ pub fn route_text(route: &Route) -> Result<Json, Rejection> {
     json::text(route).map_err(|error| out_of_order(&error))
 }
 
-/// The answer when the table is out of reach.
+/// The error when the store is not available.
 pub fn out_of_order(cause: &str) -> Rejection {
-    ExtensionError { code: OUT_OF_ORDER, message: format!("the routing table is out of reach: {cause}"), data: None }
+    ExtensionError { code: OUT_OF_ORDER, message: format!("the routing table is not available: {cause}"), data: None }
         .into()
 }
 

@@ -1,11 +1,11 @@
-//! Carts: what a CartMandate must be, and the merchant's signature on it.
+//! CartMandates: their content, and the merchant's signature.
 
 use annex_sdk::{Violation, clock, schema};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::jws::{self, Token, Trust};
-use crate::memory::{Cart, Method, Money, Once, Origin};
+use crate::memory::{Cart, Method, Money, Origin, SingleUse};
 use crate::parameters::{Merchant, Parameters};
 use crate::schemas;
 
@@ -46,7 +46,7 @@ struct Modifier {
     total: Option<Item>,
 }
 
-/// A line with an amount.
+/// A line of a cart, with its amount.
 #[derive(Deserialize)]
 pub(crate) struct Item {
     amount: Amount,
@@ -59,7 +59,7 @@ struct Amount {
 }
 
 impl Item {
-    /// The amount, to be compared.
+    /// The amount in a form for comparisons.
     pub(crate) fn money(&self) -> Money {
         // Two texts are equal if and only if the numbers are: `120`, `120.0` and `1.2e2` are all `120`.
         let value = serde_json_canonicalizer::to_string(&self.amount.value).unwrap_or_default();
@@ -83,20 +83,26 @@ struct Issuer {
     iss: String,
 }
 
-/// A cart that was checked, and its token, which may be there only once.
+/// A checked cart, with its token, which may be used only once.
 #[derive(Debug)]
-pub struct Checked {
+pub struct CheckedCart {
     /// The cart.
     pub cart: Cart,
-    /// Its token.
-    pub token: Option<Once>,
+    /// The cart's token.
+    pub token: Option<SingleUse>,
 }
 
-/// Checks a CartMandate at a place. `is_own` says that this agent sends it, and so that its token is for others.
+/// Checks a CartMandate at `pointer`. `is_own` is true for a cart that this agent sends, whose token is for other
+/// agents.
 ///
 /// # Errors
-/// What is wrong with it.
-pub fn check(parameters: &Parameters, pointer: &str, mandate: &str, is_own: bool) -> Result<Checked, Vec<Violation>> {
+/// The faults of the mandate.
+pub fn check(
+    parameters: &Parameters,
+    pointer: &str,
+    mandate: &str,
+    is_own: bool,
+) -> Result<CheckedCart, Vec<Violation>> {
     let at = |place: &str, message: String| vec![Violation::new(format!("{pointer}{place}"), message)];
     fits(schemas::CART, pointer, mandate)?;
     let unread = |error: serde_json::Error| at("", format!("cannot be read: {error}"));
@@ -105,12 +111,12 @@ pub fn check(parameters: &Parameters, pointer: &str, mandate: &str, is_own: bool
     let hashes = [hash(value.get("contents").unwrap_or(&Value::Null))?, hash(&value)?];
     let Mandate { contents, merchant_authorization } = serde_json::from_value(value).map_err(unread)?;
     let expiry = clock::parse(&contents.cart_expiry)
-        .ok_or_else(|| at("/contents/cart_expiry", "is no time with an offset, by ISO 8601".to_owned()))?;
+        .ok_or_else(|| at("/contents/cart_expiry", "is not an ISO 8601 time with an offset".to_owned()))?;
     if expiry <= clock::now_millis() {
         return Err(at("/contents/cart_expiry", "is over".to_owned()));
     }
     let place = "/merchant_authorization";
-    let look = Look { parameters, contents: &contents, cart_hash: &hashes[0], is_own };
+    let look = CartVerification { parameters, contents: &contents, cart_hash: &hashes[0], is_own };
     let trust = look.verify(merchant_authorization.as_deref()).map_err(|message| at(place, message))?;
     let (merchant, token) = match trust {
         Trust::Verified((merchant, claims)) => (Some(merchant), Some(claims)),
@@ -124,15 +130,15 @@ pub fn check(parameters: &Parameters, pointer: &str, mandate: &str, is_own: bool
     };
     let token = token.filter(|_| !is_own).map(|claims| {
         let until = seconds(claims.exp).saturating_add(parameters.clock_skew_seconds);
-        Once::new(format!("{pointer}{place}"), until, ["jti", &claims.iss, &claims.jti])
+        SingleUse::new(format!("{pointer}{place}"), until, ["jti", &claims.iss, &claims.jti])
     });
     let merchant_agent = merchant.and_then(|merchant| merchant.agent.clone());
     let methods = methods(&contents.payment_request);
     let details_id = contents.payment_request.details.id;
-    Ok(Checked { cart: Cart { details_id, hashes, methods, expiry, merchant_agent, origin }, token })
+    Ok(CheckedCart { cart: Cart { details_id, hashes, methods, expiry, merchant_agent, origin }, token })
 }
 
-/// The ways to pay, each with its total: that of its modifier, if there is one, as in W3C's Payment Request.
+/// The payment methods with their totals. A method's modifier may change its total, as in W3C's Payment Request.
 fn methods(request: &Request) -> Vec<Method> {
     let total = |name: &str| {
         let modifiers = request.details.modifiers.iter().flatten();
@@ -143,13 +149,13 @@ fn methods(request: &Request) -> Vec<Method> {
     names.map(|name| Method { name: name.clone(), total: total(name) }).collect()
 }
 
-/// Whole seconds; what lies before 1970 is 1970.
+/// Converts to whole seconds. Dates before 1970 become 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts of floats saturate")]
 pub(crate) fn seconds(date: f64) -> u64 {
     date as u64
 }
 
-/// The violations of a mandate's schema, with pointers into the request.
+/// Validates a mandate against a schema. Violations point into the request.
 pub(crate) fn fits(of: &str, pointer: &str, mandate: &str) -> Result<(), Vec<Violation>> {
     let found = schema::validate(of, mandate)
         .map_err(|error| vec![Violation::new(pointer, format!("cannot be validated: {error}"))])?;
@@ -159,15 +165,15 @@ pub(crate) fn fits(of: &str, pointer: &str, mandate: &str) -> Result<(), Vec<Vio
     Err(found.into_iter().map(|one| Violation::new(format!("{pointer}{}", one.pointer), one.message)).collect())
 }
 
-/// A cart whose signature is looked at.
-struct Look<'a> {
+/// A cart whose signature is being verified.
+struct CartVerification<'a> {
     parameters: &'a Parameters,
     contents: &'a Contents,
     cart_hash: &'a str,
     is_own: bool,
 }
 
-impl<'a> Look<'a> {
+impl<'a> CartVerification<'a> {
     fn verify(&self, authorization: Option<&str>) -> Result<Trust<(&'a Merchant, Claims)>, String> {
         let Some(text) = authorization else { return Ok(Trust::Unverified("is required")) };
         let text = jws::unwrapped(text);
@@ -192,7 +198,7 @@ impl<'a> Look<'a> {
         } else if merchant.name.as_ref().is_some_and(|name| *name != self.contents.merchant_name) {
             "is of another merchant than `merchant_name`"
         } else if claims.iat > now + skew {
-            "is of the future: `iat`"
+            "is from the future: `iat`"
         } else if claims.nbf.is_some_and(|nbf| nbf > now + skew) {
             "is not valid yet: `nbf`"
         } else if claims.exp + skew <= now {
@@ -210,12 +216,12 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Now, in seconds.
+/// The current time in seconds since 1970.
 pub(crate) fn seconds_now() -> f64 {
     duration(clock::now_millis() / 1_000)
 }
 
-/// Seconds that can be compared with the dates of tokens, which may have fractions.
+/// Converts seconds for a comparison with dates of tokens, which may have fractions.
 #[expect(clippy::cast_precision_loss, reason = "exact for all seconds of the next 285 million years")]
 pub(crate) fn duration(seconds: u64) -> f64 {
     seconds as f64

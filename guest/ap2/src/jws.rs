@@ -1,5 +1,5 @@
-//! Compact JWS (RFC 7515) with ES256, and the hashes that tokens carry. Nothing else is taken: no other algorithm, no
-//! key from the token's header or from the network.
+//! Compact JWS (RFC 7515) with ES256, and the hashes in tokens. Other algorithms are refused, and so are keys from the
+//! token's header or from the network.
 
 use std::borrow::Cow;
 
@@ -25,20 +25,20 @@ pub struct Jwk {
     pub y: String,
     /// The name of the key.
     pub kid: Option<String>,
-    /// `ES256`, if it is there.
+    /// `ES256`, if present.
     pub alg: Option<String>,
-    /// `sig`, if it is there.
+    /// `sig`, if present.
     #[serde(rename = "use")]
     pub purpose: Option<String>,
-    /// What makes a key a private one, which is not taken.
+    /// The private part of a key. A key with this part is refused.
     d: Option<String>,
 }
 
 impl Jwk {
-    /// The key, ready for use.
+    /// The key, parsed for verification.
     ///
     /// # Errors
-    /// It is no key that verifies ES256.
+    /// The key cannot verify ES256.
     pub fn verifying_key(&self) -> Result<VerifyingKey, String> {
         let is_other = |value: &Option<String>, wanted| value.as_deref().is_some_and(|value| value != wanted);
         if self.kty != "EC" || self.crv != "P-256" || is_other(&self.alg, "ES256") || is_other(&self.purpose, "sig") {
@@ -57,18 +57,18 @@ impl Jwk {
     }
 }
 
-/// What of a header counts.
+/// The relevant fields of a token's header.
 #[derive(Debug, Deserialize)]
 pub struct Header {
     alg: String,
     /// The name of the key.
     pub kid: Option<String>,
-    /// What kind of token it is.
+    /// The type of the token.
     pub typ: Option<String>,
     crit: Option<Value>,
 }
 
-/// A token that was taken apart. Nothing in it is to be believed before [`Token::is_signed_by`].
+/// A parsed token. Its content is untrusted until [`Token::is_signed_by`] returns true.
 #[derive(Debug)]
 pub struct Token<C> {
     /// The header.
@@ -80,10 +80,10 @@ pub struct Token<C> {
 }
 
 impl<C: DeserializeOwned> Token<C> {
-    /// Takes a compact JWS apart.
+    /// Parses a compact JWS.
     ///
     /// # Errors
-    /// It is none, or not one of ES256; a lower-case fragment.
+    /// The text is not a JWS with ES256; a lower-case fragment.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut pieces = text.split('.');
         let (Some(header), Some(payload), Some(signature), None) =
@@ -95,7 +95,7 @@ impl<C: DeserializeOwned> Token<C> {
         if header.alg != "ES256" {
             return Err("has another algorithm than ES256".to_owned());
         }
-        // RFC 7515, section 4.1.11: who does not understand what is critical must refuse.
+        // RFC 7515, section 4.1.11: unknown critical headers must be refused.
         if header.crit.is_some() {
             return Err("has critical headers, of which none is known here".to_owned());
         }
@@ -112,19 +112,19 @@ impl<C: DeserializeOwned> Token<C> {
         key.verify_prehash(&self.signed, &self.signature).is_ok()
     }
 
-    /// True if one of these keys made it: the one that the header names, or any where it names none.
+    /// True if one of these keys made the signature. If the header names a key, only that key is tried.
     pub fn is_signed_by_one_of(&self, keys: &[Jwk]) -> bool {
         let named = |key: &&Jwk| self.header.kid.is_none() || key.kid.is_none() || key.kid == self.header.kid;
         keys.iter().filter(named).any(|key| key.verifying_key().is_ok_and(|key| self.is_signed_by(&key)))
     }
 }
 
-/// The claims of a token that nobody has verified, to see whose it says it is.
+/// The claims of an unverified token, for finding its alleged issuer.
 pub fn unverified_claims<C: DeserializeOwned>(text: &str) -> Option<C> {
     object(text.split('.').nth(1)?)
 }
 
-/// The hash of a text as tokens carry it: SHA-256 in base64url without padding.
+/// The hash of a text as used in tokens: SHA-256 in base64url without padding.
 pub fn hash(text: &str) -> String {
     encode(&Hash::hash(text.as_bytes()))
 }
@@ -132,29 +132,30 @@ pub fn hash(text: &str) -> String {
 /// The hash of a JSON value in its canonical form (RFC 8785).
 ///
 /// # Errors
-/// It has none.
+/// The value has no canonical form.
 pub fn canonical_hash(value: &Value) -> Result<String, String> {
     serde_json_canonicalizer::to_string(value).map(|text| hash(&text)).map_err(|_| "has no canonical form".to_owned())
 }
 
-/// The token in a text: v0.1 says that tokens are base64url-encoded, which some take for one more layer around them.
+/// The token in a text. AP2 v0.1 calls tokens base64url-encoded, and some clients therefore encode the whole token once
+/// more.
 pub fn unwrapped(text: &str) -> Cow<'_, str> {
     let layered = if text.contains('.') { None } else { decode(text) };
     layered.and_then(|bytes| String::from_utf8(bytes).ok()).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// The names in the claim `aud`, which is one name or several.
+/// The names in the claim `aud`, which is a string or a list.
 pub fn names(aud: &Value) -> Vec<&str> {
     let several = aud.as_array().map_or(std::slice::from_ref(aud), Vec::as_slice);
     several.iter().filter_map(Value::as_str).collect()
 }
 
-/// What a look at a signature found, unless it is wrong.
+/// The result of verifying a signature. A wrong signature is an error instead.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Trust<T> {
-    /// It is that of somebody who is known here.
+    /// The signature is valid and by a known issuer.
     Verified(T),
-    /// It is not there or cannot be verified here; a lower-case fragment.
+    /// The signature is missing, or its issuer is unknown; a lower-case fragment.
     Unverified(&'static str),
 }
 

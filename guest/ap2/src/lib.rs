@@ -1,8 +1,8 @@
-//! The Agent Payments Protocol (AP2), version 0.1: mandates come as data parts, and are checked before the agent acts on
-//! them. No money is moved, and nothing is signed.
+//! The Agent Payments Protocol (AP2), version 0.1. Mandates arrive as data parts, and are checked before the agent
+//! runs. The extension moves no money and signs nothing.
 //!
-//! This file holds the hooks. Mandates are found in [`mandates`]; [`cart`], [`payment`] and [`presentation`] say what
-//! each must be, [`jws`] verifies signatures, and [`memory`] is what is kept between turns.
+//! This file has the hooks. [`mandates`] finds mandates; [`cart`], [`payment`] and [`presentation`] check each kind;
+//! [`jws`] verifies signatures; [`memory`] stores data between turns.
 
 pub mod cart;
 pub mod jws;
@@ -27,12 +27,12 @@ use annex_sdk::{
 use crate::memory::Cart;
 use crate::parameters::{PARAMETER_SCHEMA, Parameters, Role};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct Ap2;
 
 thread_local! {
-    /// The carts of the turn's message; an instance lives for one turn.
+    /// The carts of the turn's message. An instance lives for one turn.
     static TAKEN: RefCell<Vec<Cart>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -59,12 +59,10 @@ impl Card for Ap2 {
             schema::compile(mandate)?;
         }
         if parameters.require_signatures && parameters.merchants.is_empty() && parameters.issuers.is_empty() {
-            log::warn(
-                "signatures are required, and there are no keys to verify any: all carts and payments are refused",
-            );
+            log::warn("signatures are required, but no keys are configured: all carts and payments are refused");
         }
         if parameters.audience.is_empty() {
-            log::warn("there is no `audience`: what was signed for other agents is taken here too");
+            log::warn("`audience` is not set: tokens for other agents are accepted too");
         }
         Ok(Declaration { description: None, params: Some(parameters.card_params()?) })
     }
@@ -104,7 +102,7 @@ impl Response for Ap2 {
             format!("the agent sends a cart that cannot be paid: {}", all.collect::<Vec<_>>().join("; "))
         })?;
         carts.iter().try_for_each(memory::keep)?;
-        // AP2 has no metadata: the mandates themselves are all that it says.
+        // AP2 has no metadata: all its information is in the mandates.
         Ok(None)
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the mandates among the parts of a message or an artifact, and has each of them checked.
+//! Finds the mandates in the parts of a message or an artifact, and checks each.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Rejection, Request, Violation, clock, pointer};
@@ -6,17 +6,17 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::memory::{self, Cart, Once};
+use crate::memory::{self, Cart, SingleUse};
 use crate::parameters::Parameters;
 use crate::{cart, payment, schemas};
 
-/// Violations in one answer; the client learns of the rest when these are mended.
+/// The most violations in one answer. Further ones appear after these are fixed.
 const MAX_VIOLATIONS: usize = 64;
 
-/// Mandates in one message or artifact, of which v0.1 names three.
+/// The most mandates in one message or artifact. v0.1 defines three kinds.
 const MAX_MANDATES: usize = 64;
 
-/// What the keys of mandates begin with.
+/// The prefix of a mandate's key.
 const PREFIX: &str = "ap2.mandates.";
 
 /// A mandate in a message.
@@ -26,10 +26,10 @@ struct Mandate<'a> {
     value: &'a str,
 }
 
-/// Checks the mandates of a message to this agent. Returns its carts, which are to be kept when the turn begins.
+/// Checks the mandates of a message to this agent. Returns its carts, which are stored when the turn begins.
 ///
 /// # Errors
-/// The reason for which the message is refused.
+/// The reason for refusing the message.
 pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Result<Vec<Cart>, Rejection> {
     let mut violations = Vec::new();
     let found = find(message, "/message/parts", &mut violations);
@@ -37,7 +37,7 @@ pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Resul
         return Ok(Vec::new());
     }
     let mut incoming = Incoming { parameters, request, carts: Vec::new(), once: Vec::new() };
-    // Carts first: a payment may come with its cart, in whatever order.
+    // Carts first, because a payment may come in the same message as its cart, in any order.
     let (payments, others): (Vec<_>, Vec<_>) = found.iter().partition(|mandate| mandate.name == "PaymentMandate");
     for mandate in others.into_iter().chain(payments) {
         match incoming.take(mandate) {
@@ -47,9 +47,9 @@ pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Resul
         }
     }
     if violations.is_empty() {
-        // At last, because what is refused for something else was not used.
+        // Recorded last, because a refused mandate must not be used up.
         let used = memory::used_before(&incoming.once, clock::now_millis() / 1_000)?;
-        violations.extend(used.iter().map(|once| Violation::new(once.pointer.clone(), "was here before")));
+        violations.extend(used.iter().map(|once| Violation::new(once.pointer.clone(), "was used before")));
     }
     if violations.is_empty() {
         return Ok(incoming.carts);
@@ -58,10 +58,10 @@ pub fn check(parameters: &Parameters, request: &Request, message: &str) -> Resul
     Err(Rejection::Violations(violations))
 }
 
-/// Checks the carts among the parts that this agent sends.
+/// Checks the carts in parts that this agent sends.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The faults of the carts.
 pub fn own_carts(parameters: &Parameters, artifact: &str) -> Result<Vec<Cart>, Vec<Violation>> {
     let mut violations = Vec::new();
     let found = find(artifact, "/artifact/parts", &mut violations);
@@ -75,7 +75,8 @@ pub fn own_carts(parameters: &Parameters, artifact: &str) -> Result<Vec<Cart>, V
     if violations.is_empty() { Ok(carts) } else { Err(violations) }
 }
 
-/// The mandates of something with parts. What is there twice is a violation: readers differ in which one they take.
+/// Finds the mandates in an object with parts. A repeated key is a violation, because readers would choose different
+/// values.
 fn find<'a>(whole: &'a str, parts: &str, violations: &mut Vec<Violation>) -> Vec<Mandate<'a>> {
     let members = Members::of(whole).unwrap_or_default();
     let all: Vec<&RawValue> =
@@ -88,7 +89,7 @@ fn find<'a>(whole: &'a str, parts: &str, violations: &mut Vec<Violation>) -> Vec
             let pointer = pointer::child(&format!("{parts}/{number}/data"), key);
             // Thousands of keys fit into a message, and each would be compared with all before it.
             if found.len() + violations.len() == MAX_MANDATES {
-                violations.push(Violation::new(pointer, format!("is one too many: there may be {MAX_MANDATES}")));
+                violations.push(Violation::new(pointer, format!("exceeds the limit of {MAX_MANDATES} mandates")));
                 return found;
             }
             if found.iter().any(|mandate| mandate.name == name) {
@@ -101,12 +102,12 @@ fn find<'a>(whole: &'a str, parts: &str, violations: &mut Vec<Violation>) -> Vec
     found
 }
 
-/// The mandates of one message, as far as they were checked.
+/// The mandates of one message during their check.
 struct Incoming<'a> {
     parameters: &'a Parameters,
     request: &'a Request,
     carts: Vec<Cart>,
-    once: Vec<Once>,
+    once: Vec<SingleUse>,
 }
 
 impl Incoming<'_> {
@@ -126,16 +127,16 @@ impl Incoming<'_> {
                 Ok(())
             }
             _ if self.parameters.require_signatures => {
-                Err(Violation::new(pointer, "is no mandate of AP2 v0.1, and cannot be verified here").into())
+                Err(Violation::new(pointer, "is not a mandate of AP2 v0.1, and cannot be verified here").into())
             }
             _ => Ok(()),
         }
     }
 
-    /// The cart of this id, in this message or in the conversation.
+    /// The cart with this id, from this message or the conversation.
     fn cart(&self, details_id: &str) -> Result<Option<Cart>, Rejection> {
         let here = self.carts.iter().find(|cart| cart.details_id == details_id).cloned();
-        // Without a conversation there is nothing that it could know.
+        // Without a conversation there are no stored carts.
         let before = if self.request.context_id.is_some() { memory::known(details_id)? } else { None };
         Ok(match (here, before) {
             (Some(here), Some(before)) if before.origin > here.origin => Some(before),
@@ -163,13 +164,13 @@ fn check_intent(parameters: &Parameters, pointer: &str, mandate: &str) -> Result
     let mut violations = Vec::new();
     let mut refuse = |place: &str, message| violations.push(Violation::new(format!("{pointer}{place}"), message));
     match clock::parse(&intent.intent_expiry) {
-        None => refuse("/intent_expiry", "is no time with an offset, by ISO 8601"),
+        None => refuse("/intent_expiry", "is not an ISO 8601 time with an offset"),
         Some(expiry) if expiry <= clock::now_millis() => refuse("/intent_expiry", "is over"),
         Some(_) => {}
     }
     // An intent without confirmation must be signed by the user, and v0.1 has no place for that signature.
     if !intent.user_cart_confirmation_required && !parameters.allow_unattended {
-        refuse("/user_cart_confirmation_required", "must be true: nothing shows that the user signed the intent");
+        refuse("/user_cart_confirmation_required", "must be true: the user has not signed the intent");
     }
     if violations.is_empty() { Ok(()) } else { Err(violations) }
 }

@@ -1,4 +1,4 @@
-//! What is kept: the carts of a conversation, and for a while what may be there only once.
+//! Stored data: the carts of a conversation, and the ids and tokens that may be used only once.
 
 use annex_sdk::keyvalue::Keys;
 use annex_sdk::{ExtensionError, Rejection, json};
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::jws;
 
-/// The code of an error of the store. It lies outside of the ranges of JSON-RPC and A2A.
+/// The error code for a failure of the store, outside of the ranges of JSON-RPC and A2A.
 const STORE_FAILED: i32 = 1;
 
-/// An amount of money. The value is as RFC 8785 writes numbers, so that equal texts are equal values.
+/// An amount of money. The value has the number format of RFC 8785, so that equal amounts have equal texts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Money {
     /// The currency.
@@ -19,43 +19,44 @@ pub struct Money {
     pub value: String,
 }
 
-/// A way to pay a cart, and what it then costs.
+/// A payment method of a cart, with the cart's total for that method.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Method {
-    /// Its name.
+    /// The name of the method.
     pub name: String,
     /// The total.
     pub total: Money,
 }
 
-/// What is over and is removed in one turn: each is a host call, of which a turn has so many.
+/// The most expired entries that are removed in one turn. Each removal is a host call, and the calls of a turn are
+/// limited.
 const MAX_REMOVALS: usize = 64;
 
-/// How much a cart is relied on. A cart never takes the place of one that is relied on more.
+/// The trust in a cart. A cart never replaces one with more trust.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Origin {
-    /// It came in without a signature that could be verified.
+    /// A received cart without a verified signature.
     Unverified,
-    /// It came in with a merchant's signature.
+    /// A received cart with a merchant's verified signature.
     Verified,
-    /// This agent made it.
+    /// A cart of this agent.
     Own,
 }
 
-/// What is known of a cart.
+/// The stored facts about a cart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cart {
     /// The id of its payment request.
     pub details_id: String,
-    /// The hashes of its contents and of the whole mandate.
+    /// The hashes of the cart's contents and of the whole mandate.
     pub hashes: [String; 2],
-    /// How it may be paid.
+    /// The payment methods.
     pub methods: Vec<Method>,
-    /// When it ends, in milliseconds.
+    /// The time of expiry, in milliseconds.
     pub expiry: u64,
     /// The agent that payments must name.
     pub merchant_agent: Option<String>,
-    /// How much it is relied on.
+    /// The trust in the cart.
     pub origin: Origin,
 }
 
@@ -66,20 +67,20 @@ impl Cart {
     }
 }
 
-/// The cart of this id that the conversation knows.
+/// The cart with this id in the conversation.
 ///
 /// # Errors
-/// The store does not work.
+/// The store is not available.
 pub fn known(details_id: &str) -> Result<Option<Cart>, Rejection> {
     let found =
         Keys::of_context().and_then(|keys| keys.get(&Cart::key(details_id))).map_err(|reason| failed(&reason))?;
     Ok(found.and_then(|bytes| read(&bytes)))
 }
 
-/// Keeps a cart for the conversation, unless it knows one of this id that is relied on more.
+/// Stores a cart for the conversation, unless a cart with the same id and more trust is stored.
 ///
 /// # Errors
-/// The store does not work.
+/// The store is not available.
 pub fn keep(cart: &Cart) -> Result<(), String> {
     let keys = Keys::of_context()?;
     let key = Cart::key(&cart.details_id);
@@ -95,42 +96,42 @@ fn read(bytes: &[u8]) -> Option<Cart> {
     serde_json::from_value(value).ok()
 }
 
-/// Something that may be there only once.
+/// An id or token that may be used only once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Once {
-    /// The place of it in the request.
+pub struct SingleUse {
+    /// Its place in the request.
     pub pointer: String,
-    /// The time from which on it is refused anyhow, in seconds.
+    /// The time in seconds after which requests with it are refused for their age.
     pub until: u64,
     hash: String,
 }
 
-impl Once {
-    /// Something of this kind by somebody.
+impl SingleUse {
+    /// Creates an entry. `of` has the kind, the issuer and the id.
     pub fn new(pointer: String, until: u64, of: [&str; 3]) -> Self {
-        // As JSON, so that no two triples are one text.
+        // Encoded as JSON, so that different triples have different texts.
         let hash = jws::hash(&json::text(&of).unwrap_or_default());
         Self { pointer, until, hash }
     }
 
-    /// `once/<until>/<hash>`: whether it is over can be told without reading a value.
+    /// `once/<until>/<hash>`, so that the expiry is known without reading the value.
     fn key(&self) -> String {
         format!("once/{:012}/{}", self.until, self.hash)
     }
 }
 
-/// Notes each of these. Returns those that were there before.
+/// Records all entries. Returns those that were recorded earlier.
 ///
 /// # Errors
-/// The store does not work or is full. Then nothing may be taken, or it could be taken twice.
-pub fn used_before(all: &[Once], now_seconds: u64) -> Result<Vec<&Once>, Rejection> {
+/// The store is not available or is full. The request must then be refused, because it could be accepted twice.
+pub fn used_before(all: &[SingleUse], now_seconds: u64) -> Result<Vec<&SingleUse>, Rejection> {
     if all.is_empty() {
         return Ok(Vec::new());
     }
     note(all, now_seconds).map_err(|reason| failed(&reason))
 }
 
-fn note(all: &[Once], now_seconds: u64) -> Result<Vec<&Once>, String> {
+fn note(all: &[SingleUse], now_seconds: u64) -> Result<Vec<&SingleUse>, String> {
     let keys = Keys::open()?;
     let mut known = Vec::new();
     let mut removals = 0;
@@ -144,8 +145,8 @@ fn note(all: &[Once], now_seconds: u64) -> Result<Vec<&Once>, String> {
             keys.delete(&key)?;
         }
     }
-    // All are looked for before the first is noted, because what is refused uses nothing up.
-    let mut before: Vec<&Once> = all.iter().filter(|once| known.contains(&once.hash)).collect();
+    // All are looked up before the first is recorded, because a refused message must use up nothing.
+    let mut before: Vec<&SingleUse> = all.iter().filter(|once| known.contains(&once.hash)).collect();
     if !before.is_empty() {
         return Ok(before);
     }

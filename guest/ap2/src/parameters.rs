@@ -59,17 +59,17 @@ pub const PARAMETER_SCHEMA: &str = r##"{
   }
 }"##;
 
-/// What an agent does in AP2.
+/// A role of an agent in AP2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Makes carts.
+    /// Creates carts.
     Merchant,
-    /// Acts for the user.
+    /// Acts on behalf of the user.
     Shopper,
-    /// Holds means of payment.
+    /// Manages the user's payment methods.
     CredentialsProvider,
-    /// Takes payments for a merchant.
+    /// Processes payments for a merchant.
     PaymentProcessor,
 }
 
@@ -82,56 +82,56 @@ pub struct Parameters {
     pub uri: String,
     /// The roles of the agent.
     pub roles: Vec<Role>,
-    /// Who may sign carts.
+    /// The merchants whose signatures on carts are accepted.
     #[serde(default)]
     pub merchants: Vec<Merchant>,
-    /// Who issues the credentials of users.
+    /// The issuers of users' credentials that are accepted.
     #[serde(default)]
     pub issuers: Vec<Issuer>,
-    /// Names of which one must be the `aud` of a token; any will do when there are none.
+    /// The accepted audiences. A token's `aud` must contain one of these; if empty, any audience is accepted.
     #[serde(default)]
     pub audience: Vec<String>,
-    /// True if what cannot be verified is refused.
+    /// True to refuse mandates that cannot be verified.
     #[serde(default = "yes")]
     pub require_signatures: bool,
-    /// True if a payment needs a cart that is known in its conversation.
+    /// True to refuse a payment without a known cart in its conversation.
     #[serde(default = "yes")]
     pub require_cart: bool,
-    /// True if an intent may do without the user's confirmation of the cart.
+    /// True to accept an intent that does not require the user's confirmation of the cart.
     #[serde(default)]
     pub allow_unattended: bool,
-    /// The longest life of a merchant's token.
+    /// The longest lifetime of a merchant's token.
     #[serde(default = "quarter_of_an_hour")]
     pub max_token_seconds: u64,
-    /// The age at which a payment is taken no more.
+    /// The age at which a payment is refused.
     #[serde(default = "hour")]
     pub max_payment_seconds: u64,
-    /// How far clocks may differ.
+    /// The largest accepted difference between clocks.
     #[serde(default = "minute")]
     pub clock_skew_seconds: u64,
 }
 
-/// One who signs carts.
+/// A merchant.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Merchant {
-    /// The `iss` of its tokens.
+    /// The `iss` of the merchant's tokens.
     pub iss: String,
-    /// What `merchant_name` of its carts must be.
+    /// The required `merchant_name` of the merchant's carts.
     pub name: Option<String>,
-    /// What `merchant_agent` of payments to it must be.
+    /// The required `merchant_agent` of payments to the merchant.
     pub agent: Option<String>,
-    /// Its public keys.
+    /// The merchant's public keys.
     pub keys: Vec<Jwk>,
 }
 
-/// One who issues credentials of users.
+/// An issuer of users' credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Issuer {
-    /// The `iss` of its credentials.
+    /// The `iss` of the issuer's credentials.
     pub iss: String,
-    /// Its public keys.
+    /// The issuer's public keys.
     pub keys: Vec<Jwk>,
 }
 
@@ -141,10 +141,10 @@ impl Parameters {
         self.roles.contains(&role)
     }
 
-    /// Stops the load when a key cannot be used, or nobody is there to be verified.
+    /// Checks the roles and the keys.
     ///
     /// # Errors
-    /// Says which.
+    /// The fault, which fails the load.
     pub fn check(&self) -> Result<(), String> {
         if self.roles.is_empty() {
             return Err("`roles` must name at least one role".to_owned());
@@ -162,7 +162,7 @@ impl Parameters {
     /// The `params` of the entry on the card.
     ///
     /// # Errors
-    /// There is no way to write them.
+    /// The roles cannot be written as JSON.
     pub fn card_params(&self) -> Result<Json, String> {
         Ok(format!(r#"{{"roles":{}}}"#, json::text(&self.roles)?))
     }

@@ -1,4 +1,4 @@
-//! Payments: what a PaymentMandate must be, and whether it agrees with its cart.
+//! PaymentMandates: their content, and agreement with their cart.
 
 use annex_sdk::{Rejection, Violation, clock};
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::cart::{Item, fits};
 use crate::jws::{self, Trust};
-use crate::memory::{Cart, Once};
+use crate::memory::{Cart, SingleUse};
 use crate::parameters::{Parameters, Role};
 use crate::{presentation, schemas};
 
@@ -32,7 +32,7 @@ struct Response {
     method_name: String,
 }
 
-/// A payment at a place of the request.
+/// A payment, with its place in the request.
 struct Payment<'a> {
     parameters: &'a Parameters,
     pointer: &'a str,
@@ -40,16 +40,16 @@ struct Payment<'a> {
     violations: Vec<Violation>,
 }
 
-/// Checks a PaymentMandate at a place. `known` finds the cart of an id. Returns what may be there only once.
+/// Checks a PaymentMandate at `pointer`. `known` finds a cart by its id. Returns the ids that may be used only once.
 ///
 /// # Errors
-/// What is wrong with it, or that it cannot be checked.
+/// The faults of the mandate, or the reason why it cannot be checked.
 pub fn check(
     parameters: &Parameters,
     pointer: &str,
     mandate: &str,
     known: impl FnOnce(&str) -> Result<Option<Cart>, Rejection>,
-) -> Result<Vec<Once>, Rejection> {
+) -> Result<Vec<SingleUse>, Rejection> {
     if parameters.roles.iter().all(|role| *role == Role::Shopper) {
         return Err(Violation::new(pointer, "is not for an agent whose only role is shopper").into());
     }
@@ -72,7 +72,7 @@ pub fn check(
         return Err(Rejection::Violations(payment.violations));
     }
     let place = format!("{pointer}/payment_mandate_contents/payment_mandate_id");
-    Ok(vec![Once::new(place, until, ["payment", "", &payment.contents.payment_mandate_id])])
+    Ok(vec![SingleUse::new(place, until, ["payment", "", &payment.contents.payment_mandate_id])])
 }
 
 impl Payment<'_> {
@@ -81,7 +81,7 @@ impl Payment<'_> {
         self.violations.push(Violation::new(pointer, message));
     }
 
-    /// Checks the timestamp. Returns from when on a payment of this timestamp is refused, in seconds.
+    /// Checks the timestamp. Returns the time in seconds from which a payment with this timestamp is refused.
     fn check_time(&mut self) -> u64 {
         let now = clock::now_millis() / 1_000;
         let skew = self.parameters.clock_skew_seconds;
@@ -94,14 +94,14 @@ impl Payment<'_> {
             return now.saturating_add(lasts);
         };
         let Some(time) = clock::parse(timestamp).map(|millis| millis / 1_000) else {
-            self.refuse_contents("/timestamp", "is no time with an offset, by ISO 8601");
+            self.refuse_contents("/timestamp", "is not an ISO 8601 time with an offset");
             return now;
         };
         let end = time.saturating_add(lasts);
         if time > now + skew {
             self.refuse_contents("/timestamp", "is in the future");
         } else if end < now {
-            self.refuse_contents("/timestamp", "is too long ago");
+            self.refuse_contents("/timestamp", "is too old");
         }
         end
     }
@@ -109,19 +109,19 @@ impl Payment<'_> {
     fn check_cart(&mut self, cart: Option<&Cart>) {
         let Some(cart) = cart else {
             if self.parameters.require_cart {
-                self.refuse_contents("/payment_details_id", "names no cart that is known in this conversation");
+                self.refuse_contents("/payment_details_id", "names no cart of this conversation");
             }
             return;
         };
         if cart.expiry <= clock::now_millis() {
-            self.refuse_contents("/payment_details_id", "names a cart that is over");
+            self.refuse_contents("/payment_details_id", "names an expired cart");
         }
         if cart.merchant_agent.as_ref().is_some_and(|agent| *agent != self.contents.merchant_agent) {
-            self.refuse_contents("/merchant_agent", "is another one than the cart's");
+            self.refuse_contents("/merchant_agent", "differs from the cart's");
         }
         let name = &self.contents.payment_response.method_name;
         let Some(method) = cart.methods.iter().find(|method| method.name == *name) else {
-            self.refuse_contents("/payment_response/method_name", "is no method of the cart");
+            self.refuse_contents("/payment_response/method_name", "is not a method of the cart");
             return;
         };
         let paid = self.contents.payment_details_total.money();

@@ -1,7 +1,8 @@
-//! The user's authorization of a payment: an SD-JWT with key binding (RFC 9901), in the form that this extension pins.
+//! The user's authorization of a payment: an SD-JWT with key binding (RFC 9901), in the form that this extension
+//! defines.
 //!
-//! An issuer that is known here vouches for the user's key, and that key signs the hashes of cart and payment. What else
-//! the credential discloses is not looked at.
+//! A known issuer vouches for the user's key, and that key signs the hashes of cart and payment. Other disclosed claims
+//! of the credential are ignored.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -45,7 +46,7 @@ struct Binding {
 /// Verifies a `user_authorization` of the payment with this hash, for this cart.
 ///
 /// # Errors
-/// It is wrong; a lower-case fragment.
+/// The fault of the authorization; a lower-case fragment.
 pub fn verify(
     parameters: &Parameters,
     authorization: Option<&str>,
@@ -54,9 +55,9 @@ pub fn verify(
 ) -> Result<Trust<()>, String> {
     let Some(text) = authorization else { return Ok(Trust::Unverified("is required")) };
     let text = jws::unwrapped(text);
-    // v0.1 allows any verifiable presentation, so another form is not wrong, but says nothing here.
+    // v0.1 allows any verifiable presentation, so another form is not wrong, but cannot be verified here.
     let (Some((presented, binding)), Some((credential, _))) = (text.rsplit_once('~'), text.split_once('~')) else {
-        return Ok(Trust::Unverified("cannot be verified: it is no SD-JWT with key binding"));
+        return Ok(Trust::Unverified("cannot be verified: it is not an SD-JWT with key binding"));
     };
     let iss = jws::unverified_claims::<IssuerClaim>(credential).map(|claim| claim.iss);
     let named = |issuer: &&Issuer| Some(&issuer.iss) == iss.as_ref();
@@ -101,9 +102,9 @@ fn check_binding(parameters: &Parameters, binding: &Binding, sd_hash: &str) -> R
     let fault = if binding.sd_hash != sd_hash {
         "has a key binding of another credential: `sd_hash`"
     } else if binding.iat > now + skew {
-        "is of the future: `iat`"
+        "is from the future: `iat`"
     } else if binding.iat + duration(parameters.max_payment_seconds) + skew < now {
-        "is too long ago: `iat`"
+        "is too old: `iat`"
     } else if !is_valid_now(parameters, binding.nbf, binding.exp) {
         "has a key binding that is not valid now"
     } else if !parameters.is_audience(&jws::names(&binding.aud)) {
@@ -120,7 +121,7 @@ fn check_transaction(data: &[String], payment_hash: &str, cart: Option<&Cart>) -
     if !data.iter().any(|hash| hash == payment_hash) {
         return Err("authorizes another payment: `transaction_data` lacks its hash".to_owned());
     }
-    // A hash of the whole mandate says the same of the cart, and of the merchant's signature as well.
+    // A hash of the whole mandate covers the cart as well, and also the merchant's signature.
     if cart.is_some_and(|cart| !data.iter().any(|hash| cart.hashes.contains(hash))) {
         return Err("authorizes another cart: `transaction_data` lacks its hash".to_owned());
     }

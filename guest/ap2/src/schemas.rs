@@ -1,7 +1,6 @@
-//! JSON Schemas of the three mandates, as the types of AP2 v0.1 have them. Members that they do not name are allowed, as
-//! there.
+//! JSON Schemas of the three mandates, equal to the types of AP2 v0.1. Additional members are allowed, as in AP2.
 
-/// Types that a cart and a payment share. A total may not be negative, by W3C's Payment Request, which AP2 builds on.
+/// Types that carts and payments share. A total may not be negative in W3C's Payment Request, the base of AP2.
 macro_rules! shared {
     () => {
         r##""text": {"type": ["string", "null"]},

@@ -1,4 +1,4 @@
-//! The extension as its host calls it, with keys that are made here.
+//! The extension as a host calls it, with generated keys.
 
 mod samples;
 
@@ -46,8 +46,8 @@ fn a_signed_payment_with_its_signed_cart_is_taken_once() {
     assert_eq!(send(&host, &both(&cart(), &payment_of(&payment_contents()))), Ok(()));
     let again = send(&host, &both(&cart(), &payment_of(&payment_contents()))).unwrap_err();
     let expected = [
-        format!("{PARTS}CartMandate/merchant_authorization was here before"),
-        format!("{PARTS}PaymentMandate/payment_mandate_contents/payment_mandate_id was here before"),
+        format!("{PARTS}CartMandate/merchant_authorization was used before"),
+        format!("{PARTS}PaymentMandate/payment_mandate_contents/payment_mandate_id was used before"),
     ];
     assert_eq!(again, expected);
 }
@@ -58,7 +58,7 @@ fn what_is_refused_uses_nothing_up() {
     assert_eq!(send(&host, &both(&cart(), &payment_of(&payment_contents()))), Ok(()));
     let fresh = with(merchant_claims(&cart_contents()), "/jti", json!("j-2"));
     let fresh = cart_of(&cart_contents(), &fresh);
-    let place = "PaymentMandate/payment_mandate_contents/payment_mandate_id was here before";
+    let place = "PaymentMandate/payment_mandate_contents/payment_mandate_id was used before";
     assert_eq!(refused(&host, &both(&fresh, &payment_of(&payment_contents()))), place);
     assert_eq!(send(&host, &json!({"ap2.mandates.CartMandate": fresh})), Ok(()));
 }
@@ -81,15 +81,14 @@ fn what_is_used_is_forgotten_when_it_would_be_refused_anyhow() {
 fn a_cart_is_known_for_the_rest_of_its_conversation() {
     let host = host();
     let payment = json!({"ap2.mandates.PaymentMandate": payment_of(&payment_contents())});
-    let unknown =
-        "PaymentMandate/payment_mandate_contents/payment_details_id names no cart that is known in this conversation";
+    let unknown = "PaymentMandate/payment_mandate_contents/payment_details_id names no cart of this conversation";
     assert_eq!(refused(&host, &payment), unknown);
     assert_eq!(send(&host, &json!({"ap2.mandates.CartMandate": cart()})), Ok(()));
     host.begin::<Ap2>(testing::request(), testing::beginning()).unwrap();
     assert_eq!(send(&host, &payment), Ok(()));
     let host = host.clock("2026-11-23T12:31:00Z");
     let late = with(payment_contents(), "/timestamp", json!("2026-11-23T12:30:30Z"));
-    let over = "PaymentMandate/payment_mandate_contents/payment_details_id names a cart that is over";
+    let over = "PaymentMandate/payment_mandate_contents/payment_details_id names an expired cart";
     let late = json!({"ap2.mandates.PaymentMandate": payment_of(&late)});
     assert_eq!(refused(&host, &late), over);
     let elsewhere = Request { context_id: None, ..testing::request() };
@@ -102,7 +101,7 @@ fn a_merchants_signature_must_be_on_this_cart_by_its_key_and_for_now() {
     let claims = merchant_claims(&cart_contents());
     let cases = [
         ("/cart_hash", json!("x"), "signs another cart: `cart_hash` is not that of `contents`"),
-        ("/iat", json!(NOW_SECONDS + 90), "is of the future: `iat`"),
+        ("/iat", json!(NOW_SECONDS + 90), "is from the future: `iat`"),
         ("/exp", json!(NOW_SECONDS - 61), "is over: `exp`"),
         ("/nbf", json!(NOW_SECONDS + 61), "is not valid yet: `nbf`"),
         ("/exp", json!(NOW_SECONDS + 1_000), "lasts longer than is allowed here: from `iat` to `exp`"),
@@ -157,7 +156,7 @@ fn a_cart_that_was_changed_or_is_over_is_refused_where_it_is_wrong() {
         refused(&host(), &json!({"ap2.mandates.CartMandate": cheaper})),
         format!("CartMandate/merchant_authorization {message}")
     );
-    let cases = [("2026-11-23T11:00:00Z", "is over"), ("tomorrow", "is no time with an offset, by ISO 8601")];
+    let cases = [("2026-11-23T11:00:00Z", "is over"), ("tomorrow", "is not an ISO 8601 time with an offset")];
     for (expiry, message) in cases {
         let contents = with(cart_contents(), "/cart_expiry", json!(expiry));
         let cart = cart_of(&contents, &merchant_claims(&contents));
@@ -175,12 +174,12 @@ fn a_payment_must_agree_with_its_cart() {
     let cases = [
         ("/payment_details_total/amount/value", json!(160), "differs from that of the cart's total"),
         ("/payment_details_total/amount/currency", json!("EUR"), "differs from that of the cart's total"),
-        ("/payment_response/method_name", json!("CASH"), "is no method of the cart"),
+        ("/payment_response/method_name", json!("CASH"), "is not a method of the cart"),
         ("/payment_response/request_id", json!("order-2"), "differs from `payment_details_id`"),
-        ("/merchant_agent", json!("other-agent"), "is another one than the cart's"),
+        ("/merchant_agent", json!("other-agent"), "differs from the cart's"),
         ("/timestamp", json!("2026-11-23T12:02:00Z"), "is in the future"),
-        ("/timestamp", json!("2026-11-23T10:58:00Z"), "is too long ago"),
-        ("/timestamp", json!("2026-11-23T12:00:00"), "is no time with an offset, by ISO 8601"),
+        ("/timestamp", json!("2026-11-23T10:58:00Z"), "is too old"),
+        ("/timestamp", json!("2026-11-23T12:00:00"), "is not an ISO 8601 time with an offset"),
         ("/timestamp", Value::Null, "is required"),
         // The method has a total of its own.
         ("/payment_response/method_name", json!("COIN"), "differs from that of the cart's total"),
@@ -207,8 +206,8 @@ fn a_user_authorizes_this_payment_of_this_cart_to_this_agent() {
         ("/transaction_data", payment_only, "authorizes another cart: `transaction_data` lacks its hash"),
         ("/sd_hash", json!("x"), "has a key binding of another credential: `sd_hash`"),
         ("/aud", json!("https://other.example"), "is not for this agent: `aud`"),
-        ("/iat", json!(NOW_SECONDS + 61), "is of the future: `iat`"),
-        ("/iat", json!(NOW_SECONDS - 3_661), "is too long ago: `iat`"),
+        ("/iat", json!(NOW_SECONDS + 61), "is from the future: `iat`"),
+        ("/iat", json!(NOW_SECONDS - 3_661), "is too old: `iat`"),
         ("/nonce", json!(""), "has an empty `nonce`"),
         ("/exp", json!(NOW_SECONDS - 60), "has a key binding that is not valid now"),
         ("/nbf", json!(NOW_SECONDS + 61), "has a key binding that is not valid now"),
@@ -235,15 +234,15 @@ fn what_cannot_be_verified_is_refused_unless_the_operator_lets_it_pass() {
     let data = both(&unsigned_cart, &sample);
     let all = send(&host(), &data).unwrap_err();
     assert_eq!(all[0], format!("{PARTS}CartMandate/merchant_authorization is required"));
-    let form = "cannot be verified: it is no SD-JWT with key binding";
+    let form = "cannot be verified: it is not an SD-JWT with key binding";
     assert!(all.contains(&format!("{PARTS}PaymentMandate/user_authorization {form}")));
     let lenient = with(parameters(), "/require_signatures", json!(false));
     assert_eq!(send(&host_with(&lenient), &data), Ok(()));
-    // A signature of somebody known that is wrong is refused all the same.
+    // A wrong signature of a known issuer is always refused.
     let wrong = with(cart(), "/contents/id", json!("cart-2"));
     assert!(send(&host_with(&lenient), &both(&wrong, &sample)).is_err());
     let later = json!({"ap2.mandates.PaymentMandateSdJwt": "eyJ"});
-    let message = "PaymentMandateSdJwt is no mandate of AP2 v0.1, and cannot be verified here";
+    let message = "PaymentMandateSdJwt is not a mandate of AP2 v0.1, and cannot be verified here";
     assert_eq!(refused(&host(), &later), message);
     assert_eq!(send(&host_with(&lenient), &later), Ok(()));
 }
@@ -258,7 +257,7 @@ fn an_intent_must_last_and_leave_the_cart_to_the_user() {
     let at = |text: &str| Err(format!("{PARTS}IntentMandate{text}"));
     assert_eq!(show("/user_cart_confirmation_required", json!(true)), Ok(()));
     assert_eq!(show("/intent_expiry", json!("2025-09-16T15:00:00Z")), at("/intent_expiry is over"));
-    let unsigned = "must be true: nothing shows that the user signed the intent";
+    let unsigned = "must be true: the user has not signed the intent";
     let place = "/user_cart_confirmation_required";
     assert_eq!(show(place, json!(false)), at(&format!("{place} {unsigned}")));
     let alone = with(parameters(), "/allow_unattended", json!(true));
@@ -283,7 +282,7 @@ fn thousands_of_mandates_cost_no_more_than_a_few() {
     let many: Value = (0..10_000).map(|number| (format!("ap2.mandates.M{number}"), json!(0))).collect();
     let lenient = with(parameters(), "/require_signatures", json!(false));
     let found = refused(&host_with(&lenient), &many);
-    assert!(found.ends_with(" is one too many: there may be 64"), "{found}");
+    assert!(found.ends_with(" exceeds the limit of 64 mandates"), "{found}");
     assert_eq!(send(&host(), &many).unwrap_err().len(), 64);
 }
 

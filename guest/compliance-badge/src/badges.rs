@@ -1,9 +1,9 @@
-//! The operator's badges, and how they stand on the card.
+//! The operator's badges, and their form on the card.
 
 use annex_sdk::{Json, json};
 use serde::{Deserialize, Serialize};
 
-/// The URI unless the operator names another.
+/// The default URI.
 pub const DEFAULT_URI: &str = "https://annex.example/compliance-badge/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
@@ -41,7 +41,7 @@ pub struct Parameters {
     /// The extension's URI.
     #[serde(default = "default_uri")]
     pub uri: String,
-    /// The badges that stand on the card.
+    /// The badges on the card.
     pub badges: Vec<Badge>,
 }
 
@@ -51,11 +51,11 @@ pub struct Parameters {
 pub struct Badge {
     /// The standard or regulation.
     pub standard: String,
-    /// The degree to which the agent meets it, in the words of the standard.
+    /// The level at which the agent meets the standard, in the standard's own terms.
     pub level: String,
-    /// The party that vouches for it.
+    /// The party that issued the badge.
     pub issuer: String,
-    /// The last day on which the badge holds, as RFC 3339 has it (`2027-12-31`).
+    /// The last day on which the badge is valid, in the format of RFC 3339 (`2027-12-31`).
     // The config has names with underscores, the card those of ProtoJSON. The date is not compared with today: clients
     // check it.
     #[serde(rename(serialize = "validUntil"), skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
-//! Compliance badges on the Agent Card: which standards the agent meets, and who vouches for it.
+//! Compliance badges on the Agent Card: the standards that the agent meets, and the issuer of each badge.
 //!
-//! A data-only extension: it declares, and takes no part in requests. The declaration is made in [`badges`].
+//! A data-only extension: it has an entry on the card, and takes no part in requests. [`badges`] makes the entry.
 
 pub mod badges;
 
@@ -8,7 +8,7 @@ use annex_sdk::{Card, Declaration, Descriptor, Extension};
 
 use crate::badges::{PARAMETER_SCHEMA, Parameters};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct ComplianceBadge;
 

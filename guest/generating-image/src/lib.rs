@@ -1,6 +1,6 @@
-//! The sub-state "generating-image" of the A2A documentation: a task that works says when it makes an image.
+//! The sub-state "generating-image" of the A2A documentation: a working task shows that its agent generates an image.
 //!
-//! This file holds the hooks; what they decide is in [`logic`].
+//! This file has the hooks; their decisions are in [`logic`].
 
 pub mod logic;
 
@@ -8,7 +8,7 @@ use annex_sdk::{Descriptor, Extension, Ruling, StateChange, Transition};
 
 use crate::logic::{PARAMETER_SCHEMA, Parameters};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct GeneratingImage;
 

@@ -1,9 +1,9 @@
-//! Tells which statuses are in the sub-state.
+//! Decides which statuses are in the sub-state.
 
 use annex_sdk::StateChange;
 use serde::Deserialize;
 
-/// The URI unless the operator names another.
+/// The default URI.
 pub const DEFAULT_URI: &str = "https://annex.example/generating-image/v1";
 
 /// The key that the A2A documentation uses.
@@ -33,7 +33,7 @@ pub struct Parameters {
     /// The metadata key of the sub-state.
     #[serde(default = "default_key")]
     pub key: String,
-    /// The phrases by which the agent says that it makes an image.
+    /// The phrases by which the agent's message announces an image.
     #[serde(default = "default_phrases")]
     pub phrases: Vec<String>,
 }
@@ -61,7 +61,7 @@ struct Part {
     text: Option<String>,
 }
 
-/// True if the task will work and its agent says that it makes an image.
+/// True if the task's next state is working and the agent's message announces an image.
 pub fn generates_image(parameters: &Parameters, change: &StateChange) -> bool {
     // The sub-state is one of WORKING: a task that ends or waits makes no image.
     let message = change.message.as_deref().filter(|_| change.next == "TASK_STATE_WORKING");

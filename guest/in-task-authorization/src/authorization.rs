@@ -1,7 +1,7 @@
-//! The course of a task: it waits, a verifier decides, it goes on or ends.
+//! The course of a task: it waits, a verifier decides, and the task continues or ends.
 //!
-//! A decision is kept among the extension's own keys until the task is taken up, because a method has no task of its own.
-//! From then on the task's own keys say that it is authorized.
+//! A decision is stored among the extension's own keys until the task resumes, because a method has no task of its own.
+//! Afterwards the task's own keys record the authorization.
 
 use annex_sdk::keyvalue::Keys;
 use annex_sdk::{Entry, Interruption, Json, Rejection, Violation, Waiting, json, tasks};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::parameters::{PLACEHOLDER, Parameters};
 use crate::{decisions, state};
 
-/// The method by which a verifier says what it has decided.
+/// The method for a verifier's decision.
 pub const APPROVE: &str = "in-task-authorization/approve";
 
 /// The key of a task that may run.
@@ -37,7 +37,7 @@ pub const RESULT: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// A decision is this, or the other and the reason.
+/// The values for a decision. A refusal is followed by its reason.
 const APPROVED: &str = "+";
 const REFUSED: &str = "-";
 const DEFAULT_REASON: &str = "The authorization was refused.";
@@ -56,12 +56,12 @@ fn yes() -> bool {
     true
 }
 
-/// Decides whether a task may run now. A message to a task that waits changes nothing.
+/// Decides whether a task may run now. A message to a waiting task changes nothing.
 ///
 /// # Errors
-/// The host's stores do not work now.
+/// The host's store is not available.
 pub fn begin(parameters: &Parameters, task_id: &str) -> Result<Entry, String> {
-    // A task that was authorized once runs over all its turns, and its decision is gone by then.
+    // An authorized task runs in all its turns, and its decision is already removed.
     if Keys::of_task()?.get(AUTHORIZED)?.is_some() {
         return Ok(Entry::Proceed);
     }
@@ -80,7 +80,7 @@ pub fn begin(parameters: &Parameters, task_id: &str) -> Result<Entry, String> {
 }
 
 fn wait(parameters: &Parameters, state: &str) -> Interruption {
-    // The state follows from the task's id, so a task that waits on is told the same request.
+    // The state is computed from the task's id, so a task that keeps waiting has the same request.
     let request_uri = parameters.request_uri.replace(PLACEHOLDER, state);
     let client_id = json::string(&parameters.client_id);
     let request_uri = json::string(&request_uri);
@@ -92,30 +92,30 @@ fn wait(parameters: &Parameters, state: &str) -> Interruption {
     }
 }
 
-/// Keeps the decision of a verifier, and takes the task up again.
+/// Stores the decision of a verifier, and resumes the task.
 ///
 /// # Errors
-/// The token or the state is wrong, or no task waits.
+/// The token or the state is wrong, or the task does not wait.
 pub fn approve(parameters: &Parameters, params: &str) -> Result<Json, Rejection> {
     let refusal = |pointer: &str, message: String| Rejection::from(Violation::new(pointer, message));
     let verdict: Verdict =
         serde_json::from_str(params).map_err(|error| refusal("", format!("cannot be read: {error}")))?;
     let secret = parameters.secret().map_err(|error| refusal("", error))?;
-    // The token comes first: a caller without it learns nothing of states.
+    // The token is checked first, so that a caller without the token learns nothing about states.
     if !state::is_secret(&secret, &verdict.token) {
-        return Err(refusal("/token", "is not the verifier's".to_owned()));
+        return Err(refusal("/token", "is not the verifier's token".to_owned()));
     }
     let Some(task_id) = state::task_of(&secret, &verdict.state) else {
-        return Err(refusal("/state", "stands for no task".to_owned()));
+        return Err(refusal("/state", "does not belong to a task".to_owned()));
     };
     let reason = verdict.reason.unwrap_or_else(|| DEFAULT_REASON.to_owned());
     let decision = if verdict.approved { APPROVED.to_owned() } else { format!("{REFUSED}{reason}") };
-    // Kept before the task is taken up, because its turn looks for the decision.
+    // Stored before the task resumes, because its turn reads the decision.
     let kept = decisions::keep(task_id, &decision).map_err(|error| refusal("", format!("cannot be kept: {error}")))?;
     if let Err(error) = tasks::resume(task_id) {
-        // A later turn of the task must not find a decision that the verifier was told does not count.
+        // A later turn of the task must not find a decision that was refused to the verifier.
         let _ = Keys::open().and_then(|keys| keys.delete(&kept));
-        return Err(refusal("/state", format!("stands for no task that waits: {error}")));
+        return Err(refusal("/state", format!("does not belong to a waiting task: {error}")));
     }
     Ok(format!(r#"{{"taskId":{}}}"#, json::string(task_id)))
 }
@@ -132,7 +132,7 @@ mod tests {
 
     const SECRET: &str = "0123456789abcdef";
 
-    /// A host of one task that waits, `t-1`.
+    /// A host with one waiting task, `t-1`.
     fn host() -> Host {
         Host::new()
             .parameters(r#"{"client_id": "v", "request_uri": "https://v.example/r?state={state}"}"#)
@@ -140,7 +140,7 @@ mod tests {
             .waiting(["t-1"])
     }
 
-    /// A turn of the task `t-1` begins.
+    /// Begins a turn of the task `t-1`.
     fn begin(host: &Host) -> Result<Entry, String> {
         let beginning = Beginning { task_id: "t-1".to_owned(), ..testing::beginning() };
         host.begin::<InTaskAuthorization>(testing::request(), beginning)
@@ -150,7 +150,7 @@ mod tests {
         host.call::<InTaskAuthorization>(testing::request(), APPROVE, params)
     }
 
-    /// The state that the client of a new task is told.
+    /// The state in the message to the client of a new task.
     fn interrupted(host: &Host) -> String {
         let Ok(Entry::Interrupt(interruption)) = begin(host) else { panic!("no interruption") };
         assert_eq!(interruption.waiting, Waiting::Authorization);
@@ -161,7 +161,7 @@ mod tests {
         value["authorizationRequest"]["request_uri"].as_str().unwrap().rsplit_once('=').unwrap().1.to_owned()
     }
 
-    /// The keys of the decisions that are kept.
+    /// The keys of the stored decisions.
     fn decided(host: &Host) -> Vec<String> {
         let mut keys = host.keys(Bucket::Lasting);
         keys.retain(|key| key.contains(' '));

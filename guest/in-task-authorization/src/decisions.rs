@@ -1,22 +1,22 @@
-//! The decisions of verifiers, each kept until its task is taken up.
+//! The decisions of verifiers, stored until their tasks resume.
 //!
-//! A task that is cancelled in between is never taken up, and nobody says so. So only the latest decisions are kept:
-//! what is left over cannot use up the extension's keys. A key is the decision's number and the task's id with a space
-//! between them, so that keys are in the order of decisions.
+//! A waiting task may be cancelled and then never resumes, without notice to the extension. Therefore only the latest
+//! decisions are kept, so that old ones cannot use up the extension's keys. A key consists of the decision's number and
+//! the task's id, with a space between them, so that keys sort by age.
 
 use annex_sdk::keyvalue::Keys;
 
-/// Decisions that are kept. Even with the longest reasons they are half of what the grant allows unless it says
-/// otherwise, and one listing has all their keys.
+/// The most stored decisions. Even with the longest reasons they need half of the grant's default, and one listing
+/// returns all their keys.
 pub const MAX_KEPT: usize = 250;
 
-/// The key of the counter that numbers them.
+/// The key of the counter for the decisions' numbers.
 const COUNTER: &str = "decisions";
 
-/// Keeps a decision, in place of the oldest if there are too many, and returns its key.
+/// Stores a decision, replacing the oldest one if there are too many, and returns its key.
 ///
 /// # Errors
-/// The host's store does not work now, or the grant allows fewer keys.
+/// The host's store is not available, or the grant allows fewer keys.
 pub fn keep(task_id: &str, decision: &str) -> Result<String, String> {
     let keys = Keys::open()?;
     // With leading zeros the order of the keys' bytes is that of their numbers.
@@ -35,10 +35,10 @@ pub fn keep(task_id: &str, decision: &str) -> Result<String, String> {
 /// The latest decision on a task.
 ///
 /// # Errors
-/// The host's store does not work now.
+/// The host's store is not available.
 pub fn of_task(task_id: &str) -> Result<Option<String>, String> {
     let keys = Keys::open()?;
-    // Keys are in the order of decisions. The latest may be taken back at this moment, by a call that came too late.
+    // Keys sort by age. The latest decision may be removed at this moment, by a call that came too late.
     for key in keys_of(task_id, &keys)?.iter().rev() {
         if let Some(decision) = keys.get(key)? {
             return Ok(Some(String::from_utf8_lossy(&decision).into_owned()));
@@ -47,10 +47,10 @@ pub fn of_task(task_id: &str) -> Result<Option<String>, String> {
     Ok(None)
 }
 
-/// Forgets all decisions on a task.
+/// Removes all decisions on a task.
 ///
 /// # Errors
-/// The host's store does not work now.
+/// The host's store is not available.
 pub fn forget(task_id: &str) -> Result<(), String> {
     let keys = Keys::open()?;
     keys_of(task_id, &keys)?.iter().try_for_each(|key| keys.delete(key))
@@ -62,7 +62,7 @@ fn keys_of(task_id: &str, keys: &Keys) -> Result<Vec<String>, String> {
     Ok(all)
 }
 
-/// `None` for the counter.
+/// The task id in a decision's key; `None` for the counter's key.
 fn task_of(key: &str) -> Option<&str> {
     key.split_once(' ').map(|(_, task_id)| task_id)
 }

@@ -1,7 +1,7 @@
 //! OID4VP In-Task Authorization, version 1 draft: a task waits until a verifier has approved it.
 //!
-//! This file holds the hooks. The course of a task is in [`authorization`], the decisions on it are in [`decisions`],
-//! and the state that stands for it is in [`state`].
+//! This file has the hooks. The course of a task is in [`authorization`], stored decisions are in [`decisions`], and
+//! the `state` parameter for a task is in [`state`].
 
 pub mod authorization;
 pub mod decisions;
@@ -15,7 +15,7 @@ use annex_sdk::{
 
 use crate::parameters::{CARD_PARAMS, PARAMETER_SCHEMA, Parameters};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct InTaskAuthorization;
 
@@ -54,12 +54,12 @@ impl Method for InTaskAuthorization {
         Ok(vec![MethodDeclaration {
             params_schema: Some(authorization::PARAMS.to_owned()),
             result_schema: Some(authorization::RESULT.to_owned()),
-            ..MethodDeclaration::new(authorization::APPROVE, "Tells what a verifier has decided on a task that waits.")
+            ..MethodDeclaration::new(authorization::APPROVE, "Reports a verifier's decision on a waiting task.")
         }])
     }
 
     fn call(parameters: &Parameters, _request: Request, _name: &str, params: Json) -> Result<Answer, Rejection> {
-        // Whoever may call the agent may call the method. The token says whether it is the verifier.
+        // Every caller of the agent can call the method. The token proves that the caller is the verifier.
         authorization::approve(parameters, &params).map(Answer::Value)
     }
 }

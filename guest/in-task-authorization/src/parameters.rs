@@ -9,10 +9,10 @@ pub const DEFAULT_URI: &str = "https://github.com/a2aproject/experimental-ext-oi
 /// The `params` of the entry on the card.
 pub const CARD_PARAMS: &str = r#"{"oid4vpVersions":["1.0"]}"#;
 
-/// The text in `request_uri` that the state of a task takes the place of.
+/// The text in `request_uri` that is replaced by the task's state.
 pub const PLACEHOLDER: &str = "{state}";
 
-/// Fewer bytes than that are no secret.
+/// The fewest bytes of a secret.
 const MIN_SECRET_BYTES: usize = 16;
 
 const DEFAULT_TEXT: &str = "Additional authorization is required for this task.";
@@ -42,10 +42,10 @@ pub struct Parameters {
     pub client_id: String,
     /// The URI from which the wallet gets the request.
     pub request_uri: String,
-    /// The text for the client of a task that waits.
+    /// The text for the client of a waiting task.
     #[serde(default = "default_text")]
     pub text: String,
-    /// Name of the secret that the verifier knows as well.
+    /// The name of the secret that is shared with the verifier.
     #[serde(default = "default_secret")]
     pub secret: String,
 }
@@ -54,7 +54,7 @@ impl Parameters {
     /// The value of the secret.
     ///
     /// # Errors
-    /// There is none that can be used; the text is for the operator.
+    /// The secret is missing or unusable; the text is for the operator.
     pub fn secret(&self) -> Result<String, String> {
         let name = &self.secret;
         let missing =
@@ -66,10 +66,10 @@ impl Parameters {
         Ok(secret)
     }
 
-    /// Stops the load when the parameters cannot work.
+    /// Checks the parameters.
     ///
     /// # Errors
-    /// Says which.
+    /// The fault, which fails the load.
     pub fn check(&self) -> Result<(), String> {
         // Without it the verifier could not tell which task it decides on.
         if !self.request_uri.contains(PLACEHOLDER) {

@@ -1,19 +1,19 @@
-//! The state that stands for a task at the verifier: the task's id and a code that only the holder of the secret can
-//! make. So nothing is kept for a task before somebody decides on it.
+//! The OID4VP parameter `state` for a task: the task's id, and a code that requires the secret. No data is stored for a
+//! task before a decision.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac_sha256::HMAC;
 
-/// The purpose of the code, which is signed with it: no other use of the secret makes a code that is taken here.
+/// The purpose of the code, which is signed with the id, so that codes for other purposes are not accepted.
 const PURPOSE: &str = "in-task-authorization state: ";
 
-/// `<task id>.<code>`, with nothing in it that a URI must escape as long as the id has none.
+/// `<task id>.<code>`. A URI must escape nothing in it, unless the id needs escapes.
 pub fn of_task(secret: &str, task_id: &str) -> String {
     format!("{task_id}.{}", URL_SAFE_NO_PAD.encode(HMAC::mac(format!("{PURPOSE}{task_id}"), secret)))
 }
 
-/// The id of the task that a state stands for; `None` when the state was made without the secret.
+/// The task id in a state; `None` if the state was made without the secret.
 pub fn task_of<'a>(secret: &str, state: &'a str) -> Option<&'a str> {
     // From the end: a code has no full stop, and an id may have some.
     let (task_id, code) = state.rsplit_once('.')?;
@@ -22,7 +22,7 @@ pub fn task_of<'a>(secret: &str, state: &'a str) -> Option<&'a str> {
     HMAC::verify(format!("{PURPOSE}{task_id}"), secret, &code).then_some(task_id)
 }
 
-/// True if a token is the secret. The comparison takes the same time wherever the difference is.
+/// True if a token equals the secret. Compares in constant time.
 pub fn is_secret(secret: &str, token: &str) -> bool {
     HMAC::verify(token, PURPOSE, &HMAC::mac(secret, PURPOSE))
 }

@@ -1,6 +1,6 @@
-//! Refuses messages that have the number of a payment card in a text or in data.
+//! Refuses messages with a payment card number in a text or in data.
 //!
-//! This file holds the hook; [`numbers`] finds card numbers in texts, [`message`] looks through the parts of a message.
+//! This file has the hook. [`numbers`] finds card numbers in a text, and [`message`] searches the parts of a message.
 
 pub mod message;
 pub mod numbers;
@@ -8,7 +8,7 @@ pub mod numbers;
 use annex_sdk::{Descriptor, Extension, Json, Message, Rejection, Request, Rewrite};
 use serde::Deserialize;
 
-/// The URI unless the operator names another.
+/// The default URI.
 const DEFAULT_URI: &str = "https://annex.example/payment-cards/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
@@ -31,7 +31,7 @@ fn default_uri() -> String {
     DEFAULT_URI.to_owned()
 }
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct PaymentCards;
 

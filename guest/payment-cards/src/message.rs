@@ -1,21 +1,21 @@
-//! The places of a message in which card numbers are looked for.
+//! Searches a message for card numbers.
 
 use annex_sdk::{Violation, pointer};
 use serde_json::Value;
 
 use crate::numbers::has_card_number;
 
-/// Violations in one answer; the client learns of the rest when these are mended.
+/// The most violations in one answer. Further ones appear after these are fixed.
 const MAX_VIOLATIONS: usize = 64;
 
-/// A violation for each text, number and key of a message (JSON) that has a card number, with a pointer into the request.
-/// Neither the pointer nor the words repeat the number: what they say is logged on the way.
+/// A violation for each text, number and key of a message (JSON) with a card number, with a pointer into the request.
+/// Neither pointer nor text contains the number, because both are logged.
 pub fn violations(message: &str) -> Vec<Violation> {
     let message: Value = serde_json::from_str(message).unwrap_or_default();
     let mut found = Vec::new();
     let parts = message.get("parts").and_then(Value::as_array);
     for (number, part) in parts.into_iter().flatten().enumerate() {
-        // Bytes are not looked into: what they are is not known here.
+        // Bytes are not searched, because their format is unknown.
         for name in ["text", "data", "url", "filename"] {
             if let Some(value) = part.get(name) {
                 look_into(value, &format!("/message/parts/{number}/{name}"), &mut found);
@@ -25,7 +25,7 @@ pub fn violations(message: &str) -> Vec<Violation> {
     found
 }
 
-/// The host has bounded how deep values nest.
+/// Searches a value. The host has limited its nesting.
 fn look_into(value: &Value, place: &str, found: &mut Vec<Violation>) {
     if found.len() == MAX_VIOLATIONS {
         return;

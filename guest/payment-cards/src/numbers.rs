@@ -1,12 +1,12 @@
-//! Numbers of payment cards in texts: digits that a card network gives out, with their check digit (ISO/IEC 7812).
+//! Finds payment card numbers in a text: digits from the range of a card network, with a check digit (ISO/IEC 7812).
 
 use std::iter;
 
-/// Digits of the longest number.
+/// The most digits of a card number.
 const LONGEST: usize = 19;
 
-/// True if the text has the number of a payment card. Its digits stand together or in groups, with one space or hyphen
-/// between two groups. Digits that touch a letter belong to a word, such as the name of a file.
+/// True if the text contains a card number. Its digits are adjacent or in groups, with one space or hyphen between two
+/// groups. Digits next to a letter belong to a word, such as a file name.
 pub fn has_card_number(text: &str) -> bool {
     let mut rest = text.as_bytes();
     let mut run = Run::default();
@@ -32,7 +32,7 @@ fn is_letter(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_'
 }
 
-/// Groups of digits that may be one number together.
+/// Groups of digits that together may be one number.
 #[derive(Default)]
 struct Run {
     digits: Vec<u8>,
@@ -46,8 +46,8 @@ impl Run {
         self.ends.push(self.digits.len());
     }
 
-    /// True if some groups that follow one another are a card number. Others may stand beside it, such as the year and the
-    /// security code. Each group is looked at with 18 others at most, however many there are.
+    /// True if some consecutive groups are a card number. Other numbers may be next to it, such as the year and the
+    /// security code. Each group is combined with at most 18 others.
     fn has_card_number(&self) -> bool {
         let starts = iter::once(0).chain(self.ends.iter().copied());
         starts.enumerate().any(|(group, start)| {
@@ -62,7 +62,7 @@ fn is_card_number(digits: &[u8]) -> bool {
     is_of_network(digits) && has_check_digit(digits)
 }
 
-/// True if a card network gives out numbers with this beginning and this length.
+/// True if a card network issues numbers with this prefix and this length.
 fn is_of_network(digits: &[u8]) -> bool {
     let beginning = digits.iter().take(4).fold(0_u32, |number, digit| number * 10 + u32::from(digit - b'0'));
     matches!(
@@ -82,7 +82,7 @@ fn is_of_network(digits: &[u8]) -> bool {
     )
 }
 
-/// The check of Luhn (ISO/IEC 7812-1, annex B).
+/// The Luhn check (ISO/IEC 7812-1, annex B).
 fn has_check_digit(digits: &[u8]) -> bool {
     let sum: u32 = digits
         .iter()
@@ -90,7 +90,7 @@ fn has_check_digit(digits: &[u8]) -> bool {
         .enumerate()
         .map(|(place, digit)| {
             let digit = u32::from(digit - b'0');
-            // Of each second digit from the end the sum of the digits of its double.
+            // For every second digit from the end: the digit sum of its double.
             if place % 2 == 0 { digit } else { digit * 2 / 10 + digit * 2 % 10 }
         })
         .sum();
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn numbers_of_each_network_are_found() {
-        // Those that the networks and payment services publish for tests.
+        // Test numbers that the networks and payment services publish.
         for number in [
             "4111111111111111",
             "4222222222222",

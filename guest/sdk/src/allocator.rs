@@ -1,8 +1,8 @@
-//! The allocator of a component: a heap that is there from the start.
+//! The allocator of a component: a heap inside the initial memory.
 //!
-//! An instance lives for one turn. Growing its memory costs the host two changes of page protection, more than many a
-//! hook itself, and the default allocator grows on the first allocation. This one begins with an arena inside the
-//! initial memory and grows only when that is used up.
+//! An instance lives for one turn. Growing its memory costs the host two changes of page protection, which is more than
+//! many hooks cost. The default allocator grows the memory at the first allocation. This allocator begins with an arena
+//! inside the initial memory, and grows the memory only after the arena is used up.
 
 use core::alloc::Layout;
 use core::arch::wasm32::memory_grow;
@@ -14,26 +14,26 @@ use talc::cell::TalcSyncCell;
 use talc::source::Source;
 use talc::wasm::WasmBinning;
 
-/// Pages that nobody touches cost nothing, so the arena can be generous.
+/// The size of the arena. Untouched pages cost nothing, so that it can be large.
 const ARENA_BYTES: usize = 192 << 10;
 const PAGE_BYTES: usize = 64 << 10;
-/// The bytes that the allocator may need around an allocation.
+/// The bytes that the allocator may need in addition to an allocation.
 const OVERHEAD_BYTES: usize = 256;
 
-// Not initialized, so that it adds no data to the component.
+// Uninitialized, so that it adds no data to the component.
 static mut ARENA: [MaybeUninit<u8>; ARENA_BYTES] = [MaybeUninit::uninit(); ARENA_BYTES];
 
 #[global_allocator]
 static ALLOCATOR: TalcSyncCell<ArenaThenGrow, WasmBinning> = TalcSyncCell::new_wasm(ArenaThenGrow { arena: true });
 
-/// Gives the arena first, then whole pages.
+/// Provides the arena first, then whole pages.
 #[derive(Debug)]
 struct ArenaThenGrow {
-    /// True if the arena is still to be given.
+    /// True until the arena has been provided.
     arena: bool,
 }
 
-// SAFETY: it allocates nothing, and reaches the allocator through the reference that it is given only.
+// SAFETY: the function allocates nothing, and uses the allocator only through its argument.
 unsafe impl Source for ArenaThenGrow {
     fn acquire<B: Binning>(talc: &mut Talc<Self, B>, layout: Layout) -> Result<(), ()> {
         let (base, bytes) = if core::mem::take(&mut talc.source.arena) {
@@ -47,7 +47,7 @@ unsafe impl Source for ArenaThenGrow {
                 end => ((end * PAGE_BYTES) as *mut u8, pages * PAGE_BYTES),
             }
         };
-        // SAFETY: the arena is given once and used by nobody else; grown pages are new.
+        // SAFETY: the arena is provided once and has no other user; grown pages are new.
         unsafe { talc.claim(base, bytes) }.map(drop).ok_or(())
     }
 }

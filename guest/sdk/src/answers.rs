@@ -1,4 +1,4 @@
-//! Short ways to make the contract's records.
+//! Constructors for the contract's records.
 
 use crate::{
     Addition, Declaration, Descriptor, EventKinds, ExtensionError, Json, Location, MetadataEntry, MethodDeclaration,
@@ -6,8 +6,8 @@ use crate::{
 };
 
 impl Descriptor {
-    /// An extension without parameters, keys, dependencies, grants or events. Set the fields that differ:
-    /// `Descriptor { events: EventKinds::MESSAGE, ..Descriptor::new(uri, description) }`.
+    /// A descriptor without parameters, keys, dependencies, grants or events. Set the fields that differ: `Descriptor {
+    /// events: EventKinds::MESSAGE, ..Descriptor::new(uri, description) }`.
     pub fn new(uri: impl Into<String>, description: impl Into<String>) -> Self {
         Self {
             uri: uri.into(),
@@ -25,21 +25,21 @@ impl Descriptor {
 }
 
 impl Default for Declaration {
-    /// The descriptor's description, no params.
+    /// A declaration with the descriptor's description and without params.
     fn default() -> Self {
         Self { description: None, params: None }
     }
 }
 
 impl Patch {
-    /// One metadata entry; `value` is JSON text.
+    /// A metadata entry; `value` is JSON text.
     pub fn entry(key: impl Into<String>, value: impl Into<Json>) -> Self {
         Self { metadata: vec![(key.into(), value.into())] }
     }
 }
 
 impl MethodDeclaration {
-    /// A method that takes any object and answers with one value. Set the fields that differ.
+    /// A method that accepts any object and answers with one value. Set the fields that differ.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -52,19 +52,19 @@ impl MethodDeclaration {
 }
 
 impl Addition {
-    /// Nothing: the extension stays out of the call.
+    /// Adds nothing: the extension does not take part in the call.
     #[must_use]
     pub fn none() -> Self {
         Self { activate: false, metadata: Vec::new() }
     }
 
-    /// The extension's URI, and nothing else.
+    /// Adds the extension's URI only.
     #[must_use]
     pub fn activation() -> Self {
         Self { activate: true, metadata: Vec::new() }
     }
 
-    /// The extension's URI, and one entry of the message's metadata; `value` is JSON text.
+    /// Adds the extension's URI and one entry of the message's metadata; `value` is JSON text.
     pub fn entry(key: impl Into<String>, value: impl Into<Json>) -> Self {
         let entry = MetadataEntry { location: Location::Message, key: key.into(), value: value.into() };
         // An agent reads the entry only if the extension is active.
@@ -73,7 +73,8 @@ impl Addition {
 }
 
 impl Violation {
-    /// `pointer` is relative to the request, `message` a lower-case fragment.
+    /// A violation. `pointer` is relative to the request, and `message` is a lower-case fragment, such as `is not a
+    /// number`.
     pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into() }
     }

@@ -4,31 +4,31 @@ use crate::imports::wall_clock;
 
 const MILLIS_PER_SECOND: u64 = 1_000;
 const SECONDS_PER_DAY: u64 = 86_400;
-/// Days from 0000-03-01, where an era of 400 years begins, to 1970-01-01.
+/// Days from 0000-03-01, the beginning of an era of 400 years, to 1970-01-01.
 const DAYS_BEFORE_EPOCH: u64 = 719_468;
 const DAYS_PER_ERA: u64 = 146_097;
 
-/// Now, as RFC 3339 in UTC with milliseconds: `2026-11-20T09:41:07.250Z`.
+/// The current time in RFC 3339, in UTC with milliseconds: `2026-11-20T09:41:07.250Z`.
 pub fn now() -> String {
     let now = wall_clock::now();
     rfc3339(now.seconds, now.nanoseconds)
 }
 
-/// Now, in milliseconds since 1970-01-01T00:00:00Z without leap seconds.
+/// The current time in milliseconds since 1970-01-01T00:00:00Z, without leap seconds.
 pub fn now_millis() -> u64 {
     let now = wall_clock::now();
     now.seconds * MILLIS_PER_SECOND + u64::from(now.nanoseconds / 1_000_000)
 }
 
-/// The time of that many milliseconds since 1970-01-01T00:00:00Z, as [`now`] writes it. Works outside of a component
+/// The time `millis` milliseconds after 1970-01-01T00:00:00Z, in the format of [`now`]. Works outside of a component
 /// too.
 pub fn text(millis: u64) -> String {
     let nanoseconds = u32::try_from(millis % MILLIS_PER_SECOND).unwrap_or_default() * 1_000_000;
     rfc3339(millis / MILLIS_PER_SECOND, nanoseconds)
 }
 
-/// Milliseconds (cut off, not rounded) from 1970-01-01T00:00:00Z to a time in RFC 3339, with `Z` or an offset. `None` for
-/// what is no such time, or lies before that one. Works outside of a component too.
+/// Milliseconds (cut off, not rounded) from 1970-01-01T00:00:00Z to a time in RFC 3339, with `Z` or an offset. `None`
+/// for any other text, and for a time before 1970. Works outside of a component too.
 pub fn parse(text: &str) -> Option<u64> {
     let (date, rest) = text.split_at_checked(10)?;
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
@@ -48,7 +48,7 @@ pub fn parse(text: &str) -> Option<u64> {
     Some(utc * MILLIS_PER_SECOND + millis)
 }
 
-/// Three numbers of so many digits, with this between them.
+/// Parses three numbers with these widths, separated by `separator`.
 fn numbers(text: &str, separator: char, widths: [usize; 3]) -> Option<[u64; 3]> {
     let mut pieces = text.split(separator);
     let mut numbers = [0; 3];
@@ -58,14 +58,14 @@ fn numbers(text: &str, separator: char, widths: [usize; 3]) -> Option<[u64; 3]> 
     pieces.next().is_none().then_some(numbers)
 }
 
-/// A number of digits alone, and how many they are.
+/// Parses a text of digits. Returns the number and the count of digits.
 fn digits(text: &str) -> Option<(u64, usize)> {
     // `parse` alone would take a sign.
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok().map(|number| (number, text.len())))?
 }
 
-/// The milliseconds in a fraction of a second, if there is one, and what stands behind it.
+/// Parses the fraction of a second, if any. Returns its milliseconds and the rest of the text.
 fn fraction(text: &str) -> Option<(u64, &str)> {
     let Some(rest) = text.strip_prefix('.') else { return Some((0, text)) };
     let length = rest.bytes().take_while(u8::is_ascii_digit).count();

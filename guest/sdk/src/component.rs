@@ -1,4 +1,4 @@
-//! Between the generated bindings and an author's traits. Only [`export!`](crate::export) names what is in here.
+//! Connects the generated bindings with an author's traits. Used by [`export!`](crate::export) only.
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -10,14 +10,14 @@ use crate::{
     Patch, Rejection, Request, Response, Rewrite, Ruling, State, StateChange, Transition, panics,
 };
 
-/// The facts that `export!` knows of an extension and its crate.
+/// Facts about an extension that `export!` adds.
 pub trait Exported: Extension {
     /// The crate's name.
     const NAME: &'static str;
     /// The crate's version.
     const VERSION: &'static str;
 
-    /// The cell that keeps the parameters once they have been read.
+    /// The cell for the parameters, filled on the first read.
     fn parameters() -> &'static OnceLock<Result<Self::Parameters, String>>;
 }
 
@@ -29,7 +29,7 @@ impl<E: Exported> descriptor::exports::annex::extension::descriptor::Guest for C
     fn describe() -> Result<Descriptor, String> {
         let mut descriptor = match enter::<E>() {
             Ok(parameters) => E::descriptor(parameters)?,
-            // The host holds the parameters against the schema, and names the place of the one that is wrong.
+            // The host validates the parameters against the schema, and its error names the wrong one.
             Err(reason) if E::PARAMETER_SCHEMA.is_some() => Descriptor::new("", reason),
             Err(reason) => return Err(reason),
         };
@@ -110,7 +110,7 @@ impl<E: Exported + Client> client::exports::annex::extension::client::Guest for 
     }
 }
 
-/// Begins a call: installs the panic hook and gives the parameters. Fails when the parameters do not fit.
+/// Begins a call: installs the panic hook and returns the parameters. Fails if the parameters do not fit.
 fn enter<E: Exported>() -> Result<&'static E::Parameters, String> {
     // First, so that a panic while the parameters are read is reported too.
     panics::report_to_host();
@@ -119,14 +119,14 @@ fn enter<E: Exported>() -> Result<&'static E::Parameters, String> {
     E::parameters().get_or_init(read).as_ref().map_err(Clone::clone)
 }
 
-/// Like `enter`, for hooks whose error type is for the client. Bad parameters have stopped the load before these are
-/// ever called, so this is a fault of the host or of `Deserialize`, and a trap says so.
+/// Like `enter`, for hooks whose errors go to the client. Bad parameters fail the load before such a hook runs. A
+/// failure here is therefore a fault of the host or of `Deserialize`, and traps with a text.
 #[expect(clippy::panic, reason = "a trap is how a component reports a fault that is not the client's")]
 fn enter_checked<E: Exported>() -> &'static E::Parameters {
     enter::<E>().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Makes a component of an [`Extension`]: `annex_sdk::export!(MyExtension: card, response);`.
+/// Exports an [`Extension`] as a component: `annex_sdk::export!(MyExtension: card, response);`.
 ///
 /// Name the hooks that the type implements; `descriptor` is always exported. An extension is one type in one crate.
 #[macro_export]
@@ -175,7 +175,7 @@ macro_rules! export_hook {
         #[cfg(target_arch = "wasm32")]
         $crate::bindings::$hook::$export!($component with_types_in $crate::bindings::$hook);
 
-        // The names of the exports are no symbols that another linker takes, so elsewhere only the types are checked.
+        // Other linkers do not accept the names of the exports, so outside of WebAssembly only the types are checked.
         #[cfg(not(target_arch = "wasm32"))]
         const _: () = {
             const fn implements<G: $crate::bindings::$hook::exports::annex::extension::$hook::Guest>() {}

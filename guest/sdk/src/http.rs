@@ -1,7 +1,8 @@
-//! Requests to others (import `wasi:http/outgoing-handler`, needs the grant `http`, which says to whom). A feature of the
-//! SDK, off unless it is named.
+//! HTTP requests to other servers (import `wasi:http/outgoing-handler`; the grant `http` lists the allowed servers). An
+//! optional feature of the SDK.
 //!
-//! The host sends what the grant covers, and follows no redirect: an answer with status 3xx is an answer.
+//! The host sends requests that the grant covers, and follows no redirects: a response with status 3xx is returned like
+//! any other.
 
 #[cfg(target_arch = "wasm32")]
 mod wire;
@@ -24,7 +25,7 @@ pub struct Request {
     pub(crate) body: Vec<u8>,
 }
 
-/// A response, read to its end.
+/// A response with its whole body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
@@ -35,21 +36,22 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
-/// The reason for a missing response.
+/// The reason why a request has no response.
 #[derive(Debug)]
 pub enum Error {
-    /// The URL or the method cannot be sent, for this reason.
+    /// The URL or the method cannot be sent; the text has the reason.
     Url(&'static str),
-    /// The host refuses a header field: its name (`Host`, `Connection`, …), its form, or their size.
+    /// The host refused a header field because of its name (`Host`, `Connection`, …), its form, or the size of all
+    /// fields.
     Fields(String),
-    /// The request was not allowed, failed, took too long, or its answer is too large.
+    /// The request was not allowed, failed or took too long, or its response is too large.
     Failed(ErrorCode),
 }
 
 impl std::fmt::Display for Error {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Url(reason) => write!(formatter, "the request has no URL that can be called: {reason}"),
+            Self::Url(reason) => write!(formatter, "the URL cannot be called: {reason}"),
             Self::Fields(reason) => write!(formatter, "the header fields are refused: {reason}"),
             Self::Failed(code) => write!(formatter, "the request failed: {code:?}"),
         }
@@ -74,7 +76,7 @@ impl Request {
         Self::new(Method::Post, url).body(body)
     }
 
-    /// Sets the body. The host writes its length.
+    /// Sets the body. The host adds its length.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
@@ -91,13 +93,16 @@ impl Request {
     /// Sends the request and waits for the whole response.
     ///
     /// # Errors
-    /// When the grant does not cover it, or something goes wrong on the way.
+    /// When the grant does not cover the request, or the request fails.
     pub fn send(self) -> Result<Response, Error> {
         exchange(&self)
     }
 }
 
-/// Scheme, authority, and path with query; or the reason for which the URL has none.
+/// Splits a URL into scheme, authority, and path with query.
+///
+/// # Errors
+/// The reason why the URL cannot be sent.
 pub(crate) fn split(url: &str) -> Result<(Scheme, &str, &str), Error> {
     let (scheme, rest) = url.split_once("://").ok_or(Error::Url("it is not absolute; begin it with https://"))?;
     let scheme = match scheme {

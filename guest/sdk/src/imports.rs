@@ -1,4 +1,4 @@
-//! The functions of the host: those of the contract in a component, and anywhere else those of [`crate::native`].
+//! The host's functions: those of the contract in a component, and those of [`crate::native`] elsewhere.
 
 #[cfg(target_arch = "wasm32")]
 pub(crate) use crate::bindings::capabilities::annex::extension::{

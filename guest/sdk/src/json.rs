@@ -1,10 +1,10 @@
-//! JSON text from Rust values, for the places where the contract wants text.
+//! Converts Rust values to JSON text, for fields of the contract that hold JSON.
 
 use serde::Serialize;
 
 use crate::Json;
 
-/// The JSON text of a value. The error is that of its `Serialize`, or a map key that is no string.
+/// The JSON text of a value. Fails if its `Serialize` implementation does, or if a map key is not a string.
 pub fn text<T: Serialize + ?Sized>(value: &T) -> Result<Json, String> {
     serde_json::to_string(value).map_err(|error| error.to_string())
 }

@@ -1,25 +1,25 @@
-//! Keys of the extension's own, which outlive a turn (imports `wasi:keyvalue/store` and `atomics`, need the grant
-//! `keyvalue`). No other extension sees them.
+//! The extension's own keys, which outlive a turn (imports `wasi:keyvalue/store` and `atomics`, need the grant
+//! `keyvalue`). Other extensions cannot see these keys.
 //!
-//! The grant bounds their number and size; what is beyond is an error, and nothing changes.
+//! The grant limits their number and size. A write beyond the limit fails and changes nothing.
 
 use crate::imports::{atomics, store};
 
-/// The extension's keys.
+/// A bucket of the extension's keys.
 #[derive(Debug)]
 pub struct Keys(store::Bucket);
 
 impl Keys {
-    /// Opens those that outlive turns.
+    /// Opens the bucket of keys that outlive turns.
     ///
     /// # Errors
-    /// As the host says.
+    /// When the host's store is not available.
     pub fn open() -> Result<Self, String> {
-        // `wasi:keyvalue` leaves the names of buckets to the host, for which the empty one is what lasts.
+        // `wasi:keyvalue` leaves the names of buckets to the host. The empty name is the bucket that outlives turns.
         store::open("").map(Self).map_err(text)
     }
 
-    /// Opens those of the turn's task, which are gone when the task is.
+    /// Opens the bucket of the turn's task. Its keys are deleted with the task.
     ///
     /// # Errors
     /// When the turn has no task.
@@ -27,7 +27,7 @@ impl Keys {
         store::open("task").map(Self).map_err(text)
     }
 
-    /// Opens those of the turn's conversation, which are gone when its session is.
+    /// Opens the bucket of the turn's conversation. Its keys are deleted with the session.
     ///
     /// # Errors
     /// When the turn has no conversation.
@@ -38,7 +38,7 @@ impl Keys {
     /// The value of a key.
     ///
     /// # Errors
-    /// When the host's store does not work now.
+    /// When the host's store is not available.
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
         self.0.get(key).map_err(text)
     }
@@ -46,23 +46,23 @@ impl Keys {
     /// Sets a key.
     ///
     /// # Errors
-    /// When the grant allows no more, or the host's store does not work now.
+    /// When the grant's limit is reached, or the host's store is not available.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), String> {
         self.0.set(key, value).map_err(text)
     }
 
-    /// Removes a key, if it is there.
+    /// Removes a key. A missing key is not an error.
     ///
     /// # Errors
-    /// When the host's store does not work now.
+    /// When the host's store is not available.
     pub fn delete(&self, key: &str) -> Result<(), String> {
         self.0.delete(key).map_err(text)
     }
 
-    /// All keys in the order of their bytes.
+    /// All keys, sorted by their bytes.
     ///
     /// # Errors
-    /// When the host's store does not work now.
+    /// When the host's store is not available.
     pub fn list(&self) -> Result<Vec<String>, String> {
         let mut keys = Vec::new();
         let mut cursor = None;
@@ -77,10 +77,10 @@ impl Keys {
         }
     }
 
-    /// Adds to a counter, which begins at 0, and returns what it is then. No other turn comes between.
+    /// Adds `delta` to a counter, which begins at 0, and returns its new value. The operation is atomic.
     ///
     /// # Errors
-    /// When the value is no counter, the grant allows no more, or the host's store does not work now.
+    /// When the value is not a counter, the grant's limit is reached, or the host's store is not available.
     pub fn increment(&self, key: &str, delta: u64) -> Result<u64, String> {
         atomics::increment(&self.0, key, delta).map_err(text)
     }

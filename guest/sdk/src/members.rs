@@ -1,16 +1,16 @@
-//! A JSON object looked at one level deep.
+//! Reads the members of a JSON object, one level deep.
 
 use std::borrow::Cow;
 
-/// The members of a JSON object: keys decoded, values as the text that was sent.
+/// The members of a JSON object: keys decoded, values as the original text.
 ///
-/// The host has validated every JSON text that it hands out, so values are stepped over, not parsed again: a quarter
-/// of what a parser would take. Of text that is no JSON nothing bad comes, but nothing useful either.
+/// The host has validated all JSON that it passes to the extension, so that values are skipped and not parsed again.
+/// That takes a quarter of a parser's time. Text that is not JSON is safe, but gives no useful result.
 #[derive(Debug, Default)]
 pub struct Members<'a>(Vec<(Cow<'a, str>, &'a str)>);
 
 impl<'a> Members<'a> {
-    /// `None` when the text is not one JSON object.
+    /// Reads the members; `None` if the text is not a JSON object.
     pub fn of(json: &'a str) -> Option<Self> {
         let mut scanner = Scanner { text: json, at: 0 };
         let mut members = Vec::new();
@@ -34,12 +34,12 @@ impl<'a> Members<'a> {
         self.0.is_empty()
     }
 
-    /// The keys, in the order in which they were sent; one that was sent twice is there twice.
+    /// The keys in their original order. A repeated key occurs twice.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(key, _)| key.as_ref())
     }
 
-    /// A key that was sent more than once: a later reader may take the one value or the other.
+    /// A key that occurs more than once. Readers may disagree on its value.
     pub fn repeated(&self) -> Option<&str> {
         let mut keys: Vec<&str> = self.keys().collect();
         // Sorted and not compared in pairs: a client may send thousands of keys.
@@ -50,18 +50,18 @@ impl<'a> Members<'a> {
         })
     }
 
-    /// Keys and the JSON text of their values, in the order in which they were sent.
+    /// Keys and the JSON text of their values, in their original order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a str)> {
         self.0.iter().map(|(key, value)| (key.as_ref(), *value))
     }
 
-    /// The JSON text of a member's value; of a key that is there twice, the last one, as parsers have it.
+    /// The JSON text of a member's value. For a repeated key, the last value, as in most parsers.
     pub fn get(&self, name: &str) -> Option<&'a str> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value)
     }
 }
 
-/// Steps over JSON that was validated before.
+/// Skips over JSON that was validated before.
 struct Scanner<'a> {
     text: &'a str,
     at: usize,
@@ -78,7 +78,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Steps over white space and this byte, or stays before it.
+    /// Skips white space and then `byte`. Returns `None`, without moving, if another byte follows.
     fn expect(&mut self, byte: u8) -> Option<()> {
         self.space();
         (self.peek()? == byte).then(|| self.at += 1)
@@ -101,7 +101,7 @@ impl<'a> Scanner<'a> {
         serde_json::from_str(self.text.get(start..self.at)?).ok().map(Cow::Owned)
     }
 
-    /// Steps over a string, which ends at the first quote that no backslash stands before.
+    /// Skips a string, which ends at the first quote without a backslash in front.
     fn string(&mut self) -> Option<()> {
         if self.peek()? != b'"' {
             return None;
@@ -146,7 +146,7 @@ impl<'a> Scanner<'a> {
         self.text.get(start..self.at).filter(|value| !value.is_empty())
     }
 
-    /// Steps over an object or an array with all that is in it.
+    /// Skips an object or an array with its content.
     fn nested(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
@@ -155,7 +155,7 @@ impl<'a> Scanner<'a> {
                     self.string()?;
                     continue;
                 }
-                // Kinds of brackets are not told apart: the host has validated the text.
+                // Kinds of brackets are not distinguished: the host has validated the text.
                 b'{' | b'[' => depth += 1,
                 b'}' | b']' => depth -= 1,
                 _ => {}

@@ -1,6 +1,6 @@
-//! The functions of the host outside of a component, with the shapes that the generated bindings have.
+//! The host's functions outside of a component, with the signatures of the generated bindings.
 //!
-//! They answer from the host that a test has entered on its thread. Without the feature `testing` nobody can enter one.
+//! They use the host that a test has entered on its thread. Without the feature `testing` no host can be entered.
 
 #![cfg_attr(not(feature = "testing"), expect(dead_code, unreachable_pub, reason = "only `testing` makes a host"))]
 
@@ -17,15 +17,15 @@ pub(crate) mod keys;
 
 pub(crate) use keys::{atomics, store};
 
-/// ListTasks: the answer to a request.
+/// The function that answers ListTasks.
 pub(crate) type ListTasks = Rc<dyn Fn(&str) -> Result<Json, String>>;
-/// Tells whether a schema is usable.
+/// The function that checks a schema.
 pub(crate) type Compile = Rc<dyn Fn(&str) -> Result<(), String>>;
-/// The violations of a schema by an instance.
+/// The function that validates an instance against a schema.
 pub(crate) type Validate = Rc<dyn Fn(&str, &str) -> Result<Vec<Violation>, String>>;
 
-/// The knowledge of a host, and all that it was told.
-pub(crate) struct State {
+/// The state of a test's host, including everything that the extension has sent to it.
+pub(crate) struct HostState {
     pub(crate) parameters: Json,
     pub(crate) secrets: BTreeMap<String, String>,
     pub(crate) buckets: Buckets,
@@ -36,7 +36,7 @@ pub(crate) struct State {
     pub(crate) task: Option<Json>,
     pub(crate) steps: Json,
     pub(crate) tasks: Option<ListTasks>,
-    /// Ids of the tasks that wait.
+    /// Ids of waiting tasks.
     pub(crate) waiting: Vec<String>,
     pub(crate) compile: Option<Compile>,
     pub(crate) validate: Option<Validate>,
@@ -47,28 +47,30 @@ pub(crate) struct State {
 }
 
 thread_local! {
-    /// Of each test its own: the test runner gives each test a thread.
-    static CURRENT: RefCell<Option<Rc<RefCell<State>>>> = const { RefCell::new(None) };
+    /// The current host of the thread. The test runner gives each test a thread, so that each has its own.
+    static CURRENT: RefCell<Option<Rc<RefCell<HostState>>>> = const { RefCell::new(None) };
 }
 
-/// The host before this one, which is the current one again when this is dropped, also by a panic.
-pub(crate) struct Entered(Option<Rc<RefCell<State>>>);
+/// Restores the previous host on drop, also during a panic.
+pub(crate) struct EnteredHost(Option<Rc<RefCell<HostState>>>);
 
-impl Drop for Entered {
+impl Drop for EnteredHost {
     fn drop(&mut self) {
         CURRENT.set(self.0.take());
     }
 }
 
-/// Makes a host the current one of this thread.
-pub(crate) fn enter(state: Rc<RefCell<State>>) -> Entered {
-    Entered(CURRENT.replace(Some(state)))
+/// Makes a host the thread's current one.
+pub(crate) fn enter(state: Rc<RefCell<HostState>>) -> EnteredHost {
+    EnteredHost(CURRENT.replace(Some(state)))
 }
 
-/// Asks the current host; `function` is the one that the author called.
+/// Calls `question` with the current host. `function` is the name of the function that the author called, for the
+/// error.
 ///
-/// The host is borrowed meanwhile, so whatever runs an author's code takes it out of here first.
-fn ask<T>(function: &str, question: impl FnOnce(&mut State) -> T) -> T {
+/// The host is borrowed during the call. Callbacks of an author must therefore be cloned out of the host before they
+/// run.
+fn ask<T>(function: &str, question: impl FnOnce(&mut HostState) -> T) -> T {
     let current = CURRENT.with_borrow(Option::clone);
     let Some(state) = current else { refuse(function) };
     question(&mut state.borrow_mut())
@@ -85,12 +87,10 @@ fn refuse(function: &str) -> ! {
     );
 }
 
-/// A function for which the test has prepared nothing; `method` is the one of `Host` that does.
+/// Panics because the test did not set up a function. `method` is the method of `Host` that does.
 #[expect(clippy::panic, reason = "a test that is not prepared must fail")]
 fn unprepared(function: &str, method: &str) -> ! {
-    panic!(
-        "annex_sdk::testing: `{function}` was called, and the Host has no answer to it; give it one with `Host::{method}`"
-    );
+    panic!("annex_sdk::testing: `{function}` was called, but the Host has no answer; set one with `Host::{method}`");
 }
 
 pub(crate) mod wall_clock {
@@ -145,7 +145,7 @@ pub(crate) mod json_schema {
         let compile = super::ask("schema::compile", |host| host.compile.clone());
         match compile {
             Some(compile) => compile(schema),
-            // Nothing here can compile a schema, but what is no JSON is none.
+            // A test cannot compile a schema, but it refuses text that is not JSON.
             None => serde_json::from_str::<IgnoredAny>(schema).map(drop).map_err(|error| error.to_string()),
         }
     }
@@ -196,7 +196,7 @@ pub(crate) mod task_resumption {
     pub(crate) fn resume(task_id: &str) -> Result<(), String> {
         super::ask("tasks::resume", |host| {
             let index = host.waiting.iter().position(|waiting| waiting == task_id);
-            // Once: a task that was taken up waits no longer.
+            // Once: a resumed task no longer waits.
             let task = index.map(|index| host.waiting.remove(index)).ok_or("no such task waits")?;
             host.resumed.push(task);
             Ok(())

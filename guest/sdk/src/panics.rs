@@ -1,4 +1,4 @@
-//! A panic traps, and a trap alone says nothing: this sends the message and its place to the host's log first.
+//! Reports panics. A panic traps without a text; this module sends its message and place to the host's log first.
 
 use std::panic::{self, PanicHookInfo};
 use std::sync::Once;

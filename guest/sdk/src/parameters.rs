@@ -5,21 +5,21 @@ use serde::de::DeserializeOwned;
 
 use crate::imports::config;
 
-/// The key under which the host gives all parameters as one JSON object.
+/// The key for all parameters, as one JSON object.
 pub(crate) const ALL_PARAMETERS: &str = "annex:parameters";
 
-/// For an extension without parameters: any that the operator sets is an error.
+/// The parameters of an extension without parameters. Any parameter in the operator's config is an error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoParameters {}
 
-/// A type that an extension reads its parameters into: once per instance, by the first hook that runs.
+/// A type for an extension's parameters, read once per instance, by the first hook that runs.
 ///
-/// Whatever serde can deserialize is one already. Implement it by hand for a type that takes single parameters as they
-/// are, without parsing the rest; the descriptor's parameter schema is then what refuses a misspelt one.
+/// All types that serde can deserialize implement it. Implement it by hand for a type that reads single parameters
+/// without parsing the others; a misspelt parameter is then refused by the descriptor's parameter schema only.
 pub trait FromConfig: Sized {
     /// # Errors
-    /// Stops the load; the text is for the operator.
+    /// An error fails the load; its text is for the operator.
     fn from_config(config: &Config) -> Result<Self, String>;
 }
 
@@ -29,28 +29,28 @@ impl<P: DeserializeOwned> FromConfig for P {
     }
 }
 
-/// The parameters at the host.
+/// Access to the parameters in the host.
 #[derive(Debug)]
 pub struct Config(());
 
 impl Config {
     pub(crate) const HOST: Self = Self(());
 
-    /// A parameter: a string as it is, anything else as JSON text. `None` when the operator has not set it.
+    /// A parameter: a string unchanged, any other value as JSON text. `None` if the operator has not set the parameter.
     ///
     /// # Errors
-    /// The host could not look; the text is for the operator.
+    /// The host could not read it; the text is for the operator.
     pub fn get(&self, key: &str) -> Result<Option<String>, String> {
-        // Both kinds of errors mean the same to an author.
+        // Authors need no distinction between the kinds of errors.
         config::get(key).map_err(|error| match error {
             config::Error::Upstream(cause) | config::Error::Io(cause) => {
-                format!("the parameters are out of reach: {cause}")
+                format!("the parameters cannot be read: {cause}")
             }
         })
     }
 }
 
-/// Parameters that were never set are an empty object.
+/// Parses the parameters. Missing parameters are an empty object.
 fn parse<P: DeserializeOwned>(text: Option<&str>) -> Result<P, String> {
     serde_json::from_str(text.unwrap_or("{}")).map_err(|error| format!("the parameters do not fit: {error}"))
 }

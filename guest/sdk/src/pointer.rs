@@ -3,13 +3,13 @@
 use crate::{Location, MetadataEntry};
 
 impl MetadataEntry {
-    /// The pointer to the entry in the request: `/message/metadata/<key>` or `/metadata/<key>`, the key escaped.
+    /// The pointer to the entry in the request: `/message/metadata/<key>` or `/metadata/<key>`, with the key escaped.
     pub fn pointer(&self) -> String {
         metadata(self.location, &self.key)
     }
 }
 
-/// The pointer to a metadata entry, whether or not it is there.
+/// The pointer to a metadata entry, which need not exist.
 pub fn metadata(location: Location, key: &str) -> String {
     match location {
         Location::Message => child("/message/metadata", key),
@@ -17,7 +17,7 @@ pub fn metadata(location: Location, key: &str) -> String {
     }
 }
 
-/// The pointer to the member `key` of what `parent` points to.
+/// The pointer to the member `key` of the value at `parent`.
 pub fn child(parent: &str, key: &str) -> String {
     let mut pointer = String::with_capacity(parent.len() + key.len() + 8);
     pointer.push_str(parent);

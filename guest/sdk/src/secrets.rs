@@ -1,12 +1,12 @@
-//! Secrets that the operator gives the extension (import `wasi:config/store`; the grant `secrets` says which).
+//! Secrets from the operator (import `wasi:config/store`; the grant `secrets` lists the names).
 
 use crate::parameters::Config;
 
-/// A secret by its name. `None` when the operator gives none of that name. Do not log it; the host takes it out of log
-/// lines, but not out of anything else.
+/// A secret by its name; `None` if the operator has not set it. Do not log a secret: the host removes secrets from log
+/// lines, but from nothing else.
 ///
 /// # Errors
-/// The host could not look; the text is for the operator.
+/// The host could not read it; the text is for the operator.
 pub fn get(name: &str) -> Result<Option<String>, String> {
     Config::HOST.get(name)
 }

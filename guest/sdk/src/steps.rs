@@ -1,4 +1,4 @@
-//! The steps of the agent in this turn (import `agent-steps`, needs the grant of that name).
+//! The agent's steps in this turn (import `agent-steps`, needs the grant of that name).
 
 use crate::Json;
 use crate::imports::agent_steps;

@@ -1,9 +1,9 @@
-//! The task that the turn works on (import `task`, needs the grant of that name).
+//! The task of the turn (import `task`, needs the grant of that name).
 
 use crate::Json;
 use crate::imports::task;
 
-/// The task as it is now: `id`, `contextId` and `status`. None as long as the message has not become a task.
+/// The current task: `id`, `contextId` and `status`. `None` until the message has become a task.
 pub fn current() -> Option<Json> {
     task::current()
 }

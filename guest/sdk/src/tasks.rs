@@ -1,10 +1,10 @@
-//! The caller's tasks (import `tasks`, needs the grant of that name), and tasks that wait (import `task-resumption`,
-//! needs that grant).
+//! The caller's tasks (import `tasks`, needs the grant of that name), and resumption of waiting tasks (import
+//! `task-resumption`, needs that grant).
 
 use crate::Json;
 use crate::imports::{task_resumption, tasks};
 
-/// The answer of ListTasks to the caller; `request` is a ListTasksRequest as JSON.
+/// The answer of ListTasks for the caller; `request` is a ListTasksRequest as JSON.
 ///
 /// # Errors
 /// The error of ListTasks, as text.
@@ -12,10 +12,10 @@ pub fn list(request: &str) -> Result<Json, String> {
     tasks::list(request)
 }
 
-/// Takes up a task that this extension interrupted, once the running hook has returned without an error.
+/// Resumes a task that this extension interrupted. It happens after the running hook has returned without an error.
 ///
 /// # Errors
-/// When there is no such task.
+/// When no such task exists.
 pub fn resume(task_id: &str) -> Result<(), String> {
     task_resumption::resume(task_id)
 }

@@ -1,13 +1,12 @@
-//! A host for native unit tests, so that hooks can be called where there is no component (feature `testing`, off unless
-//! it is named, and without effect in a component).
+//! A host for native unit tests of hooks (optional feature `testing`, without effect in a component).
 //!
 //! ```toml
 //! [dev-dependencies]
 //! annex-sdk = { path = "ANNEX/guest/sdk", features = ["testing"] }
 //! ```
 //!
-//! A test makes a [`Host`], says what it knows, and calls a hook by it. The function is called as the trait has it, with
-//! the parameters as the host would read them. Afterwards the host tells what it was asked for.
+//! A test creates a [`Host`], sets its data, and calls a hook through the host. The hook gets the host's parameters.
+//! Afterwards the test reads the effects from the host, such as keys and log lines.
 //!
 //! ```
 //! use annex_sdk::keyvalue::Keys;
@@ -60,12 +59,12 @@
 //!
 //! [`Host::run`] calls anything else that needs a host, such as a function of your own.
 //!
-//! # What is not as in a component
+//! # Differences from a component
 //! - Everything is granted, and there are no limits. `annex inspect` shows the grants that a component needs.
-//! - The answer of a hook has no effect: no delta reaches the session, no task waits. Say so to the host yourself:
+//! - The answer of a hook has no effect: no delta changes the session, and no task waits. Apply the answer yourself:
 //!   `let host = host.session(…)`.
-//! - A component is a new instance in each turn, and its statics are new with it. In tests a `static` lives as long as the
-//!   process; a `thread_local!` is new in each test, because the test runner gives each test a thread.
+//! - A component has a new instance in each turn, with new statics. In tests a `static` lives as long as the process; a
+//!   `thread_local!` is new in each test, because the test runner gives each test a thread.
 //! - Functions of other crates that call the host by bindings of their own, such as those of `wasip2`, do not work.
 
 mod hooks;
@@ -82,11 +81,11 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 #[cfg(feature = "http")]
 use crate::http;
 use crate::native::keys::{Buckets, Fault};
-use crate::native::{self, State};
+use crate::native::{self, HostState};
 use crate::{Json, Scopes, Violation, clock};
 
 #[cfg(feature = "http")]
-pub use native::http::Sent;
+pub use native::http::SentRequest;
 pub use native::keys::Bucket;
 pub use samples::{beginning, change, event, outgoing, request};
 
@@ -94,18 +93,18 @@ type Object = BTreeMap<String, IgnoredAny>;
 
 /// A host for one test.
 ///
-/// A new one has no parameters, secrets, keys, task and steps, an empty session, and a clock that stands at
-/// 1970-01-01T00:00:00Z. The methods that take the host by value say what it knows; they may be called between hooks too.
+/// A new host has no parameters, secrets, keys, task and steps, an empty session, and a clock that stands at
+/// 1970-01-01T00:00:00Z. Methods that take `self` by value configure the host; they may be called between hooks too.
 #[must_use]
 pub struct Host {
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<HostState>>,
 }
 
-/// The methods by which a test says what the host knows.
+/// Methods that configure the host.
 impl Host {
-    /// A host that knows nothing.
+    /// A host without any data.
     pub fn new() -> Self {
-        let state = State {
+        let state = HostState {
             parameters: "{}".to_owned(),
             secrets: BTreeMap::new(),
             buckets: Buckets::default(),
@@ -126,135 +125,137 @@ impl Host {
         Self { state: Rc::new(RefCell::new(state)) }
     }
 
-    /// The operator's parameters, a JSON object. Hooks that are called by this host read them as they do at a real one.
+    /// Sets the operator's parameters, a JSON object. Hooks read them as from a real host.
     ///
     /// # Panics
-    /// When it is no JSON object.
+    /// When the text is not a JSON object.
     #[track_caller]
     pub fn parameters(self, parameters: impl Into<Json>) -> Self {
         let parameters = checked::<Object>("the parameters", parameters.into());
         self.with(|state| state.parameters = parameters)
     }
 
-    /// A secret that [`secrets::get`](crate::secrets::get) finds by its name.
+    /// Adds a secret for [`secrets::get`](crate::secrets::get).
     pub fn secret(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.with(|state| _ = state.secrets.insert(name.into(), value.into()))
     }
 
-    /// One of the extension's keys.
+    /// Sets one of the extension's keys.
     pub fn key(self, bucket: Bucket, key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         self.with(|state| _ = state.buckets.of(bucket).values.insert(key.into(), value.into()))
     }
 
-    /// Lets a bucket be missing, as that of the task is where the turn has none: opening it is an error.
+    /// Removes a bucket, so that opening it fails. For example, a turn without a task has no task bucket.
     pub fn without(self, bucket: Bucket) -> Self {
         self.with(|state| state.buckets.of(bucket).fault = Some(Fault::Missing))
     }
 
-    /// Lets a bucket fail: it can be opened, and whatever is done with it is an error with this text. Its keys stay, for
+    /// Makes a bucket fail: it can be opened, but each operation fails with `reason`. Its keys stay, for
     /// [`Host::working`].
     pub fn failing(self, bucket: Bucket, reason: impl Into<String>) -> Self {
         self.with(|state| state.buckets.of(bucket).fault = Some(Fault::Failing(reason.into())))
     }
 
-    /// Lets a bucket work again.
+    /// Repairs a bucket.
     pub fn working(self, bucket: Bucket) -> Self {
         self.with(|state| state.buckets.of(bucket).fault = None)
     }
 
-    /// The time, in RFC 3339. It stands still until it is set again or [advances](Host::advance). For a time in
-    /// milliseconds there is [`clock::text`].
+    /// Sets the time, in RFC 3339. The clock stands still until it is set again or [advances](Host::advance).
+    /// [`clock::text`] converts milliseconds to RFC 3339.
     ///
     /// # Panics
-    /// When it is no such time, or lies before 1970.
+    /// When the text is not such a time, or the time is before 1970.
     #[track_caller]
     #[expect(clippy::panic, reason = "a test that is written wrong must fail")]
     pub fn clock(self, time: &str) -> Self {
         let Some(now) = clock::parse(time) else {
-            panic!("annex_sdk::testing: {time:?} is no time in RFC 3339 from 1970 on")
+            panic!("annex_sdk::testing: {time:?} is not an RFC 3339 time from 1970 on")
         };
         self.with(|state| state.now = now)
     }
 
-    /// The session's state, a JSON object of session-scope keys.
+    /// Sets the session's state, a JSON object of session-scope keys.
     ///
     /// # Panics
-    /// When it is no JSON object.
+    /// When the text is not a JSON object.
     #[track_caller]
     pub fn session(self, state: impl Into<Json>) -> Self {
         let session = checked::<Object>("the session", state.into());
         self.with(|state| state.session = session)
     }
 
-    /// The scopes that a delta may write; that of the session alone if this is not called.
+    /// Sets the scopes that a delta may change. Default: the session scope.
     pub fn writable(self, scopes: Scopes) -> Self {
         self.with(|state| state.writable = scopes)
     }
 
-    /// The turn's task, a JSON object with `id`, `contextId` and `status`.
+    /// Sets the turn's task, a JSON object with `id`, `contextId` and `status`.
     ///
     /// # Panics
-    /// When it is no JSON object.
+    /// When the text is not a JSON object.
     #[track_caller]
     pub fn task(self, task: impl Into<Json>) -> Self {
         let task = checked::<Object>("the task", task.into());
         self.with(|state| state.task = Some(task))
     }
 
-    /// The steps of the agent in this turn, a JSON array.
+    /// Sets the agent's steps in this turn, a JSON array.
     ///
     /// # Panics
-    /// When it is no JSON array.
+    /// When the text is not a JSON array.
     #[track_caller]
     pub fn steps(self, steps: impl Into<Json>) -> Self {
         let steps = checked::<Vec<IgnoredAny>>("the steps", steps.into());
         self.with(|state| state.steps = steps)
     }
 
-    /// The answer of [`tasks::list`](crate::tasks::list), by the request.
+    /// Sets the function that answers [`tasks::list`](crate::tasks::list).
     pub fn tasks(self, list: impl Fn(&str) -> Result<Json, String> + 'static) -> Self {
         self.with(|state| state.tasks = Some(Rc::new(list)))
     }
 
-    /// The ids of the tasks that wait. [`tasks::resume`](crate::tasks::resume) takes up each of them once, and finds no
-    /// other.
+    /// Sets the ids of waiting tasks. [`tasks::resume`](crate::tasks::resume) succeeds once for each of them, and fails
+    /// for others.
     pub fn waiting<I: Into<String>>(self, task_ids: impl IntoIterator<Item = I>) -> Self {
         let waiting = task_ids.into_iter().map(Into::into).collect();
         self.with(|state| state.waiting = waiting)
     }
 
-    /// The answer of [`schema::validate`](crate::schema::validate), by the schema and the instance. There is no validator
-    /// outside of the host, so the test says what the violations are.
+    /// Sets the function that answers [`schema::validate`](crate::schema::validate) with violations. A test has no
+    /// validator, so that the function decides.
     pub fn schema(self, validate: impl Fn(&str, &str) -> Result<Vec<Violation>, String> + 'static) -> Self {
         self.with(|state| state.validate = Some(Rc::new(validate)))
     }
 
-    /// The answer of [`schema::compile`](crate::schema::compile), by the schema. Without it all JSON is a usable schema.
+    /// Sets the function that answers [`schema::compile`](crate::schema::compile). Default: all JSON is a usable
+    /// schema.
     pub fn compile(self, compile: impl Fn(&str) -> Result<(), String> + 'static) -> Self {
         self.with(|state| state.compile = Some(Rc::new(compile)))
     }
 
-    /// The answer of [`http::Request::send`], by the request. Nothing is really sent.
+    /// Sets the function that answers [`http::Request::send`]. No request is really sent.
     #[cfg(feature = "http")]
-    pub fn http(self, answer: impl Fn(&Sent) -> Result<http::Response, http::Error> + 'static) -> Self {
+    pub fn http(self, answer: impl Fn(&SentRequest) -> Result<http::Response, http::Error> + 'static) -> Self {
         self.with(|state| state.http.answer = Some(Rc::new(answer)))
     }
 
-    fn with(self, change: impl FnOnce(&mut State)) -> Self {
+    fn with(self, change: impl FnOnce(&mut HostState)) -> Self {
         change(&mut self.state.borrow_mut());
         self
     }
 }
 
-/// The methods by which a test runs calls, and asks afterwards what the host was told.
+/// Methods that run calls and read their effects.
 impl Host {
-    /// Runs what calls the host, on this thread. A host that runs inside of another one takes its place meanwhile.
+    /// Runs `calls` on this thread with this host. Inside of another host's `run`, this host replaces the outer one for
+    /// that time.
     pub fn run<T>(&self, calls: impl FnOnce() -> T) -> T {
         let _entered = native::enter(Rc::clone(&self.state));
         calls()
     }
 
-    /// Lets time pass, in whole milliseconds.
+    /// Advances the clock, in whole milliseconds.
     pub fn advance(&self, by: Duration) {
         let millis = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         let mut state = self.state.borrow_mut();
@@ -271,19 +272,19 @@ impl Host {
         self.state.borrow_mut().buckets.of(bucket).values.keys().cloned().collect()
     }
 
-    /// The lines that were logged, each with its level: `warn: the store is full`.
+    /// The logged lines, each with its level: `warn: the store is full`.
     pub fn log(&self) -> Vec<String> {
         self.state.borrow().log.clone()
     }
 
-    /// The ids of the tasks that were taken up. A real host takes them up when the hook has returned without an error.
+    /// The ids of resumed tasks. A real host resumes them after the hook has returned without an error.
     pub fn resumed(&self) -> Vec<String> {
         self.state.borrow().resumed.clone()
     }
 
-    /// The requests that were sent.
+    /// The sent requests.
     #[cfg(feature = "http")]
-    pub fn sent(&self) -> Vec<Sent> {
+    pub fn sent(&self) -> Vec<SentRequest> {
         self.state.borrow().http.sent.clone()
     }
 }
@@ -300,7 +301,7 @@ impl fmt::Debug for Host {
     }
 }
 
-/// The text, if it is JSON of this shape.
+/// Returns the text if it is JSON of this shape.
 #[track_caller]
 #[expect(clippy::panic, reason = "a test that is written wrong must fail")]
 fn checked<T: DeserializeOwned>(what: &str, json: Json) -> Json {

@@ -1,6 +1,6 @@
-//! Generates `src/bindings/*.rs` from `wit/`, and fails when they have drifted from it.
+//! Generates `src/bindings/*.rs` from `wit/`, and fails if the files differ.
 //!
-//! `UPDATE_BINDINGS=1 cargo test -p annex-sdk --test bindings` rewrites them. They are checked in so that authors
+//! `UPDATE_BINDINGS=1 cargo test -p annex-sdk --test bindings` rewrites the files. They are checked in so that authors
 //! compile neither a WIT parser nor a proc macro.
 
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use wit_bindgen_core::wit_parser::{PackageId, Resolve};
 use wit_bindgen_core::{Files, WorldGenerator as _};
 use wit_bindgen_rust::{Opts, WithOption};
 
-/// One world per hook: a component can then be the union of any of them. `wit-component` merges the type sections of
-/// the worlds that an author's crate really exports.
+/// One world per hook, so that a component can combine any of them. `wit-component` merges the type sections of the
+/// worlds that an author's crate really exports.
 const WORLDS: &str = "
     package annex:sdk;
     world capabilities { include annex:extension/capabilities@0.1.0; import annex:extension/types@0.1.0; }
@@ -83,7 +83,7 @@ fn options(world: &str) -> Opts {
         ..Opts::default()
     };
     if world == "capabilities" {
-        // The types that only hooks use are generated here too, once for all of them.
+        // Types that only hooks use are generated here too, once for all hooks.
         options.generate_unused_types = true;
     } else {
         options.with = vec![(

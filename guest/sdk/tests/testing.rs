@@ -99,7 +99,7 @@ fn the_host_tells_what_it_was_given() {
         .tasks(|request| Ok(format!("[{request}]")));
     host.run(|| {
         assert_eq!(secrets::get("KEY"), Ok(Some("x".to_owned())));
-        // As the host does it: a string as it is, anything else as its JSON text.
+        // As in the host: a string unchanged, any other value as its JSON text.
         assert_eq!(secrets::get("text"), Ok(Some("a\n".to_owned())));
         assert_eq!(secrets::get("n"), Ok(Some("1.0".to_owned())));
         assert_eq!(session::get("n"), Some("1.0".to_owned()));

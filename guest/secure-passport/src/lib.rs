@@ -1,13 +1,14 @@
-//! The Secure Passport extension, version 1: a client tells of itself and its user, signed if it must be relied on.
+//! The Secure Passport extension, version 1: a client sends statements about itself and its user, signed if the agent
+//! must be able to trust it.
 //!
-//! This file holds the hooks. The shape of a passport is in [`passport`], its signature in [`signature`], the server's
-//! decisions about it in [`border`], and the client's side in [`writing`].
+//! This file has the hooks. The format of a passport is in [`passport`], its signature in [`signature`], the server's
+//! side in [`server`], and the client's side in [`client`].
 
-pub mod border;
+pub mod client;
 pub mod parameters;
 pub mod passport;
+pub mod server;
 pub mod signature;
-pub mod writing;
 
 use annex_sdk::{
     Addition, Card, Client, Declaration, Descriptor, Extension, Json, MetadataEntry, Outgoing, Rejection, Request,
@@ -16,7 +17,7 @@ use annex_sdk::{
 
 use crate::parameters::{PARAMETER_SCHEMA, Parameters};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct SecurePassport;
 
@@ -30,10 +31,7 @@ impl Extension for SecurePassport {
         Ok(Descriptor {
             name: "secure-passport".to_owned(),
             metadata_keys: vec![parameters.uri.clone()],
-            ..Descriptor::new(
-                parameters.uri.clone(),
-                "Takes what the client says of itself, with a signature or without.",
-            )
+            ..Descriptor::new(parameters.uri.clone(), "Takes a client's statements about itself, signed or unsigned.")
         })
     }
 }
@@ -50,13 +48,13 @@ impl State for SecurePassport {
         _request: Request,
         metadata: Vec<MetadataEntry>,
     ) -> Result<Option<Json>, Rejection> {
-        border::state_delta(parameters, &metadata)
+        server::state_delta(parameters, &metadata)
     }
 }
 
 impl Client for SecurePassport {
     fn before(parameters: &Parameters, call: Outgoing) -> Result<Addition, Rejection> {
-        writing::addition(parameters, &call)
+        client::addition(parameters, &call)
     }
 }
 

@@ -48,7 +48,7 @@ pub const PARAMETER_SCHEMA: &str = r##"{
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
-    /// The extension's URI, which is the metadata key too.
+    /// The extension's URI, which is also the metadata key.
     #[serde(default = "default_uri")]
     pub uri: String,
     /// The keys of a passport's state that the agent understands.
@@ -57,10 +57,10 @@ pub struct Parameters {
     /// The key of the session's state that holds the passport.
     #[serde(default = "default_state_key")]
     pub state_key: String,
-    /// The fate of a request whose passport is malformed.
+    /// The reaction to a malformed passport.
     #[serde(default)]
     pub on_malformed: OnMalformed,
-    /// The fate of keys that are not supported.
+    /// The reaction to unsupported keys.
     #[serde(default)]
     pub on_unsupported_key: OnUnsupportedKey,
     /// True if a passport must be signed by a known client.
@@ -69,41 +69,41 @@ pub struct Parameters {
     /// The clients whose signatures can be verified.
     #[serde(default)]
     pub clients: Vec<KnownClient>,
-    /// The client that signs, on the calling side.
+    /// The client in whose name this side signs, for the hook `client`.
     pub sign_as: Option<KnownClient>,
 }
 
-/// The fate of a request whose passport is malformed.
+/// The reaction to a malformed passport.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnMalformed {
-    /// The request goes on without it, as the public specification has it.
+    /// The request continues without the passport, as the public specification requires.
     #[default]
     Ignore,
     /// The request is refused.
     Reject,
 }
 
-/// The fate of a key of the state that is not supported.
+/// The reaction to an unsupported key of the state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnUnsupportedKey {
-    /// The session does not get it.
+    /// The session does not receive the key.
     #[default]
     Drop,
     /// The request is refused.
     Reject,
 }
 
-/// A client and the key that goes with its name.
+/// A client and its key.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownClient {
     /// The passport's `clientId`.
     pub client_id: String,
-    /// The algorithm by which it signs.
+    /// The algorithm of the client's signatures.
     pub algorithm: Algorithm,
-    /// Name of the secret that holds the key.
+    /// The name of the secret with the key.
     pub secret: Option<String>,
     /// The public key of Ed25519 in base64.
     pub public_key: Option<String>,
@@ -119,22 +119,22 @@ impl Parameters {
     /// The `params` of the entry on the card.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// The parameters cannot be written as JSON.
     pub fn card_params(&self) -> Result<Json, String> {
         json::text(&CardParams { supported_state_keys: &self.supported_state_keys })
     }
 
-    /// The client of that name, if its signatures can be verified.
+    /// The client with this id, if its signatures can be verified.
     pub fn client(&self, client_id: &str) -> Option<&KnownClient> {
         self.clients.iter().find(|client| client.client_id == client_id)
     }
 
-    /// Tries each key, so that one which cannot be used stops the load.
+    /// Loads each key, so that an unusable one fails the load.
     ///
     /// # Errors
-    /// Says which, and why.
+    /// Names the key and the fault.
     pub fn check_keys(&self) -> Result<(), String> {
-        // Every passport would be refused, which no operator means.
+        // Every passport would be refused, which cannot be intended.
         if self.require_signature && self.clients.is_empty() {
             return Err("`require_signature` needs `clients` whose signatures can be verified".to_owned());
         }
@@ -149,14 +149,14 @@ impl Parameters {
 }
 
 impl KnownClient {
-    /// The key that verifies what the client signed.
+    /// The key for verifying the client's signatures.
     ///
     /// # Errors
-    /// It is not there or is no key; the text is for the operator and holds nothing of it.
+    /// The key is missing or invalid; the text is for the operator and contains no part of the key.
     pub fn verifying_key(&self) -> Result<Key, String> {
         match (self.algorithm, &self.public_key) {
             (Algorithm::HmacSha256, None) => Key::hmac(&self.value()?),
-            // Everybody knows a public key: as the secret of an HMAC it would let anybody sign.
+            // A public key is not secret: used as the secret of an HMAC, it would let everyone sign.
             (Algorithm::HmacSha256, Some(_)) => {
                 Err("`public_key` is for ed25519; hmac-sha256 has a `secret`".to_owned())
             }
@@ -165,7 +165,7 @@ impl KnownClient {
         }
     }
 
-    /// The key that signs.
+    /// The key for signing.
     ///
     /// # Errors
     /// As [`KnownClient::verifying_key`].
@@ -207,7 +207,7 @@ pub(crate) mod tests {
 
     pub(crate) const PUBLIC_KEY: &str = "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=";
 
-    /// A host with two secrets that are keys, and one that is too short.
+    /// A host with two valid secrets, and one that is too short.
     pub(crate) fn host() -> Host {
         Host::new()
             .secret("KEY", "0123456789abcdef")

@@ -1,26 +1,26 @@
-//! A passport: its shape, and the bytes of it that are signed.
+//! The format of a passport, and the bytes of a passport that are signed.
 
 use annex_sdk::Json;
 use annex_sdk::members::Members;
 use serde_json::Value;
 
-/// All that may stand in a passport.
+/// The fields that a passport may have.
 const FIELDS: [&str; 4] = ["clientId", "state", "signature", "sessionId"];
 
-/// A passport with the values that were sent.
+/// A passport with its values as received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passport {
-    /// The name of the client that calls.
+    /// The name of the client.
     pub client_id: String,
-    /// A session of the client's own.
+    /// The client's own session.
     pub session_id: Option<String>,
     /// The signature as text.
     pub signature: Option<String>,
-    /// The state: each key with its value as JSON text, in the order in which they were sent.
+    /// The state: each key with its value as JSON text, in the received order.
     pub state: Vec<(String, Json)>,
 }
 
-/// The reason for which something is no passport: a JSON pointer into it, and a lower-case fragment.
+/// The reason why a text is not a passport: a JSON pointer into the text, and a lower-case fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
     /// The place of the fault, relative to the passport.
@@ -37,19 +37,19 @@ impl Malformed {
 }
 
 impl Passport {
-    /// Reads a passport strictly: nothing may be in it but its four fields, each once.
+    /// Parses a passport strictly: only its four fields are allowed, each once.
     ///
     /// # Errors
-    /// The first fault that is found.
+    /// The first fault.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let fields = Members::of(text).ok_or_else(|| Malformed::new("", "must be a JSON object"))?;
-        // Of a field that is there twice, one reader could sign the one value and another rely on the other.
+        // With a repeated field, the signer could use one value and the verifier the other.
         if let Some(field) = fields.repeated() {
-            return Err(Malformed::new(field, "must not be there twice"));
+            return Err(Malformed::new(field, "must not be repeated"));
         }
-        // A field that no signature covers must not ride along with those that one does.
+        // A field that the signature does not cover must not appear next to signed fields.
         if let Some(field) = fields.keys().find(|field| !FIELDS.contains(field)) {
-            return Err(Malformed::new(field, "is no field of a passport"));
+            return Err(Malformed::new(field, "is not a field of a passport"));
         }
         let state = fields.get("state").ok_or_else(|| Malformed::new("state", "is required"))?;
         let state = Members::of(state).ok_or_else(|| Malformed::new("state", "must be a JSON object"))?;
@@ -64,15 +64,15 @@ impl Passport {
         })
     }
 
-    /// The text that is signed: the passport without its signature, as RFC 8785 (JCS) writes it. A verified passport
-    /// must be read from this text, because of numbers only what a double holds is signed.
+    /// The signed text: the passport without its signature, in the canonical form of RFC 8785 (JCS). Signed numbers are
+    /// doubles. A verified passport must therefore be read from this text.
     ///
     /// # Errors
-    /// A value cannot be written, for instance a number beyond all doubles.
+    /// A value has no canonical form, such as a number beyond the range of doubles.
     pub fn canonical(&self) -> Result<Json, String> {
         let mut fields = serde_json::Map::new();
         fields.insert("clientId".to_owned(), Value::from(self.client_id.as_str()));
-        // A field that is missing is left out and not signed as `null`: both ends must write the same bytes.
+        // A missing field is omitted and not signed as `null`, because both sides must write the same bytes.
         if let Some(session_id) = &self.session_id {
             fields.insert("sessionId".to_owned(), Value::from(session_id.as_str()));
         }
@@ -85,7 +85,7 @@ impl Passport {
         serde_json_canonicalizer::to_string(&Value::Object(fields)).map_err(|error| error.to_string())
     }
 
-    /// The passport as its canonical form has it, without the signature.
+    /// The passport as read from its canonical form, without the signature.
     ///
     /// # Errors
     /// As [`Passport::canonical`].
@@ -94,7 +94,7 @@ impl Passport {
     }
 }
 
-/// A string that is not empty. `null` is not taken for a field that is missing.
+/// A string that is not empty; `None` for a missing field. `null` is a fault.
 fn string(fields: &Members<'_>, name: &str) -> Result<Option<String>, Malformed> {
     let Some(text) = fields.get(name) else { return Ok(None) };
     match serde_json::from_str::<String>(text) {

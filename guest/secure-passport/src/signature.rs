@@ -7,27 +7,27 @@ use ed25519_compact::{KeyPair, PublicKey, Seed, Signature};
 use hmac_sha256::HMAC;
 use serde::Deserialize;
 
-/// Fewer bytes than that are no secret.
+/// The fewest bytes of a secret.
 const MIN_SECRET_BYTES: usize = 16;
 
-/// With padding or without.
+/// Accepts base64 with or without padding.
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT.with_encode_padding(false));
 
-/// The algorithm by which a passport is signed.
+/// The algorithm of a passport's signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
-    /// HMAC with SHA-256 (RFC 2104), a key that both sides know.
+    /// HMAC with SHA-256 (RFC 2104), with a key that both sides share.
     #[serde(rename = "hmac-sha256")]
     HmacSha256,
     /// Ed25519 (RFC 8032).
     Ed25519,
 }
 
-/// A key that is ready for use.
+/// A parsed key.
 pub enum Key {
     /// Signs and verifies.
     Hmac(Vec<u8>),
@@ -38,38 +38,38 @@ pub enum Key {
 }
 
 impl Key {
-    /// The bytes of a secret's text.
+    /// Uses the bytes of a secret's text.
     ///
     /// # Errors
-    /// They are too few.
+    /// The secret is too short.
     pub fn hmac(secret: &str) -> Result<Self, String> {
         if secret.len() < MIN_SECRET_BYTES {
             return Err(format!("a secret of hmac-sha256 has at least {MIN_SECRET_BYTES} bytes"));
         }
-        // The bytes of the text itself, whatever they may encode, so that both ends do the same.
+        // The bytes of the text itself, without decoding, so that both sides do the same.
         Ok(Self::Hmac(secret.as_bytes().to_vec()))
     }
 
-    /// 32 bytes in base64.
+    /// Parses a public key: 32 bytes in base64.
     ///
     /// # Errors
-    /// They are no public key.
+    /// The text is not a public key.
     pub fn public(text: &str) -> Result<Self, String> {
         let key = PublicKey::from_slice(&decode(text).ok_or("it is not base64")?);
         key.map(Self::Public).map_err(|_| "a public key of ed25519 has 32 bytes".to_owned())
     }
 
-    /// The seed of 32 bytes in base64.
+    /// Parses a private key: the seed of 32 bytes in base64.
     ///
     /// # Errors
-    /// It is no seed.
+    /// The text is not a seed.
     pub fn private(text: &str) -> Result<Self, String> {
         let seed = Seed::from_slice(&decode(text).ok_or("it is not base64")?);
         let seed = seed.map_err(|_| "a private key of ed25519 is a seed of 32 bytes")?;
         Ok(Self::Private(KeyPair::from_seed(seed)))
     }
 
-    /// The signature in base64url without padding. A public key signs nothing.
+    /// The signature in base64url without padding; `None` for a public key.
     pub fn sign(&self, signed: &str) -> Option<String> {
         match self {
             Self::Hmac(key) => Some(URL_SAFE.encode(HMAC::mac(signed.as_bytes(), key))),
@@ -79,13 +79,12 @@ impl Key {
         }
     }
 
-    /// True if the signature, in either alphabet of base64, is that of the text.
+    /// True if the signature, in either base64 alphabet, matches the text.
     pub fn verifies(&self, signed: &str, signature: &str) -> bool {
         let Some(signature) = decode(signature) else { return false };
         match self {
             Self::Hmac(key) => {
-                // All 32 bytes must be there: a MAC that may be cut off can be guessed. `verify` takes the same time
-                // wherever they differ.
+                // All 32 bytes are required: a shortened MAC could be guessed. `verify` compares in constant time.
                 <&[u8; 32]>::try_from(signature.as_slice()).is_ok_and(|mac| HMAC::verify(signed.as_bytes(), key, mac))
             }
             Self::Public(key) => is_signature(key, signed, &signature),

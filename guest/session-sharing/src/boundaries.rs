@@ -1,17 +1,17 @@
-//! The calling side's memory of how far each agent has the conversations of a client: a bounded list per agent.
+//! The caller's record of the events that each agent has: a limited list of conversations per agent.
 //!
-//! A conversation that it forgets is shared again from the start, and the agent leaves out the events that it has. So
-//! losing an entry, to the bound or to a call at the same time, costs bytes and nothing else.
+//! A conversation that is missing from the list is shared from the start, and the agent ignores events that it already
+//! has. A lost entry, because of the limit or a concurrent call, therefore only costs bytes.
 
 use annex_sdk::json;
 use serde::{Deserialize, Serialize};
 
-/// Conversations per agent; the one that was not used for longest goes first.
+/// The most conversations per agent. The one that was unused for longest is removed first.
 const MAX_CONVERSATIONS: usize = 100;
-/// The longest context id that is kept, in bytes.
+/// The longest context id that is stored, in bytes.
 const MAX_CONTEXT: usize = 256;
 
-/// The keys of the calling side, which outlive calls. The text of an error is for the operator.
+/// The caller's keys, which outlive calls. The text of an error is for the operator.
 pub trait ClientKeys {
     /// The value of a key.
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
@@ -24,35 +24,34 @@ pub trait ClientKeys {
 pub struct Conversation {
     /// The URL of the agent's card.
     pub agent: String,
-    /// The peer whose conversation it is.
+    /// The peer that owns the conversation.
     pub peer: String,
-    /// Its context at the agent.
+    /// The conversation's context id at the agent.
     pub context: String,
 }
 
-/// The place up to which the agent has a conversation.
+/// The last event of a conversation that an agent has.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Boundary {
-    /// The revision of its history.
+    /// The revision of the history.
     pub revision: u64,
     /// The last event that the agent has.
     pub up_to: u64,
-    /// True if a call was made and nothing has come back: the agent may have refused it because it has lost the
-    /// conversation.
+    /// True if the last call got no answer. The agent may have refused it because it has lost the conversation.
     pub is_open: bool,
 }
 
-/// The boundary of a conversation, if it is known.
+/// The boundary of a conversation; `None` if unknown.
 pub fn get(conversation: &Conversation, keys: &impl ClientKeys) -> Option<Boundary> {
     let entries = read(&conversation.agent, keys);
     let entry = entries.into_iter().find(|entry| entry.is_of(conversation))?;
     Some(Boundary { revision: entry.revision, up_to: entry.up_to, is_open: entry.is_open })
 }
 
-/// Keeps the boundary of a conversation.
+/// Stores the boundary of a conversation.
 ///
 /// # Errors
-/// When it cannot be kept: the agent's or the context's name is too long, or as the host says.
+/// When the agent's URL or the context id is too long, or the host's store is not available.
 pub fn set(conversation: &Conversation, boundary: Boundary, keys: &impl ClientKeys) -> Result<(), String> {
     let Conversation { agent, peer, context } = conversation.clone();
     // The agent chooses this id. One value holds all conversations, so a long id would leave no room for others.
@@ -84,7 +83,7 @@ impl Entry {
     }
 }
 
-/// The conversations of an agent, the one that was used last at the end. What cannot be read is not known.
+/// The conversations of an agent, the most recently used one last. Unreadable entries count as missing.
 fn read(agent: &str, keys: &impl ClientKeys) -> Vec<Entry> {
     let value = keys.get(&key_of(agent)).ok().flatten();
     value.and_then(|value| serde_json::from_slice(&value).ok()).unwrap_or_default()

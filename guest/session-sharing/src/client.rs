@@ -1,8 +1,8 @@
-//! The calling end: shares with an agent what it has not, and remembers how far that is.
+//! The caller's side: shares the events that an agent does not have, and records the last one.
 //!
-//! The boundary moves when the agent has acknowledged what was shared, in an answer that ends well. An answer that does
-//! not leaves it, so that the next call shares the same again. When nothing came back at all, the agent may have refused
-//! the call because it has lost the conversation: then the next call shares everything.
+//! The boundary moves when the agent acknowledges the shared events in an answer that ends successfully. After any
+//! other answer the boundary stays, and the next call shares the same events again. After a call without an answer, the
+//! agent may have refused it because it has lost the conversation; the next call then shares everything.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Addition, Incoming, Json, Outgoing, Rejection, Violation, json};
@@ -12,9 +12,9 @@ use crate::event::Event;
 use crate::node::Node;
 use crate::parameters::{Limits, Parameters};
 use crate::server::is_good_end;
-use crate::wire::{Mode, Received, Shared, read_mode, read_peer};
+use crate::wire::{Acknowledgement, Mode, SharedEvents, read_mode, read_peer};
 
-/// A call that shared something, until it is acknowledged.
+/// A call with shared events, before the acknowledgement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
     agent: String,
@@ -22,9 +22,9 @@ pub struct Call {
     peer: String,
     revision: u64,
     up_to: u64,
-    /// The last event that the agent had before.
+    /// The last event that the agent had before the call.
     before: u64,
-    /// The context that the message names.
+    /// The context id in the message.
     context: Option<String>,
     is_settled: bool,
 }
@@ -44,7 +44,7 @@ pub fn before(
     call: &Outgoing,
     keys: &impl ClientKeys,
 ) -> Result<(Addition, Option<Call>), Rejection> {
-    // Other operations carry no message that events could go with.
+    // Other operations have no message to which events could be added.
     let is_message = matches!(call.operation.as_str(), "SendMessage" | "SendStreamingMessage");
     let (Some(declaration), Some(input), Some(message), true) =
         (&call.declaration, &call.input, &call.message, is_message)
@@ -55,7 +55,7 @@ pub fn before(
     let input = Input::read(&root)?;
     let context = text_member(message, "contextId");
     let limits = [parameters.limits(), Limits::declared(declaration)];
-    // Without a context the agent's conversation begins with this message, so nothing can be known of it.
+    // Without a context the agent's conversation begins with this message, so the agent cannot have any event.
     let conversation = context.clone().filter(|_| input.mode == Mode::Delta).map(|context| {
         let agent = call.agent.clone();
         let peer = input.peer.clone();
@@ -64,39 +64,39 @@ pub fn before(
     let boundary = conversation.as_ref().map_or(Ok(None), |conversation| known(&input, &root, conversation, keys))?;
     let mut shared = input.within(boundary, &limits, &call.agent)?;
     if let (Some(conversation), Some(boundary)) = (&conversation, boundary) {
-        // The boundary is open until something comes back, by which the next call knows of a call without an answer.
-        // Where that cannot be kept, this call shares everything, because the next one could not know.
+        // The boundary is open until an answer arrives, so that the next call detects a call without an answer. If the
+        // boundary cannot be stored, this call shares everything, because the next one could not detect it.
         let open = Boundary { is_open: true, ..boundary };
         if boundaries::set(conversation, open, keys).is_err() {
             shared = input.within(Some(open), &limits, &call.agent)?;
         }
     }
     let value = shared.write().map_err(|error| Violation::new("", error))?;
-    let Shared { mode, peer, revision, base, up_to, .. } = shared;
+    let SharedEvents { mode, peer, revision, base, up_to, .. } = shared;
     let call =
         Call { agent: call.agent.clone(), mode, peer, revision, up_to, before: base, context, is_settled: false };
     Ok((Addition::entry(parameters.shared_key(), value), Some(call)))
 }
 
-/// Refuses to send what one of the two ends would not take.
-fn check_limits(shared: &Shared, limits: &[Limits]) -> Result<(), Violation> {
+/// Refuses events that exceed the limits of either side.
+fn check_limits(shared: &SharedEvents, limits: &[Limits]) -> Result<(), Violation> {
     let sizes: Vec<usize> = shared.events.iter().map(Event::size).collect();
     let Some(passed) = limits.iter().find_map(|limits| limits.passed_by(&sizes)) else { return Ok(()) };
     let advice = "put a summary in place of older ones, under a new `revision`";
     Err(Violation::new("/events", format!("{passed}: {advice}")))
 }
 
-/// Reads what came back. Returns the context and the new boundary for the program, when it has moved.
+/// Reads an answer. Returns the context and the new boundary for the program, if the boundary moved.
 ///
 /// # Errors
-/// When the agent answers in another context than the message's. Nothing is remembered then.
+/// When the agent answers in another context than the message's. Nothing is stored then.
 pub fn after(
     parameters: &Parameters,
     call: &mut Call,
     incoming: &Incoming,
     keys: &impl ClientKeys,
 ) -> Result<Option<Json>, String> {
-    // Nothing is remembered of what is shared as a whole each time.
+    // In the mode `full` nothing is stored.
     if call.mode == Mode::Full {
         return Ok(None);
     }
@@ -107,12 +107,12 @@ pub fn after(
         return Err(format!("the agent answered in the context {context:?}, and the message was for {named:?}"));
     }
     call.context = Some(context.clone());
-    let expected = Received::of(call.mode, &call.peer, call.revision, call.up_to);
+    let expected = Acknowledgement::of(call.mode, &call.peer, call.revision, call.up_to);
     let key = parameters.received_key();
     let is_received = incoming.metadata.iter().any(|(own, value)| *own == key && expected.is_in(value));
     let moves = answer.is_good && is_received;
     if moves || !call.is_settled {
-        // The first answer closes the open boundary, whether it is a good one or not: the agent has not lost the
+        // The first answer closes the open boundary, whether successful or not: it proves that the agent has the
         // conversation.
         let up_to = if moves { call.up_to } else { call.before };
         let boundary = Boundary { revision: call.revision, up_to, is_open: false };
@@ -125,7 +125,7 @@ pub fn after(
     Ok(moves.then(|| format!(r#"{{"contextId":{},"received":{}}}"#, json::string(&context), call.up_to)))
 }
 
-/// The boundary up to which the agent has this revision of the conversation; `None` when that is not known.
+/// The agent's boundary for this revision of the conversation; `None` if unknown.
 fn known(
     input: &Input,
     root: &Node<'_>,
@@ -152,7 +152,7 @@ fn known(
     if let Some(current) = object.get("current")
         && current.number()? <= boundary.up_to
     {
-        return Err(current.violation("is nothing new: the agent has answered that message"));
+        return Err(current.violation("was answered by the agent already"));
     }
     Ok(Some(boundary))
 }
@@ -167,16 +167,16 @@ impl Input {
         let mut up_to = last;
         if let Some(current) = object.get("current") {
             let number = current.number()?;
-            // It goes as the message's own parts, and would be heard twice.
+            // The message's own event is sent as its parts, and must not be added twice.
             events.retain(|event| event.seq != number);
             up_to = last.max(number);
         }
         Ok(Self { mode, peer, revision, events, up_to })
     }
 
-    /// The events that the agent is to get. In doubt it gets all of them. If all are too many it gets the newer ones,
-    /// because it may still have the rest.
-    fn within(&self, boundary: Option<Boundary>, limits: &[Limits], agent: &str) -> Result<Shared, Violation> {
+    /// The events for the agent. If the boundary is uncertain, all events. If all exceed the limits, only the newer
+    /// ones, because the agent may still have the others.
+    fn within(&self, boundary: Option<Boundary>, limits: &[Limits], agent: &str) -> Result<SharedEvents, Violation> {
         let newer = self.since(boundary.map_or(0, |boundary| boundary.up_to), agent);
         // The call before got no answer, perhaps because the agent has lost the conversation.
         if boundary.is_some_and(|boundary| boundary.is_open) {
@@ -189,21 +189,21 @@ impl Input {
         Ok(newer)
     }
 
-    /// The events that the agent is to get when it has those up to `base`. Its own answers are among them only when
-    /// `base` is 0, because then it may have lost them.
-    fn since(&self, base: u64, agent: &str) -> Shared {
+    /// The events for an agent that has those up to `base`. The agent's own answers are included only if `base` is 0,
+    /// because the agent may then have lost them.
+    fn since(&self, base: u64, agent: &str) -> SharedEvents {
         let newer = self.events.iter().filter(|event| event.seq > base);
         let marked = newer.map(|event| Event { yours: event.agent.as_deref() == Some(agent), ..event.clone() });
         let events = marked.filter(|event| base == 0 || !event.yours).collect();
         let Self { mode, peer, revision, up_to, .. } = self;
-        Shared { mode: *mode, peer: peer.clone(), revision: *revision, base, up_to: *up_to, events }
+        SharedEvents { mode: *mode, peer: peer.clone(), revision: *revision, base, up_to: *up_to, events }
     }
 }
 
-/// The facts of a StreamResponse that matter here.
+/// The relevant facts of a StreamResponse.
 struct Answer {
     context: Option<String>,
-    /// True if it says that the turn has ended well.
+    /// True if the turn has ended successfully.
     is_good: bool,
 }
 

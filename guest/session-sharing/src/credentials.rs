@@ -1,15 +1,17 @@
-//! Takes credentials out of what is shared: values under names that stand for secrets, and words that look like keys.
+//! Removes credentials from shared texts: values under the names of secrets, and words that look like keys.
 //!
-//! It knows what it knows: a secret in plain words passes. Both ends apply it, so that neither relies on the other.
+//! The list is not complete: a secret in plain words is not recognised. Both sides remove credentials, so that neither
+//! relies on the other.
 
 use std::borrow::Cow;
 
 use annex_sdk::json;
 
-/// The text that stands where a credential was.
+/// The text that replaces a credential.
 pub const REMOVED: &str = "[removed]";
 
-/// Names of secrets, in small letters and without anything between. A name that ends with one of them is one as well.
+/// Names of secrets, in lower case and without separators. Longer names with one of these as their end count too, such
+/// as `dbpassword`.
 const NAMES: [&str; 17] = [
     "password",
     "passwd",
@@ -30,7 +32,7 @@ const NAMES: [&str; 17] = [
     "clientassertion",
 ];
 
-/// The beginnings of the keys of well-known services.
+/// The prefixes of the keys of well-known services.
 const PREFIXES: [&str; 20] = [
     "sk-",
     "sk_live_",
@@ -54,11 +56,11 @@ const PREFIXES: [&str; 20] = [
     "hf_",
 ];
 
-/// The shortest word that is taken for a key by how it begins.
+/// The shortest word with such a prefix that counts as a key.
 const KEY_BYTES: usize = 20;
-/// The shortest of [`NAMES`].
+/// The length of the shortest of [`NAMES`].
 const NAME_BYTES: usize = 5;
-/// The shortest word behind `Bearer` or `Basic` that is taken for a credential.
+/// The shortest word after `Bearer` or `Basic` that counts as a credential.
 const SCHEME_BYTES: usize = 12;
 
 const PEM_BEGIN: &str = "-----BEGIN ";
@@ -71,7 +73,7 @@ pub fn without_in_text(text: &str) -> String {
     // Before the text is taken apart: a key in PEM has spaces and line breaks in it.
     let text = without_private_keys(text);
     let mut clean = String::with_capacity(text.len());
-    let mut before = Before::Nothing;
+    let mut before = WordBefore::Nothing;
     for piece in text.split_inclusive(is_separator) {
         let word = piece.strip_suffix(is_separator).unwrap_or(piece);
         let separator = piece.get(word.len()..).unwrap_or_default();
@@ -82,8 +84,8 @@ pub fn without_in_text(text: &str) -> String {
     clean
 }
 
-/// The JSON text with `"[removed]"` for values under names of secrets, and without credentials in its strings. It reads
-/// the text once, however deep it is nested.
+/// The JSON text with `"[removed]"` for values under names of secrets, and without credentials in its strings. Reads
+/// the text once, at any depth of nesting.
 pub fn without_in_json(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
@@ -108,7 +110,7 @@ pub fn without_in_json(text: &str) -> String {
     clean
 }
 
-/// The text of a JSON string, its escapes resolved.
+/// The text of a JSON string, with its escapes decoded.
 fn decoded(string: &str) -> Cow<'_, str> {
     let plain = string.strip_prefix('"').and_then(|string| string.strip_suffix('"'));
     match plain.filter(|plain| !plain.contains('\\')) {
@@ -117,7 +119,7 @@ fn decoded(string: &str) -> Cow<'_, str> {
     }
 }
 
-/// Splits JSON text that begins with a string behind it.
+/// Splits JSON text after its first string.
 fn split_string(text: &str) -> (&str, &str) {
     let mut is_escaped = false;
     let end = text.bytes().skip(1).position(|byte| {
@@ -128,7 +130,7 @@ fn split_string(text: &str) -> (&str, &str) {
     end.and_then(|end| text.split_at_checked(end + 2)).unwrap_or((text, ""))
 }
 
-/// The rest of a JSON text behind the value that it begins with.
+/// The rest of a JSON text after its first value.
 fn behind_value(text: &str) -> &str {
     let mut rest = text;
     // A counter and no recursion, so that deep nesting takes no stack.
@@ -150,21 +152,21 @@ fn behind_value(text: &str) -> &str {
     }
 }
 
-/// The words before a word, as far as they tell what the word is.
+/// The relevant words before a word.
 #[derive(Clone, Copy, PartialEq)]
-enum Before {
+enum WordBefore {
     Nothing,
     /// `Bearer` or `Basic`.
     Scheme,
     /// The name of a secret.
     Name,
-    /// That, and a colon.
+    /// The name of a secret and a colon.
     NameColon,
-    /// That, and an equals sign.
+    /// The name of a secret and an equals sign.
     NameEquals,
 }
 
-impl Before {
+impl WordBefore {
     fn makes_secret(self, word: &str) -> bool {
         let has_digit = || word.bytes().any(|byte| byte.is_ascii_digit());
         match self {
@@ -213,7 +215,7 @@ fn is_key(word: &str) -> bool {
     is_known || is_web_token
 }
 
-/// A private key goes to its last line, or to the end of the text when there is none.
+/// Removes private keys, from the first line of each to its last, or to the end of the text if that is missing.
 fn without_private_keys(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! One thing that was said in a conversation, as either end may take it: text alone, without thoughts, credentials and
+//! An event of a conversation in the form that both sides accept: text only, without thoughts, credentials and
 //! metadata.
 
 use annex_sdk::Violation;
@@ -16,32 +16,32 @@ const CREDENTIAL_TOOL: &str = "adk_request_credential";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The user, whose words they are.
+    /// The user, or a caller on the user's behalf.
     User,
     /// An agent.
     Agent,
 }
 
-/// An event that is fit to be shared.
+/// An event that may be shared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Its place in the conversation, by the order in which the events were appended.
+    /// The number of the event within the conversation, in the order of appending.
     pub seq: u64,
     /// The name of the speaker.
     pub author: String,
     /// The role of the speaker.
     pub role: Role,
-    /// True if the agent that gets the event was the speaker.
+    /// True if the receiving agent was the speaker.
     pub yours: bool,
-    /// On the calling side: the URL of the card of the agent that said it.
+    /// The URL of the speaking agent's card. Used on the caller's side only.
     pub agent: Option<String>,
-    /// The texts that were said; never empty.
+    /// The texts of the event; never empty.
     pub texts: Vec<String>,
 }
 
 impl Event {
-    /// The events of an array in the order of their `seq`, without those of which nothing is left to share: partial ones,
-    /// thoughts, changes of state. Also the last `seq` of all.
+    /// The events of an array, sorted by `seq`, without those that have nothing to share: partial ones, thoughts,
+    /// changes of state. Also returns the last `seq` of all events.
     pub fn read_all(list: &Node<'_>) -> Result<(Vec<Self>, u64), Violation> {
         let mut events = Vec::new();
         let mut last = 0;
@@ -51,7 +51,7 @@ impl Event {
             let number = seq.number()?;
             // The order is that of appending and never of time: clocks of several agents do not agree.
             if number <= last {
-                return Err(seq.violation(format!("must be greater than that before it, which is {last}")));
+                return Err(seq.violation(format!("must be greater than the previous one, {last}")));
             }
             last = number;
             events.extend(Self::read(number, &object)?);
@@ -59,7 +59,7 @@ impl Event {
         Ok((events, last))
     }
 
-    /// Bytes of its text.
+    /// The size of its texts in bytes.
     pub fn size(&self) -> usize {
         self.texts.iter().map(String::len).sum()
     }
@@ -79,7 +79,7 @@ impl Event {
     }
 }
 
-/// `ROLE_USER` and `ROLE_AGENT` are the names of A2A.
+/// Reads a role, also by A2A's names `ROLE_USER` and `ROLE_AGENT`.
 fn role(node: &Node<'_>) -> Result<Role, Violation> {
     match node.text()?.as_str() {
         "user" | "ROLE_USER" => Ok(Role::User),
@@ -88,7 +88,7 @@ fn role(node: &Node<'_>) -> Result<Role, Violation> {
     }
 }
 
-/// It stands outside of the quotes, so it must not look like anything but a name.
+/// Reads the author's name. It appears outside of the quotes, so that it must look like a name.
 fn author(node: &Node<'_>) -> Result<String, Violation> {
     let author = node.text()?;
     let is_name = |character: char| character.is_alphanumeric() || "_-.:@/ ".contains(character);
@@ -99,7 +99,7 @@ fn author(node: &Node<'_>) -> Result<String, Violation> {
     Err(node.violation(format!("must be 1 to {MAX_AUTHOR} letters, digits, spaces and `_-.:@/`")))
 }
 
-/// The text of a part that may be shared; `None` when nothing may.
+/// The text of a part that may be shared; `None` for a part without such text.
 fn text_of(node: &Node<'_>) -> Result<Option<String>, Violation> {
     let part = node.object()?;
     let metadata = part.get("metadata").map(|metadata| metadata.object()).transpose()?;
@@ -124,7 +124,7 @@ fn text_of(node: &Node<'_>) -> Result<Option<String>, Violation> {
     Err(node.violation("must have text, data, raw or url"))
 }
 
-/// A call of a tool and its result in the words of google-adk, other data as JSON.
+/// The text for data: a tool call or its result in google-adk's words, other data as JSON.
 fn tool_text(kind: &str, data: &Node<'_>) -> Result<Option<String>, Violation> {
     let clean = |node: Option<Node<'_>>| node.map_or_else(|| "{}".to_owned(), |node| without_in_json(node.json()));
     let is_call = kind == "function_call";

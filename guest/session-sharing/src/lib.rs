@@ -1,7 +1,7 @@
-//! Shares the content of a conversation between agents: the events that an agent has not yet heard go along with the
-//! next message to it. One component is both ends.
+//! Shares a conversation between agents: the next message to an agent contains the events that the agent does not have.
+//! One component implements both sides.
 //!
-//! This file holds the hooks. The agent's end is in [`server`], the caller's end in [`client`].
+//! This file has the hooks. The agent's side is in [`server`], the caller's side in [`client`].
 
 pub mod boundaries;
 pub mod client;
@@ -24,16 +24,16 @@ use annex_sdk::{
 };
 
 use crate::parameters::{PARAMETER_SCHEMA, Parameters};
-use crate::server::Taken;
+use crate::server::PendingEvents;
 
 thread_local! {
-    /// The events that the message of the turn shares. An instance serves one turn.
-    static TAKEN: RefCell<Option<Taken>> = const { RefCell::new(None) };
-    /// The call and what it shares. An instance serves one call.
+    /// The events that the turn's message shares. An instance serves one turn.
+    static TAKEN: RefCell<Option<PendingEvents>> = const { RefCell::new(None) };
+    /// The call with its shared events. An instance serves one call.
     static CALL: RefCell<Option<client::Call>> = const { RefCell::new(None) };
 }
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct SessionSharing;
 
@@ -48,7 +48,7 @@ impl Extension for SessionSharing {
             grants: vec!["rewrite-message".to_owned()],
             // A turn ends with one of these. Artifacts acknowledge nothing.
             events: EventKinds::MESSAGE | EventKinds::STATUS,
-            ..Descriptor::new(parameters.uri.clone(), "Takes along what the agent has not heard of a conversation.")
+            ..Descriptor::new(parameters.uri.clone(), "Shares a conversation's new events with the agent.")
         })
     }
 }
@@ -92,14 +92,14 @@ impl Response for SessionSharing {
 
 impl Client for SessionSharing {
     fn before(parameters: &Parameters, call: Outgoing) -> Result<Addition, Rejection> {
-        let (addition, call) = client::before(parameters, &call, &Own)?;
+        let (addition, call) = client::before(parameters, &call, &CallerKeys)?;
         CALL.set(call);
         Ok(addition)
     }
 
     fn after(parameters: &Parameters, event: Incoming) -> Result<Option<Json>, String> {
         CALL.with_borrow_mut(|call| {
-            call.as_mut().map_or(Ok(None), |call| client::after(parameters, call, &event, &Own))
+            call.as_mut().map_or(Ok(None), |call| client::after(parameters, call, &event, &CallerKeys))
         })
     }
 }
@@ -121,10 +121,10 @@ impl server::ContextKeys for Conversation {
     }
 }
 
-/// The keys of the calling side.
-struct Own;
+/// The caller's keys.
+struct CallerKeys;
 
-impl boundaries::ClientKeys for Own {
+impl boundaries::ClientKeys for CallerKeys {
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
         told(Keys::open().and_then(|keys| keys.get(key)))
     }
@@ -134,7 +134,7 @@ impl boundaries::ClientKeys for Own {
     }
 }
 
-/// The caller goes on without the keys, so the operator learns the reason from the log.
+/// Logs an error of the caller's keys, without which the call continues.
 fn told<T>(result: Result<T, String>) -> Result<T, String> {
     result.inspect_err(|error| log::warn(&format!("the keys cannot be used: {error}")))
 }

@@ -1,13 +1,13 @@
-//! JSON that somebody sent, with the pointer to where it stands, so that whatever is wrong can be named.
+//! JSON from a peer, with its place in the request, so that each violation can name its place.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Violation, pointer};
 use serde_json::value::RawValue;
 
-/// The largest whole number that every JSON parser keeps: 2^53 - 1.
+/// The largest integer that every JSON parser keeps exactly: 2^53 - 1.
 pub const MAX_NUMBER: u64 = (1 << 53) - 1;
 
-/// One value.
+/// A JSON value with its pointer.
 #[derive(Debug, Clone)]
 pub struct Node<'a> {
     json: &'a str,
@@ -15,7 +15,7 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// The value that stands at `pointer`.
+    /// The value at `pointer`.
     pub fn new(json: &'a str, pointer: impl Into<String>) -> Self {
         Self { json, pointer: pointer.into() }
     }
@@ -25,12 +25,12 @@ impl<'a> Node<'a> {
         self.json
     }
 
-    /// Something that is wrong with it; `message` is a lower-case fragment.
+    /// A violation at this value; `message` is a lower-case fragment.
     pub fn violation(&self, message: impl Into<String>) -> Violation {
         Violation::new(self.pointer.clone(), message)
     }
 
-    /// The value as an object; a key that is there twice is a violation.
+    /// The value as an object. A repeated key is a violation.
     pub fn object(&self) -> Result<Object<'a>, Violation> {
         let members = Members::of(self.json).ok_or_else(|| self.violation("must be a JSON object"))?;
         // Readers differ in which of two values they take for one key.
@@ -54,7 +54,7 @@ impl<'a> Node<'a> {
         serde_json::from_str(self.json).map_err(|_| self.violation("must be a string"))
     }
 
-    /// The value as a whole number from 0 to [`MAX_NUMBER`].
+    /// The value as an integer from 0 to [`MAX_NUMBER`].
     pub fn number(&self) -> Result<u64, Violation> {
         let number = serde_json::from_str(self.json).ok().filter(|number| *number <= MAX_NUMBER);
         number.ok_or_else(|| self.violation(format!("must be a whole number from 0 to {MAX_NUMBER}")))
@@ -66,7 +66,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A JSON object that stands somewhere.
+/// A JSON object, with its place in the request.
 #[derive(Debug)]
 pub struct Object<'a> {
     members: Members<'a>,
@@ -74,24 +74,24 @@ pub struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// The member `name`; one that is `null` counts as absent.
+    /// The member `name`. `null` counts as absent.
     pub fn get(&self, name: &str) -> Option<Node<'a>> {
         // ProtoJSON takes `null` for a field that is absent.
         let json = self.members.get(name).filter(|json| *json != "null")?;
         Some(Node::new(json, pointer::child(&self.pointer, name)))
     }
 
-    /// The member `name`, which must be there.
+    /// The required member `name`.
     pub fn need(&self, name: &str) -> Result<Node<'a>, Violation> {
         self.get(name).ok_or_else(|| Violation::new(pointer::child(&self.pointer, name), "is required"))
     }
 
-    /// The number `name`, 0 when it is not there.
+    /// The number `name`; 0 if absent.
     pub fn number_or_zero(&self, name: &str) -> Result<u64, Violation> {
         self.get(name).map_or(Ok(0), |node| node.number())
     }
 
-    /// The boolean `name`, false when it is not there.
+    /// The boolean `name`; false if absent.
     pub fn is_set(&self, name: &str) -> Result<bool, Violation> {
         self.get(name).map_or(Ok(false), |node| node.flag())
     }

@@ -1,12 +1,12 @@
-//! The operator's parameters, and the keys and limits that follow from them at both ends.
+//! The operator's parameters, and the keys and limits of both sides, which follow from the parameters.
 
 use annex_sdk::{Json, json};
 use serde::{Deserialize, Serialize};
 
-/// The URI unless the operator names another.
+/// The default URI.
 pub const DEFAULT_URI: &str = "https://annex.example/session-sharing/v1";
 
-/// The version of what travels under the keys.
+/// The version of the metadata values.
 pub const VERSION: u64 = 1;
 
 /// JSON Schema of the parameters, for the host and for people.
@@ -27,11 +27,11 @@ pub const PARAMETER_SCHEMA: &str = r#"{
 pub struct Parameters {
     /// The extension's URI.
     pub uri: String,
-    /// Events of one message.
+    /// The most events of one message.
     pub max_events: usize,
-    /// Bytes of one event's text.
+    /// The most bytes of one event's text.
     pub max_event_bytes: usize,
-    /// Bytes of the text of all events of one message.
+    /// The most bytes of all events' texts in one message.
     pub max_bytes: usize,
 }
 
@@ -43,7 +43,7 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// The metadata key of what is shared: the URI without its scheme, and `/shared`.
+    /// The metadata key of shared events: the URI without its scheme, and `/shared`.
     pub fn shared_key(&self) -> String {
         format!("{}/shared", self.path())
     }
@@ -53,7 +53,7 @@ impl Parameters {
         format!("{}/received", self.path())
     }
 
-    /// The most that one message may share.
+    /// The limits on one message.
     pub fn limits(&self) -> Limits {
         Limits {
             max_events: Some(self.max_events),
@@ -62,7 +62,7 @@ impl Parameters {
         }
     }
 
-    /// The `params` of the entry on the card: what a client must know to be understood.
+    /// The `params` of the entry on the card, which tell a client the version and the limits.
     pub fn card_params(&self) -> Result<Json, String> {
         json::text(&CardParams { version: VERSION, modes: ["delta", "full"], limits: self.limits() })
     }
@@ -73,7 +73,7 @@ impl Parameters {
     }
 }
 
-/// The most that one message may share. A limit that is `None` does not bound.
+/// The limits on the events of one message. `None` means unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
@@ -86,8 +86,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those that a declaration on an Agent Card (JSON) names. A card that names none that can be read bounds nothing:
-    /// the agent says itself what is too much.
+    /// The limits in a declaration on an Agent Card (JSON). A card without readable limits sets none; the agent then
+    /// refuses what exceeds its limits.
     pub fn declared(declaration: &str) -> Self {
         #[derive(Deserialize)]
         struct Declaration {
@@ -96,18 +96,18 @@ impl Limits {
         serde_json::from_str::<Declaration>(declaration).map(|declaration| declaration.params).unwrap_or_default()
     }
 
-    /// The limit that events of these sizes in bytes go beyond, as text; `None` when they are within all limits.
+    /// The limit that events of these sizes in bytes exceed, as text; `None` if they exceed none.
     pub fn passed_by(&self, sizes: &[usize]) -> Option<String> {
         let passes = |bound: Option<usize>, size: usize| bound.filter(|bound| size > *bound);
         if let Some(bound) = passes(self.max_events, sizes.len()) {
-            return Some(format!("are {} events, and there may be {bound}", sizes.len()));
+            return Some(format!("are {} events; at most {bound} are allowed", sizes.len()));
         }
         let largest = sizes.iter().copied().max().unwrap_or_default();
         if let Some(bound) = passes(self.max_event_bytes, largest) {
-            return Some(format!("have one of {largest} bytes of text, and it may have {bound}"));
+            return Some(format!("have an event with {largest} bytes of text; at most {bound} are allowed"));
         }
         let all = sizes.iter().sum();
-        passes(self.max_bytes, all).map(|bound| format!("have {all} bytes of text, and there may be {bound}"))
+        passes(self.max_bytes, all).map(|bound| format!("have {all} bytes of text; at most {bound} are allowed"))
     }
 }
 

@@ -1,8 +1,8 @@
-//! The agent's end: takes what is shared with a message into the conversation, once, and acknowledges it.
+//! The agent's side: adds the events that a message shares to the conversation, once, and acknowledges them.
 //!
-//! The events that a message shares are in the conversation from the moment in which its turn begins, whatever becomes
-//! of the turn: the host keeps the message either way. So they are noted then, and those of a refused message are not.
-//! The client hears that the agent has them when the turn has ended well.
+//! The conversation contains the shared events as soon as the message's turn begins, because the host stores the
+//! message whether or not the turn succeeds. The extension therefore records them at that time. Events of a refused
+//! message are not recorded. The client gets the acknowledgement after the turn has ended successfully.
 
 use annex_sdk::members::Members;
 use annex_sdk::{
@@ -14,21 +14,21 @@ use serde_json::value::RawValue;
 use crate::node::Node;
 use crate::parameters::Parameters;
 use crate::quoting;
-use crate::wire::{Mode, Received, Shared, shared_in};
+use crate::wire::{Acknowledgement, Mode, SharedEvents, shared_in};
 
-/// The client says that the agent has events which it has not.
+/// The client assumes that the agent has events which are missing.
 pub const GAP: i32 = -32_301;
-/// The agent knows nothing of the conversation.
+/// The agent does not know the conversation.
 pub const UNKNOWN_CONTEXT: i32 = -32_302;
-/// The client shares a history that has been replaced.
+/// The client shares an outdated revision of the history.
 pub const STALE_REVISION: i32 = -32_303;
-/// The agent cannot keep now what it has of the conversation.
+/// The agent cannot store now which events it has.
 pub const NOT_KEPT: i32 = -32_304;
 
-/// Peers of one conversation.
+/// The most peers of one conversation.
 const MAX_PEERS: usize = 16;
 
-/// The keys of the conversation. The text of an error is for the operator.
+/// The conversation's keys. The text of an error is for the operator.
 pub trait ContextKeys {
     /// The value of a key.
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String>;
@@ -38,9 +38,9 @@ pub trait ContextKeys {
     fn count(&self) -> Result<usize, String>;
 }
 
-/// The part of a conversation that a message has shared, for its turn to take in.
+/// The events that a message shares, before its turn begins.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Taken {
+pub struct PendingEvents {
     mode: Mode,
     peer: String,
     revision: u64,
@@ -48,43 +48,43 @@ pub struct Taken {
     is_noted: bool,
 }
 
-/// The place up to which the agent has a peer's conversation.
+/// The last event of a peer's conversation that the agent has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Standing {
     revision: u64,
     taken: u64,
 }
 
-/// Checks the events that a message (JSON) shares; `None` when it shares nothing, and stays as it is. The rewrites put
-/// the events that are new in front of the message's own parts.
+/// Checks the events that a message (JSON) shares; `None` if it shares none, and stays unchanged. The rewrites put new
+/// events in front of the message's own parts.
 pub fn check(
     parameters: &Parameters,
     message: &str,
     keys: &impl ContextKeys,
-) -> Result<Option<(Taken, Vec<Rewrite>)>, Rejection> {
+) -> Result<Option<(PendingEvents, Vec<Rewrite>)>, Rejection> {
     let key = parameters.shared_key();
     let Some(value) = shared_in(message, &key) else { return Ok(None) };
     let node = Node::new(value, pointer::metadata(Location::Message, &key));
-    let mut shared = Shared::read(&node, &parameters.limits())?;
+    let mut shared = SharedEvents::read(&node, &parameters.limits())?;
     let mut is_revised = false;
     // In the mode `full` nothing is kept, so every event is new each time.
     if shared.mode == Mode::Delta {
         let standing = standing(&shared, keys)?;
         is_revised = standing.is_some_and(|standing| standing.revision < shared.revision);
-        // A new revision takes the place of what was told before, so none of its events is known.
+        // A new revision replaces the earlier events, so that none of its events is known.
         let known = standing.filter(|_| !is_revised).map_or(0, |standing| standing.taken);
-        // The agent has its own words in its conversation, unless that was lost.
+        // The conversation contains the agent's own texts, unless it was lost.
         let is_lost = standing.is_none_or(|standing| standing.taken == 0);
         shared.events.retain(|event| event.seq > known && (is_lost || !event.yours));
     }
     let rewrites = prepend(message, quoting::parts(&shared.events, is_revised));
-    let Shared { mode, peer, revision, up_to, .. } = shared;
-    Ok(Some((Taken { mode, peer, revision, up_to, is_noted: false }, rewrites)))
+    let SharedEvents { mode, peer, revision, up_to, .. } = shared;
+    Ok(Some((PendingEvents { mode, peer, revision, up_to, is_noted: false }, rewrites)))
 }
 
-impl Taken {
-    /// Notes, once, that the shared events are in the conversation. Returns true if they are noted. Events that are not
-    /// noted will be shared again.
+impl PendingEvents {
+    /// Records, once, that the conversation contains the shared events. Returns true on success. Events without a
+    /// record will be shared again.
     pub fn note(&mut self, keys: &impl ContextKeys) -> bool {
         // The reason of a failure is in the log already.
         self.is_noted = self.is_noted || self.mode == Mode::Full || self.write(keys).is_ok();
@@ -95,17 +95,18 @@ impl Taken {
         let key = key_of(&self.peer);
         let before = read(keys.get(&key)?).unwrap_or_default();
         let known = if before.revision == self.revision { before.taken } else { 0 };
-        // An older message that comes late must not move the place back.
+        // A late message must not move the record back.
         write(&key, Standing { revision: self.revision, taken: known.max(self.up_to) }, keys)
     }
 }
 
-/// The acknowledgement, when this event ends the turn well: the agent answered, or waits for the client.
+/// The acknowledgement, if this event ends the turn successfully: the agent answered, or waits for the client.
 ///
-/// If another extension kept the agent from running, the first event is also the first chance to note what was taken.
+/// If another extension prevents the agent from running, the first event is also the first chance to record the shared
+/// events.
 pub fn acknowledge(
     parameters: &Parameters,
-    taken: &mut Taken,
+    taken: &mut PendingEvents,
     event: &Outgoing,
     keys: &impl ContextKeys,
 ) -> Result<Option<Patch>, String> {
@@ -119,26 +120,26 @@ pub fn acknowledge(
     if !ends_well || !is_noted {
         return Ok(None);
     }
-    let received = Received::of(taken.mode, &taken.peer, taken.revision, taken.up_to).write()?;
+    let received = Acknowledgement::of(taken.mode, &taken.peer, taken.revision, taken.up_to).write()?;
     Ok(Some(Patch::entry(parameters.received_key(), received)))
 }
 
-/// True if a turn that leaves its task in this state has done something with its message.
+/// True for the state of a task whose turn has processed its message.
 pub fn is_good_end(state: &str) -> bool {
     matches!(state, "TASK_STATE_COMPLETED" | "TASK_STATE_INPUT_REQUIRED" | "TASK_STATE_AUTH_REQUIRED")
 }
 
-/// The place up to which the agent has the conversation; `None` when the conversation begins with this message. A key
-/// is set for it then, so that there is room to note the events once the turn begins.
-fn standing(shared: &Shared, keys: &impl ContextKeys) -> Result<Option<Standing>, Rejection> {
+/// The agent's record for a peer; `None` if the conversation begins with this message. In that case a key is set now,
+/// so that the record has room later.
+fn standing(shared: &SharedEvents, keys: &impl ContextKeys) -> Result<Option<Standing>, Rejection> {
     let not_kept = |_: String| {
-        error(NOT_KEPT, "the agent cannot keep how far it has the conversation; share it in the mode \"full\"", None)
+        error(NOT_KEPT, "the agent cannot store which events it has; share the conversation in the mode \"full\"", None)
     };
     let key = key_of(&shared.peer);
     let Some(standing) = read(keys.get(&key).map_err(not_kept)?) else {
-        // Without the events before `base` the agent would hear a conversation with a gap in it.
+        // Without the events before `base` the agent's conversation would have a gap.
         if shared.base > 0 {
-            let message = "the agent knows nothing of this conversation; share all events again, with `base` 0";
+            let message = "the agent does not know this conversation; share all events again, with `base` 0";
             return Err(error(UNKNOWN_CONTEXT, message, Some(0)));
         }
         // The client chooses `peer`, so it could use up the extension's keys by naming others.
@@ -148,7 +149,7 @@ fn standing(shared: &Shared, keys: &impl ContextKeys) -> Result<Option<Standing>
         write(&key, Standing { revision: shared.revision, taken: 0 }, keys).map_err(not_kept)?;
         return Ok(None);
     };
-    // A caller with an older history would undo what the agent knows from the newer one.
+    // An older history would overwrite the agent's knowledge of a newer one.
     if shared.revision < standing.revision {
         let message = format!(
             "the agent has revision {} of the conversation, and this is {}",
@@ -167,7 +168,7 @@ fn standing(shared: &Shared, keys: &impl ContextKeys) -> Result<Option<Standing>
     Ok(Some(standing))
 }
 
-/// `has` is the last event that the agent has, for errors after which the client sends all again.
+/// An error. `has` is the last event that the agent has, for errors after which the client sends all events again.
 fn error(code: i32, message: &str, has: Option<u64>) -> Rejection {
     let data = has.map(|has| format!(r#"{{"resend":true,"received":{has}}}"#));
     ExtensionError { code, message: message.to_owned(), data }.into()
@@ -177,7 +178,7 @@ fn key_of(peer: &str) -> String {
     format!("peer/{peer}")
 }
 
-/// Reads a standing. One that cannot be read counts as not known.
+/// Reads a record. An unreadable one counts as missing.
 fn read(value: Option<Vec<u8>>) -> Option<Standing> {
     value.and_then(|value| serde_json::from_slice(&value).ok())
 }
@@ -186,7 +187,7 @@ fn write(key: &str, standing: Standing, keys: &impl ContextKeys) -> Result<(), S
     keys.set(key, json::text(&standing)?.as_bytes())
 }
 
-/// Puts parts in front of the first one.
+/// The rewrite that puts parts in front of the first one.
 fn prepend(message: &str, mut parts: Vec<Json>) -> Vec<Rewrite> {
     if parts.is_empty() {
         return Vec::new();
@@ -194,7 +195,7 @@ fn prepend(message: &str, mut parts: Vec<Json>) -> Vec<Rewrite> {
     let message = Members::of(message).unwrap_or_default();
     let own: Vec<&RawValue> =
         message.get("parts").and_then(|parts| serde_json::from_str(parts).ok()).unwrap_or_default();
-    // A rewriting replaces a part, so the first one goes along behind the new ones.
+    // A rewrite replaces a part, so the first part is repeated after the new ones.
     parts.extend(own.first().map(|first| first.get().to_owned()));
     vec![Rewrite { part: 0, replacement: parts }]
 }

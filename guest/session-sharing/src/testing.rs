@@ -10,7 +10,7 @@ use crate::server::ContextKeys;
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     values: RefCell<BTreeMap<String, Vec<u8>>>,
-    /// True if the store is out of reach.
+    /// True if the store is not available.
     pub(crate) is_broken: Cell<bool>,
 }
 

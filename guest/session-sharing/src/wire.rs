@@ -1,4 +1,4 @@
-//! The two values that travel as metadata: the shared events with a message, and the acknowledgement with its answer.
+//! The two metadata values: the shared events of a message, and the acknowledgement in its answer.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Json, Violation, json};
@@ -11,35 +11,35 @@ use crate::parameters::{Limits, VERSION};
 /// The longest name of a peer, in bytes.
 pub const MAX_PEER: usize = 200;
 
-/// The way in which a conversation is shared.
+/// The mode of sharing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Only the events that are newer than those that the agent has.
+    /// Only events that the agent does not have.
     Delta,
-    /// All of it, each time; the agent keeps nothing.
+    /// All events each time. The agent stores no record.
     Full,
 }
 
-/// The conversation as it is shared with one message.
+/// The part of a conversation that one message shares.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shared {
-    /// The way in which it is shared.
+pub struct SharedEvents {
+    /// The mode of sharing.
     pub mode: Mode,
-    /// The peer whose conversation it is.
+    /// The peer that owns the conversation.
     pub peer: String,
-    /// The revision of its history; a new one begins when events were changed or removed.
+    /// The revision of the history. A new one begins when events were changed or removed.
     pub revision: u64,
-    /// The last event that the agent has.
+    /// The last event that the agent has before the message.
     pub base: u64,
-    /// The last event that it has afterwards, shared or not.
+    /// The last event that the agent has after the message, whether shared or not.
     pub up_to: u64,
-    /// Those after `base` up to `up_to`.
+    /// The events after `base` up to `up_to`.
     pub events: Vec<Event>,
 }
 
-impl Shared {
-    /// Reads what a client sent, and scrubs it once more.
+impl SharedEvents {
+    /// Parses a client's value, and removes credentials again.
     pub fn read(node: &Node<'_>, limits: &Limits) -> Result<Self, Violation> {
         let object = node.object()?;
         let version = object.need("version")?;
@@ -61,12 +61,12 @@ impl Shared {
             return Err(up_to.violation("must not be less than `base` or the last event's `seq`"));
         }
         let sizes: Vec<usize> = events.iter().map(Event::size).collect();
-        // The card names these limits, and a client need not keep to them.
+        // The card contains these limits, but a client may ignore them.
         if let Some(passed) = limits.passed_by(&sizes) {
             return Err(list.violation(passed));
         }
         if let Some(event) = events.first().filter(|event| event.seq <= base) {
-            return Err(list.violation(format!("begin with the event {}, which `base` says is there", event.seq)));
+            return Err(list.violation(format!("begin with the event {}, which is not after `base`", event.seq)));
         }
         Ok(Self { mode, peer, revision, base, up_to: within, events })
     }
@@ -75,7 +75,7 @@ impl Shared {
     pub fn write(&self) -> Result<Json, String> {
         let events = self.events.iter().map(WrittenEvent::of).collect();
         let Self { mode, peer, revision, base, up_to, .. } = self;
-        json::text(&Written {
+        json::text(&SharedEventsJson {
             version: VERSION,
             mode: *mode,
             peer,
@@ -87,9 +87,9 @@ impl Shared {
     }
 }
 
-/// Says that an agent has what was shared with it.
+/// The acknowledgement that an agent has the shared events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Received {
+pub struct Acknowledgement {
     version: u64,
     mode: Mode,
     peer: String,
@@ -97,13 +97,13 @@ pub struct Received {
     received: u64,
 }
 
-impl Received {
-    /// The acknowledgement of what was shared, when its turn has ended well.
+impl Acknowledgement {
+    /// The acknowledgement of shared events whose turn has ended successfully.
     pub fn of(mode: Mode, peer: &str, revision: u64, up_to: u64) -> Self {
         Self { version: VERSION, mode, peer: peer.to_owned(), revision, received: up_to }
     }
 
-    /// True if the metadata value `json` acknowledges what this one does, or more.
+    /// True if the metadata value `json` acknowledges at least the same events.
     pub fn is_in(&self, json: &str) -> bool {
         serde_json::from_str::<Self>(json).is_ok_and(|other| {
             let Self { version, mode, peer, revision, received } = other;
@@ -123,7 +123,7 @@ pub fn read_mode(node: &Node<'_>) -> Result<Mode, Violation> {
     serde_json::from_str(node.json()).map_err(|_| node.violation("must be \"delta\" or \"full\""))
 }
 
-/// Reads the name of the peer whose conversation it is.
+/// Reads the name of the peer that owns the conversation.
 pub fn read_peer(node: &Node<'_>) -> Result<String, Violation> {
     let peer = node.text()?;
     match (1..=MAX_PEER).contains(&peer.len()) {
@@ -140,7 +140,7 @@ pub fn shared_in<'a>(message: &'a str, key: &str) -> Option<&'a str> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'a> {
+struct SharedEventsJson<'a> {
     version: u64,
     mode: Mode,
     peer: &'a str,

@@ -1,13 +1,13 @@
-//! The client's half: the article's interceptor. It puts the state of the program where the server's half looks for it,
-//! and gives the state that comes back to the program.
+//! The client's side, like the interceptor in the article: adds the program's state to the message, and returns the
+//! state in the answer to the program.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Addition, Incoming, Json, Outgoing, Rejection, Violation};
 
 use crate::parameters::Parameters;
 
-/// The addition to a call. A message without state activates the extension too, so that a conversation goes on with the
-/// state that the session has.
+/// The addition to a call. A message without state also activates the extension, so that the conversation continues
+/// with the session's state.
 pub fn add_to_call(parameters: &Parameters, call: &Outgoing) -> Result<Addition, Rejection> {
     if call.message.is_none() {
         return Ok(Addition::none());
@@ -26,7 +26,7 @@ pub fn add_to_call(parameters: &Parameters, call: &Outgoing) -> Result<Addition,
     }
 }
 
-/// The state that came back, if it did; the last one counts.
+/// The state in an answer, if any. If there are several, the last one.
 pub fn returned_state(parameters: &Parameters, event: Incoming) -> Option<Json> {
     let own = |(key, state): (String, Json)| (key == parameters.state_key).then_some(state);
     // An agent that has not activated the extension may have written anything under the key.

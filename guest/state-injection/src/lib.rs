@@ -1,6 +1,6 @@
-//! Session state that a client sends beside its message, and gets back with the answer.
+//! Session state that a client sends with its message, and receives with the answer.
 //!
-//! This file holds the hooks; what they decide is in [`logic`] and [`client`].
+//! This file has the hooks; their decisions are in [`logic`] and [`client`].
 
 pub mod client;
 pub mod logic;
@@ -15,7 +15,7 @@ use annex_sdk::{
 
 use crate::parameters::{PARAMETER_SCHEMA, Parameters};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct StateInjection;
 
@@ -53,12 +53,12 @@ impl State for StateInjection {
     }
 }
 
-/// True once this turn's answer has the state. An instance begins each turn without a trace of another.
+/// True after this turn's answer has received the state. An instance serves one turn.
 static RETURNED: AtomicBool = AtomicBool::new(false);
 
 impl Response for StateInjection {
     fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
-        // The host is asked for the state only where an event carries it.
+        // The state is read from the host only if the event carries it.
         if !logic::carries_state(&event, RETURNED.load(Ordering::Relaxed)) {
             return Ok(None);
         }
@@ -77,7 +77,7 @@ impl Client for StateInjection {
     }
 }
 
-/// The host that this instance runs in.
+/// The host's functions for this instance.
 struct Imports;
 
 impl logic::Host for Imports {

@@ -1,5 +1,5 @@
-//! The decisions of the extension, as functions of their arguments alone. The names are those of the functions in the
-//! article that the extension comes from; spec.md says which hook calls which.
+//! The decisions of the extension, as functions of their arguments only. They have the names of the functions in the
+//! article from which the extension comes; spec.md lists the hook that calls each.
 
 use annex_sdk::members::Members;
 use annex_sdk::{
@@ -9,32 +9,33 @@ use serde::Deserialize;
 
 use crate::parameters::{Parameters, StateSchema};
 
-/// The functions of the host that the decisions need.
+/// The host's functions that the decisions need.
 pub trait Host {
     /// All stored session-scope keys, as one JSON object.
     fn snapshot(&self) -> Json;
-    /// The scopes that a delta may write.
+    /// The scopes that a delta may change.
     fn writable(&self) -> Scopes;
-    /// The violations of a schema by an instance. The error is for a schema or an instance that cannot be used at all.
+    /// The violations of a schema by an instance. Fails for an unusable schema or instance.
     fn violations(&self, state_schema: &str, instance: &str) -> Result<Vec<Violation>, String>;
 }
 
-/// True if an Agent Card (JSON) declares the extension. It is for the client, which looks before it sends state.
+/// True if an Agent Card (JSON) declares the extension. A client checks this before it sends state.
 pub fn is_supported(parameters: &Parameters, card: &str) -> bool {
     serde_json::from_str::<AgentCard>(card)
         .is_ok_and(|card| card.capabilities.extensions.iter().any(|extension| extension.uri == parameters.uri))
 }
 
-/// The extension's entry on the Agent Card: the schema, so that a client knows what to send.
+/// The extension's entry on the Agent Card, with the schema of the state for clients.
 pub fn agent_extension(parameters: &Parameters) -> Declaration {
-    // As the operator wrote it: the card shows the same digits and the same order of keys.
+    // The operator's text unchanged, so that the card shows the same digits and order of keys.
     let params = parameters.state_schema.as_ref().map(|schema| format!(r#"{{"state_schema":{}}}"#, schema.text));
     Declaration { description: Some(parameters.description.clone()), params }
 }
 
-/// The entry that holds the state: under the state key before the bare URI, on the message before the request.
+/// The metadata entry with the state: the state key takes precedence over the bare URI, and the message over the
+/// request.
 pub fn has_state<'a>(parameters: &Parameters, metadata: &'a [MetadataEntry]) -> Option<&'a MetadataEntry> {
-    // The first that is there counts. The published article uses the state key, examples of A2A the bare URI.
+    // The first entry counts. The published article uses the state key, examples of A2A the bare URI.
     let places = [
         (Location::Message, &parameters.state_key),
         (Location::Request, &parameters.state_key),
@@ -46,8 +47,8 @@ pub fn has_state<'a>(parameters: &Parameters, metadata: &'a [MetadataEntry]) -> 
         .find_map(|(location, key)| metadata.iter().find(|entry| entry.location == *location && entry.key == **key))
 }
 
-/// The state delta of a request, exactly as it was sent. `None` when nothing was sent and nothing is missing: the session
-/// has what the schema wants from an earlier turn, or there is no schema.
+/// The state delta of a request, exactly as received. `None` for a request without state, if none is required: either
+/// there is no schema, or the session has the required state from an earlier turn.
 pub fn get_state(
     parameters: &Parameters,
     metadata: &[MetadataEntry],
@@ -59,7 +60,7 @@ pub fn get_state(
     let Some(state) = Members::of(&entry.value) else {
         return Err(Violation::new(entry.pointer(), "must be a JSON object").into());
     };
-    // The schema could judge one of the two values, and the session keep the other.
+    // The schema could be applied to one of the two values, and the session could store the other.
     if let Some(key) = state.repeated() {
         return Err(Violation::new(pointer::child(&entry.pointer(), key), "must not be sent twice").into());
     }
@@ -71,8 +72,8 @@ pub fn get_state(
     if violations.is_empty() { Ok(Some(entry.value.clone())) } else { Err(Rejection::Violations(violations)) }
 }
 
-/// The violations of the schema by the sent state, laid over the stored state: a later turn may send only what changed.
-/// Keys of other scopes are not the schema's business.
+/// The violations of the schema by the received state, merged over the stored state. A later turn may therefore send
+/// changes only. Keys of other scopes are not validated.
 pub fn is_valid_schema(
     schema: &StateSchema,
     entry: &MetadataEntry,
@@ -81,7 +82,7 @@ pub fn is_valid_schema(
 ) -> Vec<Violation> {
     let snapshot = host.snapshot();
     let stored = stored_members(schema, &snapshot, |name| state.get(name).is_none());
-    // Where there is nothing to lay the sent state over, it is validated as it came.
+    // Without stored values to merge, the received text is validated unchanged.
     let untouched = stored.is_empty() && state.keys().all(|key| Scope::of(key).is_none());
     let violations = if untouched {
         host.violations(&schema.text, &entry.value)
@@ -95,17 +96,17 @@ pub fn is_valid_schema(
             .into_iter()
             .map(|violation| Violation::new(format!("{base}{}", violation.pointer), violation.message))
             .collect(),
-        // The schema was compiled at load, so it is the instance, for instance one that is nested too deeply.
+        // The schema was compiled at load, so the instance is at fault, for example because it nests too deeply.
         Err(error) => vec![Violation::new(base, format!("cannot be validated: {error}"))],
     }
 }
 
-/// The states in which the agent has answered. A turn that failed, was canceled or was rejected has no answer.
+/// The states in which the agent has answered. A failed, canceled or rejected turn has no answer.
 const ANSWERED: [&str; 3] = ["TASK_STATE_COMPLETED", "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"];
 
-/// True if an event ends what it belongs to, so that the state on it is that after the turn. An agent that answers by a
-/// status or in the history sends no other event than statuses: the last one carries the state, unless the answer has it
-/// already.
+/// True if the event should carry the state after the turn: a message, the last chunk of an artifact, or a status of an
+/// answered task. A status carries the state only if no earlier event did, because some agents answer in statuses or
+/// the history only.
 pub fn carries_state(event: &Event, is_returned: bool) -> bool {
     match event.kind {
         EventKind::Message => true,
@@ -114,7 +115,7 @@ pub fn carries_state(event: &Event, is_returned: bool) -> bool {
     }
 }
 
-/// The session's state for the metadata of an answer.
+/// The patch that adds the session's state to an answer.
 pub fn add_state(parameters: &Parameters, snapshot: Json) -> Patch {
     Patch::entry(parameters.state_key.clone(), snapshot)
 }
@@ -145,7 +146,7 @@ enum Scope {
 }
 
 impl Scope {
-    /// `None` for a key of the session's own.
+    /// The scope of a key; `None` for the session's own.
     fn of(key: &str) -> Option<Self> {
         match key.split_once(':')?.0 {
             "user" => Some(Self::User),
@@ -172,13 +173,13 @@ impl Scope {
     }
 }
 
-/// Violations in one answer; a client that has sent more keys than that learns of the rest when these are mended.
+/// The most violations in one answer. Further ones appear after these are fixed.
 const MAX_VIOLATIONS: usize = 64;
 
-/// One violation for each key whose scope the extension may not write.
+/// A violation for each key whose scope the extension may not change.
 fn refused_scopes(entry: &MetadataEntry, state: &Members<'_>, host: &impl Host) -> Vec<Violation> {
     let scoped: Vec<(&str, Scope)> = state.keys().filter_map(|key| Some((key, Scope::of(key)?))).collect();
-    // Most requests name no scope, and need no call of the host for it.
+    // Most requests use no scope, and need no call of the host.
     if scoped.is_empty() {
         return Vec::new();
     }
@@ -195,19 +196,18 @@ fn refused_scopes(entry: &MetadataEntry, state: &Members<'_>, host: &impl Host) 
         .collect()
 }
 
-/// True if the session has the state that a request without state needs, from earlier turns. Without a schema it needs
-/// nothing.
+/// True if the session has the required state from earlier turns. Without a schema none is required.
 fn is_stored(parameters: &Parameters, host: &impl Host) -> bool {
     let Some(schema) = &parameters.state_schema else { return true };
     let snapshot = host.snapshot();
     let stored = stored_members(schema, &snapshot, |_| true);
     let is_stored = |name: &String| stored.iter().any(|(stored, _)| stored == name);
-    // Most sessions are new and have nothing, which is found without calling the host.
+    // Most sessions are new and empty, which is found without calling the host.
     schema.outline().required.iter().all(is_stored)
         && host.violations(&schema.text, &object(stored.iter().copied())).is_ok_and(|violations| violations.is_empty())
 }
 
-/// Says what is missing, and where to put it.
+/// The violation for missing state, with the key for the state.
 fn is_missing(parameters: &Parameters) -> Violation {
     let required = parameters.state_schema.as_ref().map_or(&[][..], |schema| &schema.outline().required);
     let mut message = "is required: session state as a JSON object".to_owned();
@@ -215,11 +215,11 @@ fn is_missing(parameters: &Parameters) -> Violation {
         message.push_str(" with ");
         message.push_str(&required.join(", "));
     }
-    // The pointer names the first place that would have been looked at.
+    // The pointer names the preferred place for the state.
     Violation::new(pointer::metadata(Location::Message, &parameters.state_key), message)
 }
 
-/// The stored values of those names of the schema that are wanted. Of most sessions there is nothing: they are new.
+/// The stored values under names of the schema. New sessions, the most common case, have none.
 fn stored_members<'a>(
     schema: &'a StateSchema,
     snapshot: &'a str,
@@ -233,7 +233,7 @@ fn stored_members<'a>(
     wanted.filter_map(|name| Some((name.as_str(), state.get(name)?))).collect()
 }
 
-/// A JSON object of members whose values are JSON text.
+/// A JSON object from names and the JSON text of values.
 fn object<'a>(members: impl Iterator<Item = (&'a str, &'a str)>) -> Json {
     let mut text = String::from("{");
     for (key, value) in members {

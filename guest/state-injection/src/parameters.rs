@@ -23,22 +23,22 @@ pub const PARAMETER_SCHEMA: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// Ready for use: defaults filled in.
+/// The parameters with defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     /// The extension's URI.
     pub uri: String,
-    /// The metadata key that holds the state.
+    /// The metadata key of the state.
     pub state_key: String,
-    /// The schema that the state must match.
+    /// The schema of the state.
     pub state_schema: Option<StateSchema>,
-    /// The sentence on the card.
+    /// The description on the card.
     pub description: String,
 }
 
 impl Parameters {
-    /// From a way to look single parameters up, each a string as it is or JSON text. A turn looks at none but these, and
-    /// parses nothing.
+    /// Reads the parameters with a function that returns single ones, each as a string or JSON text. A turn parses no
+    /// other parameters.
     pub fn look_up(get: impl Fn(&str) -> Result<Option<String>, String>) -> Result<Self, String> {
         let uri = get("uri")?.unwrap_or_else(|| DEFAULT_URI.to_owned());
         let state_key = get("state_key")?.unwrap_or_else(|| default_state_key(&uri));
@@ -47,8 +47,8 @@ impl Parameters {
         Ok(Self { uri, state_key, state_schema, description })
     }
 
-    /// The keys that the extension owns. The bare URI is read too, because the examples of the A2A specification use
-    /// it as the key; what goes out is always under `state_key`.
+    /// The keys that the extension owns. It also reads the bare URI, which examples of the A2A specification use as the
+    /// key, but writes only under `state_key`.
     pub fn metadata_keys(&self) -> Vec<String> {
         let mut keys = vec![self.state_key.clone(), self.uri.clone()];
         // An operator may choose the bare URI as the state key.
@@ -60,23 +60,24 @@ impl Parameters {
 /// A JSON Schema for the state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StateSchema {
-    /// The operator's text, untouched.
+    /// The operator's text, unchanged.
     pub text: Json,
     outline: OnceLock<Outline>,
 }
 
-/// The parts of a schema that are needed without validating. Most requests need none, so they are read on demand.
+/// The parts of a schema that are needed in addition to validation. Read on demand, because most requests do not need
+/// them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outline {
     /// The top-level `required`.
     pub required: Vec<String>,
-    /// The names in the top-level `properties`, then those in `required` that are not among them. A schema is applied
-    /// to these of the stored keys, so that what the agent keeps in the session besides cannot violate it.
+    /// The names in the top-level `properties`, then further names in `required`. Only stored keys with these names are
+    /// validated, so that other keys of the agent cannot violate the schema.
     pub names: Vec<String>,
 }
 
 impl StateSchema {
-    /// Checks only that it is an object. The host tells whether it is a schema, when it compiles it at load.
+    /// Checks only that the schema is an object. The host checks the schema when it compiles it at load.
     fn new(text: String) -> Result<Self, String> {
         if !text.trim_start().starts_with('{') {
             return Err("`state_schema` must be a JSON Schema object".to_owned());
@@ -84,7 +85,7 @@ impl StateSchema {
         Ok(Self { text, outline: OnceLock::new() })
     }
 
-    /// Its top level.
+    /// The outline of its top level.
     pub fn outline(&self) -> &Outline {
         self.outline.get_or_init(|| Outline::of(&self.text))
     }

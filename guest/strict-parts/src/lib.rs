@@ -1,6 +1,6 @@
-//! Messages whose parts are data that matches a JSON Schema: a profile of A2A.
+//! A profile of A2A: messages whose parts are data that matches a JSON Schema.
 //!
-//! This file holds the hooks; what they decide is in [`logic`].
+//! This file has the hooks; their decisions are in [`logic`].
 
 pub mod logic;
 pub mod parameters;
@@ -9,7 +9,7 @@ use annex_sdk::{Card, Declaration, Descriptor, Extension, Json, Message, Rejecti
 
 use crate::parameters::{PARAMETER_SCHEMA, Parameters};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct StrictParts;
 
@@ -39,7 +39,7 @@ impl Card for StrictParts {
 impl Message for StrictParts {
     fn check(parameters: &Parameters, _request: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
         let violations = logic::check(parameters, &message);
-        // A profile narrows what is taken and rewrites nothing, which would need a grant.
+        // The profile only refuses messages. Rewriting would need a grant.
         if violations.is_empty() { Ok(Vec::new()) } else { Err(Rejection::Violations(violations)) }
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the violations of the profile by the parts of a message.
+//! Finds violations of the profile in the parts of a message.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Violation, schema};
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::parameters::{Parameters, Rule};
 
-/// Violations in one answer; the client learns of the rest when these are mended.
+/// The most violations in one answer. Further ones appear after these are fixed.
 const MAX_VIOLATIONS: usize = 64;
 
 /// The violations of the profile by a message (JSON), with pointers into the request.
@@ -27,7 +27,7 @@ pub fn check(parameters: &Parameters, message: &str) -> Vec<Violation> {
     violations
 }
 
-/// The parts of a message; their shape is for the host to check.
+/// The parts of a message, whose form the host has checked.
 fn parts(message: &str) -> Vec<&RawValue> {
     let message = Members::of(message).unwrap_or_default();
     message.get("parts").and_then(|parts| serde_json::from_str(parts).ok()).unwrap_or_default()
@@ -66,7 +66,7 @@ fn check_data(parameters: &Parameters, pointer: &str, part: &Members<'_>, data: 
             // The host's pointers begin at the data, those of the answer at the request.
             .map(|violation| Violation::new(format!("{base}{}", violation.pointer), violation.message))
             .collect(),
-        // The schema was compiled at load, so it is the data, for instance when it is nested too deeply.
+        // The schema was compiled at load, so the data is at fault, for example because it nests too deeply.
         Err(error) => vec![Violation::new(base, format!("cannot be validated: {error}"))],
     }
 }
@@ -82,9 +82,9 @@ fn is_for(rule: &Rule, part: &Members<'_>) -> bool {
     has_type && rule.metadata.iter().all(|(key, wanted)| metadata.get(key).and_then(value).as_ref() == Some(wanted))
 }
 
-/// Says what a part would have to have for a rule to be for it.
+/// The violation for data that matches no rule, with the conditions of all rules.
 fn is_for_none(parameters: &Parameters) -> String {
-    // The client learns from the error, too, which kinds are taken, and not from the card alone.
+    // The error also lists the accepted kinds, so that a client need not read the card.
     let conditions = |rule: &Rule| {
         let media_type = rule.media_type.iter().map(|media_type| format!("mediaType {media_type:?}"));
         let metadata = rule.metadata.iter().map(|(key, value)| format!("metadata {key:?} = {value}"));
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::StrictParts;
 
-    /// Finds the schema's own text wrong with everything but what equals it, and says so at `/x`.
+    /// A validator for tests: reports a violation at `/x` unless the data equals the schema's text.
     fn equality(data_schema: &str, data: &str) -> Result<Vec<Violation>, String> {
         match data {
             "\"deep\"" => Err("nested too deeply".to_owned()),

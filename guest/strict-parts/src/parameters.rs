@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The URI unless the operator names another.
+/// The default URI.
 pub const DEFAULT_URI: &str = "https://annex.example/strict-parts/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
@@ -47,20 +47,20 @@ pub struct Parameters {
     /// The extension's URI.
     #[serde(default = "default_uri")]
     pub uri: String,
-    /// True if parts with text are taken too.
+    /// True to accept parts with text.
     #[serde(default)]
     pub allow_text: bool,
-    /// True if parts with bytes or a URL are taken too.
+    /// True to accept parts with bytes or a URL.
     #[serde(default)]
     pub allow_files: bool,
-    /// True if at least one part must be data.
+    /// True to require at least one part with data.
     #[serde(default = "yes")]
     pub require_data: bool,
-    /// The rules for data; the first one whose conditions a part meets applies.
+    /// The rules for data. The first rule whose conditions a part meets applies.
     pub schemas: Vec<Rule>,
 }
 
-/// A schema, and the parts that it is for.
+/// A schema, and conditions on the parts that must match the schema.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
@@ -75,7 +75,7 @@ pub struct Rule {
 }
 
 impl Parameters {
-    /// The `params` of the entry on the card: all that a client must know to send what is taken.
+    /// The `params` of the entry on the card, which tell a client the accepted parts.
     pub fn card_params(&self) -> Result<Json, String> {
         let schemas: Result<Vec<CardRule<'_>>, String> = self.schemas.iter().map(CardRule::of).collect();
         json::text(&CardParams {
@@ -109,14 +109,14 @@ struct CardRule<'a> {
 
 impl<'a> CardRule<'a> {
     fn of(rule: &'a Rule) -> Result<Self, String> {
-        let schema = serde_json::from_str(&rule.schema).map_err(|error| format!("a schema is no JSON: {error}"))?;
+        let schema = serde_json::from_str(&rule.schema).map_err(|error| format!("a schema is not JSON: {error}"))?;
         Ok(Self { media_type: rule.media_type.as_deref(), metadata: &rule.metadata, schema })
     }
 }
 
-/// The text of a schema that is given as an object, or inside of a string.
+/// The text of a schema, which the config has as an object or inside of a string.
 fn schema_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
-    // As text, because a parsed schema would lose digits and the order of its keys.
+    // Kept as text, because a parsed schema would lose digits and the order of its keys.
     let raw = Box::<RawValue>::deserialize(deserializer)?;
     if raw.get().starts_with('"') {
         serde_json::from_str(raw.get()).map_err(D::Error::custom)

@@ -1,6 +1,6 @@
-//! The caller's earlier tasks, searched: the method `tasks/search` of the A2A documentation.
+//! Searches the caller's earlier tasks: the method `tasks/search` of the A2A documentation.
 //!
-//! This file holds the hooks; the search is in [`search`], the comparison with one task in [`matching`].
+//! This file has the hooks. The search is in [`search`], the comparison with a single task in [`matching`].
 
 pub mod matching;
 pub mod search;
@@ -8,7 +8,7 @@ pub mod search;
 use annex_sdk::{Answer, Descriptor, Extension, Json, Method, MethodDeclaration, Rejection, Request, tasks};
 use serde::Deserialize;
 
-/// The URI unless the operator names another.
+/// The default URI.
 pub const DEFAULT_URI: &str = "https://annex.example/task-history/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
@@ -33,7 +33,7 @@ fn default_uri() -> String {
     DEFAULT_URI.to_owned()
 }
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct TaskHistory;
 
@@ -60,7 +60,7 @@ impl Method for TaskHistory {
     }
 
     fn call(_: &Parameters, _request: Request, _name: &str, params: Json) -> Result<Answer, Rejection> {
-        // The host lists the tasks of the turn's caller alone, so this finds nobody else's.
+        // The host lists only the tasks of the turn's caller.
         search::search(&params, tasks::list).map(Answer::Value)
     }
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-/// A task as ListTasks shows it; what is not searched is not parsed.
+/// A task from ListTasks. Fields that are not searched are not parsed.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Task<'a> {
@@ -46,16 +46,16 @@ struct Part {
     text: Option<String>,
 }
 
-/// The conditions of a search; one that is not set is always met.
+/// The conditions of a search. A missing condition is always met.
 #[derive(Debug, Default)]
-pub struct Wanted {
-    /// In lower case.
+pub struct SearchConditions {
+    /// The searched text, in lower case.
     pub query: Option<String>,
     /// The state's name (`TASK_STATE_COMPLETED`).
     pub state: Option<String>,
     /// The earliest time of the status, in milliseconds since 1970-01-01T00:00:00Z.
     pub from: Option<u64>,
-    /// The first time that is too late.
+    /// The end of the time range, exclusive.
     pub to: Option<u64>,
 }
 
@@ -64,13 +64,13 @@ pub struct Wanted {
 pub enum Fit {
     /// The task meets all conditions.
     Yes,
-    /// It does not.
+    /// The task does not meet all conditions.
     No,
-    /// It does not, and neither do those after it, which are older.
+    /// The task is too old, and so are all following tasks.
     TooOld,
 }
 
-impl Wanted {
+impl SearchConditions {
     /// Compares a task with the conditions.
     pub fn fit(&self, task: &Task<'_>) -> Fit {
         let Ok(status) = serde_json::from_str::<Status<'_>>(task.status.get()) else { return Fit::No };
@@ -86,13 +86,13 @@ impl Wanted {
         let in_time =
             self.to.is_none_or(|to| time.is_some_and(|time| time < to)) && self.from.is_none_or(|_| time.is_some());
         let in_state = self.state.as_ref().is_none_or(|state| *state == status.state);
-        // The text comes last: history and artifacts are parsed for it alone.
+        // The text is compared last, because this alone needs history and artifacts to be parsed.
         let fits = in_time && in_state && self.query.as_ref().is_none_or(|query| mentions(task, &status, query));
         if fits { Fit::Yes } else { Fit::No }
     }
 }
 
-/// True if the query is in the text of the status, of the history, or in a name or text of an artifact.
+/// True if the text of the status or of the history, or a name or text of an artifact, contains the query.
 fn mentions(task: &Task<'_>, status: &Status<'_>, query: &str) -> bool {
     let has = |text: &String| text.to_lowercase().contains(query);
     let in_parts = |parts: &[Part]| parts.iter().any(|part| part.text.as_ref().is_some_and(has));
@@ -109,11 +109,11 @@ fn parsed<T: DeserializeOwned>(value: Option<&RawValue>) -> Option<T> {
 }
 
 impl Task<'_> {
-    /// The task as the answer shows it: id, context and status. The rest is for GetTask.
+    /// The task in the answer's form: id, context and status. GetTask returns the rest.
     pub fn summary(&self) -> Json {
         let id = json::string(&self.id);
         let context = json::string(&self.context_id);
-        // As the host gave it, so that its numbers survive.
+        // The status text unchanged, so that its numbers are preserved.
         let status = self.status.get();
         format!(r#"{{"id":{id},"contextId":{context},"status":{status}}}"#)
     }
@@ -132,23 +132,27 @@ mod tests {
     }"#;
     const TIME: u64 = 1_795_167_667_250;
 
-    fn fit(wanted: &Wanted) -> Fit {
+    fn fit(wanted: &SearchConditions) -> Fit {
         wanted.fit(&serde_json::from_str(TASK).unwrap())
     }
 
     #[test]
     fn text_is_found_in_status_history_and_artifacts_in_whatever_case() {
         for query in ["done", "flight to zürich", "seat 7a", "ticket"] {
-            assert_eq!(fit(&Wanted { query: Some(query.to_owned()), ..Wanted::default() }), Fit::Yes, "{query}");
+            assert_eq!(
+                fit(&SearchConditions { query: Some(query.to_owned()), ..SearchConditions::default() }),
+                Fit::Yes,
+                "{query}"
+            );
         }
-        assert_eq!(fit(&Wanted { query: Some("hotel".to_owned()), ..Wanted::default() }), Fit::No);
+        assert_eq!(fit(&SearchConditions { query: Some("hotel".to_owned()), ..SearchConditions::default() }), Fit::No);
     }
 
     #[test]
     fn content_is_parsed_as_far_as_it_is_searched() {
         let task = TASK.replace(r#"[{"role""#, r#"[7, {"role""#);
         let fit = |query: Option<&str>| {
-            let wanted = Wanted { query: query.map(ToOwned::to_owned), ..Wanted::default() };
+            let wanted = SearchConditions { query: query.map(ToOwned::to_owned), ..SearchConditions::default() };
             wanted.fit(&serde_json::from_str(&task).unwrap())
         };
         assert_eq!(fit(None), Fit::Yes);
@@ -158,14 +162,16 @@ mod tests {
 
     #[test]
     fn the_state_is_compared_by_name() {
-        let state = |name: &str| fit(&Wanted { state: Some(format!("TASK_STATE_{name}")), ..Wanted::default() });
+        let state = |name: &str| {
+            fit(&SearchConditions { state: Some(format!("TASK_STATE_{name}")), ..SearchConditions::default() })
+        };
         assert_eq!(state("COMPLETED"), Fit::Yes);
         assert_eq!(state("FAILED"), Fit::No);
     }
 
     #[test]
     fn a_range_of_time_begins_with_its_first_moment_and_ends_before_its_last() {
-        let range = |from, to| fit(&Wanted { from, to, ..Wanted::default() });
+        let range = |from, to| fit(&SearchConditions { from, to, ..SearchConditions::default() });
         assert_eq!(range(Some(TIME), Some(TIME + 1)), Fit::Yes);
         assert_eq!(range(None, Some(TIME)), Fit::No);
         assert_eq!(range(Some(TIME + 1), None), Fit::TooOld);

@@ -1,12 +1,12 @@
-//! `tasks/search`: pages of ListTasks, filtered, until a page of the answer is full.
+//! `tasks/search`: reads and filters pages of ListTasks until a page of the answer is full.
 
 use annex_sdk::{Json, Rejection, Violation, clock, json as text};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::matching::{Fit, Task, Wanted};
+use crate::matching::{Fit, SearchConditions, Task};
 
-/// The method.
+/// The name of the method.
 pub const NAME: &str = "tasks/search";
 
 /// JSON Schema of the parameters.
@@ -42,15 +42,15 @@ pub const RESULT: &str = r#"{
   "additionalProperties": false
 }"#;
 
-/// Tasks that one call looks at, so that it ends in time; the rest is for the next page.
+/// The most tasks that one call examines, so that it ends in time. The next page continues there.
 const MAX_LOOKED_AT: usize = 200;
-/// A call that has read as many bytes of tasks asks for no more; the last page may go beyond.
+/// The most bytes of tasks after which a call reads no further page. The last page may exceed it.
 const MAX_BYTES: usize = 512 << 10;
 
-/// The ways to ask ListTasks, from the quickest to the one with the smallest answer: the page size, and whether the
-/// content is asked for.
+/// The requests to ListTasks, from the fastest to the one with the smallest answer: the page size, and whether
+/// artifacts and history are included.
 const SEARCHING: [(usize, bool); 3] = [(10, true), (1, true), (1, false)];
-/// The same where content is not searched.
+/// The requests to ListTasks for a search without a text.
 const LISTING: [(usize, bool); 2] = [(10, false), (1, false)];
 
 #[derive(Deserialize)]
@@ -70,18 +70,18 @@ fn default_page_size() -> usize {
     20
 }
 
-/// The place where a search goes on: the page of ListTasks, and the number of its tasks that were looked at before.
+/// The position where a search continues: the page of ListTasks, and the number of tasks on that page to skip.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Place {
+struct SearchPosition {
     token: String,
     skip: usize,
 }
 
-impl Place {
-    /// `None` for what is no token of ours.
+impl SearchPosition {
+    /// Parses a page token; `None` if it has another form.
     fn parse(text: &str) -> Option<Self> {
         let (skip, token) = text.split_once(':')?;
-        // The caller can change this number, and skips tasks of its own by that and nothing else.
+        // A caller who changes this number only skips own tasks.
         Some(Self { token: token.to_owned(), skip: skip.parse().ok()? })
     }
 
@@ -92,7 +92,7 @@ impl Place {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Listed<'a> {
+struct TaskPage<'a> {
     #[serde(borrow, default)]
     tasks: Vec<Task<'a>>,
     #[serde(default)]
@@ -107,8 +107,9 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
     let params: Params =
         serde_json::from_str(params).map_err(|error| Violation::new("", format!("cannot be read: {error}")))?;
     let mut place = match &params.page_token {
-        Some(token) => Place::parse(token).ok_or_else(|| Violation::new("/pageToken", "is no token of a search"))?,
-        None => Place::default(),
+        Some(token) => SearchPosition::parse(token)
+            .ok_or_else(|| Violation::new("/pageToken", "is not a page token of a search"))?,
+        None => SearchPosition::default(),
     };
     let wanted = wanted(&params)?;
     let mut found = Vec::new();
@@ -116,7 +117,7 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
     let mut bytes = 0;
     while found.len() < params.page_size && looked_at < MAX_LOOKED_AT && bytes < MAX_BYTES {
         let page = fetch(&params, &place.token, &list)?;
-        let listed: Listed<'_> = serde_json::from_str(&page).map_err(|error| refusal(&params, &error.to_string()))?;
+        let listed: TaskPage<'_> = serde_json::from_str(&page).map_err(|error| refusal(&params, &error.to_string()))?;
         let seen = look_at(&listed.tasks, place.skip, params.page_size, &wanted, &mut found);
         // An empty page counts too, so that empty pages cannot keep the search going for ever.
         looked_at += listed.tasks.len().max(1);
@@ -125,26 +126,32 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
             return Ok(answer(&found, ""));
         }
         place = if seen.up_to < listed.tasks.len() {
-            Place { token: place.token, skip: seen.up_to }
+            SearchPosition { token: place.token, skip: seen.up_to }
         } else {
-            // This page may be shorter than the one that the place was on, when `fetch` had to ask for less. The rest
-            // is skipped on the next.
-            Place { token: listed.next_page_token, skip: seen.up_to - listed.tasks.len() }
+            // This page may be shorter than the previous call's page, if `fetch` had to request fewer tasks. The
+            // remaining skip applies to the next page.
+            SearchPosition { token: listed.next_page_token, skip: seen.up_to - listed.tasks.len() }
         };
     }
     Ok(answer(&found, &place.text()))
 }
 
-/// The extent to which a page was looked at.
-struct Seen {
-    /// The number of tasks, those that were skipped among them. More than there are when the page is shorter than the
-    /// one that the place was on.
+/// The progress on a page.
+struct PageProgress {
+    /// The number of examined tasks, skipped ones included. May exceed the number of tasks on the page if tasks were
+    /// deleted since the previous call.
     up_to: usize,
-    /// True if all tasks that follow are too old.
+    /// True if all following tasks are too old.
     is_over: bool,
 }
 
-fn look_at(tasks: &[Task<'_>], skip: usize, page_size: usize, wanted: &Wanted, found: &mut Vec<Json>) -> Seen {
+fn look_at(
+    tasks: &[Task<'_>],
+    skip: usize,
+    page_size: usize,
+    wanted: &SearchConditions,
+    found: &mut Vec<Json>,
+) -> PageProgress {
     let mut up_to = skip;
     for task in tasks.iter().skip(skip) {
         if found.len() == page_size {
@@ -154,13 +161,13 @@ fn look_at(tasks: &[Task<'_>], skip: usize, page_size: usize, wanted: &Wanted, f
         match wanted.fit(task) {
             Fit::Yes => found.push(task.summary()),
             Fit::No => {}
-            Fit::TooOld => return Seen { up_to, is_over: true },
+            Fit::TooOld => return PageProgress { up_to, is_over: true },
         }
     }
-    Seen { up_to, is_over: false }
+    PageProgress { up_to, is_over: false }
 }
 
-fn wanted(params: &Params) -> Result<Wanted, Rejection> {
+fn wanted(params: &Params) -> Result<SearchConditions, Rejection> {
     let time = |name: &str, text: &Option<String>| match text {
         None => Ok(None),
         Some(text) => match clock::parse(text) {
@@ -168,7 +175,7 @@ fn wanted(params: &Params) -> Result<Wanted, Rejection> {
             None => Err(Violation::new(format!("/{name}"), "must be a time in RFC 3339, from 1970 on")),
         },
     };
-    Ok(Wanted {
+    Ok(SearchConditions {
         // Once for the search and not for each text.
         query: params.query.as_ref().map(|query| query.to_lowercase()),
         state: params.state.clone(),
@@ -177,7 +184,7 @@ fn wanted(params: &Params) -> Result<Wanted, Rejection> {
     })
 }
 
-/// A page of ListTasks. One that goes beyond the limits is asked for again with less in it.
+/// Reads a page of ListTasks. If the page exceeds the limits, tries again with smaller ones.
 fn fetch(params: &Params, token: &str, list: &impl Fn(&str) -> Result<Json, String>) -> Result<Json, Rejection> {
     let mut first_error = None;
     let attempts: &[(usize, bool)] = if params.query.is_some() { &SEARCHING } else { &LISTING };
@@ -208,7 +215,7 @@ fn request(params: &Params, token: &str, page_size: usize, with_content: bool) -
 }
 
 fn refusal(params: &Params, reason: &str) -> Rejection {
-    // ListTasks answers in words alone. Anonymous callers are to find the field that they left out.
+    // ListTasks reports errors as text only. Anonymous callers should get a pointer to the missing field.
     let pointer = if params.context_id.is_none() && reason.contains("contextId") { "/contextId" } else { "" };
     Violation::new(pointer, format!("the tasks cannot be listed: {reason}")).into()
 }
@@ -225,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// A store of `count` tasks, the latest first, named by their number; even ones mention a flight. Refuses pages of
+    /// A store of `count` tasks, newest first, named by their number; even ones mention a flight. Refuses pages with
     /// more than `fits` tasks.
     fn store(count: usize, fits: usize) -> impl Fn(&str) -> Result<Json, String> {
         move |request| {
@@ -315,7 +322,7 @@ mod tests {
         assert_eq!(all(&json!({"query": "flight"}), &list), [["0"]]);
     }
 
-    /// A store of tasks with that many bytes more each.
+    /// A store of tasks with `bytes` additional bytes each.
     fn bulky(count: usize, bytes: usize) -> impl Fn(&str) -> Result<Json, String> {
         let inner = store(count, 1);
         move |request| Ok(inner(request)?.replace("a hotel", &format!("a hotel {}", "x".repeat(bytes))))

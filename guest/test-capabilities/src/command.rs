@@ -1,4 +1,4 @@
-//! Commands.
+//! The commands of this extension.
 
 use std::collections::HashMap;
 use std::net::{TcpListener, TcpStream, ToSocketAddrs as _, UdpSocket};
@@ -15,11 +15,11 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Command {
-    /// Lines on standard output.
+    /// Writes lines to standard output.
     Print(Vec<String>),
-    /// Text on standard error, as it is.
+    /// Writes text to standard error, unchanged.
     Complain(String),
-    /// So many bytes on standard output, in lines of 100.
+    /// Writes this number of bytes to standard output, in lines of 100.
     Flood(usize),
     Environment,
     Arguments,
@@ -31,30 +31,30 @@ pub(crate) enum Command {
     Bind(String),
     Resolve(String),
     Time,
-    /// Milliseconds.
+    /// Sleeps for this number of milliseconds.
     Sleep(u64),
-    /// Bytes.
+    /// Reads this number of random bytes.
     Random(u64),
     Hash,
     Http(HttpCommand),
-    /// A request with so many header fields.
+    /// Sends a request with this number of header fields.
     Fields(usize),
-    /// So many handles of the host at once.
+    /// Opens this number of the host's handles at once.
     Handles(usize),
     Get(String),
     Set(String, String),
-    /// A value of so many bytes.
+    /// Sets a key to a value of this number of bytes.
     SetBytes(String, usize),
     Delete(String),
     List,
     Increment(String, u64),
-    /// A command for keys in the bucket of that name.
+    /// Runs a command for keys in the bucket of this name.
     In(String, Box<Command>),
     Secret(String),
-    /// A listing of the configuration.
+    /// Lists the configuration.
     Config,
     Task,
-    /// The answer of ListTasks to the request.
+    /// Calls ListTasks with this request.
     Tasks(String),
     Resume(String),
     Steps,
@@ -68,7 +68,7 @@ pub(crate) struct HttpCommand {
     fields: Vec<(String, String)>,
     #[serde(default)]
     body: String,
-    /// Instead of `body`.
+    /// The length of a generated body, instead of `body`.
     #[serde(default)]
     body_bytes: usize,
 }
@@ -79,7 +79,7 @@ impl Command {
         serde_json::from_str(json).unwrap_or_else(|error| panic!("{json} is no list of commands: {error}"))
     }
 
-    /// Runs the command and returns the result as text; errors begin with `error: `.
+    /// Runs the command and returns the result as text. Errors begin with `error: `.
     pub(crate) fn run(&self) -> String {
         self.attempt().unwrap_or_else(|error| format!("error: {error}"))
     }
@@ -185,7 +185,7 @@ fn sleep(milliseconds: u64) -> String {
     let started = Instant::now();
     let duration = Duration::from_millis(milliseconds);
     thread::sleep(duration);
-    // The exact time differs from run to run, so only its lower bound is told.
+    // The exact time differs between runs, so only its lower bound is reported.
     format!("slept {}", started.elapsed() >= duration)
 }
 

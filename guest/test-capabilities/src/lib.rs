@@ -1,5 +1,5 @@
-//! An extension that uses what a host may offer, on command, so that grants are tested against the real thing. It is
-//! built for `wasm32-wasip2`, as extensions of authors are who need the standard library. README.md lists the commands.
+//! An extension that uses each capability of the host on command, so that grants are tested with a real component. It
+//! is built for `wasm32-wasip2`, like extensions that need the standard library. README.md lists the commands.
 
 mod command;
 
@@ -12,14 +12,14 @@ use serde::Deserialize;
 
 use crate::command::Command;
 
-/// The metadata key under which a request has commands for `validate`.
+/// The metadata key of a request's commands for `validate`.
 const COMMAND_KEY: &str = "test/capability";
-/// The metadata key under which it has commands for `respond`.
+/// The metadata key of a request's commands for `respond`.
 const LATER_KEY: &str = "test/later";
 /// The metadata key that `respond` writes.
 const RESULT_KEY: &str = "test/result";
 
-/// An instance serves one turn, so these are the commands of the turn.
+/// The commands for `respond`. An instance serves one turn.
 static LATER: Mutex<Vec<Command>> = Mutex::new(Vec::new());
 
 struct TestCapabilities;
@@ -60,13 +60,13 @@ fn results(commands: &[Command]) -> Json {
 }
 
 impl State for TestCapabilities {
-    /// Runs the commands of the request; the delta has what came of them.
+    /// Runs the commands of the request. The delta has their results.
     fn validate(
         _parameters: &Parameters,
         _request: Request,
         metadata: Vec<MetadataEntry>,
     ) -> Result<Option<Json>, Rejection> {
-        // `respond` is not shown the request, so its commands wait for it here.
+        // `respond` does not get the request, so its commands are stored here.
         if let (Some(sent), Ok(mut later)) = (commands(&metadata, LATER_KEY), LATER.lock()) {
             *later = sent;
         }
@@ -76,7 +76,7 @@ impl State for TestCapabilities {
 }
 
 impl Response for TestCapabilities {
-    /// Runs the commands that the request had for it, or shows the task.
+    /// Runs the request's commands for this hook, or returns the task.
     fn respond(_parameters: &Parameters, _event: Event) -> Result<Option<Patch>, String> {
         let later = LATER.lock().map_err(|error| error.to_string())?;
         let shown = if later.is_empty() { json::string(&Command::Task.run()) } else { results(&later) };

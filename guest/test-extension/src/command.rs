@@ -1,4 +1,4 @@
-//! Commands, and the misbehaviour that any hook is capable of.
+//! Commands, and the misbehaviour that every hook supports.
 
 use std::hint::black_box;
 use std::process::abort;
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use annex_sdk::{ExtensionError, Violation, log, schema};
 use serde::Deserialize;
 
-/// Outside of what JSON-RPC and A2A own.
+/// An error code outside of the ranges of JSON-RPC and A2A.
 const OWN_CODE: i32 = -32_950;
-/// `TaskNotFoundError` of A2A.
+/// The code of A2A's `TaskNotFoundError`.
 const FORGED_CODE: i32 = -32_001;
 
-/// The lines that `log-flood` writes when the command has no amount.
+/// The default number of lines of `log-flood`.
 const DEFAULT_LINES: usize = 100_000;
-/// The bytes that `big-result` returns when the command has no amount.
+/// The default number of bytes of `big-result`.
 const DEFAULT_BYTES: usize = 1 << 20;
-/// The levels that `deep-json` nests when the command has no amount.
+/// The default number of levels of `deep-json`.
 const DEFAULT_DEPTH: usize = 10_000;
 
-/// The number of times that `turn` behaved in this instance.
+/// The number of calls in which `turn` behaved in this instance.
 static BEHAVED: AtomicUsize = AtomicUsize::new(0);
 
 /// One command per hook.
@@ -40,7 +40,7 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    /// A request names hooks in an object; a string is for `validate`.
+    /// Parses the commands of a request: an object with commands by hook, or a string for `validate`.
     pub(crate) fn of_request(json: &str) -> Self {
         if let Ok(command) = serde_json::from_str::<String>(json) {
             return Self { validate: Some(command), ..Self::default() };
@@ -57,7 +57,8 @@ pub(crate) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// A flood of log lines, a schema or a loop that ends happens here; after it the hook does what it does without a command.
+    /// Parses a command. A command that ends, such as a flood of log lines, a schema or a loop, runs now, and the hook
+    /// then continues as without a command.
     pub(crate) fn of(hook: &'static str, text: Option<&'a str>) -> Self {
         let text = text.unwrap_or("ok");
         let (name, amount) = text.split_once(' ').unwrap_or((text, ""));
@@ -82,9 +83,9 @@ impl<'a> Command<'a> {
         format!("{} was told to fail", self.hook)
     }
 
-    /// An error of its own, or one that it may not use.
+    /// An error with the extension's own code, or with a code that it may not use.
     pub(crate) fn extension_error(&self) -> ExtensionError {
-        // The codes of A2A are the host's, which must not pass this one on.
+        // The codes of A2A belong to the host, which must refuse this one.
         let code = if self.name == "forged-code" { FORGED_CODE } else { OWN_CODE };
         let data = match self.name {
             "bad-json" => "{".to_owned(),
@@ -95,13 +96,13 @@ impl<'a> Command<'a> {
         ExtensionError { code, message: format!("{} was told to refuse", self.hook), data: Some(data) }
     }
 
-    /// As many bytes as the command asks for.
+    /// A text of the requested length.
     pub(crate) fn filler(&self) -> String {
         "x".repeat(self.amount.unwrap_or(DEFAULT_BYTES))
     }
 
-    /// JSON that not everybody can read: for `odd-json` half of a surrogate pair, 400 digits, a large exponent or a key twice, by
-    /// number; else an array in an array, as deep as the command asks for.
+    /// JSON that some readers refuse. `odd-json` selects by number: half of a surrogate pair, 400 digits, a large
+    /// exponent, or a repeated key. Other commands give nested arrays of the requested depth.
     pub(crate) fn unreadable(&self) -> String {
         match (self.name, self.amount) {
             ("odd-json", Some(0)) => r#""\ud800""#.to_owned(),
@@ -115,19 +116,19 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// As many violations as the command asks for, each with a long text.
+    /// The requested number of violations, each with a long text.
     pub(crate) fn violations(&self) -> Vec<Violation> {
         (0..self.amount.unwrap_or_default())
             .map(|number| Violation::new(format!("/{number}"), "x".repeat(20)))
             .collect()
     }
 
-    /// For `turn`: true if it has behaved often enough.
+    /// For `turn`: true after enough calls in which it behaved.
     pub(crate) fn has_turned(&self) -> bool {
         BEHAVED.fetch_add(1, Ordering::Relaxed) >= self.amount.unwrap_or_default()
     }
 
-    /// The misbehaviour that any hook is capable of.
+    /// Misbehaves, as every hook can.
     pub(crate) fn misbehave(&self) -> ! {
         match self.name {
             "loop" => spin(),
@@ -152,12 +153,12 @@ fn spin() -> ! {
 fn fill_memory() -> ! {
     let mut blocks = Vec::new();
     loop {
-        // Ones and not zeros: pages that nobody has written take no memory of the host.
+        // Ones and not zeros, because the host allocates no memory for unwritten pages.
         blocks.push(black_box(vec![1_u8; 1 << 20]));
     }
 }
 
-/// As much work per host call as the host takes on, for ever.
+/// Makes host calls with the most work that the host accepts, without end.
 fn validate_for_ever(schema: &str, instance: &str) -> ! {
     loop {
         if let Err(error) = schema::validate(schema, instance) {
@@ -166,24 +167,24 @@ fn validate_for_ever(schema: &str, instance: &str) -> ! {
     }
 }
 
-/// Many patterns over a long text.
+/// Validates many patterns on a long text, without end.
 fn match_for_ever() -> ! {
     let patterns = vec![r#"{"pattern":"(a|b|ab)*c"}"#; 50].join(",");
     validate_for_ever(&format!(r#"{{"anyOf":[{patterns}]}}"#), &format!("\"{}\"", "ab".repeat(2_500)))
 }
 
-/// Many values that each of many items could have, and has not.
+/// Validates many items against many values that none of them has, without end.
 fn compare_for_ever() -> ! {
     let values = vec![r#"{"const":1}"#; 1_500].join(",");
     validate_for_ever(&format!(r#"{{"items":{{"anyOf":[{values}]}}}}"#), &format!("[{}]", vec!["2"; 199].join(",")))
 }
 
-/// Schemas that would cost the host seconds or gigabytes in one call, by their numbers.
+/// Schemas that would cost the host seconds or gigabytes in one call, by number.
 fn misuse_schemas(number: usize) -> ! {
     let text = |length: usize| format!("\"{}\"", "ab".repeat(length / 2));
     let list = |count: usize, schema: &dyn Fn(usize) -> String| (0..count).map(schema).collect::<Vec<_>>().join(",");
     match number {
-        // What is left unevaluated, at 45 levels.
+        // Unevaluated properties, at 45 levels.
         0 => validate_for_ever(&unevaluated(), r#"{"a":1}"#),
         // Different patterns with large automata.
         1 => {
@@ -197,7 +198,7 @@ fn misuse_schemas(number: usize) -> ! {
             let lengths = list(2_000, &|length| format!(r#"{{"minLength":{}}}"#, 1_000_000 + length));
             validate_for_ever(&format!(r#"{{"anyOf":[{lengths}]}}"#), &text(900_000))
         }
-        // As much work in one call as the host takes on: many texts that are each read by many parts.
+        // The most work in one call that the host accepts: many texts, each read by many subschemas.
         4 => {
             let lengths = list(150, &|length| format!(r#"{{"maxLength":{}}}"#, length % 9));
             let texts = list(20_000, &|_| "\"0123456789\"".to_owned());
@@ -215,15 +216,15 @@ fn misuse_schemas(number: usize) -> ! {
     spin()
 }
 
-/// A schema of less than two kilobytes whose validation takes twice as long with each of its 45 levels.
+/// A schema of less than two kilobytes, each of whose 45 levels doubles the time of a validation.
 pub(crate) fn unevaluated() -> String {
     (0..45).fold("true".to_owned(), |inner, _| format!(r#"{{"anyOf":[{inner}],"unevaluatedProperties":false}}"#))
 }
 
-/// Returns only if the compiler makes a loop of it.
+/// Recurses without end, unless the compiler turns it into a loop.
 fn recurse(level: u64) -> u64 {
     let frame = black_box([level; 64]);
-    // The addition comes after the call, so that it is no tail call.
+    // The addition follows the call, so that it is not a tail call.
     if black_box(false) { level } else { recurse(level + 1) + frame.len() as u64 }
 }
 

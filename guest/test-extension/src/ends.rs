@@ -1,4 +1,4 @@
-//! The hooks at both ends of a call of its own: methods, and the client's side.
+//! The hooks for an extension's own calls: methods, and the client's side.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,17 +11,17 @@ use serde::Deserialize;
 use crate::command::Command;
 use crate::{COMMAND_KEY, TestExtension};
 
-/// The results of a stream so far.
+/// The number of results of a stream so far.
 static RESULTS: AtomicUsize = AtomicUsize::new(0);
 
-/// A method's parameters, and what a program wants the client's half to send.
+/// The parameters of a method, or a program's input for the hook `client`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Told {
+struct CallCommand {
     command: Option<String>,
 }
 
-impl Told {
+impl CallCommand {
     fn read(json: &str) -> Self {
         // Parameters that are no command let the method behave.
         serde_json::from_str(json).unwrap_or_default()
@@ -50,7 +50,7 @@ impl Method for TestExtension {
     }
 
     fn call(_: &Self::Parameters, request: Request, name: &str, params: Json) -> Result<Answer, Rejection> {
-        let told = Told::read(&params);
+        let told = CallCommand::read(&params);
         let command = Command::of("call", told.command.as_deref());
         Ok(Answer::Value(match command.name {
             "ok" if name.ends_with("stream") => return Ok(Answer::Results),
@@ -67,7 +67,7 @@ impl Method for TestExtension {
         }))
     }
 
-    /// Three results; what comes after them is up to the parameters.
+    /// Returns three results, and then behaves as the parameters say.
     fn next(parameters: &Self::Parameters) -> Result<Option<Json>, Rejection> {
         let result = RESULTS.fetch_add(1, Ordering::Relaxed);
         if result < 3 {
@@ -86,7 +86,7 @@ impl Method for TestExtension {
 
 impl Client for TestExtension {
     fn before(_: &Self::Parameters, call: Outgoing) -> Result<Addition, Rejection> {
-        let told = Told::read(call.input.as_deref().unwrap_or("{}"));
+        let told = CallCommand::read(call.input.as_deref().unwrap_or("{}"));
         let command = Command::of("before", told.command.as_deref());
         let seen = [&call.operation, &call.agent].map(|text| json::string(text)).join(",");
         let seen = format!(

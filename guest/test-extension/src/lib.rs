@@ -1,4 +1,4 @@
-//! An extension that misbehaves on command, so that the host is tested against the real thing. README.md lists the
+//! An extension that misbehaves on command, so that the host is tested with a real component. README.md lists the
 //! commands.
 
 mod command;
@@ -17,17 +17,18 @@ use annex_sdk::{
 use crate::command::{Command, Hooks};
 use crate::parameters::Parameters;
 
-/// The metadata key under which a request has commands.
+/// The metadata key of a request's commands.
 const COMMAND_KEY: &str = "test/command";
 /// The metadata key that `respond` writes.
 const RESPONSE_KEY: &str = "test/response";
 
-/// Commands of the current request: `check` and `validate` see its metadata, the others run later in the same instance.
+/// The commands of the current request. `check` and `validate` read them from its metadata; other hooks run later in
+/// the same instance.
 static REQUESTED: OnceLock<Hooks> = OnceLock::new();
 
-/// The commands of the request, which are read once.
+/// Reads the commands of the request, once.
 fn requested(json: &str) -> &'static Hooks {
-    // `check` runs before `validate`; the first of them that runs reads the commands for all.
+    // `check` runs before `validate`; the first of these hooks that runs reads the commands for all.
     REQUESTED.get_or_init(|| Hooks::of_request(json))
 }
 
@@ -123,7 +124,7 @@ impl State for TestExtension {
     }
 }
 
-/// The request as the host showed it, without the ids that the host makes up.
+/// The request as received from the host, without generated ids.
 fn seen(request: &Request, metadata: &[MetadataEntry]) -> Json {
     let requested = request.requested.join(" ");
     let entries: Vec<String> =

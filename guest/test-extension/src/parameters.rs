@@ -8,14 +8,14 @@ use crate::command::Hooks;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Parameters {
     pub(crate) uri: String,
-    /// The commands for each hook, unless the request says otherwise.
+    /// The default commands for each hook.
     pub(crate) behaviour: Hooks,
     pub(crate) depends_on: Vec<String>,
     pub(crate) grants: Vec<String>,
     pub(crate) payload: bool,
-    /// True if it owns its metadata keys. Of several in one server at most one may.
+    /// True if the extension owns its metadata keys. In one server at most one installation may.
     pub(crate) owns_keys: bool,
-    /// The methods that it has; one whose name ends with `stream` streams.
+    /// The methods. A method whose name ends with `stream` streams.
     pub(crate) methods: Vec<String>,
 }
 

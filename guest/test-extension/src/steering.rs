@@ -1,4 +1,4 @@
-//! The hooks that steer: they decide about the content of a message and the states of a task.
+//! The hooks that decide about the content of a message and the states of a task.
 
 use annex_sdk::{
     Beginning, Entry, Interruption, Json, Message, Rejection, Request, Rewrite, Ruling, StateChange, Transition,
@@ -10,16 +10,16 @@ use serde_json::value::RawValue;
 use crate::command::Command;
 use crate::{COMMAND_KEY, REQUESTED, RESPONSE_KEY, TestExtension, requested};
 
-/// The part of a message that is read.
+/// The part of a message that this extension reads.
 #[derive(Deserialize)]
-struct Seen<'a> {
+struct MessageParts<'a> {
     #[serde(borrow, default)]
     metadata: std::collections::BTreeMap<String, &'a RawValue>,
 }
 
 impl Message for TestExtension {
     fn check(parameters: &Self::Parameters, _: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
-        let seen: Option<Seen<'_>> = serde_json::from_str(&message).ok();
+        let seen: Option<MessageParts<'_>> = serde_json::from_str(&message).ok();
         let sent = seen.as_ref().and_then(|seen| seen.metadata.get(COMMAND_KEY)).map(|value| value.get());
         let text = requested(sent.unwrap_or("{}")).check.as_deref().or(parameters.behaviour.check.as_deref());
         let command = Command::of("check", text);
@@ -54,7 +54,7 @@ impl Transition for TestExtension {
             "interrupt" | "authorize" | "foreign-key" | "bad-json" | "odd-json" | "big-result" => {
                 Ok(Entry::Interrupt(interruption(&command)))
             }
-            // A task that waits is taken up by its client's next message, and then runs.
+            // A waiting task resumes with its client's next message, and then runs.
             "first" if beginning.waits_in.is_none() => Ok(Entry::Interrupt(interruption(&command))),
             "first" => Ok(Entry::Proceed),
             "veto" => Ok(Entry::Veto("begin was told to veto".to_owned())),
@@ -66,7 +66,7 @@ impl Transition for TestExtension {
     fn change(parameters: &Self::Parameters, change: StateChange) -> Result<Ruling, String> {
         let requested = REQUESTED.get().and_then(|hooks| hooks.change.as_deref());
         let told = requested.or(parameters.behaviour.change.as_deref());
-        // The test gets its task to run as usual, and meets the command when it cancels.
+        // The test's task runs as usual, and the command applies to its cancellation.
         let told = match told.and_then(|told| told.strip_suffix("-canceled")) {
             Some(_) if change.next != "TASK_STATE_CANCELED" => return Ok(Ruling::Pass),
             Some(told) => Some(told),

@@ -1,6 +1,6 @@
-//! The Timestamp extension, version 1: the time at which a message or artifact was made, in its metadata.
+//! The Timestamp extension, version 1: adds the time of creation to the metadata of messages and artifacts.
 //!
-//! This file holds the hooks; what they decide is in [`logic`].
+//! This file has the hooks; their decisions are in [`logic`].
 
 pub mod logic;
 
@@ -11,7 +11,7 @@ use annex_sdk::{
 
 use crate::logic::{PARAMETER_SCHEMA, Parameters};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct Timestamp;
 
@@ -36,7 +36,8 @@ impl Response for Timestamp {
     }
 }
 
-/// Stamps what the client sends, when the agent knows stamps, and tells the program when its answer was made.
+/// Adds a timestamp to the client's message if the agent declares the extension, and returns the timestamp of the
+/// answer to the program.
 impl Client for Timestamp {
     fn before(parameters: &Parameters, call: Outgoing) -> Result<Addition, Rejection> {
         // An agent that does not declare the extension would not read the stamp.

@@ -1,9 +1,9 @@
-//! Tells which events get a stamp, and under which key.
+//! Decides which events get a timestamp, and under which key.
 
 use annex_sdk::{Event, EventKind, Incoming, Json};
 use serde::Deserialize;
 
-/// The URI that the published implementations use; the path in the specification's own text differs.
+/// The URI of the published implementations. The text of the specification has another path.
 pub const DEFAULT_URI: &str = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
@@ -22,7 +22,7 @@ pub const PARAMETER_SCHEMA: &str = r#"{
 pub struct Parameters {
     /// The extension's URI.
     pub uri: String,
-    /// The metadata key of the stamp.
+    /// The metadata key of the timestamp.
     pub key: String,
 }
 
@@ -44,8 +44,8 @@ impl From<Config> for Parameters {
     }
 }
 
-/// True if an event has something to stamp: a message, an artifact, or a status with a message on it. A stamp that is
-/// there already stays, because its writer knew the time better.
+/// True if the event needs a timestamp: a message, an artifact, or a status with a message. An existing timestamp
+/// stays, because its author knew the time better.
 pub fn wants_stamp(parameters: &Parameters, event: &Event) -> bool {
     let is_stampable = match event.kind {
         EventKind::Message | EventKind::Artifact => true,
@@ -55,9 +55,9 @@ pub fn wants_stamp(parameters: &Parameters, event: &Event) -> bool {
     is_stampable && !event.present.contains(&parameters.key)
 }
 
-/// The last stamp on what came back. An agent may answer with the client's own message among others, which come first.
+/// The last timestamp in an answer. An agent may also return the client's own message, which comes first.
 pub fn newest_stamp(event: Incoming) -> Option<Json> {
-    // Only an agent that has activated the extension has stamped what it sends.
+    // Only an agent that has activated the extension adds timestamps.
     event.metadata.into_iter().next_back().filter(|_| event.active).map(|(_, stamp)| stamp)
 }
 

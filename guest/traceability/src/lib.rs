@@ -1,6 +1,6 @@
-//! The Traceability extension, version 1: the steps of the agent for an answer, in the answer's metadata.
+//! The Traceability extension, version 1: adds the agent's steps to the metadata of its answer.
 //!
-//! This file holds the hooks; what they decide is in [`logic`].
+//! This file has the hooks; their decisions are in [`logic`].
 
 pub mod logic;
 
@@ -10,11 +10,11 @@ use annex_sdk::{Descriptor, Event, EventKinds, Extension, Patch, Response, steps
 
 use crate::logic::{PARAMETER_SCHEMA, Parameters};
 
-/// The extension; its parameters are all that it knows.
+/// The extension, which only its parameters configure.
 #[derive(Debug)]
 pub struct Traceability;
 
-/// True if an event of this turn has the trace; an instance lives for one turn.
+/// True after an event of this turn has received the trace. An instance serves one turn.
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
 impl Extension for Traceability {
@@ -26,14 +26,14 @@ impl Extension for Traceability {
             name: "traceability".to_owned(),
             metadata_keys: vec![parameters.key.clone()],
             events: EventKinds::all(),
-            ..Descriptor::new(parameters.uri.clone(), "Adds what the agent did to the metadata of its answer.")
+            ..Descriptor::new(parameters.uri.clone(), "Adds the agent's steps to the metadata of its answer.")
         })
     }
 }
 
 impl Response for Traceability {
     fn respond(parameters: &Parameters, event: Event) -> Result<Option<Patch>, String> {
-        // The host is asked for the steps only where an event shows them.
+        // The steps are read from the host only if the event carries the trace.
         if !logic::carries_trace(parameters, &event, IS_TRACED.load(Ordering::Relaxed)) {
             return Ok(None);
         }

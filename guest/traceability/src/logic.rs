@@ -1,4 +1,4 @@
-//! Tells which events get the trace, and makes the trace.
+//! Decides which events get the trace, and creates the trace.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use annex_sdk::{Event, EventKind, Json, clock, json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The URI that the published library uses; the path in the specification's own text differs.
+/// The URI of the published library. The text of the specification has another path.
 pub const DEFAULT_URI: &str = "https://github.com/a2aproject/a2a-samples/extensions/traceability/v1";
 
 /// JSON Schema of the parameters, for the host and for people.
@@ -28,7 +28,7 @@ pub struct Parameters {
     pub uri: String,
     /// The metadata key of the trace.
     pub key: String,
-    /// True if the trace shows what was called with which parameters.
+    /// True if the trace includes the parameters of calls to models, tools and agents.
     pub include_parameters: bool,
 }
 
@@ -52,8 +52,8 @@ impl From<Config> for Parameters {
     }
 }
 
-/// True if an event gets the trace: an answer, the last chunk of an artifact, and a status that ends the turn if it has
-/// a message, or if nothing before it has the trace.
+/// True if the event gets the trace: a message, the last chunk of an artifact, or a status that ends the turn. Such a
+/// status gets the trace if it has a message, or if no earlier event has the trace.
 pub fn carries_trace(parameters: &Parameters, event: &Event, is_traced: bool) -> bool {
     let is_last = match event.kind {
         EventKind::Message => true,
@@ -65,27 +65,27 @@ pub fn carries_trace(parameters: &Parameters, event: &Event, is_traced: bool) ->
 }
 
 fn ends_turn(event: &Event) -> bool {
-    // The states that go on are named, so that each other one ends the turn.
+    // Only the non-terminal states are listed, so that every other one ends the turn.
     !matches!(event.task_state.as_deref(), None | Some("TASK_STATE_SUBMITTED" | "TASK_STATE_WORKING"))
 }
 
-/// The ResponseTrace (JSON) of what the host recorded (JSON), with the task's id as its own. A message that belongs to
-/// no task has the conversation's.
+/// Converts the host's record (JSON) to a ResponseTrace (JSON) with the task's id. A message without a task has the
+/// conversation's id.
 ///
 /// # Errors
-/// When the record is not what the contract says.
+/// When the record does not have the contract's form.
 pub fn response_trace(parameters: &Parameters, event: &Event, recorded: &str) -> Result<Json, String> {
-    let recorded: Vec<Recorded<'_>> =
+    let recorded: Vec<RecordedStep<'_>> =
         serde_json::from_str(recorded).map_err(|error| format!("the recorded steps cannot be read: {error}"))?;
     let trace_id = event.task_id.as_deref().unwrap_or(&event.context_id);
     let steps = recorded.iter().enumerate().map(|(index, step)| step.traced(trace_id, index, parameters)).collect();
     json::text(&ResponseTrace { trace_id, steps })
 }
 
-/// A step as the host tells it.
+/// A step in the host's record.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Recorded<'a> {
+struct RecordedStep<'a> {
     kind: String,
     name: String,
     start_time: String,
@@ -103,7 +103,7 @@ struct ResponseTrace<'a> {
     steps: Vec<Step<'a>>,
 }
 
-/// A step of the trace. Fields that are not known are left out; the cost never is known.
+/// A step of the trace. Unknown fields are omitted; the cost is never known.
 #[derive(Serialize)]
 struct Step<'a> {
     step_id: String,
@@ -135,8 +135,8 @@ enum StepAction<'a> {
     },
 }
 
-impl<'a> Recorded<'a> {
-    /// Turns of one task have one trace, so the time when a step began is part of its id.
+impl<'a> RecordedStep<'a> {
+    /// Converts a step. Turns of one task share a trace, so that the time of the step's beginning is a part of its id.
     fn traced(&'a self, trace_id: &'a str, index: usize, parameters: &Parameters) -> Step<'a> {
         Step {
             step_id: format!("step-{}-{}", self.start_time, index + 1),
@@ -153,7 +153,7 @@ impl<'a> Recorded<'a> {
     }
 
     fn action(&'a self, parameters: &Parameters) -> StepAction<'a> {
-        // Parameters may hold what the client is not to see, so the operator decides.
+        // Parameters may contain data that the client must not see, so the operator decides.
         let called_with = self.parameters.filter(|_| parameters.include_parameters);
         if self.kind == "agent" {
             StepAction::AgentInvocation { agent_name: &self.name, requests: called_with }
@@ -163,7 +163,7 @@ impl<'a> Recorded<'a> {
     }
 
     fn total_tokens(&self) -> Option<u64> {
-        // One count that is known is shown; 0 would be a claim where neither is.
+        // If one count is known, the sum is shown; 0 would be wrong if neither is known.
         let known = self.input_tokens.is_some() || self.output_tokens.is_some();
         known.then(|| self.input_tokens.unwrap_or(0).saturating_add(self.output_tokens.unwrap_or(0)))
     }
@@ -181,7 +181,7 @@ impl<'a> Recorded<'a> {
         .collect()
     }
 
-    /// In milliseconds.
+    /// The duration in milliseconds.
     fn latency(&self) -> Option<u64> {
         let start = clock::parse(&self.start_time)?;
         let end = clock::parse(self.end_time.as_deref()?)?;

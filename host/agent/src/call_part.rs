@@ -1,5 +1,5 @@
-//! Calls of tools and their results as parts of messages and events. The form is ADK's: a data part, and metadata that
-//! names its kind.
+//! Tool calls and tool results as parts of messages and events, in ADK's form: a data part whose metadata names its
+//! kind.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{ToolCall, ToolResult};
 
-/// The metadata key that names the kind of a data part.
+/// The metadata key for the kind of a data part.
 const TYPE: &str = "adk_type";
 const CALL: &str = "function_call";
 const RESPONSE: &str = "function_response";
-/// The metadata key of a call whose result comes later, and of the tool's answer until then.
+/// The metadata key that marks a call whose result the client sends later, and the tool's preliminary answer.
 const LONG_RUNNING: &str = "adk_is_long_running";
-/// The metadata key of the signatures that the provider wants to see again with a call.
+/// The metadata key for signatures that the provider needs back with a call.
 const SIGNATURES: &str = "adk_thought_signature";
 
-/// A part that is about a call.
+/// A part that holds a call or its result.
 pub(crate) enum CallPart {
     Call(ToolCall),
-    /// A pending result is a tool's answer while there was no result.
+    /// A result. A pending result is the tool's preliminary answer.
     Response {
         result: ToolResult,
         is_pending: bool,
@@ -62,7 +62,7 @@ pub(crate) fn error(message: &str) -> Json {
     json(&BTreeMap::from([("error", message)]))
 }
 
-/// The call or the result that the part has, if it is in the right form.
+/// Reads a call or a result from a part; `None` for any other part.
 pub(crate) fn read(part: &Part) -> Option<CallPart> {
     let PartContent::Data(data) = &part.content else { return None };
     // A part in another form is no error but content: clients may send data with any metadata.
@@ -91,7 +91,7 @@ fn data_part(kind: &str, data: &impl Serialize, is_long_running: bool) -> Part {
     Part { metadata, ..Part::from(PartContent::Data(json(data))) }
 }
 
-/// What nests as deep as is permitted becomes text in here, one level deeper.
+/// Serializes a value. Parts that nest too deep inside the wrapper become text.
 fn json(value: &impl Serialize) -> Json {
     Json::from_peer(value).unwrap_or_else(|_| Json::string(""))
 }

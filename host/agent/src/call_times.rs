@@ -1,22 +1,22 @@
-//! How long models, other agents and tools take, by how their calls end.
+//! Durations of calls to models, agents and tools, by outcome.
 
 use annex_telemetry::{Distribution, Histogram};
 
 use crate::steps::StepKind;
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEnd {
-    /// It was answered.
+    /// The call was answered.
     Ok,
-    /// It failed, or was refused.
+    /// The call failed or was refused.
     Failed,
-    /// It was broken off: its turn ended, or there was more than is taken.
+    /// The call was broken off: its turn ended, or its answer exceeded a limit.
     BrokenOff,
 }
 
 impl CallEnd {
-    /// All of them, each in the place of its number.
+    /// All outcomes, each at its own number.
     pub const ALL: [Self; 3] = [Self::Ok, Self::Failed, Self::BrokenOff];
 
     /// The name in labels.
@@ -37,12 +37,12 @@ pub struct CallTimes([[Histogram; CallEnd::ALL.len()]; KINDS]);
 const KINDS: usize = 3;
 
 impl CallTimes {
-    /// The histogram of calls of this kind that ended so.
+    /// The histogram of calls of this kind with this outcome.
     pub(crate) fn of(&self, kind: StepKind, end: CallEnd) -> Option<&Histogram> {
         self.0.get(kind as usize)?.get(end as usize)
     }
 
-    /// The calls of this kind so far, by how they ended.
+    /// The durations of this kind's calls so far, by outcome.
     pub fn read(&self, kind: StepKind) -> impl Iterator<Item = (CallEnd, Distribution)> {
         CallEnd::ALL.into_iter().filter_map(move |end| Some((end, self.of(kind, end)?.read())))
     }

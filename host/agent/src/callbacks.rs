@@ -8,43 +8,44 @@ use crate::executor::AgentError;
 use crate::model::{Prompt, ToolCall};
 use crate::state_access::StateAccess;
 
-/// A callback's knowledge of its turn, and the state that it may change.
+/// A callback's access to its turn and to the session's state.
 pub struct CallbackContext {
     /// The task that the turn works on.
     pub task_id: TaskId,
-    /// The conversation it belongs to.
+    /// The conversation of the task.
     pub context_id: ContextId,
-    /// The state. Changes of it are stored with the event that the callback belongs to.
+    /// The state. Changes are stored together with the event that the callback is called for.
     pub state: StateAccess,
 }
 
 /// The whole answer of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelAnswer {
-    /// The words of the answer.
+    /// The text of the answer.
     pub text: String,
-    /// The tools that it wants to be called; none in the last answer of a turn.
+    /// The tool calls that the model requests; empty in the last answer of a turn.
     pub calls: Vec<ToolCall>,
 }
 
-/// Called around the steps of a template agent. Each does nothing unless it is written.
+/// Callbacks around the steps of a template agent. The default implementations do nothing.
 ///
 /// An error fails the turn, and the callback's changes of the state are not stored.
 #[async_trait]
 pub trait Callbacks: Send + Sync {
-    /// Before the instruction is rendered, once per turn. A text is the answer, and no model is asked.
+    /// Called once per turn, before the instruction is rendered. A returned text becomes the answer, and the model is
+    /// not called.
     async fn before_agent(&self, _context: &mut CallbackContext) -> Result<Option<String>, AgentError> {
         Ok(None)
     }
 
-    /// After the answer, once per turn that has one. A text takes its place for the client and under the output key; in
-    /// the session it follows the answer. State without a text is stored as an event of its own.
+    /// Called once per turn, after the answer. A returned text replaces the answer for the client and under the output
+    /// key; the session has both, one after the other. State without a text is stored as an event of its own.
     async fn after_agent(&self, _context: &mut CallbackContext) -> Result<Option<String>, AgentError> {
         Ok(None)
     }
 
-    /// Before each time that the model is asked; the prompt may be changed. A text is the model's answer, and it is not
-    /// asked. State is stored with the answer.
+    /// Called before each call of the model. May change the prompt. A returned text is used as the model's answer, and
+    /// the model is not called. State is stored with the answer.
     async fn before_model(
         &self,
         _context: &mut CallbackContext,
@@ -53,13 +54,14 @@ pub trait Callbacks: Send + Sync {
         Ok(None)
     }
 
-    /// After each answer of the model, which may be changed. Pieces of it that the client has are replaced then.
+    /// Called after each answer of the model. May change the answer. Pieces that the client has already received are
+    /// then replaced.
     async fn after_model(&self, _context: &mut CallbackContext, _answer: &mut ModelAnswer) -> Result<(), AgentError> {
         Ok(())
     }
 
-    /// Before each call of a tool; its arguments may be changed. A value is the result, and the tool is not called. State
-    /// is stored with the results.
+    /// Called before each call of a tool. May change the arguments. A returned value is used as the result, and the
+    /// tool is not called. State is stored with the results.
     async fn before_tool(
         &self,
         _context: &mut CallbackContext,
@@ -68,7 +70,7 @@ pub trait Callbacks: Send + Sync {
         Ok(None)
     }
 
-    /// After each call of a tool, also one that failed. A value takes the place of the result.
+    /// Called after each call of a tool, also a failed one. A returned value replaces the result.
     async fn after_tool(
         &self,
         _context: &mut CallbackContext,

@@ -1,4 +1,4 @@
-//! The events of a session as a model is told of them, and the calls of a task that wait for their results.
+//! Converts the events of a session into the turns of a prompt, and finds the calls of a task without a result.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ enum Item {
     Calls(Exchange),
 }
 
-/// The calls of tools that the agent made in one go.
+/// The tool calls of one answer of the agent.
 #[derive(Debug)]
 struct Exchange {
     invocation: Arc<str>,
@@ -34,7 +34,7 @@ struct Exchange {
 struct Outcome {
     call: ToolCall,
     response: Option<Json>,
-    /// The response says only that there is none yet.
+    /// True while the response is preliminary, and the client has not sent the result yet.
     is_pending: bool,
 }
 
@@ -51,7 +51,7 @@ impl Conversation {
         conversation
     }
 
-    /// The calls of this invocation whose results are to come from the client.
+    /// The calls of this invocation whose results the client has yet to send.
     pub(crate) fn waiting(&self, invocation: &str) -> Vec<ToolCall> {
         let exchanges = self.items.iter().filter_map(|item| match item {
             Item::Calls(exchange) if *exchange.invocation == *invocation => Some(&exchange.calls),
@@ -69,7 +69,7 @@ impl Conversation {
         exchanges.flatten().map(|outcome| outcome.call.id.as_str()).collect()
     }
 
-    /// Each call with a result right behind it, as models want it.
+    /// The turns of a prompt. Each call is followed directly by its result, as models require.
     pub(crate) fn into_turns(self) -> Vec<Turn> {
         let mut turns = Vec::with_capacity(self.items.len());
         for item in self.items {
@@ -82,7 +82,8 @@ impl Conversation {
         turns
     }
 
-    /// Results of calls that wait count; anything else that looks like one is something the user says.
+    /// Adds a user's event. A result for a pending call is stored with the call. Other parts in the form of a result
+    /// count as the user's text.
     fn take_user(&mut self, event: &Event) {
         let text = readable(event.parts.iter().filter(|part| !self.answered(&event.invocation_id, part)));
         if !text.is_empty() {
@@ -112,25 +113,26 @@ impl Conversation {
         }
     }
 
-    /// Takes a result that the client sends for a call that waits. What was said since the call now stands before it.
+    /// Stores a result from the client if it belongs to a pending call. The call moves behind everything that was said
+    /// since.
     fn answered(&mut self, invocation: &str, part: &Part) -> bool {
         let Some(CallPart::Response { result, .. }) = call_part::read(part) else { return false };
         let Some((index, outcome)) = self.find(invocation, &result.id) else { return false };
-        // The result of a call that the agent made itself is settled: a client may not put another in its place.
+        // The result of a call that the agent made itself is final: a client cannot replace it.
         if !outcome.is_pending {
             return false;
         }
         (outcome.response, outcome.is_pending) = (Some(result.response), false);
-        // Models want a call and its result together, and the latest words last.
+        // Models require a call directly before its result, and the latest text last.
         let exchange = self.items.remove(index);
         self.items.push(exchange);
         true
     }
 
-    /// The latest call of this id, and where it stands.
+    /// The latest call with this id, and its index among the items.
     fn find(&mut self, invocation: &str, id: &str) -> Option<(usize, &mut Outcome)> {
         self.items.iter_mut().enumerate().rev().find_map(|(index, item)| match item {
-            // Only calls of this task: one task of a conversation cannot answer what another one waits for.
+            // Only calls of this task: a task of a conversation cannot answer the calls of another one.
             Item::Calls(exchange) if *exchange.invocation == *invocation => {
                 let outcome = exchange.calls.iter_mut().find(|outcome| outcome.call.id == id)?;
                 Some((index, outcome))
@@ -142,7 +144,7 @@ impl Conversation {
 
 impl Exchange {
     fn into_turns(self) -> [Turn; 2] {
-        // Models want a result for each call, also for one that was broken off.
+        // Models require a result for each call, also for one that was broken off.
         let result_of = |outcome: &Outcome| ToolResult {
             id: outcome.call.id.clone(),
             name: outcome.call.name.clone(),
@@ -157,7 +159,7 @@ impl Exchange {
     }
 }
 
-/// Text parts as they are and data parts as JSON, a line break between them. Files are not for a text model.
+/// The text of parts for a model: text parts unchanged, data parts as JSON, joined by line breaks. Files are skipped.
 pub fn readable<'a>(parts: impl IntoIterator<Item = &'a Part>) -> String {
     let mut texts = parts.into_iter().filter_map(text_of);
     let mut all = texts.next().map_or_else(String::new, str::to_owned);
@@ -168,7 +170,7 @@ pub fn readable<'a>(parts: impl IntoIterator<Item = &'a Part>) -> String {
     all
 }
 
-/// True if nothing in the parts is readable.
+/// True if no part has readable text.
 pub(crate) fn says_nothing(parts: &[Part]) -> bool {
     let mut texts = parts.iter().filter_map(text_of);
     texts.next().is_none_or(str::is_empty) && texts.next().is_none()
@@ -178,7 +180,7 @@ fn text_of(part: &Part) -> Option<&str> {
     match &part.content {
         PartContent::Text(text) => Some(text),
         PartContent::Data(json) => Some(json.get()),
-        // A URL is not fetched here: it is the client's choice where it leads.
+        // URLs are not fetched here, because the client chooses their targets.
         PartContent::Raw(_) | PartContent::Url(_) => None,
     }
 }

@@ -14,17 +14,17 @@ use tokio_util::sync::CancellationToken;
 use crate::remote::UpstreamContext;
 use crate::steps::Steps;
 
-/// An agent: given one user message, it sends events until its turn is over.
+/// An agent. It receives a user's message and sends events until its turn ends.
 #[async_trait]
 pub trait AgentExecutor: Send + Sync {
     /// The agent's name: the author of its events and the app of its sessions.
     fn name(&self) -> &str;
 
-    /// Called before the user's message is stored and before any task exists. An agent that is compiled into the server
+    /// Called before the user's message is stored and before a task exists. An agent that is compiled into the server
     /// may add to the delta that is stored with the message, or refuse the request.
     ///
     /// # Errors
-    /// Goes to the client as it is; nothing of the request is stored.
+    /// The client gets the error unchanged; nothing of the request is stored.
     fn before_turn(
         &self,
         _request: &SendMessageRequest,
@@ -38,67 +38,66 @@ pub trait AgentExecutor: Send + Sync {
     /// is compiled into the server may add metadata here.
     fn before_event(&self, _session: &TurnSession, _event: &mut AgentEvent) {}
 
-    /// Tells whether the agent reads keys that sessions share, those of `user:` and `app:`. Where it does not, the
-    /// server does not look for them in a conversation that begins.
+    /// Tells whether the agent reads `user:` and `app:` keys, which several sessions share. If not, the server does not
+    /// load them for a new conversation.
     fn reads_shared_state(&self) -> bool {
         true
     }
 
-    /// The number of latest events of the conversation that the agent asks for in a turn
-    /// ([`TurnSession::history`](annex_session::TurnSession::history)). They are read together with the session.
+    /// The number of latest events that the agent reads in a turn with
+    /// [`TurnSession::history`](annex_session::TurnSession::history). They are loaded together with the session.
     fn reads_history(&self) -> usize {
         0
     }
 
-    /// Tells whether the agent may have an effect outside of its turn before it first waits for something else than its
-    /// session: it asks a model or another agent, or calls a tool. Then the user's message is stored before the agent
-    /// runs. Otherwise the one that begins a conversation may be stored together with the agent's first event.
+    /// Tells whether the agent may cause an effect outside of its turn before it waits for the first time: a call to a
+    /// model, another agent or a tool. If so, the user's message is stored before the agent runs. If not, the first
+    /// message of a conversation may be stored together with the agent's first event.
     fn reaches_out(&self) -> bool {
         true
     }
 
-    /// Runs one turn. The user's message and its state delta are in the session that the agent sees. The server has announced the
-    /// task as submitted; the agent announces that it works, and sends artifacts.
+    /// Runs one turn. The session already contains the user's message and its state delta. The server has announced the
+    /// task as submitted; the agent announces `Working` itself and sends artifacts.
     ///
-    /// Returning `Ok` completes the task, unless the agent has sent another final status. When
-    /// [`TurnContext::cancel`] fires, the agent stops soon and sends `Canceled` if it still can.
+    /// Returning `Ok` completes the task, unless the agent has sent another final status. When [`TurnContext::cancel`]
+    /// fires, the agent stops soon and sends `Canceled` if it still can.
     ///
     /// # Errors
-    /// Fails the task, see [`AgentError`].
+    /// Fails the task; see [`AgentError`].
     async fn execute(&self, turn: TurnContext, events: EventSender) -> Result<(), AgentError>;
 
-    /// Called once, when the server has ended its last turn: stops what the agent has started.
+    /// Called once, after the agent's last turn. Stops everything that the agent has started.
     async fn close(&self) {}
 
-    /// The card of an agent that lives elsewhere, as it is and whenever it changes. Such an agent is given
+    /// The card of a remote agent, updated at each change. The turns of an agent with such a card have
     /// [`TurnContext::remote`].
     fn remote_card(&self) -> Option<watch::Receiver<Arc<AgentCard>>> {
         None
     }
 
-    /// Tells whether an agent that lives elsewhere answered when something was last asked of it. Nobody asks it for this. `None`
-    /// for all other agents.
+    /// Tells whether a remote agent answered its last request. Sends no request. `None` for local agents.
     fn is_reached(&self) -> Option<bool> {
         None
     }
 
-    /// Asks an agent that lives elsewhere whether a task that waits for its client has gone on there without a message. The
-    /// server waits for a few seconds at most.
+    /// Asks a remote agent whether a task that waits for its client has continued without a message. The server waits a
+    /// few seconds at most.
     async fn has_gone_on(&self, _task: &TaskId, _remote: &UpstreamContext) -> bool {
         false
     }
 
-    /// Called when a task ends before the agent has ended it: it was cancelled, or its turn took too long. An agent that
-    /// lives elsewhere tells whoever works on the task. The server waits for a few seconds at most.
+    /// Called when a task ends before its agent did: it was cancelled, or its turn took too long. A remote agent
+    /// cancels its own task. The server waits a few seconds at most.
     async fn give_up(&self, _task: &TaskId, _remote: &UpstreamContext) {}
 }
 
-/// An agent's knowledge of its turn.
+/// An agent's access to its turn.
 #[derive(Clone)]
 pub struct TurnContext {
     /// The task that the turn works on.
     pub task_id: TaskId,
-    /// The conversation it belongs to.
+    /// The conversation of the task.
     pub context_id: ContextId,
     /// The user's message.
     pub message: Arc<Message>,
@@ -106,11 +105,11 @@ pub struct TurnContext {
     pub metadata: Arc<Metadata>,
     /// The session, live.
     pub session: TurnSession,
-    /// The agent's steps in the turn, for whoever may read them.
+    /// The recorded steps of the agent in this turn, which extensions may read.
     pub steps: Steps,
     /// Fires when the client cancels the task or the server stops.
     pub cancel: CancellationToken,
-    /// The parts of the request that an agent elsewhere needs; `None` for all others.
+    /// The parts of the request that a remote agent needs; `None` for a local agent.
     pub remote: Option<Arc<UpstreamContext>>,
 }
 
@@ -123,34 +122,34 @@ pub enum AgentEvent {
     Status {
         /// The new state.
         state: TaskState,
-        /// The message to the user about it.
+        /// The agent's message to the user about the state.
         message: Option<Message>,
     },
     /// A result or a piece of one.
     Artifact {
         /// The artifact; pieces of one artifact carry the same id.
         artifact: Artifact,
-        /// The parts belong after those that were sent under this id before.
+        /// True if the parts follow the ones sent before under this id.
         append: bool,
-        /// Nothing more comes for this artifact.
+        /// True if no more pieces of the artifact follow.
         last_chunk: bool,
     },
-    /// An event of another agent with all that it says of itself. The server puts its own ids in the place of that agent's.
-    /// A whole task is not relayed: it has no place among the events of this one.
+    /// An event of a remote agent. The server replaces that agent's ids with its own. A whole task cannot be relayed,
+    /// because it is not an event.
     Relayed(Box<StreamResponse>),
-    /// Another agent has taken the message and works on it as a task, of which there is nothing to tell yet. The client gets
-    /// the task at once.
+    /// A remote agent has accepted the message and works on a task without an event so far. The client gets its task at
+    /// once.
     Begun,
 }
 
-/// The sender of an agent's events. Sending waits while the receiver is behind.
+/// Sends an agent's events. Sending waits while the receiver is behind.
 #[derive(Clone, Debug)]
 pub struct EventSender {
     sender: mpsc::Sender<AgentEvent>,
 }
 
 impl EventSender {
-    /// A sender and the receiver of at most `capacity` (at least 1) events that are not read yet.
+    /// A sender and its receiver, with a buffer of `capacity` (at least 1) unread events.
     pub fn bounded(capacity: usize) -> (Self, mpsc::Receiver<AgentEvent>) {
         // tokio panics on a channel without room.
         let (sender, receiver) = mpsc::channel(capacity.max(1));
@@ -160,49 +159,49 @@ impl EventSender {
     /// Sends one event.
     ///
     /// # Errors
-    /// [`AgentError::Closed`] if nobody reads any more: the turn is over, the agent should return.
+    /// [`AgentError::Closed`] if the receiver was dropped: the turn has ended, and the agent should return.
     pub async fn send(&self, event: AgentEvent) -> Result<(), AgentError> {
         self.sender.send(event).await.map_err(|_| AgentError::Closed)
     }
 }
 
-/// The reason that a turn failed.
+/// The reason why a turn failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The user can do something about it: the task fails with this text.
+    /// A failure with a remedy for the user. The task fails with this text.
     #[error("{message}")]
     Failed {
-        /// The fault and the way around it, in whole sentences.
+        /// The fault and the remedy, in whole sentences.
         message: String,
     },
-    /// The user cannot: the task fails with an error id, and the cause goes to the log under that id.
+    /// A failure without a remedy for the user. The task fails with an error id, and the log has the cause under that
+    /// id.
     #[error("the agent failed")]
     Internal {
         /// The cause.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The same, and the user can be told the kind of cause.
+    /// Like `Internal`, with a text about the kind of failure for the user.
     #[error("{message}")]
     Broken {
-        /// The kind of cause, in whole sentences that tell nothing internal.
+        /// The kind of failure, in whole sentences without internals.
         message: String,
         /// The cause itself.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The message is refused. When nothing has been sent of its turn there is no task, and the error goes to the
-    /// client as it is. A task that waits goes on waiting, and its status says why.
+    /// The message is refused. If the turn has sent no event there is no task, and the client gets this error. A
+    /// waiting task keeps waiting, with the reason in its status.
     #[error(transparent)]
     Refused(A2aError),
-    /// Nobody reads the events any more.
+    /// The receiver of the events was dropped.
     #[error("the receiver of events is closed")]
     Closed,
 }
 
 impl AgentError {
-    /// The error that ends a turn whose session does not take an event. The user hears the reason as far as it is not
-    /// internal.
+    /// The error for a turn whose event the session did not store. The user gets the reason unless it is internal.
     pub fn unstored(error: SessionError) -> Self {
         let message = match &error {
             SessionError::StateTooLarge { .. }
@@ -211,17 +210,19 @@ impl AgentError {
             | SessionError::InvalidKey { .. }
             | SessionError::UnseenCharacters { .. }
             | SessionError::ArtifactTooLarge { .. } => {
-                // Logged too: it may be the operator's limit that is too low.
+                // Also logged, because the operator's limit may be too low.
                 let ids = annex_telemetry::ids();
                 let (tenant, context, task) = ids.all();
-                tracing::warn!(%error, tenant, context, task, "a conversation cannot keep what an agent came to");
+                tracing::warn!(%error, tenant, context, task, "a conversation cannot store an agent's answer");
                 return Self::Failed { message: format!("The conversation cannot keep the answer: {error}.") };
             }
             SessionError::Stale { .. } | SessionError::Fenced { .. } => {
-                "Another process has changed the conversation meanwhile, so the answer is not part of it; send a new \
-                 message to go on."
+                "Another process has changed the conversation in the meantime, so the answer was not stored. Send a new \
+                 message to continue."
             }
-            SessionError::NotFound { .. } => "The conversation was deleted meanwhile, so the answer is not part of it.",
+            SessionError::NotFound { .. } => {
+                "The conversation was deleted in the meantime, so the answer was not stored."
+            }
             // The user can do nothing about these, so the cause goes to the log only.
             SessionError::AlreadyExists { .. }
             | SessionError::TooManyTurns { .. }
@@ -234,7 +235,7 @@ impl AgentError {
         Self::Broken { message: message.to_owned(), source: error.into() }
     }
 
-    /// Wraps a cause that is no business of the user.
+    /// Wraps a cause that users must not see.
     pub fn internal(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Internal { source: source.into() }
     }

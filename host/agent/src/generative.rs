@@ -1,4 +1,4 @@
-//! A real model, over HTTP: anything with an OpenAI-compatible interface, Gemini, Anthropic or Ollama.
+//! A language model over HTTP. Supports OpenAI-compatible interfaces, Gemini, Anthropic and Ollama.
 
 use std::env;
 use std::fmt;
@@ -23,29 +23,30 @@ mod openai;
 use answer::Reader;
 use interface::ChatRequest;
 
-/// The longest time to wait for a connection.
+/// The timeout for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The model to ask, and its address.
+/// The model and its address.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GenerativeConfig {
     /// The model, in its provider's spelling.
     pub model: String,
-    /// The interface that the provider speaks. Default: OpenAI's.
+    /// The API of the provider. Default: OpenAI's.
     #[serde(default)]
     pub adapter: Adapter,
-    /// The base URL of the interface, for example `http://localhost:8000/v1`. Default: the provider's own.
+    /// The base URL of the API, for example `http://localhost:8000/v1`. Default: the provider's own.
     pub endpoint: Option<String>,
-    /// The environment variable that holds the API key. Default: the provider's usual one, such as `OPENAI_API_KEY`;
-    /// or, with an `endpoint` of your own, no key.
+    /// The environment variable with the API key. Default: the provider's usual one, such as `OPENAI_API_KEY`. With an
+    /// `endpoint` the default is no key.
     pub api_key_env: Option<String>,
-    /// Looks at each address before it is connected to, where somebody else has chosen the endpoint.
+    /// The screen that checks each address before a connection is opened. Set where a tenant, and not the operator,
+    /// chose the endpoint.
     #[serde(skip)]
     pub screen: Option<Screen>,
 }
 
-/// An interface to models.
+/// A model API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Adapter {
@@ -56,7 +57,7 @@ pub enum Adapter {
     Gemini,
     /// Anthropic's messages.
     Anthropic,
-    /// Ollama's own interface; by default the one on this machine.
+    /// Ollama's own API; by default on this machine.
     Ollama,
 }
 
@@ -79,7 +80,7 @@ impl Adapter {
         }
     }
 
-    /// The header field for a key, and what stands in front of the key there.
+    /// The header field for the key, and the prefix of its value.
     fn key_field(self) -> (HeaderName, &'static str) {
         match self {
             Self::OpenAi | Self::Ollama => (AUTHORIZATION, "Bearer "),
@@ -107,10 +108,10 @@ impl Adapter {
     }
 }
 
-/// The reason that a model cannot be used. Found when it is configured, before any request.
+/// The reason why a model cannot be used. Found at configuration, before any request.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerativeError {
-    /// The key is not where the configuration says.
+    /// The environment variable with the key is not set.
     #[error("environment variable {variable}, which should hold the API key of model {model}, is not set")]
     KeyMissing {
         /// The variable.
@@ -118,7 +119,7 @@ pub enum GenerativeError {
         /// The model.
         model: String,
     },
-    /// The key cannot be sent.
+    /// The key has characters that a header field cannot have.
     #[error(
         "environment variable {variable}, which holds the API key of model {model}, has characters that no key has"
     )]
@@ -128,12 +129,12 @@ pub enum GenerativeError {
         /// The model.
         model: String,
     },
-    /// The endpoint is no URL, or none that may be called.
+    /// The endpoint is not a URL, or a URL that must not be called.
     #[error("the endpoint of model {model} may not be called")]
     Endpoint {
         /// The model.
         model: String,
-        /// The fault in it.
+        /// The fault of the URL.
         #[source]
         source: UrlRefusal,
     },
@@ -148,7 +149,7 @@ pub enum GenerativeError {
     },
 }
 
-/// A model behind an HTTP interface. Its key is in memory only and never printed.
+/// A model behind an HTTP API. The key is kept in memory only and is never printed.
 #[derive(Clone)]
 pub struct GenerativeModel {
     client: Client,
@@ -166,7 +167,7 @@ impl fmt::Debug for GenerativeModel {
 }
 
 impl GenerativeConfig {
-    /// Checks all that [`GenerativeModel::new`] needs, without its client, which takes the longest to make.
+    /// Checks the config like [`GenerativeModel::new`], without building the client, the slowest part.
     ///
     /// # Errors
     /// As [`GenerativeModel::new`].
@@ -188,7 +189,7 @@ impl GenerativeConfig {
 }
 
 impl GenerativeModel {
-    /// Reads the key and builds the client. No request is made.
+    /// Reads the key and builds the client. Sends no request.
     ///
     /// # Errors
     /// See [`GenerativeError`].
@@ -200,7 +201,7 @@ impl GenerativeModel {
         Ok(Self { client, adapter, endpoint, fields, name: model })
     }
 
-    /// The base URL may have a query of its own, such as the version of the interface.
+    /// The URL of a request. The base URL may have a query, such as the version of the API, which is kept.
     fn url(&self, request: &ChatRequest) -> Url {
         let mut url = self.endpoint.clone();
         url.set_path(&format!("{}/{}", url.path().trim_end_matches('/'), request.path));
@@ -256,9 +257,9 @@ fn parse(url: &str, screen: Option<&Screen>) -> Result<Url, UrlRefusal> {
 }
 
 fn client(screen: Option<&Screen>) -> reqwest::Result<Client> {
-    // The whole process uses one provider; somebody else may have installed it already, which is as good.
+    // The whole process uses one provider. If another part has installed one already, that is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // A redirect would lead the key to a host that nobody has named.
+    // A redirect would send the key to a host that the operator did not choose.
     let client = Client::builder().connect_timeout(CONNECT_TIMEOUT).redirect(Policy::none());
     match screen {
         Some(screen) => screen.guard(client).build(),

@@ -1,10 +1,9 @@
 //! The agent that answers a message, and the model behind it.
 //!
-//! The server calls an [`AgentExecutor`] once per turn and turns the [`AgentEvent`]s that it sends into A2A events.
-//! [`TemplateAgent`] is the one for use: an instruction with variables from the session state, given to a [`Model`] that
-//! may call [`Tool`]s.
-//! [`ScriptAgent`] is the one for tests of clients: it plays events.
-//! This crate knows no HTTP binding, no task store and no extension.
+//! The server calls an [`AgentExecutor`] once per turn and converts its [`AgentEvent`]s to A2A events.
+//! [`TemplateAgent`] is the agent for production: an instruction with variables from the session state, given to a
+//! [`Model`] that may call [`Tool`]s. [`ScriptAgent`] plays scripted events, for tests of clients. This crate knows no
+//! HTTP binding, no task store and no extension.
 
 #![warn(missing_docs)]
 

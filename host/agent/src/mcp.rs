@@ -1,6 +1,7 @@
-//! Tools from MCP servers: programs that the agent starts, or servers that it reaches over HTTP.
+//! Tools from MCP servers: programs that the agent starts, or servers that it calls over HTTP.
 //!
-//! Tools are listed once, when the agent starts. A server that ends is started again by itself; its tools fail meanwhile.
+//! Tools are listed once, when the agent starts. A server that ends is restarted automatically. Calls of its tools fail
+//! until the restart.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,29 +15,29 @@ mod config;
 mod connection;
 mod content;
 mod http;
-mod offered;
+mod offered_tool;
 mod program;
-mod words;
+mod stderr_log;
 
 pub use config::{McpConfig, McpScope};
 use connection::Connection;
 pub use connection::McpError;
-use offered::OfferedTool;
+use offered_tool::OfferedTool;
 pub use program::{end_programs, kill_programs};
 
-/// MCP servers that run. Clones are the same servers.
+/// Running MCP servers. Clones share the servers.
 #[derive(Clone, Default)]
 pub struct McpServers {
     connections: Arc<[Connection]>,
 }
 
 impl McpServers {
-    /// Starts the servers, all at the same time, and asks each for its tools. Paths start at `folder`.
+    /// Starts the servers in parallel and lists their tools. Relative paths start at `folder`.
     ///
     /// # Errors
-    /// Names the server that cannot be started, or does not have a tool that its config names.
+    /// Names the server that cannot be started or lacks a tool that its config names.
     pub async fn start(configs: &[McpConfig], folder: &Path) -> Result<(Self, Vec<Arc<dyn Tool>>), McpError> {
-        // With the first that fails the others are dropped, and each stops its server.
+        // At the first failure the other starts are dropped, which stops their servers.
         let started = try_join_all(configs.iter().map(|config| start(config, folder))).await?;
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         let mut connections = Vec::new();
@@ -47,7 +48,7 @@ impl McpServers {
         Ok((Self { connections: connections.into() }, tools))
     }
 
-    /// Stops them. Programs get three seconds to end by themselves.
+    /// Stops the servers. Programs get three seconds to end by themselves.
     pub async fn close(&self) {
         join_all(self.connections.iter().map(Connection::close)).await;
     }
@@ -55,7 +56,7 @@ impl McpServers {
 
 async fn start(config: &McpConfig, folder: &Path) -> Result<(Connection, Vec<OfferedTool>), McpError> {
     let (connection, tools) = Connection::start(config, folder).await?;
-    // A name that is misspelt would otherwise leave the model without the tool, and nobody would be told.
+    // A misspelt name would otherwise leave the model without the tool, and without an error.
     let unknown = config.named_tools().find(|name| tools.iter().all(|tool| tool.name != **name));
     if let Some(name) = unknown {
         let offered = tools.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>().join(", ");

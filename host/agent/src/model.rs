@@ -1,4 +1,4 @@
-//! The contract of a language model: a prompt in; pieces of text, calls of tools and token counts out.
+//! The interface of a language model: a prompt in; pieces of text, tool calls and token counts out.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use futures::stream::BoxStream;
 
 use crate::steps::Tokens;
 
-/// The answer of a model, piece by piece, in order.
+/// A model's answer: its events, in order.
 pub type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
 
-/// An event of a model while it answers.
+/// An event of a model's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelEvent {
     /// A piece of the answer.
     Text(String),
-    /// A piece of its thoughts on the way to the answer. It is no part of the answer, and nobody is shown it.
+    /// A piece of the model's reasoning. It is not a part of the answer and is never shown.
     Thought(String),
-    /// It wants a tool to be called before it goes on. With calls, the text is for the time until their results are
-    /// there.
+    /// A tool call that the model requests before it continues. The text of an answer with calls is shown only until
+    /// the results are known.
     Call(ToolCall),
-    /// The number of tokens that it counted.
+    /// The token counts of the model.
     Tokens(Tokens),
 }
 
@@ -32,31 +32,31 @@ pub trait Model: Send + Sync {
     /// The name of the model, as its provider spells it.
     fn name(&self) -> &str;
 
-    /// Tells whether it is asked somewhere else than in this process.
+    /// Tells whether the model runs outside of this process.
     fn is_remote(&self) -> bool {
         true
     }
 
-    /// Starts to answer. Dropping the stream abandons the answer.
+    /// Begins an answer. Dropping the stream abandons the answer.
     ///
     /// # Errors
-    /// The model could not be asked; the stream itself fails when the answer breaks off.
+    /// The model could not be called. A failure in the middle of the answer is an item of the stream.
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError>;
 }
 
 /// The whole input of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prompt {
-    /// The rules of behaviour; the system prompt.
+    /// The rules of behaviour: the system prompt.
     pub instruction: String,
-    /// The conversation, oldest first, ending with the user's last words or with the results of tools.
+    /// The conversation, oldest first. Ends with the user's last message or with tool results.
     pub turns: Vec<Turn>,
-    /// The tools that it may call.
+    /// The tools that the model may call.
     pub tools: Arc<[ToolDeclaration]>,
 }
 
 impl Prompt {
-    /// The bytes of its texts, and of its tools.
+    /// The size of the prompt's texts and tools, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let of_turn = |turn: &Turn| match turn {
             Turn::User(text) => text.len(),
@@ -70,7 +70,7 @@ impl Prompt {
         self.instruction.len() + self.turns.iter().map(of_turn).sum::<usize>() + tools
     }
 
-    /// The user's last words, or nothing.
+    /// The text of the user's last message; empty if none.
     pub fn last_user_text(&self) -> &str {
         let said = |turn: &Turn| matches!(turn, Turn::User(_));
         match self.turns.iter().rfind(|turn| said(turn)) {
@@ -83,47 +83,47 @@ impl Prompt {
 /// One contribution to the conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Turn {
-    /// The user's words.
+    /// A message of the user.
     User(String),
-    /// The agent's words, which the model wrote.
+    /// An answer of the agent, written by the model.
     Agent {
         /// The text; may be empty when there are calls.
         text: String,
-        /// The tools that it wanted to be called. Their results come next.
+        /// The requested tool calls. Their results are the next turn.
         calls: Vec<ToolCall>,
     },
-    /// The results of the calls before it, one for each.
+    /// The results of the previous turn's calls, one for each.
     Tools(Vec<ToolResult>),
 }
 
 /// The description of a tool for a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDeclaration {
-    /// The name that it calls the tool by.
+    /// The name under which the model calls the tool.
     pub name: String,
-    /// The purpose of the tool, in words for the model.
+    /// The purpose of the tool, for the model.
     pub description: String,
     /// A JSON Schema of the arguments, which are an object.
     pub parameters: Json,
 }
 
-/// A model wants a tool to be called.
+/// A tool call that a model requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
-    /// Tells the call from all others of the conversation.
+    /// The call's id, unique within the conversation.
     pub id: String,
     /// The tool.
     pub name: String,
-    /// The arguments, an object if the model keeps to the declaration.
+    /// The arguments: an object, if the model keeps to the declaration.
     pub arguments: Json,
-    /// The texts that the provider wants to see again with the call, such as signatures of thoughts.
+    /// Texts that the provider needs back with the call, such as signatures of thoughts.
     pub signatures: Vec<String>,
 }
 
 /// The answer of a tool, or its failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolResult {
-    /// The call that it belongs to.
+    /// The id of the call.
     pub id: String,
     /// The tool.
     pub name: String,
@@ -131,18 +131,18 @@ pub struct ToolResult {
     pub response: Json,
 }
 
-/// A model did not answer, or not to the end.
+/// The error for a missing or incomplete answer of a model.
 #[derive(Debug, thiserror::Error)]
 #[error("model {model} gave no answer")]
 pub struct ModelError {
-    /// The model that was asked.
+    /// The name of the model.
     pub model: String,
     /// The cause.
     #[source]
     pub source: Box<dyn Error + Send + Sync>,
 }
 
-/// The cause of a [`ModelError`] that the user can do something about.
+/// The cause of a [`ModelError`] for a prompt that is too long, which the user can shorten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The message is too long for the rules of this agent. Send a shorter one.")]
 pub(crate) struct PromptTooLong;

@@ -1,4 +1,4 @@
-//! The parts of a request that an upstream agent needs beside the message, and the place for its own ids of
+//! The parts of a request that a remote agent needs in addition to the message, and the store for its ids of
 //! conversations and tasks.
 
 use std::error::Error;
@@ -9,17 +9,17 @@ use annex_protocol::{ExtensionUri, TaskId};
 use async_trait::async_trait;
 use http::HeaderMap;
 
-/// The reason that ids cannot be read or stored.
+/// The error of reading or storing ids.
 pub type UpstreamIdsError = Box<dyn Error + Send + Sync>;
 
-/// The ids that the conversation and the task of a turn have at an upstream agent: one text for each, which is no state and
-/// which nobody else sees. They live as long as the conversation and the task, and as durably.
+/// The ids that a remote agent has for the conversation and the task of a turn: a text for each. They are not part of
+/// the state, and no other agent sees them. They live as long as the conversation and the task, and as durably.
 #[async_trait]
 pub trait UpstreamIds: Send + Sync {
     /// The ids of the conversation.
     async fn of_context(&self) -> Result<Option<String>, UpstreamIdsError>;
 
-    /// The ids of a task of the caller; `None` for a task of somebody else.
+    /// The ids of one of the caller's tasks; `None` for a task of another caller.
     async fn of_task(&self, task: &TaskId) -> Result<Option<String>, UpstreamIdsError>;
 
     /// Replaces the ids of the conversation.
@@ -29,38 +29,38 @@ pub trait UpstreamIds: Send + Sync {
     async fn store_task(&self, ids: &str) -> Result<(), UpstreamIdsError>;
 }
 
-/// The beginning of a turn at an agent elsewhere.
+/// How a turn at a remote agent begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TurnStart {
-    /// The message is sent.
+    /// The turn sends the client's message.
     #[default]
     Message,
-    /// A process that is gone has sent the message. Nothing is sent, and what the agent made of the message is followed.
+    /// Another process has sent the message and then stopped. The turn sends nothing, and follows the task that the
+    /// message began.
     LostTurn,
-    /// The task waited for its client, and has gone on at the agent without a message. Nothing is sent, and the task is
-    /// followed.
+    /// A task that waited for its client has continued without a message. The turn sends nothing, and follows the task.
     WaitingTask,
 }
 
-/// The parts of a request that an agent elsewhere needs beside its message.
+/// The parts of a request that a remote agent needs in addition to the message.
 pub struct UpstreamContext {
-    /// The extensions that the caller asked for and that are the agent's own.
+    /// The extensions that the caller requested and the remote agent provides.
     pub extensions: Vec<ExtensionUri>,
     /// The header fields of the request; `None` where the binding shows none.
     pub headers: Option<Arc<HeaderMap>>,
-    /// Media types that the caller takes.
+    /// Media types that the caller accepts.
     pub accepted_output_modes: Vec<String>,
-    /// Metadata keys that are for this server's extensions, not for the agent.
+    /// Metadata keys of this server's extensions, which the remote agent must not see.
     pub own_keys: Vec<String>,
     /// The ids of conversations and tasks at the agent.
     pub ids: Arc<dyn UpstreamIds>,
-    /// The beginning of the turn.
+    /// How the turn begins.
     pub begins_with: TurnStart,
     active: Mutex<Vec<ExtensionUri>>,
 }
 
 impl UpstreamContext {
-    /// A request of which only the ids are known.
+    /// A context with only the store for ids.
     pub fn new(ids: Arc<dyn UpstreamIds>) -> Self {
         Self {
             extensions: Vec::new(),
@@ -73,20 +73,20 @@ impl UpstreamContext {
         }
     }
 
-    /// Takes note of the extensions that the agent says were active. Only those that it was asked for count.
+    /// Records the extensions that the remote agent reports as active. Extensions that were not requested are ignored.
     pub fn set_active(&self, active: &[ExtensionUri]) {
-        // An agent elsewhere could otherwise name extensions in our answer that nobody activated.
+        // Otherwise a remote agent could list extensions in this server's answer that were not requested.
         let asked = active.iter().filter(|uri| self.extensions.contains(uri)).cloned();
         *self.active.lock().unwrap_or_else(PoisonError::into_inner) = asked.collect();
     }
 
-    /// The extensions that were active at the agent, as far as it has said.
+    /// The extensions that the remote agent has reported as active.
     pub fn active(&self) -> Vec<ExtensionUri> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Without the header fields, which may be credentials.
+/// Omits the header fields, which may be credentials.
 impl fmt::Debug for UpstreamContext {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("UpstreamContext").field("extensions", &self.extensions).finish_non_exhaustive()

@@ -1,5 +1,5 @@
-//! An agent without a model: it plays the events that a script has for a message, the same every time. For those who
-//! test A2A clients, and for conformance kits.
+//! An agent without a model: it plays the scripted events for a message, the same every time. For tests of A2A clients
+//! and for conformance kits.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::script_agent::script::{ArtifactStep, EventScript, Step, parts};
 
 pub(crate) mod script;
 
-/// Sends the events of the rule that is for the message; see [`EventScript`].
+/// Sends the events of the rule that matches the message; see [`EventScript`].
 ///
-/// A script that ends without a final or interrupted status completes the task. One that waits is interrupted by
-/// cancelling the task.
+/// A script that ends without a final or interrupted status completes the task. A script that waits ends early when the
+/// task is cancelled.
 #[derive(Clone, Debug)]
 pub struct ScriptAgent {
     /// The agent's name.
     pub name: String,
-    /// The events that it plays.
+    /// The script.
     pub script: EventScript,
 }
 
@@ -70,7 +70,7 @@ async fn play(steps: &[Step], turn: &TurnContext, events: &EventSender) -> Resul
     Ok(())
 }
 
-/// A message of the agent; the server says which task it belongs to.
+/// A message of the agent. The server adds the task id.
 fn message(turn: &TurnContext, parts: Vec<Part>) -> Message {
     Message::agent(turn.context_id.clone(), None, parts)
 }

@@ -1,10 +1,12 @@
 //! A model without a network: answers and calls tools by rules, the same every time. For demonstrations and tests.
 //!
-//! It knows only what a real model would be told. A rule can pick values out of the message, the rendered instruction
-//! and the result of a tool, never out of the session, so an answer that names the user proves that the instruction did.
+//! The model sees only the prompt, as a real model does. A rule can pick values out of the message, the rendered
+//! instruction and the result of a tool, never out of the session. An answer that contains the user's name therefore
+//! proves that the instruction contained it.
 //!
-//! Whoever writes a script may be a stranger. What its patterns take is known before they are compiled, and what an answer
-//! takes before it is looked for: what is not small is done by a thread of its own (`work.rs`), and too much is refused.
+//! A script may come from a tenant that is not trusted. The cost of its patterns is known before they are compiled, and
+//! the cost of an answer before the search begins. Larger work runs on a thread of its own (`work.rs`), and excessive
+//! work is refused.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -19,73 +21,73 @@ use tokio::sync::Semaphore;
 use crate::model::{Model, ModelError, ModelEvent, ModelStream, Prompt, PromptTooLong, ToolCall, Turn};
 use crate::work;
 
-mod kept;
 mod pattern;
+mod pattern_memory;
 mod rule;
 
-use kept::Kept;
-use rule::{Applied, Rule};
+use pattern_memory::Reservation;
+use rule::{Rule, RuleAnswer};
 
 const NAME: &str = "scripted";
 /// The most patterns in all rules of a script.
 const MAX_PATTERNS: usize = 100;
-/// Bytes of the texts of all of them.
+/// The most bytes of all patterns' texts together.
 const MAX_PATTERN_TEXT: usize = 8 << 10;
-/// Bytes that all of them keep when they are compiled.
+/// The most bytes of all compiled patterns together.
 const MAX_KEPT: usize = 8 << 20;
-/// Nanoseconds that a thread which serves others may take for an answer.
+/// Nanoseconds of work for an answer that may run on a shared thread.
 const SMALL_WORK: u64 = 2_000_000;
-/// Nanoseconds that an answer may take at all.
+/// The most nanoseconds of work for an answer.
 const MAX_WORK: u64 = 4_000_000_000;
 
 /// The script of a [`ScriptedModel`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptConfig {
-    /// The first rule that applies answers.
+    /// The rules. The first rule that applies answers.
     #[serde(default)]
     pub rules: Vec<RuleConfig>,
-    /// The answer when none does.
+    /// The answer if no rule applies.
     pub fallback: String,
-    /// Bytes that its patterns may keep of the room for scripts of strangers; `None` for a script of the operator.
+    /// The most bytes for compiled patterns, for a tenant's script; `None` for a script of the operator.
     #[serde(skip)]
     share: Option<usize>,
 }
 
-/// A condition, and the answer for it.
+/// A condition, with an answer and tool calls.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleConfig {
-    /// A regular expression that is searched for in the user's last words. `(?i)` ignores case.
+    /// A regular expression that is searched for in the user's last message. `(?i)` ignores case.
     pub when: String,
-    /// The tool whose result came last. Without it the rule applies to the user's words, with it to that result.
+    /// The tool whose result came last. If set, the rule applies to that result; if not, to the user's message.
     pub after: Option<String>,
-    /// Names for pieces of the instruction: the text that the one group of each regular expression captures there. The
-    /// rule applies only if all of them match. The named groups of `when` are pieces as well.
+    /// Names for pieces of the instruction. Each regular expression has one group, which captures the piece. The rule
+    /// applies only if all match. The named groups of `when` are pieces as well. Example: `name = "named (\\w+)"`.
     #[serde(default)]
     pub extract: BTreeMap<String, String>,
-    /// The same for pieces of the result, which is JSON text.
+    /// Like `extract`, for pieces of the tool's result, which is JSON text.
     #[serde(default)]
     pub extract_result: BTreeMap<String, String>,
-    /// The answer. `{name}` stands for the piece of that name.
+    /// The answer. `{name}` is replaced by the piece of that name.
     pub answer: Option<String>,
-    /// The tools to call, at the same time. With an answer, that is said until their results are there.
+    /// The tools to call, all at the same time. With an `answer`, that text is shown until the results are known.
     #[serde(default)]
     pub call: Vec<CallConfig>,
-    /// The number of pieces of similar length that the answer is sent in. Default: one.
+    /// The number of pieces of similar length in which the answer is sent. Default: one.
     pub chunks: Option<usize>,
     /// The time to wait before each piece, in milliseconds. Default: none.
     pub delay_ms: Option<u64>,
 }
 
-/// A tool to call.
+/// A tool call.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallConfig {
     /// The tool.
     pub tool: String,
-    /// The arguments as JSON text, an object. `{name}` stands for the piece of that name, as it is written inside of a
-    /// JSON string. Default: `{}`.
+    /// The arguments: the JSON text of an object. `{name}` is replaced by the piece of that name, escaped for a JSON
+    /// string. Default: `{}`.
     #[serde(default = "no_arguments")]
     pub arguments: String,
 }
@@ -108,48 +110,48 @@ pub enum ScriptError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// A regular expression would take too much.
+    /// A regular expression needs too much memory or time.
     #[error("rule {rule}: `{field}` {reason}")]
     TooLarge {
         /// The rule.
         rule: usize,
         /// `when`, or the entry of `extract` or `extract_result`.
         field: String,
-        /// What it takes, what it may take, and what to do.
+        /// The cost, the limit and the remedy.
         reason: String,
     },
-    /// A rule asks for too many pieces or calls.
+    /// A rule has too many pieces or calls.
     #[error("rule {rule}: `{field}` is {given}; at most {most} are allowed")]
     TooMany {
         /// The rule.
         rule: usize,
         /// `chunks` or `call`.
         field: &'static str,
-        /// The number that it has.
+        /// The number in the rule.
         given: usize,
-        /// The most.
+        /// The limit.
         most: usize,
     },
-    /// All rules together would take too much.
+    /// All rules together exceed a limit.
     #[error("its rules have {given} {what} together; at most {most} are allowed")]
     Script {
-        /// What there is too much of.
+        /// The limited quantity.
         what: &'static str,
-        /// So much of it.
+        /// The amount in the script.
         given: usize,
-        /// The most.
+        /// The limit.
         most: usize,
     },
-    /// The scripts that are loaded leave no room for this one.
+    /// The loaded scripts of other agents leave too little memory for this one.
     #[error(
         "there is no room for the {bytes} bytes of its patterns beside those of the other agents that are loaded; let fewer \
          tenants be loaded at once"
     )]
     NoRoom {
-        /// The bytes.
+        /// The size of its patterns, in bytes.
         bytes: usize,
     },
-    /// The thread that compiles it ended.
+    /// The thread that compiled the script ended early.
     #[error("compiling the rules broke off")]
     BrokeOff {
         /// The cause.
@@ -163,10 +165,10 @@ pub enum ScriptError {
         rule: usize,
         /// The entry of `extract` or `extract_result`.
         field: String,
-        /// The number that it has.
+        /// The number of groups in the expression.
         groups: usize,
     },
-    /// A text names a piece that there is none of.
+    /// A text names an unknown piece.
     #[error("rule {rule}: `{field}` has `{{{name}}}`, but nothing extracts `{name}`")]
     UnknownPiece {
         /// The rule.
@@ -176,7 +178,7 @@ pub enum ScriptError {
         /// The name in the text.
         name: String,
     },
-    /// The arguments of a call are not an object, whatever the pieces are.
+    /// The arguments of a call are not a JSON object.
     #[error("rule {rule}: the arguments of `{tool}` are not a JSON object")]
     Arguments {
         /// The rule.
@@ -184,13 +186,13 @@ pub enum ScriptError {
         /// The tool.
         tool: String,
     },
-    /// It neither says nor calls anything.
+    /// The rule has neither an answer nor a call.
     #[error("rule {rule}: it needs `answer` or `call`")]
     Empty {
         /// The rule.
         rule: usize,
     },
-    /// There is no result to extract from.
+    /// The rule has `extract_result` but no `after`.
     #[error("rule {rule}: `extract_result` needs `after`")]
     NoResult {
         /// The rule.
@@ -198,11 +200,11 @@ pub enum ScriptError {
     },
 }
 
-/// A model that follows a script. Clones share what is compiled.
+/// A model that follows a script. Clones share the compiled script.
 #[derive(Clone, Debug)]
 pub struct ScriptedModel {
     script: Arc<Script>,
-    /// For work that is not small: one tenant does one at a time.
+    /// Limits larger work: each tenant does one piece at a time.
     place: Arc<Semaphore>,
 }
 
@@ -210,24 +212,24 @@ pub struct ScriptedModel {
 struct Script {
     rules: Vec<Rule>,
     fallback: String,
-    _kept: Kept,
+    _kept: Reservation,
 }
 
 impl ScriptedModel {
-    /// Compiles a script at once, on this thread.
+    /// Compiles a script on the current thread.
     ///
     /// # Errors
-    /// Says which rule is wrong, see [`ScriptError`].
+    /// Names the faulty rule, see [`ScriptError`].
     pub fn new(config: ScriptConfig) -> Result<Self, ScriptError> {
         let fallback = config.fallback.clone();
-        let room = if config.share.is_some() { &kept::SHARED } else { &kept::OWN };
+        let room = if config.share.is_some() { &pattern_memory::SHARED } else { &pattern_memory::OWN };
         let (rules, bytes) = config.into_rules()?;
         let kept = room.reserve(bytes).ok_or(ScriptError::NoRoom { bytes })?;
         let script = Arc::new(Script { rules, fallback, _kept: kept });
         Ok(Self { script, place: Arc::new(Semaphore::new(1)) })
     }
 
-    /// The same by a thread that serves nobody, of which there are few.
+    /// Like [`Self::new`], on one of a few threads that serve no requests.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -235,7 +237,7 @@ impl ScriptedModel {
         aside(move || Self::new(config)).await
     }
 
-    /// Checks that a script can be compiled, whatever room there is now.
+    /// Checks that a script compiles, without reserving memory for it.
     ///
     /// # Errors
     /// As [`Self::new`], without [`ScriptError::NoRoom`].
@@ -252,13 +254,13 @@ async fn aside<T: Send + 'static>(
 }
 
 impl ScriptConfig {
-    /// The same for a script of a stranger, whose patterns may keep as much as leaves room for so many scripts.
+    /// The same config for a tenant's script, limited so that `scripts` of them fit into memory together.
     #[must_use]
     pub fn for_one_of(self, scripts: usize) -> Self {
-        Self { share: Some(kept::share(scripts)), ..self }
+        Self { share: Some(pattern_memory::share(scripts)), ..self }
     }
 
-    /// The compiled rules, and the bytes that they keep.
+    /// Compiles the rules. Also returns the size of the compiled patterns in bytes.
     fn into_rules(self) -> Result<(Vec<Rule>, usize), ScriptError> {
         self.check()?;
         let most = self.share.map_or(MAX_KEPT, |share| share.min(MAX_KEPT));
@@ -268,7 +270,7 @@ impl ScriptConfig {
         Ok((rules, most - room))
     }
 
-    /// Checks what can be told without compiling anything.
+    /// Checks the limits that need no compilation.
     fn check(&self) -> Result<(), ScriptError> {
         let patterns = self
             .rules
@@ -284,21 +286,21 @@ impl ScriptConfig {
 }
 
 impl Script {
-    /// Nanoseconds of one core that [`Self::answer`] takes at most.
+    /// The most nanoseconds of one core that [`Self::answer`] needs.
     fn cost(&self, prompt: &Prompt) -> u64 {
         self.rules.iter().map(|rule| rule.cost(prompt)).fold(0, u64::saturating_add)
     }
 
     /// The answer and the calls of the first rule that applies.
-    fn answer(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> Applied {
+    fn answer(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> RuleAnswer {
         let mut rules = self.rules.iter().take_while(|_| !given_up());
-        rules.find_map(|rule| rule.apply(prompt, given_up)).unwrap_or_else(|| Applied::fallback(&self.fallback))
+        rules.find_map(|rule| rule.apply(prompt, given_up)).unwrap_or_else(|| RuleAnswer::fallback(&self.fallback))
     }
 }
 
 impl ScriptedModel {
-    /// Finds the answer on this thread if that is little work, and on one for such work otherwise. Returns the prompt with it.
-    async fn answer(&self, prompt: Prompt) -> Result<(Applied, Prompt), ModelError> {
+    /// Finds the answer, for larger work on a thread of its own. Returns the prompt as well.
+    async fn answer(&self, prompt: Prompt) -> Result<(RuleAnswer, Prompt), ModelError> {
         let failed = |source: Box<dyn Error + Send + Sync>| ModelError { model: NAME.to_owned(), source };
         let cost = self.script.cost(&prompt);
         if cost > MAX_WORK {
@@ -329,7 +331,7 @@ impl Model for ScriptedModel {
     }
 
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
-        let (Applied { answer, chunks, delay, calls }, prompt) = self.answer(prompt).await?;
+        let (RuleAnswer { answer, chunks, delay, calls }, prompt) = self.answer(prompt).await?;
         let calls = tool_calls(calls, &prompt)?;
         let pieces = stream::iter(answer.map_or_else(Vec::new, |answer| split(answer, chunks)));
         let pieces = pieces.then(move |piece| async move {
@@ -342,7 +344,7 @@ impl Model for ScriptedModel {
     }
 }
 
-/// Numbers the calls, after those that the prompt has.
+/// Numbers the calls, continuing after the calls in the prompt.
 fn tool_calls(calls: Vec<(String, String)>, prompt: &Prompt) -> Result<Vec<ToolCall>, ModelError> {
     // Counted and not random, so that the same conversation has the same ids each time.
     let before = prompt.turns.iter().map(|turn| match turn {
@@ -358,7 +360,7 @@ fn tool_calls(calls: Vec<(String, String)>, prompt: &Prompt) -> Result<Vec<ToolC
     numbered.map(call).collect()
 }
 
-/// Cuts a text into at most `count` pieces whose lengths differ by one character at most.
+/// Cuts a text into at most `count` pieces, whose lengths differ by at most one character.
 fn split(text: String, count: usize) -> Vec<String> {
     if count == 1 {
         return vec![text];

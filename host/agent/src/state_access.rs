@@ -1,10 +1,9 @@
-//! The state of a session as a tool or a callback reads and writes it.
+//! Access to the session's state for a tool or a callback.
 
 use annex_protocol::Json;
 use annex_session::{SessionError, State, StateDelta, TurnSession};
 
-/// The state of the session, under its holder's own changes. The changes are stored with the event that the holder
-/// works for, or not at all.
+/// The state of the session with the holder's own changes. All changes are stored with the holder's event, or none.
 #[derive(Clone)]
 pub struct StateAccess {
     session: TurnSession,
@@ -22,22 +21,22 @@ impl StateAccess {
         self.changes.get(key).cloned().or_else(|| self.session.value(key))
     }
 
-    /// Sets one full key. `temp:` keys are there for the rest of the turn.
+    /// Sets a value by its full key. `temp:` keys last until the end of the turn.
     pub fn set(&mut self, key: impl Into<String>, value: Json) {
         self.changes.insert(key, value);
     }
 
-    /// Sets all of the changes, or none: one that no session takes would fail the task.
+    /// Applies all changes or none. Changes that no session accepts would fail the task.
     pub(crate) fn set_all(&mut self, changes: StateDelta) -> Result<(), SessionError> {
         self.session.check(&changes)?;
         self.changes.merge(changes);
         Ok(())
     }
 
-    /// All keys that can be read, with their values.
+    /// All readable keys with their values.
     pub fn all(&self) -> State {
         let mut state = self.session.state();
-        // The changes come last, so that a holder reads what it has set, although it is not stored yet.
+        // The changes come last, so that their holder reads its own changes before they are stored.
         state.extend(State::from(self.changes.clone()));
         state
     }

@@ -1,4 +1,4 @@
-//! The steps of an agent in a turn, as they are recorded for whoever may read them.
+//! The recorded steps of an agent in a turn.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,82 +11,82 @@ use serde::Serialize;
 use crate::call_times::{CallEnd, CallTimes};
 use crate::work::CpuTime;
 
-/// Steps kept of one turn. Those beyond are not recorded.
+/// The most recorded steps of one turn. Later steps are not recorded.
 const MAX_STEPS: usize = 256;
-/// Bytes kept of a name or an error.
+/// The most bytes of a name or an error.
 const MAX_TEXT: usize = 256;
 
-/// The steps of one turn, in the order in which they began. Clones share them. A turn keeps at most 256 steps, whose
-/// texts have at most 256 bytes each.
+/// The steps of one turn, in the order of their beginning. Clones share the steps. A turn records at most 256 steps,
+/// with texts of at most 256 bytes each.
 #[derive(Clone, Debug)]
 pub struct Steps {
-    /// `None` where nobody may read them.
+    /// The recorded steps; `None` if no extension may read them.
     kept: Option<Arc<Mutex<Vec<Step>>>>,
-    /// Whoever pays for the tokens.
+    /// The counter for tokens, for the tenant's quota.
     tokens: Option<TokenCount>,
-    /// Whoever pays for the time of cores that the agent takes.
+    /// The counter for the agent's CPU time, for the tenant's quota.
     cpu: Option<CpuTime>,
-    /// Where it counts how long the steps take.
+    /// The histograms for the durations of the steps.
     times: Option<Arc<CallTimes>>,
 }
 
-/// The tokens that models have counted, of prompts and answers together. Clones count in the same number.
+/// The number of tokens that models have counted, for prompts and answers together. Clones share the number.
 #[derive(Clone, Debug, Default)]
 pub struct TokenCount(Arc<AtomicU64>);
 
 impl TokenCount {
-    /// Counts more of them.
+    /// Adds to the count.
     pub fn add(&self, tokens: u64) {
-        // Relaxed is enough: nothing is ordered by the number. A number that wrapped would say that little was used.
+        // Relaxed suffices: the number orders nothing. Saturating, because a wrapped number would look like little use.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_add(tokens)));
     }
 
-    /// The tokens that were counted since the last call of this method.
+    /// Returns the count since the last call of this method.
     #[must_use]
     pub fn take(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)
     }
 
-    /// The same without taking them.
+    /// Returns the count without resetting it.
     #[must_use]
     pub fn read(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A step that has begun. It ends when this is dropped.
+/// A step that has begun. Dropping it ends the step.
 #[derive(Debug)]
 pub struct OpenStep {
     steps: Steps,
     kind: StepKind,
-    /// `None` where nobody counts how long it takes.
+    /// The start of the step; `None` if its duration is not counted.
     began: Option<Instant>,
     is_finished: AtomicBool,
     has_failed: AtomicBool,
-    /// `None` when there were too many.
+    /// The index among the recorded steps; `None` for a step beyond [`MAX_STEPS`].
     index: Option<usize>,
     /// The tokens that the model has counted so far.
     counted: Mutex<Tokens>,
-    /// Bytes that were sent and received and that the model may not have counted yet.
+    /// Bytes sent and received that the model may not have counted yet.
     uncounted: AtomicUsize,
 }
 
-/// Of a call that is broken off before its model has counted, so many bytes are taken for a token.
+/// The number of bytes that count as one token, for a call that is broken off before its model has counted.
 const BYTES_OF_TOKEN: usize = 4;
 
 /// Kinds of step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepKind {
-    /// A model was asked.
+    /// A call to a model.
     Model,
-    /// Another agent was asked.
+    /// A call to another agent.
     Agent,
-    /// A tool was called.
+    /// A call to a tool.
     Tool,
 }
 
-/// The numbers of tokens that a model counted; each is `None` where it does not say.
+/// Token counts of a model; each is `None` if the model does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
     /// The tokens of the prompt.
@@ -95,11 +95,12 @@ pub struct Tokens {
     pub output: Option<u64>,
 }
 
-/// The most tokens that one call of a model counts, of its prompt and answer together: far more than any model takes.
+/// The most tokens that one call may count, for its prompt and answer together. No model accepts that many.
 const MAX_TOKENS: u64 = 1 << 32;
 
 impl Tokens {
-    /// The same, but not more than one call can use: the numbers are those of a peer, and others are paid by their sums.
+    /// The same counts, limited to what one call can use. A peer reports the numbers, and their sum is charged to the
+    /// tenant.
     pub(crate) fn bounded(self) -> Self {
         let input = self.input.map(|input| input.min(MAX_TOKENS));
         let left = MAX_TOKENS.saturating_sub(input.unwrap_or(0));
@@ -123,7 +124,7 @@ struct Step {
     error: Option<String>,
 }
 
-/// Steps that are recorded.
+/// Records the steps.
 impl Default for Steps {
     fn default() -> Self {
         Self { kept: Some(Arc::default()), tokens: None, cpu: None, times: None }
@@ -131,37 +132,37 @@ impl Default for Steps {
 }
 
 impl Steps {
-    /// Steps that nobody may read, and that are not recorded.
+    /// Steps without a record, for turns whose steps no extension may read.
     #[must_use]
     pub const fn unread() -> Self {
         Self { kept: None, tokens: None, cpu: None, times: None }
     }
 
-    /// The same steps, whose tokens are counted there too, also those of steps that are not recorded.
+    /// The same steps, with tokens also counted in `tokens`, including those of unrecorded steps.
     #[must_use]
     pub fn counting_in(self, tokens: Option<TokenCount>) -> Self {
         Self { tokens, ..self }
     }
 
-    /// The same steps, for whose time of cores somebody pays.
+    /// The same steps, with the agent's CPU time counted in `cpu`.
     #[must_use]
     pub fn taking_time_of(self, cpu: Option<CpuTime>) -> Self {
         Self { cpu, ..self }
     }
 
-    /// The same steps, whose durations count there.
+    /// The same steps, with durations counted in `times`.
     #[must_use]
     pub fn timed_in(self, times: Arc<CallTimes>) -> Self {
         Self { times: Some(times), ..self }
     }
 
-    /// Where the time of cores counts that the agent takes in the turn.
+    /// The counter for the CPU time of the agent in this turn.
     #[must_use]
     pub fn cpu(&self) -> Option<CpuTime> {
         self.cpu.clone()
     }
 
-    /// Records that a step begins now.
+    /// Records the beginning of a step.
     #[must_use = "the step ends when this is dropped"]
     pub fn begin(&self, kind: StepKind, name: &str) -> OpenStep {
         let index = self.record(kind, name);
@@ -177,7 +178,7 @@ impl Steps {
         }
     }
 
-    /// The place of the step; `None` where it is not recorded.
+    /// Records a step and returns its index; `None` if it is not recorded.
     fn record(&self, kind: StepKind, name: &str) -> Option<usize> {
         let mut steps = self.lock()?;
         let index = (steps.len() < MAX_STEPS).then_some(steps.len());
@@ -195,7 +196,7 @@ impl Steps {
         index
     }
 
-    /// The steps so far as a JSON array of objects with `kind`, `name`, `startTime`, and where they are known `endTime`,
+    /// The steps so far as a JSON array of objects with `kind`, `name` and `startTime`, and if known `endTime`,
     /// `inputTokens`, `outputTokens` and `error`.
     #[must_use]
     pub fn to_json(&self) -> String {
@@ -211,7 +212,7 @@ impl Steps {
 }
 
 impl OpenStep {
-    /// Notes the tokens that a model has counted so far. A count that it leaves out stays as it was noted before.
+    /// Records the model's token counts so far. A `None` leaves the earlier count unchanged.
     pub fn count(&self, tokens: Tokens) {
         if self.steps.tokens.is_some() {
             let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -224,20 +225,20 @@ impl OpenStep {
         });
     }
 
-    /// Notes that so many bytes were sent to a model, or received. They are counted if the step ends before [`Self::finish`],
-    /// and its model has counted less: whoever breaks calls off has used the tokens.
+    /// Adds bytes that were sent to a model or received. If the call is broken off before [`Self::finish`] and the
+    /// model has counted less, these bytes are converted to tokens: broken-off calls use tokens too.
     pub fn pass(&self, bytes: usize) {
         self.uncounted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Notes that nothing more comes: the model has said all, or was not reached. What it has counted is all that it counts. A
-    /// step that ends without this or [`Self::fail`] was broken off.
+    /// Marks the step as complete: the model has answered, or could not be reached. Only its own counts are charged. A
+    /// step without this call or [`Self::fail`] counts as broken off.
     pub fn finish(&self) {
         self.is_finished.store(true, Ordering::Relaxed);
         self.uncounted.store(0, Ordering::Relaxed);
     }
 
-    /// Notes the reason that it failed, in words that extensions may read.
+    /// Records the reason of a failure, as a text that extensions may read.
     pub fn fail(&self, error: &str) {
         self.has_failed.store(true, Ordering::Relaxed);
         self.change(|step| step.error = Some(cut(error)));

@@ -7,47 +7,48 @@ use annex_protocol::Json;
 use annex_session::Scope;
 use regex::Regex;
 
-/// The beginning of an artifact's name, between braces and for `lookup`.
+/// The prefix of an artifact's name, between braces and for `lookup`.
 pub(crate) const ARTIFACT_PREFIX: &str = "artifact.";
-/// The beginning of a text whose braces are to stay.
+/// The prefix of a text whose braces stay.
 const LITERAL_PREFIX: &str = "literal:";
 
-/// The reason that a template could not be rendered. The first problem ends it; there is no partial result.
+/// The reason why a template could not be rendered. Rendering stops at the first problem; there is no partial result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// A variable that is not optional has no value.
+    /// A variable has no value and is not optional.
     #[error("Context variable not found: `{name}`.")]
     Missing {
-        /// Its full key.
+        /// The full key of the variable.
         name: String,
     },
-    /// An artifact that is not optional does not exist.
+    /// An artifact does not exist and is not optional.
     #[error("Artifact not found: `{name}`.")]
     ArtifactMissing {
         /// The name after `artifact.`.
         name: String,
     },
-    /// The text is too long with its values.
+    /// The rendered text is too long.
     #[error("The instruction has more than {limit} bytes with its variables.")]
     TooLong {
-        /// The most bytes.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The template asks for too many values.
+    /// The template has too many variables or artifacts.
     #[error("The template asks for {given} {what}; at most {most} are allowed.")]
     TooMany {
-        /// What it asks for.
+        /// The limited quantity.
         what: &'static str,
-        /// How many times.
+        /// The number in the template.
         given: usize,
-        /// The most.
+        /// The limit.
         most: usize,
     },
 }
 
-/// The most variables of a template, each time counted that one stands there: each is looked up whenever a model is asked.
+/// The most variables of a template. Repeated variables count each time, because each is looked up at every call of the
+/// model.
 const MAX_VARIABLES: usize = 1_000;
-/// The most artifacts of a template: each is read from the store.
+/// The most artifacts of a template. Each is read from the store.
 const MAX_ARTIFACTS: usize = 64;
 
 /// The most bytes of a rendered template.
@@ -58,18 +59,18 @@ static STATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^(?:app:|user:|temp:)?[_\p{XID_Start}]\p{XID_Continue}*$").expect("the pattern is a constant")
 });
 
-/// Replaces each `{name}` by its value; `lookup` is asked for full keys such as `user:name`, and for artifacts by
-/// `artifact.` and their name, which no state key can stand in for.
+/// Replaces each `{name}` with its value. `lookup` gets full keys such as `user:name`. For an artifact it gets
+/// `artifact.` and the artifact's name, which cannot be a state key.
 ///
-/// - `{name?}` is optional: nothing instead of an error when there is no value.
-/// - White space inside the braces does not count. Repeated braces are one pair: `{{name}}` is a variable too.
-/// - A placeholder takes as many closing braces as it has opening ones, so `{"key": {name}}` stays JSON.
-/// - `${name}` and `\{name}` stay as they are, and so does whatever does not name a state key: `{}`, `{a.b}`,
+/// - `{name?}` is optional: a missing value is not an error and inserts nothing.
+/// - White space inside the braces is ignored. Repeated braces are one pair: `{{name}}` is a variable too.
+/// - A placeholder consumes as many closing braces as it has opening ones, so `{"key": {name}}` stays JSON.
+/// - `${name}` and `\{name}` stay unchanged. So do braces around anything except a state key: `{}`, `{a.b}`,
 ///   `{"a": 1}`, `{other:name}`.
-/// - A string is inserted as it is and not searched for placeholders; `null` is empty; any other value is inserted as
-///   the JSON text that it came as.
-/// - `{artifact.name}` is the text of an artifact of the session; the name may hold anything but braces.
-/// - `{literal:name}` is `{name}`: braces around any text without braces, which is not looked up.
+/// - A string is inserted unchanged and not searched for placeholders. `null` inserts nothing. Any other value inserts
+///   its JSON text.
+/// - `{artifact.name}` inserts the text of an artifact of the session. The name may contain anything except braces.
+/// - `{literal:name}` inserts `{name}`: braces around any text without braces, which is not looked up.
 ///
 /// # Errors
 /// See [`TemplateError`].
@@ -98,8 +99,8 @@ pub fn render(template: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> R
             (Some((before, inside)), Some(value)) => {
                 let opening = head.len() - before.len() - inside.len();
                 output.push_str(before);
-                // The value is not searched for placeholders: a client may have set it, and could read other keys by
-                // it.
+                // The value is not searched for placeholders, because a client may have set it, and could otherwise
+                // read other keys.
                 if output.len() + value.len() > MAX_BYTES {
                     return Err(TemplateError::TooLong { limit: MAX_BYTES });
                 }
@@ -114,7 +115,7 @@ pub fn render(template: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> R
     Ok(output)
 }
 
-/// Checks that rendering the template is not much work, whoever wrote it.
+/// Checks that the template is cheap to render. Used for templates of tenants that are not trusted.
 ///
 /// # Errors
 /// [`TemplateError::TooMany`]
@@ -133,19 +134,19 @@ pub fn check_template(template: &str) -> Result<(), TemplateError> {
     }
 }
 
-/// Tells whether a template may ask for keys that sessions share.
+/// Tells whether a template may read keys that several sessions share.
 pub fn names_shared_state(template: &str) -> bool {
     // The prefix may stand there as plain text. That costs one read and nothing else.
     [Scope::User, Scope::App].iter().any(|scope| template.contains(scope.prefix()))
 }
 
-/// The names of the artifacts that a template asks for.
+/// The names of the artifacts in a template.
 pub(crate) fn artifact_names(template: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     if !template.contains(ARTIFACT_PREFIX) {
         return names;
     }
-    // With a value for everything it cannot fail, and what it renders is of no use.
+    // With a value for each variable it cannot fail. The rendered text is not used.
     let _ = render(template, |key| {
         names.extend(key.strip_prefix(ARTIFACT_PREFIX).map(str::to_owned));
         Some(Json::string(""))
@@ -153,7 +154,7 @@ pub(crate) fn artifact_names(template: &str) -> BTreeSet<String> {
     names
 }
 
-/// The text for a placeholder; `None` if the text between the braces is none.
+/// The text for a placeholder; `None` if the text between the braces is not a placeholder.
 fn evaluate(inside: &str, mut lookup: impl FnMut(&str) -> Option<Json>) -> Result<Option<String>, TemplateError> {
     if let Some(literal) = inside.strip_prefix(LITERAL_PREFIX) {
         return Ok(Some(format!("{{{literal}}}")));

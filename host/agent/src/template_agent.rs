@@ -1,4 +1,4 @@
-//! The agent that ships: an instruction with variables from the session state, a model, and tools.
+//! The standard agent: an instruction with variables from the session state, a model, and tools.
 
 use std::sync::Arc;
 
@@ -17,29 +17,28 @@ mod run;
 
 use run::Run;
 
-/// The artifact that a turn produces unless told otherwise.
+/// The default name of the artifact that a turn produces.
 const ARTIFACT: &str = "result";
-/// The number of times that the model may have tools called in one turn unless told otherwise.
+/// The default limit on rounds of tool calls in one turn.
 const MAX_TOOL_ROUNDS: u32 = 8;
-/// The most calls of tools that one answer of the model may ask for.
+/// The most tool calls in one answer of the model.
 pub(crate) const MAX_CALLS: usize = 64;
-/// The most calls of one turn.
+/// The most tool calls of one turn.
 const MAX_CALLS_OF_TURN: usize = 256;
-/// The most events of a conversation that the model is told of, the latest ones.
+/// The most events of the conversation in a prompt, newest first.
 const HISTORY: usize = 1_000;
 
-/// Renders its instruction from the state of the session and lets a model answer the conversation, with the help of
-/// tools.
+/// Renders its instruction from the session's state and lets a model answer the conversation with the help of tools.
 ///
-/// Each turn produces one artifact in as many pieces as the model answers in, and its id is its name. What the model says
-/// before it has tools called is there for as long as they run and is then replaced by the answer. The answer is in the
-/// session, as an event and as an artifact, before the last piece is sent, so whoever sees that piece sees the state that
-/// belongs to it.
+/// Each turn produces one artifact, in as many pieces as the model's answer. The artifact's id equals its name. Text
+/// before a tool call is visible while the tools run, and the answer then replaces the text. The answer is stored in
+/// the session, as an event and as an artifact, before the last piece is sent. A client that has the last piece can
+/// therefore read the new state.
 #[derive(Clone)]
 pub struct TemplateAgent {
     /// The agent's name.
     pub name: Arc<str>,
-    /// The template of the system prompt, see [`render`](crate::render). It is rendered each time that the model is asked.
+    /// The template of the system prompt, see [`render`](crate::render). Rendered before each call of the model.
     pub instruction: String,
     /// The state key under which the answer is stored, with its scope prefix if any.
     pub output_key: Option<String>,
@@ -49,16 +48,17 @@ pub struct TemplateAgent {
     pub model: Arc<dyn Model>,
     /// The tools that the model may call.
     pub tools: Tools,
-    /// The number of times that it may ask for tools in one turn, each time for at most 64 and in all for 256. Default: 8.
+    /// The most rounds of tool calls in one turn, each with at most 64 calls and all together with at most 256.
+    /// Default: 8.
     pub max_tool_rounds: u32,
-    /// The program's callbacks around the steps.
+    /// The callbacks of the embedding program.
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The servers that tools come from; stopped with the agent.
     pub servers: McpServers,
 }
 
 impl TemplateAgent {
-    /// An agent without tools that keeps its answers in the session only.
+    /// An agent without tools that stores its answers in the session only.
     pub fn new(name: impl Into<Arc<str>>, instruction: impl Into<String>, model: Arc<dyn Model>) -> Self {
         Self {
             name: name.into(),
@@ -75,7 +75,7 @@ impl TemplateAgent {
 }
 
 impl TemplateAgent {
-    /// Tells whether others take part in its turns, and may read any state.
+    /// Tells whether tools or callbacks take part in its turns, which may read any state.
     fn has_helpers(&self) -> bool {
         self.callbacks.is_some() || !self.tools.is_empty()
     }
@@ -96,7 +96,7 @@ impl AgentExecutor for TemplateAgent {
     }
 
     fn reaches_out(&self) -> bool {
-        // Where this is false, the user's first message may be stored with the answer, in one write.
+        // If false, the user's first message may be stored together with the answer, in one write.
         self.has_helpers() || self.model.is_remote()
     }
 

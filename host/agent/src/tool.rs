@@ -10,25 +10,25 @@ use async_trait::async_trait;
 use crate::model::ToolDeclaration;
 use crate::state_access::StateAccess;
 
-/// Something that a model can call.
+/// A function that a model can call.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// The description for the model. Asked once, when the agent is put together.
+    /// The description for the model. Called once, when the agent is created.
     fn declaration(&self) -> ToolDeclaration;
 
-    /// The place that it comes from, for messages to the operator.
+    /// The origin of the tool, for messages to the operator.
     fn origin(&self) -> &str;
 
-    /// Tells whether its results come later, from the client. It is for clients to know; [`ToolOutput::Pending`]
+    /// Tells whether the client sends the results later. The value is informative for clients; [`ToolOutput::Pending`]
     /// decides.
     fn is_long_running(&self) -> bool {
         false
     }
 
-    /// Makes one call. Several calls of one model answer run at the same time.
+    /// Makes one call. The calls of one answer run at the same time.
     ///
     /// # Errors
-    /// The model is told the message and goes on; nothing that the tool changed through `context` is kept.
+    /// The model gets the message and continues. The tool's changes in `context` are dropped.
     async fn call(&self, context: &mut ToolContext, arguments: &Json) -> Result<ToolOutput, ToolError>;
 }
 
@@ -37,8 +37,7 @@ pub trait Tool: Send + Sync {
 pub enum ToolOutput {
     /// The result.
     Done(Json),
-    /// There is no result yet, and this is the answer until then. The task waits for input, until the client sends the
-    /// result.
+    /// A preliminary answer. The task waits for input until the client sends the result.
     Pending(Json),
 }
 
@@ -46,32 +45,32 @@ pub enum ToolOutput {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
-    /// The text for the model, which may tell the user.
+    /// The text for the model, which may repeat it to the user.
     pub message: String,
 }
 
-/// A tool's knowledge of its call, and the state and files that it may change.
+/// A tool's access to its call, and to the state and files of the session.
 pub struct ToolContext {
     /// The task that the turn works on.
     pub task_id: TaskId,
-    /// The conversation it belongs to.
+    /// The conversation of the task.
     pub context_id: ContextId,
     /// The call.
     pub call_id: String,
-    /// The state. When calls that run at the same time set one key, the last call's value stays.
+    /// The state. If calls that run at the same time set one key, the value of the last call stays.
     pub state: StateAccess,
-    /// Files to keep in the session, by name. A new one replaces an older one of the same name.
+    /// Files for the session, by name. A new file replaces an older one of the same name.
     pub artifacts: Vec<(String, Vec<Part>)>,
 }
 
-/// The tools of an agent, each with a name of its own.
+/// The tools of an agent, with unique names.
 #[derive(Clone)]
 pub struct Tools {
     by_name: Arc<HashMap<String, Arc<dyn Tool>>>,
     declarations: Arc<[ToolDeclaration]>,
 }
 
-/// Two tools have one name.
+/// The error for two tools with the same name.
 #[derive(Debug, thiserror::Error)]
 #[error("tool `{name}` is offered by {first} and by {second}; leave it out of the `tools` of one of them")]
 pub struct ToolClash {
@@ -81,14 +80,16 @@ pub struct ToolClash {
 }
 
 impl Tools {
+    /// Collects tools.
+    ///
     /// # Errors
-    /// When two have the same name.
+    /// When two tools have the same name.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, ToolClash> {
         let declarations: Arc<[ToolDeclaration]> = tools.iter().map(|tool| tool.declaration()).collect();
         let mut by_name: HashMap<String, Arc<dyn Tool>> = HashMap::new();
         for (tool, declaration) in tools.into_iter().zip(declarations.iter()) {
             let second = tool.origin().to_owned();
-            // A model calls by name, so of two tools with one name nobody could say which one it meant.
+            // A model calls tools by name, so that two tools with one name would be ambiguous.
             if let Some(first) = by_name.insert(declaration.name.clone(), tool) {
                 return Err(ToolClash { name: declaration.name.clone(), first: first.origin().to_owned(), second });
             }
@@ -109,7 +110,7 @@ impl Tools {
     }
 }
 
-/// No tools.
+/// An empty collection.
 impl Default for Tools {
     fn default() -> Self {
         Self { by_name: Arc::default(), declarations: Arc::from([]) }

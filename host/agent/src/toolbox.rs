@@ -1,4 +1,4 @@
-//! Calls the tools that a model asked for.
+//! Runs the tool calls that a model requests.
 
 use annex_protocol::{Json, Part};
 use annex_session::StateDelta;
@@ -12,11 +12,11 @@ use crate::state_access::StateAccess;
 use crate::steps::StepKind;
 use crate::tool::{ToolContext, ToolError, ToolOutput, Tools};
 
-/// The outcome of calls that ran at the same time. It is stored as one event.
+/// The results of calls that ran at the same time. They are stored as one event.
 #[derive(Default)]
 pub(crate) struct Outcomes {
     pub(crate) results: Vec<Outcome>,
-    /// In the order of the calls, so that the last one's value stays.
+    /// The state changes, merged in the order of the calls, so that the last value stays.
     pub(crate) changes: StateDelta,
     pub(crate) artifacts: Vec<(String, Vec<Part>)>,
 }
@@ -28,13 +28,13 @@ pub(crate) struct Outcome {
 }
 
 /// One call, with its changes.
-struct Called {
+struct CallOutcome {
     outcome: Outcome,
     changes: StateDelta,
     artifacts: Vec<(String, Vec<Part>)>,
 }
 
-/// The caller, and its turn.
+/// The tools and the turn that calls them.
 pub(crate) struct Toolbox<'a> {
     pub(crate) tools: &'a Tools,
     pub(crate) callbacks: Option<&'a dyn Callbacks>,
@@ -42,23 +42,23 @@ pub(crate) struct Toolbox<'a> {
 }
 
 impl Toolbox<'_> {
-    /// Calls all at the same time.
+    /// Makes all calls at the same time.
     ///
     /// # Errors
-    /// Those of callbacks only; a tool that fails is a result.
+    /// Those of callbacks only; a failed tool gives a result.
     pub(crate) async fn call_all(&self, calls: Vec<ToolCall>) -> Result<Outcomes, AgentError> {
         let mut outcomes = Outcomes::default();
         for called in join_all(calls.into_iter().map(|call| self.call_one(call))).await {
-            let Called { outcome, changes, artifacts } = called?;
+            let CallOutcome { outcome, changes, artifacts } = called?;
             outcomes.results.push(outcome);
-            // In the order of the calls and not of their ends, so that the outcome does not depend on who was faster.
+            // In the order of the calls and not of their completion, so that the outcome does not depend on timing.
             outcomes.changes.merge(changes);
             outcomes.artifacts.extend(artifacts);
         }
         Ok(outcomes)
     }
 
-    async fn call_one(&self, mut call: ToolCall) -> Result<Called, AgentError> {
+    async fn call_one(&self, mut call: ToolCall) -> Result<CallOutcome, AgentError> {
         let mut context = callback_context(self.turn);
         let instead = match self.callbacks {
             Some(callbacks) => callbacks.before_tool(&mut context, &mut call).await?,
@@ -91,7 +91,7 @@ impl Toolbox<'_> {
         }
         let result = ToolResult { id: call.id.clone(), name: call.name.clone(), response };
         let outcome = Outcome { call, result, is_pending };
-        Ok(Called { outcome, changes: context.state.into_changes(), artifacts })
+        Ok(CallOutcome { outcome, changes: context.state.into_changes(), artifacts })
     }
 
     async fn run(&self, context: &mut ToolContext, call: &ToolCall) -> Result<ToolOutput, ToolError> {
@@ -109,7 +109,7 @@ impl Toolbox<'_> {
         let Some(tool) = self.tools.get(&call.name) else {
             return refused(format!("there is no tool `{}`", call.name));
         };
-        // Models do not always keep to the declaration. They are told and may try again.
+        // Models sometimes ignore the declaration. They get an error and may try again.
         if !is_object(&call.arguments) {
             return refused("the arguments are not a JSON object".to_owned());
         }

@@ -1,4 +1,4 @@
-//! CPU work of agents. Large work is done by threads that serve no requests, and all of it counts for the tenant.
+//! CPU work of agents. Large work runs on threads that serve no requests. All work is charged to the tenant.
 
 use std::fmt;
 use std::future::Future;
@@ -12,15 +12,15 @@ use annex_fairness::{FairPlaces, current_tenant};
 use futures::future::BoxFuture;
 use tokio::task::{JoinError, spawn_blocking};
 
-/// Places for work. Tenants that wait get them in turn.
+/// A limited number of threads for work. Waiting tenants are served in round-robin order.
 pub(crate) type Places = LazyLock<FairPlaces>;
 
-/// For the work of turns.
+/// Threads for the work of turns.
 pub(crate) static ANSWERING: Places = Places::new(all_cores_but_one);
-/// For what is compiled when an agent is loaded or a text is checked. Turns do not hold it up.
+/// Threads for compilation, when an agent is loaded or a config is checked. Turns do not delay it.
 pub(crate) static COMPILING: Places = Places::new(all_cores_but_one);
 
-/// One core is left for those who wait for no work of an agent.
+/// One core stays free for requests that need no such work.
 fn all_cores_but_one() -> FairPlaces {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     FairPlaces::new(cores.saturating_sub(1).max(1))
@@ -35,7 +35,7 @@ tokio::task_local! {
 pub struct CpuTime(Arc<dyn Fn(Duration) + Send + Sync>);
 
 impl CpuTime {
-    /// `add` is told of each piece of work when it is over.
+    /// `add` is called with the duration of each piece of work at its end.
     pub fn new(add: impl Fn(Duration) + Send + Sync + 'static) -> Self {
         Self(Arc::new(add))
     }
@@ -51,20 +51,20 @@ impl fmt::Debug for CpuTime {
     }
 }
 
-/// The same future. The time for which it is on a thread counts, and that of the work which it has done aside.
+/// Wraps a future so that its CPU time counts: the time of its polls and of its work in [`aside`].
 pub fn counted<'a, T: 'a>(time: Option<CpuTime>, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> {
     match time {
-        Some(time) => Box::pin(Counted { time, future }),
+        Some(time) => Box::pin(CountedFuture { time, future }),
         None => future,
     }
 }
 
-struct Counted<'a, T> {
+struct CountedFuture<'a, T> {
     time: CpuTime,
     future: BoxFuture<'a, T>,
 }
 
-impl<T> Future for Counted<'_, T> {
+impl<T> Future for CountedFuture<'_, T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
@@ -76,11 +76,11 @@ impl<T> Future for Counted<'_, T> {
     }
 }
 
-/// Does work on a thread that serves no requests, once there is a place. The work is given a function that turns true when its
-/// caller has gone; it should end then.
+/// Runs work on a thread that serves no requests, as soon as one is free. The work gets a function that returns true
+/// after its caller was dropped, and should then end.
 ///
 /// # Errors
-/// When it panicked.
+/// When the work panicked.
 pub(crate) async fn aside<T: Send + 'static>(
     places: &Places,
     work: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
@@ -95,7 +95,7 @@ pub(crate) async fn aside<T: Send + 'static>(
         if let Some(time) = time {
             time.since(began);
         }
-        // The thread gives it back, not the caller: work that nobody waits for may go on for a moment.
+        // The thread releases the place, not the caller: abandoned work may continue for a moment.
         drop(place);
         done
     });

@@ -1,10 +1,10 @@
-//! The signature algorithms of RFC 7518 and RFC 8037 that are spoken here: asymmetric ones only.
+//! The supported signature algorithms of RFC 7518 and RFC 8037: asymmetric ones only.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A JWS algorithm. Symmetric algorithms and `none` have no value here, so no configuration can allow them.
+/// A JWS algorithm. The enum has no symmetric algorithm and no `none`, so that no configuration can allow them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Algorithm {

@@ -1,4 +1,4 @@
-//! API keys: their digests, never the keys.
+//! API keys. Only their digests are kept, never the keys.
 
 use std::env::VarError;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::{AuthConfigError, principal};
 
 const MIN_KEY_BYTES: usize = 16;
 const MAX_KEY_BYTES: usize = 1024;
-/// The most bytes of a file that are looked at for one.
+/// The most bytes that are read of a key file.
 const MAX_FILE_BYTES: usize = 64 << 10;
 
 type Digest = [u8; SHA256_OUTPUT_LEN];
@@ -37,7 +37,7 @@ impl ApiKeys {
         let mut entries: Vec<Entry> = Vec::with_capacity(configs.len());
         for config in configs {
             let entry = Entry::load(config)?;
-            // With one key for two principals it would be open who calls.
+            // A key of two principals would be ambiguous.
             if entries.iter().any(|other| other.digest == entry.digest) {
                 return Err(AuthConfigError::DuplicateKey { principal: entry.principal });
             }
@@ -46,15 +46,15 @@ impl ApiKeys {
         Ok(Self { header: header_name(&header.name)?, entries })
     }
 
-    /// The principal whose key this is. Takes the same time for every key that is wrong, and looks at all entries for
-    /// one that is right, so that the time says nothing about the keys.
+    /// The principal of a key. Compares the key with all entries, in constant time, so that the duration reveals
+    /// nothing about the keys.
     pub(crate) fn principal_of(&self, key: &[u8]) -> Option<&str> {
-        // No key is longer, so a long header is not worth a digest.
+        // All keys are shorter, so no digest is computed for a longer header.
         if key.len() > MAX_KEY_BYTES {
             return None;
         }
         let presented = sha256(key);
-        // A fold and not a search: a search would end at the entry that fits.
+        // A fold and not a search: a search would end at the matching entry.
         self.entries.iter().fold(None, |found, entry| {
             if bool::from(entry.digest.ct_eq(&presented)) { Some(entry.principal.as_str()) } else { found }
         })

@@ -1,4 +1,4 @@
-//! From the headers of a request to its principal.
+//! Maps the headers of a request to its principal.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use indexmap::IndexMap;
 
 use crate::api_key::ApiKeys;
-use crate::jwt::{JwtVerifier, Refused};
+use crate::jwt::{JwtVerifier, TokenError};
 use crate::{AuthConfig, AuthConfigError, AuthError, Principal};
 
 /// The name of the API key scheme in the Agent Card.
@@ -18,24 +18,24 @@ pub const API_KEY_SCHEME: &str = "apiKey";
 /// The name of the token scheme in the Agent Card.
 pub const JWT_SCHEME: &str = "jwt";
 
-/// Tells who calls. Made once at start; requests share it.
+/// Authenticates callers. Created once at start; requests share it.
 pub struct Authenticator {
     api_keys: Option<ApiKeys>,
     jwt: Option<JwtVerifier>,
 }
 
-/// The part of the Agent Card about authentication (specification section 4.5).
+/// The Agent Card's fields about authentication (specification section 4.5).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SecurityDeclaration {
     /// The value of `securitySchemes`.
     pub schemes: IndexMap<String, SecurityScheme>,
-    /// The value of `securityRequirements`: one entry for each scheme, because any one suffices.
+    /// The value of `securityRequirements`: an entry for each scheme, because any one scheme suffices.
     pub requirements: Vec<SecurityRequirement>,
 }
 
 impl Authenticator {
-    /// Reads keys from the environment and from files. A JWKS URL is not asked before the first token comes, so that
-    /// a server can start while the issuer is down.
+    /// Reads keys from the environment and from files. A JWKS URL is fetched when the first token arrives, so that a
+    /// server can start while the issuer is down.
     ///
     /// # Errors
     /// When the configuration cannot work.
@@ -43,8 +43,8 @@ impl Authenticator {
         Self::made(config, config.jwt.as_ref().map(JwtVerifier::load).transpose()?)
     }
 
-    /// The same for a config that was read again while this one is in use. Keys that an issuer has published stay known as long as
-    /// their URL is the same, so that callers are let in while the issuer is down.
+    /// Creates an authenticator from a reloaded config. Keys that were fetched from the same URL stay known, so that
+    /// callers are accepted while the issuer is down.
     ///
     /// # Errors
     /// When the configuration cannot work.
@@ -68,19 +68,21 @@ impl Authenticator {
         Ok(Self { api_keys, jwt })
     }
 
-    /// The principal that sent a request with these headers, or these gRPC metadata.
+    /// The principal of a request with these headers, or these gRPC metadata.
     ///
-    /// A request has one credential. With two, or with one header twice, nobody could say whose request it is, so that
-    /// counts as invalid. `Authorization` with another scheme than `Bearer` counts as absent. Asks the issuer of a
-    /// token for its keys when they are not known or ten minutes old, twice a minute at most, and waits up to five
-    /// seconds for the answer.
+    /// A request has one credential. Two credentials, or a repeated header, count as invalid, because the principal
+    /// would be ambiguous. `Authorization` with another scheme than `Bearer` counts as absent. The keys of a token's
+    /// issuer are fetched if they are unknown or ten minutes old, at most twice a minute, with a timeout of five
+    /// seconds.
     ///
     /// # Errors
     /// [`AuthError::Missing`] and [`AuthError::Invalid`] are the caller's fault, [`AuthError::Unavailable`] is the
     /// issuer's.
     pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, AuthError> {
         let key = match &self.api_keys {
-            Some(keys) => only(headers, &keys.header).map_err(|Repeated| self.invalid())?.map(|value| (keys, value)),
+            Some(keys) => {
+                only(headers, &keys.header).map_err(|RepeatedHeader| self.invalid())?.map(|value| (keys, value))
+            }
             None => None,
         };
         let token = match &self.jwt {
@@ -95,8 +97,8 @@ impl Authenticator {
                 Ok(Principal { id, scheme: API_KEY_SCHEME, scopes: Vec::new(), claims: JsonObject::new() })
             }
             (None, Some((jwt, token))) => jwt.principal_of(token).await.map_err(|refused| match refused {
-                Refused::Invalid => self.invalid(),
-                Refused::Unavailable => AuthError::Unavailable,
+                TokenError::Invalid => self.invalid(),
+                TokenError::Unavailable => AuthError::Unavailable,
             }),
         }
     }
@@ -125,7 +127,9 @@ impl Authenticator {
     }
 
     fn bearer_token<'a>(&self, headers: &'a HeaderMap) -> Result<Option<&'a str>, AuthError> {
-        let Some(value) = only(headers, &AUTHORIZATION).map_err(|Repeated| self.invalid())? else { return Ok(None) };
+        let Some(value) = only(headers, &AUTHORIZATION).map_err(|RepeatedHeader| self.invalid())? else {
+            return Ok(None);
+        };
         let (scheme, token) = value.as_bytes().split_at(value.len().min("Bearer ".len()));
         // `Bearer` without a token counts as a credential, and an invalid one.
         if !scheme.eq_ignore_ascii_case(b"Bearer ") && !value.as_bytes().eq_ignore_ascii_case(b"Bearer") {
@@ -139,7 +143,7 @@ impl Authenticator {
         AuthError::Invalid { challenge: self.challenge(r#"Bearer realm="annex", error="invalid_token""#) }
     }
 
-    /// Names all configured schemes (RFC 9110 section 11.6.1). There is no registered one for API keys.
+    /// A challenge that lists all configured schemes (RFC 9110 section 11.6.1). API keys have no registered scheme.
     fn challenge(&self, bearer: &'static str) -> HeaderValue {
         let api_key = r#"ApiKey realm="annex""#;
         let both = || format!("{bearer}, {api_key}");
@@ -151,19 +155,19 @@ impl Authenticator {
     }
 }
 
-/// Keys and their digests stay out of logs.
+/// Omits keys and their digests, so that logs do not contain them.
 impl fmt::Debug for Authenticator {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Authenticator").finish_non_exhaustive()
     }
 }
 
-struct Repeated;
+struct RepeatedHeader;
 
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Repeated> {
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, RepeatedHeader> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (value, None) => Ok(value),
-        (_, Some(_)) => Err(Repeated),
+        (_, Some(_)) => Err(RepeatedHeader),
     }
 }

@@ -6,20 +6,20 @@ use serde::Deserialize;
 
 use crate::Algorithm;
 
-/// The table `[auth]`. Any one of the schemes in it lets a caller in.
+/// The table `[auth]`. A caller needs to satisfy only one of its schemes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthConfig {
     /// The API keys, one table `[[auth.api_key]]` each.
     pub api_key: Vec<ApiKeyConfig>,
-    /// The header that API keys are looked for in.
+    /// The header with the API key.
     pub api_key_header: ApiKeyHeaderConfig,
     /// JSON Web Tokens of one issuer.
     pub jwt: Option<JwtConfig>,
 }
 
-/// One API key. The key itself is never part of the configuration: exactly one of `key_env`, `key_file` and
-/// `key_sha256` says where it is. One principal may have several keys, so that they can be rotated.
+/// One API key. The key itself is never part of the configuration. Exactly one of `key_env`, `key_file` and
+/// `key_sha256` is set. A principal may have several keys, so that keys can be rotated.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKeyConfig {
@@ -27,18 +27,18 @@ pub struct ApiKeyConfig {
     pub principal: String,
     /// The environment variable that holds the key, of 16 to 1024 bytes.
     pub key_env: Option<String>,
-    /// The file that holds the key, of 16 to 1024 bytes; line breaks at its end do not count. Read once.
+    /// The file with the key, of 16 to 1024 bytes. Line breaks at its end are ignored. The file is read once.
     pub key_file: Option<PathBuf>,
-    /// The SHA-256 digest of the key, 64 hexadecimal digits. The key must be random: a digest does not hide a key that
-    /// can be guessed.
+    /// The SHA-256 digest of the key, 64 hexadecimal digits. The key must be random, because a guessable key can be
+    /// found by its digest.
     pub key_sha256: Option<String>,
 }
 
-/// The header that API keys are looked for in.
+/// The header with the API key.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApiKeyHeaderConfig {
-    /// The name of the header, `x-api-key` by default; `authorization` is taken by tokens.
+    /// The name of the header, `x-api-key` by default. `authorization` is reserved for tokens.
     pub name: String,
 }
 
@@ -52,22 +52,23 @@ impl Default for ApiKeyHeaderConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JwtConfig {
-    /// The value that the claim `iss` must have, byte for byte; without `#`.
+    /// The required value of the claim `iss`, compared byte for byte; without `#`.
     pub issuer: String,
-    /// A token must name at least one of these in its claim `aud`.
+    /// The accepted audiences. A token's claim `aud` must contain at least one.
     pub audience: Vec<String>,
-    /// The URL at which the issuer publishes its keys (RFC 7517). HTTPS, or plain HTTP on this machine. This or
-    /// `jwks_file`.
+    /// The URL where the issuer publishes its keys (RFC 7517). HTTPS, or plain HTTP on this machine. Exactly one of
+    /// this and `jwks_file` is set.
     pub jwks_url: Option<String>,
-    /// A file with the issuer's keys, read once. This or `jwks_url`.
+    /// A file with the issuer's keys, read once. Exactly one of this and `jwks_url` is set.
     pub jwks_file: Option<PathBuf>,
-    /// The algorithms that a token may be signed with: all of [`Algorithm`] by default.
+    /// The accepted algorithms of a token's signature: all of [`Algorithm`] by default.
     #[serde(default = "all_algorithms")]
     pub algorithms: Vec<Algorithm>,
     /// The claim that names the caller, `sub` by default. Its value must be a string of 1 to 255 bytes.
     #[serde(default = "subject")]
     pub principal_claim: String,
-    /// The most seconds that the clocks of the issuer and of this machine may differ by: 30 by default, 300 at most.
+    /// The largest accepted difference between the issuer's clock and this machine's, in seconds: 30 by default, 300 at
+    /// most.
     #[serde(default = "default_leeway")]
     pub leeway_seconds: u64,
 }

@@ -6,9 +6,9 @@ use http::HeaderValue;
 
 use crate::Algorithm;
 
-/// The reason that a request has no principal.
+/// The reason why a request has no principal.
 ///
-/// It does not say what was wrong with a credential, because it goes to whoever sent that credential.
+/// The sender of a credential gets the error, so that the text does not say what is wrong with the credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// No credentials: HTTP 401, gRPC UNAUTHENTICATED.
@@ -17,13 +17,13 @@ pub enum AuthError {
         /// The value of `WWW-Authenticate`.
         challenge: HeaderValue,
     },
-    /// Credentials that let nobody in: HTTP 401, gRPC UNAUTHENTICATED.
+    /// Invalid credentials: HTTP 401, gRPC UNAUTHENTICATED.
     #[error("the credentials are not valid")]
     Invalid {
         /// The value of `WWW-Authenticate`.
         challenge: HeaderValue,
     },
-    /// The keys of the token's issuer cannot be had at the moment: HTTP 503, gRPC UNAVAILABLE.
+    /// The issuer's keys cannot be fetched now: HTTP 503, gRPC UNAVAILABLE.
     #[error("the identity provider is unavailable")]
     Unavailable,
 }
@@ -39,33 +39,33 @@ impl AuthError {
     }
 }
 
-/// The reason that a configuration is refused at start.
+/// The reason why a configuration is refused at start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthConfigError {
-    /// Neither API keys nor tokens are configured: nobody could ever call.
+    /// Neither API keys nor tokens are configured, so that no caller could be accepted.
     #[error("no authentication scheme is configured")]
     NoScheme,
-    /// The name of a principal is empty, too long, or has `#` or control characters in it.
+    /// The name of a principal is empty, too long, or contains `#` or control characters.
     #[error("principal {principal:?} must be 1 to 255 bytes without `#` and control characters")]
     Principal {
-        /// The offending name.
+        /// The invalid name.
         principal: String,
     },
-    /// The key of an API key is in no place or in several.
+    /// The entry of a key sets none or several of `key_env`, `key_file` and `key_sha256`.
     #[error("api key of {principal}: exactly one of key_env, key_file and key_sha256 is required")]
     KeySource {
-        /// The owner of the key.
+        /// The principal of the key.
         principal: String,
     },
     /// An environment variable with a key cannot be read.
     #[error("api key of {principal}: environment variable {variable}")]
     KeyVariable {
-        /// The owner of the key.
+        /// The principal of the key.
         principal: String,
         /// The name of the variable.
         variable: String,
-        /// The reason, absent or not Unicode; the value is not part of it.
+        /// The reason, without the value.
         #[source]
         source: VariableError,
     },
@@ -78,10 +78,10 @@ pub enum AuthConfigError {
         #[source]
         source: std::io::Error,
     },
-    /// A key is so short that it can be guessed, or longer than any key that is looked at.
+    /// A key is too short, so that it could be guessed, or longer than the limit for header values.
     #[error("api key of {principal} must have {minimum} to {maximum} bytes")]
     KeyLength {
-        /// The owner of the key.
+        /// The principal of the key.
         principal: String,
         /// The fewest bytes.
         minimum: usize,
@@ -91,19 +91,19 @@ pub enum AuthConfigError {
     /// A digest is not 64 hexadecimal digits.
     #[error("api key of {principal}: key_sha256 must be 64 hexadecimal digits")]
     KeyDigest {
-        /// The owner of the key.
+        /// The principal of the key.
         principal: String,
     },
     /// Two entries have the same key.
     #[error("api key of {principal} is configured twice")]
     DuplicateKey {
-        /// The owner of the key, by the later entry.
+        /// The principal of the key, by the later entry.
         principal: String,
     },
-    /// The header for API keys has no valid name, or the one that tokens use.
+    /// The header for API keys has an invalid name, or the name that tokens use.
     #[error("{name:?} cannot be the header of API keys")]
     HeaderName {
-        /// The offending name.
+        /// The invalid name.
         name: String,
     },
     /// A field of `[auth.jwt]` has a value that cannot work.
@@ -128,7 +128,7 @@ pub enum AuthConfigError {
     HttpClient(#[source] reqwest::Error),
 }
 
-/// The reason that an environment variable has no usable value.
+/// The reason why an environment variable has no usable value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VariableError {
     /// It is not set.
@@ -139,17 +139,17 @@ pub enum VariableError {
     NotUnicode,
 }
 
-/// The reason that a key or a set of keys cannot be used.
+/// The reason why a key or a set of keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// Not a JSON Web Key Set.
+    /// The text is not a JSON Web Key Set.
     #[error("not a JSON Web Key Set")]
     NotAKeySet(#[source] serde_json::Error),
     /// A key set without a key of a supported type.
     #[error("no key of a supported type")]
     NoUsableKey,
-    /// Not the PEM form that is asked for.
+    /// The text is not a PEM block of the expected kind.
     #[error("not a PEM block `{expected}`; `openssl {command}` makes one")]
     NotPem {
         /// The label of the block.
@@ -160,12 +160,12 @@ pub enum KeyError {
     /// Neither Ed25519 nor P-256 nor RSA of 2048 to 4096 bits (8192 bits for public keys), or damaged.
     #[error("not a supported Ed25519, P-256 or RSA key")]
     UnsupportedKey,
-    /// The key is for another algorithm than the one that was asked for.
+    /// The key is for another algorithm than the requested one.
     #[error("the key is for {actual}, not for {asked}")]
     OtherAlgorithm {
         /// The algorithm of the key.
         actual: Algorithm,
-        /// The algorithm that was asked for.
+        /// The requested algorithm.
         asked: Algorithm,
     },
     /// A key id is empty.

@@ -1,4 +1,4 @@
-//! Public keys to verify with (RFC 7517).
+//! Public keys for verification (RFC 7517).
 
 use jsonwebtoken::DecodingKey;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ pub struct Jwks {
     keys: Vec<PublicKey>,
 }
 
-/// One key. It verifies one algorithm only, so that no header can pick another use for it.
+/// One key. It verifies a single algorithm, so that a token's header cannot choose another one.
 #[derive(Clone, Debug)]
 pub(crate) struct PublicKey {
     pub(crate) kid: Option<String>,
@@ -21,11 +21,11 @@ pub(crate) struct PublicKey {
 }
 
 impl Jwks {
-    /// Reads a JSON Web Key Set. Keys of other types, for other uses and with missing members are skipped, as RFC 7517
-    /// section 5 says, so that a set may be empty.
+    /// Parses a JSON Web Key Set. Keys of other types, keys for other uses and incomplete keys are skipped, as RFC 7517
+    /// section 5 requires, so that the set may be empty.
     ///
     /// # Errors
-    /// When `json` is no JSON object with an array `keys`.
+    /// When `json` is not a JSON object with an array `keys`.
     pub fn parse(json: &str) -> Result<Self, KeyError> {
         provider::install();
         let set: KeySet<'_> = serde_json::from_str(json).map_err(KeyError::NotAKeySet)?;
@@ -33,7 +33,7 @@ impl Jwks {
         Ok(Self { keys: set.keys.iter().filter_map(read).collect() })
     }
 
-    /// Reads one public key, a PEM block `PUBLIC KEY`. It has no key id and so verifies signatures under any.
+    /// Parses a public key, a PEM block `PUBLIC KEY`. The key has no id, and so verifies signatures with any id.
     ///
     /// # Errors
     /// When `pem` is something else, or a key of another type.
@@ -43,17 +43,17 @@ impl Jwks {
         Ok(Self { keys: vec![PublicKey { kid: None, algorithm, key }] })
     }
 
-    /// Tells whether there is no usable key.
+    /// Tells whether the set has no usable key.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The key with exactly this id. A key without id answers to none.
+    /// The key with exactly this id. Keys without an id never match.
     pub(crate) fn named(&self, kid: &str, algorithm: Algorithm) -> Option<&PublicKey> {
         self.keys.iter().find(|key| key.algorithm == algorithm && key.kid.as_deref() == Some(kid))
     }
 
-    /// The key of a set that has one only.
+    /// The key of a set with a single key.
     pub(crate) fn only(&self, algorithm: Algorithm) -> Option<&PublicKey> {
         match self.keys.as_slice() {
             [key] if key.algorithm == algorithm => Some(key),

@@ -1,4 +1,4 @@
-//! The source of an issuer's keys: a file that was read at start, or a URL that is asked when it has to be.
+//! The source of an issuer's keys: a file, read at start, or a URL, fetched when needed.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -13,20 +13,20 @@ use tokio::time::Instant;
 
 use crate::{Algorithm, AuthConfigError, Jwks, KeyError, jwks::PublicKey};
 
-/// The provider is asked at most once in this time, whatever tokens say and whether it answered or not.
+/// The shortest time between two fetches, after a failure as well, and for any token.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(30);
-/// A set this old is fetched again before it is used, so that keys that the issuer takes back stop to work.
+/// The age at which a key set is fetched again before use, so that keys which the issuer revokes stop working.
 const MAX_AGE: Duration = Duration::from_secs(600);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BODY_BYTES: usize = 256 * 1024;
 
-/// The reason that there is no key for a token.
+/// The reason why a token's key is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoKey {
-    /// The issuer does not have it.
+    /// The issuer has no such key.
     Unknown,
-    /// The issuer could not be asked.
+    /// The issuer's keys cannot be fetched.
     Unavailable,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum JwksSource {
 }
 
 impl JwksSource {
-    /// The key that a token names, or the only one when it names none.
+    /// The key with a token's key id. For a token without an id, the only key of the set.
     pub(crate) async fn key(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<PublicKey, NoKey> {
         match self {
             Self::File(jwks) => find(jwks, kid, algorithm).ok_or(NoKey::Unknown),
@@ -52,17 +52,17 @@ fn find(jwks: &Jwks, kid: Option<&str>, algorithm: Algorithm) -> Option<PublicKe
     }
 }
 
-/// The keys behind a URL. The last good set stays in use while the provider is down.
+/// The keys from a URL. The last valid set stays in use while the issuer is down.
 pub(crate) struct RemoteJwks {
     url: Url,
     client: Client,
-    state: RwLock<State>,
-    /// Held during a fetch, so that there is one at a time.
+    state: RwLock<JwksState>,
+    /// Held during a fetch, so that only one runs at a time.
     fetching: Mutex<()>,
 }
 
 #[derive(Clone, Default)]
-struct State {
+struct JwksState {
     jwks: Option<Arc<Jwks>>,
     fetched_at: Option<Instant>,
     attempted_at: Option<Instant>,
@@ -76,7 +76,7 @@ impl RemoteJwks {
         if url.scheme() != "https" && !(url.scheme() == "http" && local) {
             return Err(AuthConfigError::Jwt { field: "jwks_url", problem: "must be https, or http on this machine" });
         }
-        // Fails when the process has a provider already, which is as good.
+        // Fails if the process has installed a provider already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -96,15 +96,16 @@ impl RemoteJwks {
         let known = state.find(kid, algorithm);
         let stale = state.fetched_at.is_none_or(|at| at.elapsed() >= MAX_AGE);
         if let Some(key) = known {
-            // An old key does not wait behind a fetch that somebody else started.
+            // A stale key is still used while another call fetches the keys.
             if !stale || !state.may_fetch() {
                 return Ok(key);
             }
         }
-        // A fetch that is under way may bring the key, so this call waits for it.
-        // Anybody can send tokens with unknown key ids. The pause keeps them from making this server flood the issuer.
+        // A running fetch may bring the key, so this call waits for its end. Anyone can send tokens with unknown key
+        // ids; the pause prevents them from making this server flood the issuer.
         if state.may_fetch() || self.fetching.try_lock().is_err() {
-            // A task of its own: a caller that hangs up must not take the fetch with it and leave the pause behind.
+            // The fetch runs in its own task: if the caller disconnects, the fetch must still finish, because its
+            // attempt counts for the pause.
             let remote = Arc::clone(self);
             let _ = tokio::spawn(async move { remote.refresh().await }).await;
         }
@@ -114,13 +115,13 @@ impl RemoteJwks {
         state.find(kid, algorithm).ok_or(missing)
     }
 
-    /// Fetches the set unless that was tried a moment ago, maybe while this call was waiting for its turn.
+    /// Fetches the set. Does nothing if another call has just tried, also while this one waited.
     async fn refresh(&self) {
         let _turn = self.fetching.lock().await;
         if !self.state().may_fetch() {
             return;
         }
-        // The attempt is noted before it is made, so that one that fails counts too.
+        // The attempt is recorded first, so that a failed attempt counts too.
         self.update(|state| state.attempted_at = Some(Instant::now()));
         match self.fetch().await {
             Ok(jwks) => self.update(|state| {
@@ -147,17 +148,17 @@ impl RemoteJwks {
         Jwks::parse(text).map_err(FetchError::Keys)
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> JwksState {
         // A panic cannot leave the state half written: every change is a few assignments.
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn update(&self, change: impl FnOnce(&mut State)) {
+    fn update(&self, change: impl FnOnce(&mut JwksState)) {
         change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-impl State {
+impl JwksState {
     fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<PublicKey> {
         self.jwks.as_deref().and_then(|jwks| find(jwks, kid, algorithm))
     }
@@ -188,7 +189,7 @@ enum FetchError {
 }
 
 impl FetchError {
-    /// Without the URL: it may hold a credential.
+    /// Omits the URL, which may contain a credential.
     fn http(error: reqwest::Error) -> Self {
         Self::Http(error.without_url())
     }

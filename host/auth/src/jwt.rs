@@ -1,4 +1,4 @@
-//! JSON Web Tokens (RFC 7519) as bearer tokens, checked as RFC 8725 advises.
+//! JSON Web Tokens (RFC 7519) as bearer tokens, checked as RFC 8725 recommends.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::config::JwtConfig;
 use crate::jwks_source::{JwksSource, NoKey, RemoteJwks};
 use crate::{Algorithm, AuthConfigError, JWT_SCHEME, Jwks, Principal, principal};
 
-/// Longer ones are refused before anything of them is read.
+/// The longest token, in bytes. Longer ones are refused before any parsing.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
 /// The most bytes of a file with keys.
 const MAX_FILE_BYTES: usize = 1 << 20;
@@ -21,9 +21,9 @@ pub(crate) struct JwtVerifier {
     keys: JwksSource,
 }
 
-/// The reason that a token lets nobody in.
+/// The reason why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum TokenError {
     Invalid,
     Unavailable,
 }
@@ -34,7 +34,7 @@ impl JwtVerifier {
         Ok(Self { keys: keys(config)?, config: config.clone() })
     }
 
-    /// The same for a config that was read again. Keys that were fetched from a URL stay known as long as the URL is the same.
+    /// Reads a reloaded config. Keys that were fetched from the same URL stay known.
     pub(crate) fn load_after(config: &JwtConfig, before: &Self) -> Result<Self, AuthConfigError> {
         check(config)?;
         let known = match &before.keys {
@@ -47,31 +47,31 @@ impl JwtVerifier {
         Ok(Self { keys, config: config.clone() })
     }
 
-    /// The principal that the token is about.
-    pub(crate) async fn principal_of(&self, token: &str) -> Result<Principal, Refused> {
+    /// The principal of the token.
+    pub(crate) async fn principal_of(&self, token: &str) -> Result<Principal, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {
-            return Err(Refused::Invalid);
+            return Err(TokenError::Invalid);
         }
-        let header = decode_header(token).map_err(|_| Refused::Invalid)?;
+        let header = decode_header(token).map_err(|_| TokenError::Invalid)?;
         // No extension of JWS is understood here, so none may be critical (RFC 7515 section 4.1.11).
         if header.crit.is_some() {
-            return Err(Refused::Invalid);
+            return Err(TokenError::Invalid);
         }
         // The algorithm is not the token's choice (RFC 8725, section 3.1).
         let allowed = |algorithm: &Algorithm| self.config.algorithms.contains(algorithm);
-        let algorithm = Algorithm::from_jws(header.alg).filter(allowed).ok_or(Refused::Invalid)?;
+        let algorithm = Algorithm::from_jws(header.alg).filter(allowed).ok_or(TokenError::Invalid)?;
         let key = self.keys.key(header.kid.as_deref(), algorithm).await.map_err(|missing| match missing {
-            NoKey::Unknown => Refused::Invalid,
-            NoKey::Unavailable => Refused::Unavailable,
+            NoKey::Unknown => TokenError::Invalid,
+            NoKey::Unavailable => TokenError::Unavailable,
         })?;
         let token = decode::<JsonObject>(token, &key.key, &self.validation(algorithm));
-        let claims = token.map_err(|_| Refused::Invalid)?.claims;
-        self.principal(&claims).ok_or(Refused::Invalid)
+        let claims = token.map_err(|_| TokenError::Invalid)?.claims;
+        self.principal(&claims).ok_or(TokenError::Invalid)
     }
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
         let mut validation = Validation::new(algorithm.to_jws());
-        // jsonwebtoken checks a claim that is not required only where it is there.
+        // jsonwebtoken ignores a missing claim unless it is listed as required.
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         validation.set_issuer(&[&self.config.issuer]);
         validation.set_audience(&self.config.audience);
@@ -126,7 +126,8 @@ fn keys(config: &JwtConfig) -> Result<JwksSource, AuthConfigError> {
     match (&config.jwks_url, &config.jwks_file) {
         (Some(url), None) => Ok(JwksSource::Url(RemoteJwks::new(url)?)),
         (None, Some(path)) => {
-            // The keys are public; whoever can change them decides who is let in.
+            // The keys are public, but their author decides which callers are accepted, so the file's permissions are
+            // checked.
             let text = annex_files::read_text(path, Purpose::Named, MAX_FILE_BYTES);
             let text = text.map_err(|source| AuthConfigError::File { path: path.clone(), source })?;
             let jwks = Jwks::parse(&text).map_err(|source| AuthConfigError::Keys { path: path.clone(), source })?;

@@ -1,10 +1,10 @@
 //! Authentication of callers, and signatures of Agent Cards.
 //!
-//! [`Authenticator`] turns the headers of a request into a [`Principal`] by API key or JSON Web Token (specification
-//! sections 4.5 and 7). [`signature`] signs and verifies Agent Cards (section 8.4). Others decide what a principal may
-//! do.
+//! [`Authenticator`] maps the headers of a request to a [`Principal`], by API key or JSON Web Token (specification
+//! sections 4.5 and 7). [`signature`] signs and verifies Agent Cards (section 8.4). What a principal may do is decided
+//! by other crates.
 //!
-//! All cryptography is ring's, which TLS uses as well.
+//! All cryptography is from ring, which TLS uses as well.
 
 #![warn(missing_docs)]
 

@@ -5,10 +5,10 @@ use annex_protocol::JsonObject;
 /// An authenticated caller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Principal {
-    /// Unique over all configured schemes: the configured name for an API key, `<issuer>#<claim>` for a token. Names
-    /// of API keys and issuers hold no `#`, so that one cannot pass for the other.
+    /// Unique across all configured schemes: the configured name for an API key, `<issuer>#<claim>` for a token. Names
+    /// of API keys and issuers contain no `#`, so that the two cannot collide.
     pub id: String,
-    /// The scheme that was used, by its name in the Agent Card: [`crate::API_KEY_SCHEME`] or [`crate::JWT_SCHEME`].
+    /// The scheme, by its name in the Agent Card: [`crate::API_KEY_SCHEME`] or [`crate::JWT_SCHEME`].
     pub scheme: &'static str,
     /// The words of a token's `scope` claim (RFC 8693 section 4.2); empty for an API key.
     pub scopes: Vec<String>,
@@ -16,7 +16,8 @@ pub struct Principal {
     pub claims: JsonObject,
 }
 
-/// Tells whether `name` is fit to name somebody: 1 to 255 bytes, nothing that breaks a line of a log.
+/// Tells whether `name` can be a principal's name: 1 to 255 bytes without control characters, which could break a line
+/// of a log.
 pub(crate) fn is_name(name: &str) -> bool {
     (1..=255).contains(&name.len()) && !name.chars().any(char::is_control)
 }

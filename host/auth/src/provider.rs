@@ -1,4 +1,4 @@
-//! Verification for jsonwebtoken by ring. Signing is in `signature`, which keeps its keys parsed.
+//! Makes jsonwebtoken verify with ring. Signing is in `signature`, which keeps its keys parsed.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
@@ -11,7 +11,7 @@ use ring::signature::{
 static PROVIDER: CryptoProvider =
     CryptoProvider { signer_factory: no_signer, verifier_factory: verifier, key_utils: KeyUtils::new_unimplemented() };
 
-/// Must have run before jsonwebtoken verifies anything in this process; later calls do nothing.
+/// Call this before jsonwebtoken verifies anything in the process. Later calls do nothing.
 pub(crate) fn install() {
     let _ = PROVIDER.install_default();
 }

@@ -1,4 +1,4 @@
-//! A build: the language's own command, and then, in this process, what makes a component of its output.
+//! A build: runs the commands of the language's tools, and then converts their output to a component in this process.
 
 use std::fs;
 use std::path::Path;
@@ -25,21 +25,21 @@ pub struct Built {
 }
 
 impl Built {
-    /// Puts the component in its place, as a whole: nobody, a server that watches it for instance, reads half of it.
+    /// Writes the component to its file, as a whole, so that no reader, such as a watching server, sees half a file.
     ///
     /// # Errors
-    /// When it cannot be written. The component of an earlier build stays then.
+    /// When the file cannot be written. The component of an earlier build then stays.
     pub fn place(&self, project: &Project) -> Result<(), ProjectError> {
         let path = project.component();
         annex_files::replace(&path, &self.component, 0o644).map_err(ProjectError::file(&path))
     }
 }
 
-/// Builds the component of a project. The tools write to standard error; `say` is told each
-/// command before it runs.
+/// Builds the component of a project. The tools write to standard error. `say` is called with each command before it
+/// runs.
 ///
 /// # Errors
-/// Which step failed.
+/// Names the failed step.
 pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<Built, ProjectError> {
     let build = &project.manifest.build;
     complete(project)?;
@@ -64,7 +64,8 @@ pub async fn build(project: &Project, say: impl Fn(&str)) -> Result<Built, Proje
     Ok(Built { component, took: started.elapsed() })
 }
 
-/// Writes the contract beside the world of a project that comes without it: its repository need not keep a copy.
+/// Writes the contract next to the world of a project that does not contain it, so that the project's repository needs
+/// no copy.
 fn complete(project: &Project) -> Result<(), ProjectError> {
     let wit = project.folder.join("wit");
     if !wit.join("world.wit").exists() || wit.join("deps").symlink_metadata().is_ok() {

@@ -1,8 +1,8 @@
-//! Cases: a turn, a call of a method or a call of a client, and what an extension makes of it.
+//! Test cases for extensions: a turn, a call of a method or a call of a client, with the expected outcome.
 //!
-//! A case runs in the host's own chain, with the limits of the project's settings and without a server. Whatever could differ
-//! from one run to the next is in the case: the clock stands, random numbers come from a seed, keys are the case's own, and
-//! requests are answered from it.
+//! A case runs in the host's own chain, with the limits of the project's settings and without a server. Every input is
+//! in the case, so that each run gives the same result: the clock stands still, random numbers come from a seed, keys
+//! belong to the case, and HTTP requests get the case's responses.
 
 use std::fmt;
 use std::fs;
@@ -29,40 +29,40 @@ pub(crate) use toml_json::of as toml_of;
 /// A case that was run.
 #[derive(Debug)]
 pub struct CaseRun {
-    /// Its file.
+    /// The file.
     pub path: PathBuf,
-    /// The verdict on it.
+    /// The result of the comparison.
     pub verdict: Verdict,
-    /// The time that it took.
+    /// The duration of the run.
     pub took: Duration,
 }
 
-/// The verdict on a case.
+/// The result of a case.
 #[derive(Debug)]
 pub enum Verdict {
-    /// The outcome is the expected one.
+    /// The outcome is as expected.
     Passed,
-    /// It is something else.
+    /// The outcome differs.
     Different {
         /// The expected outcome, as TOML.
         expected: String,
         /// The outcome, as TOML.
         found: String,
-        /// The words of the extension that are not in `found`.
+        /// The extension's error and log lines that are not in `found`.
         words: Words,
     },
-    /// The file was written anew.
+    /// The expected outcome in the file was replaced.
     Updated,
     /// The case cannot be run.
     Broken(CaseError),
 }
 
-/// The words that an author looks for when a case fails.
+/// The extension's error and log lines, for an author whose case fails.
 #[derive(Debug, Default)]
 pub struct Words {
-    /// The reason for which the extension failed, with the functions that ran and their places; `None` if it did not fail.
+    /// The error with the stack of functions and their places; `None` if the extension did not fail.
     pub fault: Option<String>,
-    /// The lines that it wrote, each with its level.
+    /// The log lines, each with its level.
     pub log: Vec<String>,
 }
 
@@ -74,8 +74,8 @@ impl Words {
     }
 }
 
-/// The outcome, and the words of an extension that failed although no failure is expected. They are told apart from the rest
-/// then, because its functions and lines are easier to read in lines of their own.
+/// Separates an unexpected error and the log lines from the rest of the outcome, so that stack and lines can be printed
+/// on lines of their own.
 fn told_once(expected: &toml::Table, mut found: toml::Table) -> (toml::Table, Words) {
     if expected.contains_key("fault") || !found.contains_key("fault") {
         return (found, Words::default());
@@ -91,7 +91,7 @@ fn told_once(expected: &toml::Table, mut found: toml::Table) -> (toml::Table, Wo
 }
 
 impl fmt::Display for Words {
-    /// Each function and each line in a line of its own.
+    /// Prints each function and each log line on its own line.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(fault) = &self.fault {
             writeln!(formatter, "fault: {}", fault.replace(" < ", "\n    < "))?;
@@ -100,7 +100,7 @@ impl fmt::Display for Words {
     }
 }
 
-/// The files of cases in a folder, in the order of their names.
+/// The case files in a folder, sorted by name.
 ///
 /// # Errors
 /// When the folder cannot be read.
@@ -113,7 +113,7 @@ pub fn cases_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 impl Runner<'_> {
-    /// Runs one case. With `update` the file gets what came out in place of what it expects.
+    /// Runs one case. With `update` the actual outcome replaces the expected one in the file.
     pub async fn run(&self, path: &Path, update: bool) -> CaseRun {
         let started = Instant::now();
         let verdict = self.verdict(path, update).await.unwrap_or_else(Verdict::Broken);
@@ -128,7 +128,7 @@ impl Runner<'_> {
         }
         if update {
             let expects_fault = case.expect.as_ref().is_some_and(|expect| expect.contains_key("fault"));
-            // A failure that passes for what is expected would never be seen again.
+            // An unexpected failure must not become the expected outcome, because it would never be noticed again.
             let words = Words::of(&found);
             if words.fault.is_some() && !expects_fault {
                 return Err(CaseError::Case(format!("it fails, which --update does not write\n{words}")));

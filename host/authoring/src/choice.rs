@@ -1,30 +1,30 @@
-//! The choices that a new project is made of.
+//! The options of a new project.
 
 use std::fmt;
 
 use annex_runtime::Hook;
 
-/// The choices for a new project.
+/// The options of a new project.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// Its name, and that of its folder and component.
+    /// The name of the project, its folder and its component.
     pub name: ProjectName,
     /// The language.
     pub language: Language,
-    /// Its hooks beside `descriptor`, in the contract's order.
+    /// The hooks without `descriptor`, which every project has, in the contract's order.
     pub hooks: Vec<Hook>,
-    /// The capabilities that it calls.
+    /// The capabilities that the extension uses.
     pub capabilities: Vec<Capability>,
-    /// Its URI; without one it is `https://example.com/extensions/NAME/v1`, which is nobody's.
+    /// The URI. Default: `https://example.com/extensions/NAME/v1`, an example that must be replaced.
     pub uri: Option<String>,
 }
 
-/// The beginning of the URIs of extensions that have none of their own yet.
+/// The prefix of default URIs.
 pub const EXAMPLE_URI: &str = "https://example.com/";
 
 impl Choice {
     /// # Errors
-    /// When a tool of the language cannot do what is chosen.
+    /// When the tools of the language do not support an option.
     pub fn check(&self) -> Result<(), String> {
         let is_script = matches!(self.language, Language::JavaScript | Language::TypeScript);
         if is_script && self.capabilities.contains(&Capability::Http) {
@@ -36,14 +36,14 @@ impl Choice {
     }
 }
 
-/// A name that every language takes for a package: lower-case letters and digits in words with a `-` between them.
+/// A name that every language accepts for a package: words of lower-case letters and digits, joined by `-`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectName(String);
 
-/// Bytes of a name.
+/// The longest name, in bytes.
 const MAX_NAME: usize = 64;
 
-/// Words that are no names of packages: of Rust, of the tools, and of what the projects themselves use.
+/// Reserved words: of Rust, of the tools, and of the projects themselves.
 const RESERVED: [&str; 16] = [
     "annex-sdk",
     "as",
@@ -65,7 +65,7 @@ const RESERVED: [&str; 16] = [
 
 impl ProjectName {
     /// # Errors
-    /// The rule that the text breaks.
+    /// The broken rule.
     pub fn parse(text: &str) -> Result<Self, String> {
         let reason = if text.is_empty() {
             "is empty"
@@ -81,33 +81,33 @@ impl ProjectName {
             // WIT wants it so.
             "has a word that begins with a digit"
         } else if RESERVED.contains(&text) {
-            "is a word that a language or a tool keeps to itself"
+            "is a reserved word of a language or a tool"
         } else {
             return Ok(Self(text.to_owned()));
         };
         Err(format!("{text:?} {reason}; take a name such as word-count"))
     }
 
-    /// The name as it is: `word-count`.
+    /// The name unchanged: `word-count`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// With `_` between its words: `word_count`.
+    /// The name with `_` between words: `word_count`.
     #[must_use]
     pub fn snake(&self) -> String {
         self.0.replace('-', "_")
     }
 
-    /// With a capital at each word: `WordCount`.
+    /// The name with capitalised words: `WordCount`.
     #[must_use]
     pub fn camel(&self) -> String {
         upper_camel(&self.0)
     }
 }
 
-/// The name of a project or of something in WIT, `declare-methods`, as `DeclareMethods`.
+/// Converts a name with `-`, such as `declare-methods`, to `DeclareMethods`.
 pub(crate) fn upper_camel(name: &str) -> String {
     let capital = |word: &str| word.get(..1).unwrap_or_default().to_uppercase() + word.get(1..).unwrap_or_default();
     name.split('-').map(capital).collect()
@@ -119,7 +119,7 @@ impl fmt::Display for ProjectName {
     }
 }
 
-/// A language that projects can be written in.
+/// A language for projects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// Rust, with the SDK.
@@ -140,7 +140,7 @@ impl Language {
     /// Every language.
     pub const ALL: [Self; 6] = [Self::Rust, Self::JavaScript, Self::TypeScript, Self::Python, Self::C, Self::Go];
 
-    /// The word for it on the command line.
+    /// The value on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -154,7 +154,7 @@ impl Language {
     }
 
     /// # Errors
-    /// Names those that there are.
+    /// Lists the valid languages.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.trim() {
             "javascript" => Ok(Self::JavaScript),
@@ -166,20 +166,20 @@ impl Language {
     }
 }
 
-/// Something of the host that an extension can call.
+/// A function of the host that an extension can call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
     /// The operator's parameters.
     Parameters,
-    /// Keys of its own.
+    /// Keys of the extension's own.
     KeyValue,
     /// The time of day.
     Clock,
     /// Random numbers.
     Random,
-    /// Requests to others.
+    /// HTTP requests to other servers.
     Http,
-    /// Validation in the host.
+    /// JSON Schema validation in the host.
     JsonSchema,
     /// The state of the conversation.
     SessionState,
@@ -187,7 +187,7 @@ pub enum Capability {
     Task,
     /// The caller's tasks.
     Tasks,
-    /// Taking up tasks that it interrupted.
+    /// Resuming tasks that the extension interrupted.
     TaskResumption,
     /// The steps of the agent.
     AgentSteps,
@@ -212,7 +212,7 @@ impl Capability {
         Self::Logging,
     ];
 
-    /// The word for it on the command line: the name of its grant, where there is one.
+    /// The value on the command line: the name of the grant, if the capability has one.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -232,13 +232,13 @@ impl Capability {
     }
 
     /// # Errors
-    /// Names those that there are.
+    /// Lists the valid capabilities.
     pub fn parse(text: &str) -> Result<Self, String> {
         one_of(text, Self::ALL, Self::name, "capability")
     }
 }
 
-/// The hooks that can be chosen; `descriptor` is always there.
+/// The hooks that can be chosen. Every project has `descriptor`.
 pub const HOOKS: [Hook; 8] = [
     Hook::Card,
     Hook::Activation,
@@ -250,10 +250,10 @@ pub const HOOKS: [Hook; 8] = [
     Hook::Client,
 ];
 
-/// Reads the name of a hook that can be chosen.
+/// Parses the name of a hook that can be chosen.
 ///
 /// # Errors
-/// Names those that there are.
+/// Lists the valid hooks.
 pub fn parse_hook(text: &str) -> Result<Hook, String> {
     one_of(text, HOOKS, Hook::name, "hook")
 }

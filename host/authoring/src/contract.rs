@@ -1,4 +1,4 @@
-//! The contract of this host as files, and worlds that name parts of it.
+//! The host's contract as files, and worlds that use parts of the contract.
 
 use std::fs;
 use std::io;
@@ -8,18 +8,18 @@ use include_dir::{Dir, include_dir};
 
 use crate::choice::{Capability, Choice};
 
-/// The package `annex:extension` and, in `deps`, the packages that it builds on.
+/// The package `annex:extension` with its dependencies in `deps`.
 static CONTRACT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/annex-extension@0.1.0");
 
-/// The version of the contract in the program.
+/// The version of the contract in this program.
 pub const VERSION: &str = "0.1.0";
 
-/// Writes the contract as it lies in the repository: the package in `folder`, what it builds on in `folder/deps`.
+/// Writes the contract with the repository's layout: the package in `folder`, its dependencies in `folder/deps`.
 ///
 /// # Errors
-/// When the folder has files already, is reached by a link, or cannot be written.
+/// When the folder contains files, is reached through a link, or cannot be written.
 pub fn write(folder: &Path) -> io::Result<()> {
-    // What stands before an absolute path is the system's, and may well be a link.
+    // The system's own part of an absolute path may contain links.
     let links = |part: &Path| part == folder || folder.is_relative();
     if let Some(link) = folder.ancestors().find(|part| links(part) && part.is_symlink()) {
         let reason = format!("{} is a link, and nothing is written through links; name another folder", link.display());
@@ -33,14 +33,14 @@ pub fn write(folder: &Path) -> io::Result<()> {
     CONTRACT.extract(folder)
 }
 
-/// Writes a world of the choice and, in `folder/deps`, the contract, as tools for WIT look for them.
+/// Writes a world for the options, and the contract in `folder/deps`, where WIT tools expect dependencies.
 pub(crate) fn write_world(folder: &Path, choice: &Choice) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     fs::write(folder.join("world.wit"), world(choice))?;
     write_dependencies(folder, Path::new(""))
 }
 
-/// Writes the contract into the folder `deps` of `wit`, which lies below `base`.
+/// Writes the contract into the folder `deps` of `wit`, below `base`.
 pub(crate) fn write_dependencies(base: &Path, wit: &Path) -> io::Result<()> {
     let own = Path::new("deps").join("annex-extension");
     annex_files::create_folders(base, &wit.join(&own))?;
@@ -69,7 +69,7 @@ fn world(choice: &Choice) -> String {
 }
 
 impl Capability {
-    /// The interfaces that a world imports for it.
+    /// The interfaces that a world imports for the capability.
     fn interfaces(self) -> &'static [&'static str] {
         match self {
             Self::Parameters => &["wasi:config/store@0.2.0-rc.1"],
@@ -107,7 +107,7 @@ mod tests {
         })
     }
 
-    /// Asserts that tools for WIT read the world of the choice, with all its hooks.
+    /// Checks that WIT tools can read the world for the options, with all hooks.
     fn check(choice: &Choice) {
         let folder = tempfile::tempdir().expect("a folder");
         write_world(folder.path(), choice).expect("it can be written");
@@ -126,7 +126,7 @@ mod tests {
         hooks.chain(each).chain([choice("x", &HOOKS, &Capability::ALL)]).flatten().for_each(|choice| check(&choice));
     }
 
-    /// A name that WIT keeps to itself is refused, or written so that WIT takes it.
+    /// A reserved word of WIT is refused as a name, or escaped in the world.
     #[test]
     fn tools_read_the_world_of_each_name() {
         let words = "use type func u8 u16 u32 u64 s8 s16 s32 s64 f32 f64 char bool string list map record resource own borrow \

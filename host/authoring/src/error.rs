@@ -1,16 +1,16 @@
-//! The errors of the crate, each with what can be done.
+//! The errors of the crate, each with a remedy.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-/// A reason for which a project cannot be made, built or run.
+/// The reason why a project cannot be created, built or run.
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectError {
-    /// There is no project.
+    /// The folder has no project.
     #[error("there is no project here: cannot read {}; `annex new` makes one, --project names the folder of another", path.display())]
     NoProject {
-        /// The manifest that was looked for.
+        /// The path of the missing manifest.
         path: PathBuf,
         /// The fault.
         #[source]
@@ -21,10 +21,10 @@ pub enum ProjectError {
     Manifest {
         /// The manifest.
         path: PathBuf,
-        /// The key, and its fault.
+        /// The key and its fault.
         reason: String,
     },
-    /// A new project would overwrite something.
+    /// A new project would overwrite a folder.
     #[error("{} is there already; choose another name, or remove it", path.display())]
     Exists {
         /// The folder.
@@ -44,7 +44,7 @@ pub enum ProjectError {
     MissingTool {
         /// The program.
         program: String,
-        /// The way to get it.
+        /// The instruction for installing the program.
         how: String,
     },
     /// A program could not be started.
@@ -57,22 +57,22 @@ pub enum ProjectError {
         source: io::Error,
     },
     /// A command of the project failed.
-    #[error("`{command}` failed ({status}); its own words stand above")]
+    #[error("`{command}` failed ({status}); its output is above")]
     Command {
         /// The command.
         command: String,
-        /// Its end.
+        /// The exit status.
         status: ExitStatus,
     },
-    /// The build made nothing.
+    /// The build has no output.
     #[error("`{command}` succeeded and made no {}; build.output in annex-extension.toml names it", output.display())]
     NoOutput {
         /// The command.
         command: String,
-        /// The file that it should have made.
+        /// The path of the expected output.
         output: PathBuf,
     },
-    /// No component can be made of what the build made.
+    /// The output of the build cannot be converted to a component.
     #[error("no component can be made of {}: {reason}", output.display())]
     Componentize {
         /// The file.
@@ -86,7 +86,7 @@ pub enum ProjectError {
         /// The fault.
         reason: String,
     },
-    /// A template is broken, which is a fault of this program.
+    /// A template is broken, which is a bug of this program.
     #[error("the template {file} cannot be filled in: {reason}")]
     Template {
         /// The file.

@@ -1,7 +1,8 @@
-//! What authors of extensions do without the repository: begin a project, build its component, run its cases.
+//! The tools for authors of extensions: create a project, build its component, run its cases. The Annex repository is
+//! not needed.
 //!
-//! All that a project needs of Annex is in this crate: the contract, the SDK for Rust, and the templates. The toolchain of
-//! the language comes from its own makers.
+//! The crate contains everything of Annex that a project needs: the contract, the SDK for Rust, and the templates.
+//! Authors install the toolchain of their language themselves.
 
 mod build;
 mod case;

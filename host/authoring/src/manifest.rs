@@ -1,4 +1,4 @@
-//! `annex-extension.toml`, by which a project says how it is built and how it is tried.
+//! `annex-extension.toml`: how a project is built and tested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,12 +14,12 @@ use crate::error::ProjectError;
 /// The file's name.
 pub const FILE: &str = "annex-extension.toml";
 
-/// The most bytes of the file.
+/// The largest manifest, in bytes.
 const MAX_BYTES: usize = 1 << 20;
-/// The folder of the project that bindings are written to, which has nothing else in it.
+/// The folder for generated bindings. Nothing else may be in it.
 pub(crate) const GENERATED: &str = "generated";
 
-/// The file.
+/// The parsed manifest.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -27,38 +27,38 @@ pub struct Manifest {
     pub name: String,
     /// The project's version.
     pub version: String,
-    /// Where the component comes from.
+    /// The build of the component.
     pub build: Build,
-    /// The keys of an `[[extension]]` in a server's config but for `component`: what `annex test`, `annex dev` and
-    /// `annex bench` run the component with.
+    /// The keys of an `[[extension]]` in a server's config without `component`. `annex test`, `annex dev` and `annex
+    /// bench` run the component with these settings.
     #[serde(default)]
     pub settings: toml::Table,
 }
 
-/// How the component is built. Each command is a program and its arguments, without a shell between.
+/// The build of the component. Each command is a program with its arguments and runs without a shell.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Build {
-    /// Run in order before the first build, to fetch tools and libraries.
+    /// Commands that run in order before the first build, to download tools and libraries.
     #[serde(default)]
     pub setup: Vec<Vec<String>>,
-    /// The file or folder that `setup` makes; while it is there, `setup` is not run.
+    /// The file or folder that `setup` creates. While it exists, `setup` is not run.
     pub setup_makes: Option<PathBuf>,
-    /// The language of the bindings that are written to `generated` before each build.
+    /// The language of the bindings that are generated in `generated` before each build.
     pub bindings: Option<Bindings>,
-    /// Builds `output`.
+    /// The command that builds `output`.
     pub command: Vec<String>,
-    /// A component, or a core module of which one is made.
+    /// The output: a component, or a core module that is converted to a component.
     pub output: PathBuf,
-    /// Files and folders whose change is a reason to build again.
+    /// Files and folders whose changes cause another build.
     #[serde(default)]
     pub watch: Vec<PathBuf>,
-    /// Variables for the commands, beside those of `annex` itself.
+    /// Environment variables for the commands, in addition to those of `annex`.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
 }
 
-/// A language whose bindings `annex build` writes itself.
+/// A language for which `annex build` generates the bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bindings {
@@ -68,7 +68,7 @@ pub enum Bindings {
     Go,
 }
 
-/// A project: its folder, and what its manifest says.
+/// A project: its folder and its manifest.
 #[derive(Clone, Debug)]
 pub struct Project {
     /// The folder.
@@ -81,7 +81,7 @@ impl Project {
     /// Reads the project in `folder`.
     ///
     /// # Errors
-    /// When there is none, or its manifest says something that cannot be.
+    /// When the folder has no manifest, or the manifest is invalid.
     pub fn open(folder: &Path) -> Result<Self, ProjectError> {
         let path = folder.join(FILE);
         let text = annex_files::read_text(&path, Purpose::Named, MAX_BYTES);
@@ -93,26 +93,26 @@ impl Project {
         Ok(Self { folder: folder.to_owned(), manifest })
     }
 
-    /// The path of something in the project, as a person writes it: without a `.` before it.
+    /// A path within the project, in the form that people write: without a leading `.`.
     #[must_use]
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.folder.strip_prefix(".").unwrap_or(&self.folder).join(name)
     }
 
-    /// The component that a build makes.
+    /// The path of the component.
     #[must_use]
     pub fn component(&self) -> PathBuf {
         self.path(format!("{}.wasm", self.manifest.name))
     }
 
-    /// The paths in `build.watch` where nothing is.
+    /// The paths in `build.watch` that do not exist.
     #[must_use]
     pub fn unwatchable(&self) -> Vec<PathBuf> {
         let watch = self.manifest.build.watch.iter();
         watch.filter(|path| fs::symlink_metadata(self.folder.join(path)).is_err()).cloned().collect()
     }
 
-    /// The files that `build.watch` names, and the manifest, each with the time of its last change and its size.
+    /// The files in `build.watch` and the manifest, each with its modification time and its size.
     #[must_use]
     pub fn sources(&self) -> Sources {
         let declared = self.manifest.build.watch.iter().map(|path| self.path(plain(path)));
@@ -122,8 +122,7 @@ impl Project {
         walk.sources
     }
 
-    /// The files and folders that a build makes. Of a folder that it makes in the project, such as `target` or `build`, all
-    /// counts as made.
+    /// The files and folders that a build creates. A folder such as `target` or `build` counts entirely.
     fn made(&self) -> Vec<PathBuf> {
         let Build { output, setup_makes, bindings, watch, .. } = &self.manifest.build;
         let has_sources = |folder: &Path| watch.iter().any(|path| plain(path).starts_with(folder));
@@ -138,7 +137,7 @@ impl Project {
         made.chain(bindings).map(|path| self.path(path)).chain([self.component()]).collect()
     }
 
-    /// A source that has changed since the component was built.
+    /// A source file that is newer than the component.
     #[must_use]
     pub fn newer_source(&self) -> Option<PathBuf> {
         let built = fs::metadata(self.component()).and_then(|metadata| metadata.modified()).ok()?;
@@ -148,7 +147,7 @@ impl Project {
             .map(|(path, _)| path)
     }
 
-    /// The settings of the extension as text: the keys of an `[[extension]]` but for `component`.
+    /// The settings of the extension as text: the keys of an `[[extension]]` without `component`.
     #[must_use]
     pub fn settings(&self) -> String {
         self.manifest.settings.to_string()
@@ -169,25 +168,25 @@ impl Manifest {
     }
 }
 
-/// Files, each with the time of its last change and its size.
+/// Files, each with its modification time and its size.
 pub type Sources = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
-/// The folder in which Python keeps what it has compiled, beside its sources.
+/// The folder next to Python's sources with compiled modules.
 const PYTHON_CACHE: &str = "__pycache__";
 
-/// A walk through the sources of a project.
+/// A walk through a project's source files.
 struct Walk<'a> {
     sources: Sources,
-    /// The paths that are left out.
+    /// The skipped paths.
     made: Vec<PathBuf>,
-    /// The real paths of the folders that were walked through, some of which several links may lead to.
+    /// The real paths of visited folders, because several links may lead to one folder.
     seen: BTreeSet<PathBuf>,
     project: &'a Path,
 }
 
 impl Walk<'_> {
     fn add(&mut self, path: &Path) {
-        // A file that has gone meanwhile is no source.
+        // A file that was deleted in between is not a source.
         let Ok(metadata) = fs::metadata(path) else { return };
         if self.made.iter().any(|made| made == path) {
             return;
@@ -205,7 +204,7 @@ impl Walk<'_> {
         }
     }
 
-    /// True for a folder that is new. A link to a folder above the project is none of its sources.
+    /// True for a folder that was not visited yet. A link to a parent of the project is not followed.
     fn enters(&mut self, folder: &Path) -> bool {
         let Ok(real) = fs::canonicalize(folder) else { return false };
         let leads_up =
@@ -214,7 +213,7 @@ impl Walk<'_> {
     }
 }
 
-/// A path inside the project without `.` in it.
+/// The path without `.` components.
 fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| matches!(part, Component::Normal(_))).collect()
 }

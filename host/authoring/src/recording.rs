@@ -1,4 +1,4 @@
-//! Reads the file of a recording, line by line.
+//! Reads a recording line by line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use crate::case::file::CaseError;
 
-/// The most bytes of a line. A turn has at most a megabyte, and escapes of JSON make it longer.
+/// The longest line, in bytes. A turn has at most a megabyte, which JSON escapes make longer.
 pub const MAX_RECORDING_LINE: usize = 4 << 20;
 
-/// A reason for which a recording cannot be played.
+/// The reason why a recording cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// The file cannot be read.
@@ -25,13 +25,13 @@ pub enum RecordingError {
         #[source]
         source: io::Error,
     },
-    /// The file is something else.
+    /// The file is not a recording.
     #[error("{} is not a recording: its first line has no `recording`; `annex record` makes one", path.display())]
     NoRecording {
         /// The file.
         path: PathBuf,
     },
-    /// The file is of another version of the format.
+    /// The recording has another version of the format.
     #[error(
         "{} has version {found} of the format of recordings, and this program reads version {FORMAT_VERSION}; record \
          again, or replay with the program that recorded",
@@ -43,7 +43,7 @@ pub enum RecordingError {
         /// Its version.
         found: u32,
     },
-    /// A line is not as it should be.
+    /// A line is invalid.
     #[error("{}, line {number}: {reason}; remove the line, or record again", path.display())]
     Line {
         /// The file.
@@ -53,7 +53,7 @@ pub enum RecordingError {
         /// The reason.
         reason: String,
     },
-    /// The component is another extension.
+    /// The component belongs to another extension.
     #[error("the recording is of {recorded}, and the component is {component}; replay a version of {recorded}")]
     OtherExtension {
         /// The URI of the recording.
@@ -62,10 +62,10 @@ pub enum RecordingError {
         component: String,
     },
     /// The component or its settings cannot be used.
-    #[error("the component cannot be used with these settings; --settings FILE takes others than the recording's")]
+    #[error("the component cannot be used with these settings; --settings FILE replaces the recording's")]
     Component(#[source] CaseError),
-    /// The component does not run.
-    #[error("turn {number} cannot be played")]
+    /// The component fails to run.
+    #[error("turn {number} cannot be replayed")]
     Turn {
         /// The number of the turn, from 1.
         number: u64,
@@ -73,16 +73,16 @@ pub enum RecordingError {
         #[source]
         source: Fault,
     },
-    /// A case cannot be written.
+    /// A case file cannot be written.
     #[error("cannot write the case {}", path.display())]
     Case {
-        /// The file or the folder.
+        /// The file or folder.
         path: PathBuf,
         /// The fault.
         #[source]
         source: io::Error,
     },
-    /// A case is there already.
+    /// A case with this name exists.
     #[error("{} is there already, and no case was written; name another folder", path.display())]
     CaseExists {
         /// The file.
@@ -90,16 +90,16 @@ pub enum RecordingError {
     },
 }
 
-/// A recording that is read.
+/// An open recording.
 pub struct Recording {
-    /// The head: the extension that is recorded.
+    /// The head, which names the recorded extension.
     pub head: RecordingHead,
-    /// The end; absent before it was read, and where the recording was broken off.
+    /// The end. `None` before it is read, and in a recording that broke off.
     pub end: Option<RecordingEnd>,
     lines: Lines,
 }
 
-/// As much of the first line as each version of the format has.
+/// The part of the first line that all versions of the format share.
 #[derive(Deserialize)]
 struct AnyHead {
     recording: AnyVersion,
@@ -114,7 +114,7 @@ impl Recording {
     /// Opens a recording and reads its head.
     ///
     /// # Errors
-    /// When the file cannot be read or is no recording of this version.
+    /// When the file cannot be read, is not a recording, or has another version.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let file = annex_files::open(path, Purpose::Named);
         let file = file.map_err(|source| RecordingError::File { path: path.to_owned(), source })?;
@@ -140,7 +140,7 @@ impl Recording {
     /// The next turn; `None` at the end of the recording.
     ///
     /// # Errors
-    /// When the file cannot be read, or a line of it.
+    /// When the file cannot be read, or a line is invalid.
     pub fn next_turn(&mut self) -> Result<Option<RecordedTurn>, RecordingError> {
         if self.end.is_some() {
             return Ok(None);
@@ -167,7 +167,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The next line, and true when it has its line break.
+    /// The next line, and whether it ends with a line break.
     fn next(&mut self) -> Result<Option<(Vec<u8>, bool)>, RecordingError> {
         let limit = u64::try_from(MAX_RECORDING_LINE).unwrap_or(u64::MAX).saturating_add(1);
         let mut line = Vec::new();
@@ -197,7 +197,7 @@ mod tests {
     const TURN: &str = r#"{"turn":{"at":"2026-01-01T00:00:00Z","operation":"SendMessage","requested":[],"steps":[]}}"#;
     const END: &str = r#"{"end":{"turns":1,"left_out":0,"reason":"turns"}}"#;
 
-    /// The number of turns and whether there was an end, or the error.
+    /// The number of turns and whether the recording has an end, or the error.
     fn read(text: &str) -> Result<(usize, bool), String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Plays the turns of a recording to a component.
+//! Replays the turns of a recording with a component.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use toml::Table;
 use crate::case::Runner;
 use crate::recording::RecordingError;
 
-/// Different questions that are counted.
+/// The most different questions that are counted.
 const MAX_QUESTIONS: usize = 100;
 
-/// The turns that a component was played so far.
+/// The replayed turns so far.
 pub struct Replay {
-    /// The comparison of all of them.
+    /// The comparison of all turns.
     pub comparison: Comparison,
-    /// The questions of the component that the recording cannot answer, each with the number of turns that asked it.
+    /// The component's calls of the host that the recording cannot answer, each with the number of turns.
     pub questions: BTreeMap<String, u64>,
     extension: Arc<Extension>,
 }
 
 impl Replay {
-    /// Loads the component of the runner, which has to be the extension that is recorded.
+    /// Loads the runner's component, which must be the recorded extension.
     ///
     /// # Errors
-    /// When it does not load, or is another extension.
+    /// When the component does not load, or is another extension.
     pub async fn load(runner: &Runner<'_>, head: &RecordingHead) -> Result<Self, RecordingError> {
         let extension = runner.extension().await.map_err(RecordingError::Component)?;
         if *extension.uri() != head.uri {
@@ -43,10 +43,10 @@ impl Replay {
         &self.extension
     }
 
-    /// Plays one turn. Returns true when nothing differs.
+    /// Replays one turn. Returns true if the result is the same.
     ///
     /// # Errors
-    /// When the component does not run. That it fails in the turn is a difference and no error.
+    /// When the component does not run. A failure within the turn counts as a difference instead.
     pub async fn play(&mut self, turn: &RecordedTurn) -> Result<bool, RecordingError> {
         let number = self.comparison.turns + 1;
         let played = annex_runtime::replay(&self.extension, turn, None).await;
@@ -63,18 +63,18 @@ impl Replay {
     }
 }
 
-/// The settings of a recording: the keys of an `[[extension]]` but for `component`.
+/// The settings of a recording: the keys of an `[[extension]]` without `component`.
 ///
 /// # Errors
-/// When they are no object.
+/// When the settings are not an object.
 pub fn recorded_settings(head: &RecordingHead) -> Result<Table, String> {
     let mut settings: Value = head.settings.to().map_err(|error| error.to_string())?;
-    // TOML has no `null`. A key without a value says what an absent one says.
+    // TOML has no `null`. A key without a value is equivalent to a missing key.
     drop_nulls(&mut settings);
     if let Some(secrets) = settings.pointer_mut("/grants/secrets")
         && let Some(names) = secrets.as_array()
     {
-        // A list of names says all that is needed of secrets whose values are not there.
+        // For secrets without values a list of names suffices.
         let named =
             names.iter().filter_map(|name| Some((name.as_str()?.to_owned(), Value::Object(Default::default()))));
         *secrets = Value::Object(named.collect());

@@ -1,4 +1,4 @@
-//! New projects, written from templates.
+//! Creates new projects from templates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::contract;
 use crate::error::ProjectError;
 use crate::sdk;
 
-/// A folder for each language, and `common` for what all have.
+/// The templates: a folder for each language, and `common` for shared files.
 static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 
-/// Makes a project in the folder of its name, inside `parent`. It is there as a whole or not at all.
+/// Creates a project in a folder of its name, inside `parent`, completely or not at all.
 ///
 /// # Errors
 /// [`ProjectError::Exists`], and when the folder cannot be written.
@@ -24,7 +24,7 @@ pub fn create(parent: &Path, choice: &Choice) -> Result<PathBuf, ProjectError> {
     if folder.symlink_metadata().is_ok() {
         return Err(ProjectError::Exists { path: folder });
     }
-    // Beside the place where it goes, because a rename does not lead to another file system.
+    // In the same parent folder, because a rename cannot cross file systems.
     let aside = tempfile::Builder::new().prefix(".annex-new-").tempdir_in(parent);
     let aside = aside.map_err(ProjectError::file(parent))?;
     let written = aside.path().join(choice.name.as_str());
@@ -73,7 +73,7 @@ fn render(
         let broken = |reason: String| ProjectError::Template { file: file.path().display().to_string(), reason };
         let text = file.contents_utf8().ok_or_else(|| broken("it is not UTF-8".to_owned()))?;
         let text = environment.render_str(text, values).map_err(|error| broken(error.to_string()))?;
-        // A file that the choice has no use for is empty.
+        // Templates that the options do not need render as empty files.
         if text.trim().is_empty() {
             continue;
         }
@@ -104,10 +104,10 @@ fn values(choice: &Choice) -> Value {
     }
 }
 
-/// The lines of `[settings.grants]` without which the component does not load.
+/// The lines of `[settings.grants]` that the component needs to load.
 fn grants(choice: &Choice) -> Vec<String> {
     let mut grants: Vec<GrantNeeded> = choice.capabilities.iter().filter_map(|capability| capability.grant()).collect();
-    // The interpreters import both, whether a program in them asks for the time or not.
+    // The interpreters always import both.
     if matches!(choice.language, Language::JavaScript | Language::TypeScript | Language::Python) {
         for grant in [GrantNeeded::Clock, GrantNeeded::Random] {
             if !grants.contains(&grant) {
@@ -144,7 +144,7 @@ mod tests {
     use crate::choice::ProjectName;
     use crate::manifest::Project;
 
-    /// Each hook by itself, each capability by itself, and all that go together.
+    /// Options with each single hook, with each single capability, and with all compatible ones together.
     fn choices(language: Language) -> Vec<Choice> {
         let name = ProjectName::parse("word-count").expect("a name");
         let choice = |hooks: &[Hook], capabilities: &[Capability]| Choice {
@@ -165,7 +165,7 @@ mod tests {
         choices
     }
 
-    /// The text of a file of the project, where there is one.
+    /// The text of a project's file; `None` if it does not exist.
     fn text(folder: &Path, name: &str) -> Option<String> {
         fs::read_to_string(folder.join(name)).ok()
     }

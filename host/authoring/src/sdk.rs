@@ -1,4 +1,4 @@
-//! The SDK for Rust, as a project without the repository has it.
+//! The SDK for Rust, in a form that works outside of the repository.
 
 use std::path::Path;
 use std::{fs, io};
@@ -9,7 +9,7 @@ use toml::{Table, Value};
 static SOURCES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../guest/sdk/src");
 const MANIFEST: &str = include_str!("../../../guest/sdk/Cargo.toml");
 const README: &str = include_str!("../../../guest/sdk/README.md");
-/// The manifest of the workspace, which that of the SDK refers to.
+/// The manifest of the workspace, from which the SDK's manifest inherits.
 const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 
 /// Writes the crate `annex-sdk` into `folder`.
@@ -22,7 +22,7 @@ pub(crate) fn write(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("Cargo.toml"), manifest)
 }
 
-/// The manifest without what only the workspace gives a meaning.
+/// The SDK's manifest without keys that need the workspace.
 fn manifest() -> Option<String> {
     let workspace: Table = toml::from_str(WORKSPACE).ok()?;
     let workspace = workspace.get("workspace")?.as_table()?;
@@ -40,7 +40,7 @@ fn manifest() -> Option<String> {
     Some(format!("# Of the Annex that made this project.\n\n{manifest}"))
 }
 
-/// Puts in the place of `workspace = true` what the workspace says, with the features and options that stand beside it.
+/// Replaces `workspace = true` by the workspace's entry, keeping the dependency's own features and options.
 fn inherit(table: &mut Table, workspace: &Table) {
     for (name, value) in table {
         let Some(own) = value.as_table().filter(|own| own.get("workspace") == Some(&Value::Boolean(true))) else {

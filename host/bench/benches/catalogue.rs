@@ -1,7 +1,7 @@
-//! The cost of each extension that ships in a turn: the time of its hooks, as the server counts it, in the quietest of
-//! many rounds, so that other load on the machine is not counted.
+//! The cost of each shipped extension per turn: the time in its hooks, as the server counts it. The fastest of many
+//! rounds counts, so that other load on the machine does not matter.
 //!
-//! Writes `examples/catalogue/times.json`, from which the table in README.md is made.
+//! Writes `examples/catalogue/times.json`, the source of the table in README.md.
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ROUNDS: usize = 60;
-/// In one round.
+/// The turns of one round.
 const TURNS: usize = 50;
 
 fn main() -> anyhow::Result<()> {
@@ -61,7 +61,7 @@ fn busy(extension: &Extension) -> Duration {
     extension.metrics().hooks.iter().map(|hook| hook.busy).sum()
 }
 
-/// A request that the extension is there for; each message in a conversation of its own.
+/// A request that the extension handles, in a conversation of its own.
 fn request(server: &TestServer, extension: &Extension, turn: usize) -> Request {
     let uri = extension.uri().as_str();
     let mut parts = json!([{"text": "hello"}]);
@@ -87,7 +87,7 @@ fn request(server: &TestServer, extension: &Extension, turn: usize) -> Request {
     server.call("SendMessage", json!({"message": message}).to_string())
 }
 
-/// Signed with the key of the example.
+/// A passport, signed with the key of the example.
 fn passport() -> Value {
     json!({
         "clientId": "a2a://orchestrator.example.com",
@@ -96,7 +96,7 @@ fn passport() -> Value {
     })
 }
 
-/// One event, to an agent that has heard of none.
+/// One shared event, for an agent that has seen none yet.
 fn shared() -> Value {
     json!({
         "version": 1, "mode": "delta", "peer": "bench", "upTo": 2,

@@ -1,6 +1,6 @@
-//! The cost of a session store: appending to and reading from sessions of many events, many sessions at once, and
-//! states of two sizes. In memory, in a SQLite file, and in the PostgreSQL database that `ANNEX_TEST_POSTGRES_URL`
-//! names, if it does.
+//! The cost of a session store: appends to and reads from sessions with many events, many sessions at once, and states
+//! of two sizes. The stores are memory, a SQLite file, and the PostgreSQL database in `ANNEX_TEST_POSTGRES_URL` if it
+//! is set.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,14 +22,14 @@ type Store = Arc<dyn SessionService>;
 
 const EVENTS: [u64; 3] = [10, 1_000, 100_000];
 const STATES: [usize; 2] = [1 << 10, 256 << 10];
-/// The number of events that a model is usually told of.
+/// A usual number of events in a model's prompt.
 const RECENT: usize = 20;
 const CONTEXTS: usize = 64;
-/// Events that are stored in one step while a session is filled.
+/// Events that are stored in one step when a session is filled.
 const AT_ONCE: u64 = 1_000;
 
 fn main() -> anyhow::Result<()> {
-    // Filling the stores takes minutes, so it is not done for a filter that is meant for another bench.
+    // Filling the stores takes minutes, and is skipped if the filter selects another bench.
     let filter = annex_bench::filter();
     if annex_bench::is_help()
         || filter.is_some_and(|filter| !["append", "get", "state/"].iter().any(|name| filter.starts_with(name)))
@@ -67,7 +67,7 @@ async fn stores(folder: &TempDir) -> anyhow::Result<Vec<(&'static str, Store)>> 
     Ok(stores)
 }
 
-/// A session that no other run has used.
+/// A new session key.
 fn key() -> SessionKey {
     let context = uuid::Uuid::now_v7().to_string();
     SessionKey::new("", "bench", "principal:ada", context)
@@ -88,7 +88,7 @@ async fn filled(store: &Store, events: u64) -> Result<SessionKey, SessionError> 
     Ok(key)
 }
 
-/// Appends so many events, one after the other.
+/// Appends `count` events, one after the other.
 async fn append_all(store: &Store, key: &SessionKey, count: u64) -> Result<Duration, SessionError> {
     let mut revision = store.read(key, EventFilter::NONE).await?.revision;
     let begun = Instant::now();
@@ -133,7 +133,7 @@ fn parallel(criterion: &mut Criterion, runtime: &Runtime, (name, store): (&str, 
     });
 }
 
-/// Replaces one key of a state of so many bytes, and reads it.
+/// Replaces one key of a state with this number of bytes, and reads the state.
 fn state(
     criterion: &mut Criterion,
     runtime: &Runtime,

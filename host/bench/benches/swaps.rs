@@ -1,6 +1,6 @@
-//! 10,000 swaps of an extension under load: what a swap takes, and the memory that is left.
+//! 10,000 swaps of an extension under load: the duration of a swap, and the memory afterwards.
 //!
-//! Fails when a request fails, or when memory is not flat once it has been warmed up.
+//! Fails if a request fails, or if memory grows after the warm-up.
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
@@ -19,7 +19,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const SWAPS: usize = 10_000;
 const ROUNDS: usize = 10;
 const CLIENTS: usize = 4;
-/// Growth from the first round to the last that is taken for noise.
+/// Growth from the first round to the last that counts as noise.
 const NOISE_MIB: f64 = 16.0;
 
 fn main() -> anyhow::Result<()> {
@@ -59,16 +59,16 @@ async fn measure() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The extension with other settings each time, so that each is another version.
+/// Writes the extension's config with other settings each time, so that each is another version.
 fn write_config(file: &Path, payload: bool) -> anyhow::Result<()> {
     let component = annex_test_support::component("test-extension");
     let config = TestConfig::template("i").extension(component, &format!("parameters.payload = {payload}"));
-    // What requests leave is bounded, so that growth is of swaps alone.
+    // Sessions and tasks are limited, so that memory can only grow by swaps.
     let config = config.set("sessions.max_sessions", 100).set("tasks.max_tasks", 100).set("runtime.watch", false);
     Ok(fs::write(file, config.toml())?)
 }
 
-/// Sends messages until it is told to stop, and counts them.
+/// Sends messages until `stop` fires. Returns their number.
 async fn client(server: Arc<TestServer>, stop: CancellationToken) -> anyhow::Result<usize> {
     let mut requests = 0;
     while !stop.is_cancelled() {

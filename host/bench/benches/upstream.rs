@@ -1,10 +1,10 @@
 //! The cost of Annex in front of an agent: latency and CPU time per request with state injection active, and the delay
-//! of the first event of a stream.
+//! of a stream's first event.
 //!
 //!     cargo bench -p annex-bench --bench upstream
 //!
-//! The agent behind is as fast as one can be: a fixed answer. It and Annex are processes of their own, so that CPU time
-//! is that of Annex alone.
+//! The upstream agent is as fast as possible: it gives a fixed answer. It runs in a process of its own, so that the CPU
+//! time is Annex's alone.
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 
@@ -29,7 +29,7 @@ mod http1;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Requests of one round, one after the other, and over many connections.
+/// Requests of one round: one after the other, and over many connections.
 const IN_A_ROW: usize = 2_000;
 const AT_ONCE: usize = 8_000;
 const CONNECTIONS: usize = 32;
@@ -100,7 +100,7 @@ async fn row(title: &str, process: &Process, request: &str, is_streamed: bool) -
     Ok(())
 }
 
-/// The median of the time to the first event of a stream.
+/// The median time until the first event of a stream.
 async fn first_event(address: &str, request: &str) -> anyhow::Result<Duration> {
     let mut times = Vec::new();
     for _ in 0..IN_A_ROW / 10 {
@@ -136,7 +136,7 @@ fn request(path: &str, is_streamed: bool) -> String {
     )
 }
 
-/// This program again, as one of the servers; stopped when dropped.
+/// This program, started again as one of the servers; stopped on drop.
 struct Process {
     process: Child,
     address: String,
@@ -152,7 +152,7 @@ impl Process {
         Ok(Self { process, address: address.trim().to_owned() })
     }
 
-    /// CPU time so far, of all threads.
+    /// The CPU time so far, of all threads.
     fn cpu(&self) -> anyhow::Result<Duration> {
         let mut total = Duration::ZERO;
         for task in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
@@ -171,7 +171,7 @@ impl Drop for Process {
     }
 }
 
-/// Resolves when the process that started this one is done with it.
+/// Waits until the parent process closes standard input.
 async fn until_stdin_closes() {
     let _ = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await;
 }
@@ -194,7 +194,8 @@ async fn serve_agent() -> anyhow::Result<()> {
     }
 }
 
-/// The same task every time. Context and task are new for Annex each time, because each message begins a conversation.
+/// Answers with the same task every time. For Annex the context and task are new each time, because each message begins
+/// a conversation.
 async fn answer(body: String) -> impl IntoResponse {
     let artifact = r#""artifact":{"artifactId":"a","parts":[{"text":"You are Ada."}]}"#;
     let envelope = |result: String| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);

@@ -1,4 +1,4 @@
-//! An allocator that counts how often the program asks for memory, while it is told to.
+//! An allocator that counts the program's allocations on demand.
 
 #![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
@@ -19,33 +19,33 @@ thread_local! {
     static IS_COUNTED: Cell<bool> = const { Cell::new(true) };
 }
 
-/// The allocator inside, with a count of what it is asked for.
+/// Wraps an allocator and counts its allocations.
 #[derive(Debug)]
 pub struct Counting<A>(pub A);
 
-/// Leaves the allocations of this thread out.
+/// Excludes the allocations of this thread.
 pub fn leave_this_thread_out() {
     IS_COUNTED.set(false);
 }
 
-/// Begins to count, from zero.
+/// Starts counting, from zero.
 pub fn begin() {
     ALLOCATIONS.store(0, Ordering::Relaxed);
     COUNTS.store(true, Ordering::Relaxed);
 }
 
-/// Notes the place of each allocation from now on, which takes far longer than the allocation.
+/// Records the stack of each allocation from now on, which takes far longer than the allocation.
 pub fn show_places() {
     SHOWS_PLACES.store(true, Ordering::Relaxed);
 }
 
-/// Ends the count. Returns the number of allocations since it began; one that grows counts again.
+/// Ends the count. Returns the number of allocations since the start; a reallocation counts as one.
 pub fn end() -> u64 {
     COUNTS.store(false, Ordering::Relaxed);
     ALLOCATIONS.load(Ordering::Relaxed)
 }
 
-/// The places noted so far, the most frequent first, and forgets them.
+/// Returns the recorded places, the most frequent first, and clears them.
 pub fn places() -> Vec<(u64, String)> {
     let places = std::mem::take(&mut *PLACES.lock().unwrap_or_else(PoisonError::into_inner));
     let mut places: Vec<(u64, String)> = places.into_iter().map(|(place, count)| (count, place)).collect();

@@ -1,4 +1,4 @@
-//! The agent at the other end, with a method for each operation (specification section 3.1).
+//! The remote agent, with a method for each operation (specification section 3.1).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use annex_protocol::{
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use crate::binding::{self, Spoken};
+use crate::binding::{self, SupportedInterface};
 use crate::card::AgentCardDocument;
 use crate::config::ClientConfig;
 use crate::http::Http;
@@ -21,20 +21,20 @@ use crate::{Answer, Binding, ClientError, EventStream, ExtensionMethod, Operatio
 mod exchange;
 mod params;
 
-use exchange::{Around, Exchange};
+use exchange::{CallContext, Exchange};
 use params::{MethodParams, Params};
 
-/// An agent whose card was read, and the interface of it that is used.
+/// A remote agent: its card, and the interface on the card that this client uses.
 ///
-/// Each operation takes the service parameters of that one call, and a request whose `tenant` is replaced by the one on
-/// the card. Requests are validated before they are sent. All operations fail with the agent's error, when the agent
-/// cannot be reached or does not keep to the protocol, and when an interceptor refuses: [`ClientError`] tells which.
+/// Each operation takes the service parameters of one call and a request. The interface's `tenant` replaces the one in
+/// the request. Requests are validated before they are sent. An operation fails with the agent's error, with a
+/// transport error, with a breach of the protocol, or with an interceptor's refusal; see [`ClientError`].
 pub struct Agent {
     binding: Binding,
     url: String,
     tenant: Option<String>,
     transport: Box<dyn Transport>,
-    around: Arc<Around>,
+    around: Arc<CallContext>,
 }
 
 impl Agent {
@@ -45,12 +45,12 @@ impl Agent {
     ) -> Result<Self, ClientError> {
         // Without allowed hosts, any interface may be used. `Exchange::headers` then decides whether it gets header
         // fields.
-        let may_use = |spoken: &Spoken<'_>| {
+        let may_use = |spoken: &SupportedInterface<'_>| {
             let url = transport::interface_url(spoken.binding, &spoken.interface.url, &document.url);
             config.allowed_hosts.is_none() || url.is_ok_and(|url| config.trusts(&url, &document.url))
         };
         let spoken = binding::choose(&document.card, &config.bindings, may_use).map_err(|error| {
-            // One that would do is there, and is elsewhere.
+            // The card has a suitable interface, but at a host that is not allowed.
             binding::choose(&document.card, &config.bindings, |_| true)
                 .map_or(error, |spoken| not_allowed(&spoken, &document))
         })?;
@@ -62,7 +62,7 @@ impl Agent {
         let transport = transport::open(&spoken, url.clone(), http)?;
         let takes_fields = config.trusts(&url, &document.url);
         let interceptors = config.interceptors.clone();
-        let around = Arc::new(Around { document, interface: url, takes_fields, interceptors });
+        let around = Arc::new(CallContext { document, interface: url, takes_fields, interceptors });
         Ok(Self { binding, url: shown, tenant, transport, around })
     }
 
@@ -76,18 +76,18 @@ impl Agent {
         &self.around.document
     }
 
-    /// The address of the interface that is used.
+    /// The URL of the interface in use.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The binding that is used.
+    /// The binding in use.
     pub fn binding(&self) -> Binding {
         self.binding
     }
 
-    /// SendMessage: the answer is the task or message once the task has ended or waits, unless the request says to
-    /// return immediately.
+    /// SendMessage. The answer is the task or message after the task has ended or waits for input, unless the request
+    /// sets `return_immediately`.
     ///
     /// # Errors
     /// As all operations: see [`Agent`].
@@ -115,7 +115,8 @@ impl Agent {
         Ok(Answer { value, active: answer.active })
     }
 
-    /// SendStreamingMessage: the events come as the agent works. The agent's card says whether it offers that.
+    /// SendStreamingMessage. The events arrive while the agent works. The agent's card says whether it supports
+    /// streaming.
     ///
     /// # Errors
     /// As all operations: see [`Agent`]; events of the stream fail likewise.
@@ -147,7 +148,7 @@ impl Agent {
         self.read_task(exchange, request).await
     }
 
-    /// ListTasks: one page of them.
+    /// ListTasks. The answer is one page of tasks.
     ///
     /// # Errors
     /// As all operations: see [`Agent`].
@@ -160,7 +161,7 @@ impl Agent {
         self.read(Operation::ListTasks, parameters, request).await
     }
 
-    /// CancelTask: the answer is the task as it then is.
+    /// CancelTask. The answer is the task after the request.
     ///
     /// # Errors
     /// As all operations: see [`Agent`].
@@ -175,7 +176,7 @@ impl Agent {
         self.read_task(exchange, request).await
     }
 
-    /// SubscribeToTask: the task as it is, then what happens to it until it has ended.
+    /// SubscribeToTask. The first event is the current task; its changes follow until the task ends.
     ///
     /// # Errors
     /// As all operations: see [`Agent`]; events of the stream fail likewise.
@@ -191,7 +192,7 @@ impl Agent {
         Ok(exchange.follow(answer))
     }
 
-    /// CreateTaskPushNotificationConfig: the answer is the config with its id.
+    /// CreateTaskPushNotificationConfig. The answer is the config with its id.
     ///
     /// # Errors
     /// As all operations: see [`Agent`].
@@ -217,7 +218,7 @@ impl Agent {
         self.read(Operation::GetTaskPushNotificationConfig, parameters, request).await
     }
 
-    /// ListTaskPushNotificationConfigs: one page of them.
+    /// ListTaskPushNotificationConfigs. The answer is one page of configs.
     ///
     /// # Errors
     /// As all operations: see [`Agent`].
@@ -230,7 +231,7 @@ impl Agent {
         self.read(Operation::ListTaskPushNotificationConfigs, parameters, request).await
     }
 
-    /// DeleteTaskPushNotificationConfig: also of a config that is gone already.
+    /// DeleteTaskPushNotificationConfig. Deleting a config twice is not an error.
     ///
     /// # Errors
     /// As all operations: see [`Agent`].
@@ -241,12 +242,12 @@ impl Agent {
     ) -> Result<Answer<()>, ClientError> {
         valid(request.validate())?;
         let operation = Operation::DeleteTaskPushNotificationConfig;
-        // Servers answer with nothing, with `null` or with an object. None of it says anything.
+        // Servers answer with nothing, `null` or an object. None of them carries information.
         let answer = self.read::<_, IgnoredAny>(operation, parameters, request).await?;
         Ok(Answer { value: (), active: answer.active })
     }
 
-    /// GetExtendedAgentCard: the card for authenticated callers. This agent goes on by the card that it has.
+    /// GetExtendedAgentCard. The answer is the card for authenticated callers. This [`Agent`] keeps using its own card.
     ///
     /// # Errors
     /// As all operations: see [`Agent`].
@@ -257,9 +258,9 @@ impl Agent {
         self.read(Operation::GetExtendedAgentCard, parameters, GetExtendedAgentCardRequest::default()).await
     }
 
-    /// Calls a method that an extension defines: over JSON-RPC by its name, over HTTP+JSON by
-    /// `POST …/extensions/{extension}/{name}`, over gRPC by the service `annex.extension.v1.ExtensionService`, which
-    /// Annex has. The answer is what the extension says it is.
+    /// Calls a method of an extension: over JSON-RPC by its name, over HTTP+JSON with `POST
+    /// …/extensions/{extension}/{name}`, over gRPC with Annex's service `annex.extension.v1.ExtensionService`. The
+    /// extension defines the form of the answer.
     ///
     /// # Errors
     /// As all operations: see [`Agent`].
@@ -272,7 +273,7 @@ impl Agent {
         self.read(Operation::Method(method), parameters, MethodParams(params)).await
     }
 
-    /// Calls a method that an extension defines and that streams its results. Interceptors see the call and no results.
+    /// Calls a streaming method of an extension. Interceptors see the call but not the results.
     ///
     /// # Errors
     /// As all operations: see [`Agent`]; results of the stream fail likewise.
@@ -288,7 +289,7 @@ impl Agent {
         Ok(Answer { value: stream::try_unfold(answer.value, next_result).boxed(), active: answer.active })
     }
 
-    /// A call whose answer is no task and no message.
+    /// Makes a call whose answer is neither a task nor a message.
     async fn read<R: Params, T: DeserializeOwned>(
         &self,
         operation: Operation,
@@ -320,7 +321,7 @@ impl Agent {
     }
 }
 
-fn not_allowed(spoken: &Spoken<'_>, document: &AgentCardDocument) -> ClientError {
+fn not_allowed(spoken: &SupportedInterface<'_>, document: &AgentCardDocument) -> ClientError {
     let interface = &spoken.interface.url;
     let url = match transport::interface_url(spoken.binding, interface, &document.url) {
         Ok(url) => url,
@@ -331,7 +332,7 @@ fn not_allowed(spoken: &Spoken<'_>, document: &AgentCardDocument) -> ClientError
     ClientError::NotAllowed { card: document.url.to_string(), interface: interface.clone(), host }
 }
 
-/// A result that cannot be read drops the stream, so that nothing comes behind it.
+/// The next result of a stream. A result that cannot be read ends the stream.
 async fn next_result(mut answers: Answers) -> Result<Option<(Json, Answers)>, ClientError> {
     let Some(answer) = answers.try_next().await? else { return Ok(None) };
     Ok(Some((answer.decode()?, answers)))

@@ -7,7 +7,7 @@ use futures::Stream;
 
 use crate::ClientError;
 
-/// An answer of the agent, and the extensions that it says were active.
+/// An agent's answer, and the extensions that were active according to the agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer<T> {
     /// The answer itself.
@@ -16,8 +16,8 @@ pub struct Answer<T> {
     pub active: Vec<ExtensionUri>,
 }
 
-/// The events of a stream in order. It ends after an error. Dropping it ends the stream, not the task.
+/// The events of a stream, in order. The stream ends after an error. Dropping the stream does not cancel the task.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamResponse, ClientError>> + Send>>;
 
-/// The results of a method that streams them. It ends after an error.
+/// The results of a streaming method. The stream ends after an error.
 pub type ResultStream = Pin<Box<dyn Stream<Item = Result<Json, ClientError>> + Send>>;

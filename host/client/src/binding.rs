@@ -1,4 +1,4 @@
-//! The protocol bindings, and which interface of a card is used.
+//! The protocol bindings, and the choice of a card's interface.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ impl Binding {
     /// All bindings.
     pub const ALL: [Self; 3] = [Self::JsonRpc, Self::HttpJson, Self::Grpc];
 
-    /// The name on a card.
+    /// The name of the binding on a card.
     pub fn name(self) -> &'static str {
         match self {
             Self::JsonRpc => "JSONRPC",
@@ -39,7 +39,7 @@ impl fmt::Display for Binding {
     }
 }
 
-/// Reads the name on a card, without regard to case.
+/// Parses the name of the binding on a card, in any case.
 impl FromStr for Binding {
     type Err = UnknownBinding;
 
@@ -49,9 +49,9 @@ impl FromStr for Binding {
     }
 }
 
-/// A text names no binding.
+/// The error for a text that is not the name of a binding.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{text:?} is none of jsonrpc, http+json, grpc")]
+#[error("{text:?} must be one of jsonrpc, http+json, grpc")]
 pub struct UnknownBinding {
     text: String,
 }
@@ -61,28 +61,28 @@ pub struct UnknownBinding {
 pub(crate) enum Version {
     /// 1.0
     Current,
-    /// 0.3, of which this client speaks JSON-RPC.
+    /// 0.3, which this client speaks over JSON-RPC only.
     V0_3,
 }
 
 /// An interface that this client can use.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spoken<'a> {
+pub(crate) struct SupportedInterface<'a> {
     pub(crate) binding: Binding,
     pub(crate) version: Version,
     pub(crate) interface: &'a AgentInterface,
 }
 
-/// The interface to use, of those that `may_use` lets pass: of the first of `preferred` that the card has, else nothing;
-/// without a preference, the first on the card that this client speaks. One of 0.3 is used only where there is none of
-/// 1.0. Some agents do not say which version theirs has; those are taken at their word that they speak A2A.
+/// Chooses an interface among those that `may_use` accepts. With `preferred`, the first binding in that list which the
+/// card has, else none. Without, the first interface on the card that this client supports. Interfaces of 1.0 come
+/// before those of 0.3. An interface without a version counts as one of A2A.
 pub(crate) fn choose<'a>(
     card: &'a AgentCard,
     preferred: &[Binding],
-    may_use: impl Fn(&Spoken<'_>) -> bool,
-) -> Result<Spoken<'a>, ClientError> {
+    may_use: impl Fn(&SupportedInterface<'_>) -> bool,
+) -> Result<SupportedInterface<'a>, ClientError> {
     let spoken = card.supported_interfaces.iter().filter_map(spoken);
-    let offered: Vec<Spoken<'a>> = spoken.filter(|spoken| may_use(spoken)).collect();
+    let offered: Vec<SupportedInterface<'a>> = spoken.filter(|spoken| may_use(spoken)).collect();
     let of = |version| offered.iter().filter(move |spoken| spoken.version == version);
     let first = |version| match preferred {
         [] => of(version).next(),
@@ -93,19 +93,19 @@ pub(crate) fn choose<'a>(
     found.copied().ok_or_else(|| no_interface(card, preferred))
 }
 
-fn spoken(interface: &AgentInterface) -> Option<Spoken<'_>> {
+fn spoken(interface: &AgentInterface) -> Option<SupportedInterface<'_>> {
     let is = |version: &str| {
         // `1.0.1` is a patch release of 1.0, and `1.01` is not.
         let rest = interface.protocol_version.strip_prefix(version);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     let binding = Binding::ALL.into_iter().find(|binding| binding.name() == interface.protocol_binding)?;
-    // Agents that set no version are in use, and official clients speak 1.0 to them.
+    // Some agents in use set no version, and official clients speak 1.0 to these agents.
     if is(VERSION) || interface.protocol_version.is_empty() {
-        return Some(Spoken { binding, version: Version::Current, interface });
+        return Some(SupportedInterface { binding, version: Version::Current, interface });
     }
     let is_older = is(v0_3::VERSION) && binding == Binding::JsonRpc;
-    is_older.then_some(Spoken { binding, version: Version::V0_3, interface })
+    is_older.then_some(SupportedInterface { binding, version: Version::V0_3, interface })
 }
 
 fn no_interface(card: &AgentCard, preferred: &[Binding]) -> ClientError {

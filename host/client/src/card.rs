@@ -17,35 +17,35 @@ use crate::config::ClientConfig;
 use crate::error::{own_words, quoted};
 use crate::http::{self as transport, Http, Response};
 
-/// Cards are kept, so that their size counts more than that of answers.
+/// The largest card, in bytes. Smaller than the limit for answers, because cards are cached.
 const MAX_CARD_BYTES: usize = 1 << 20;
-/// The most bytes of what is said in place of a card.
+/// The most bytes that are read of an error response.
 const MAX_REASON_BYTES: usize = 4 << 10;
 const CARD_PATH: &str = "/.well-known/agent-card.json";
-/// The longest time that a card is kept, whatever the agent says.
+/// The longest time that a card is cached, regardless of the agent's `max-age`.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A card as it was received.
+/// A card, with its text as received.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AgentCardDocument {
-    /// The URL that it was read from.
+    /// The URL from which the card was read.
     pub url: Url,
     /// The card, decoded.
     pub card: AgentCard,
     /// Its text.
     pub text: String,
-    /// The good signature that was found, when the client has trusted keys.
+    /// The valid signature, if the client has trusted keys.
     pub verified: Option<Verified>,
-    /// The time that the agent's clock had, as its answer says.
+    /// The time on the agent's clock, from the `Date` of its response.
     pub date: Option<SystemTime>,
 }
 
-/// Cards that were read, by their URLs.
-pub(crate) struct Cards(Mutex<LruCache<Url, Kept>>);
+/// A cache of cards by URL.
+pub(crate) struct Cards(Mutex<LruCache<Url, CachedCard>>);
 
 #[derive(Clone)]
-struct Kept {
+struct CachedCard {
     document: Arc<AgentCardDocument>,
     etag: Option<HeaderValue>,
     fresh_until: Instant,
@@ -56,7 +56,7 @@ impl Cards {
         Self(Mutex::new(LruCache::new(capacity)))
     }
 
-    /// The card at `address`, asked for or kept.
+    /// The card at `address`, from the cache or from the agent.
     pub(crate) async fn get(
         &self,
         http: &Http,
@@ -64,8 +64,8 @@ impl Cards {
         address: &str,
     ) -> Result<Arc<AgentCardDocument>, ClientError> {
         let url = card_url(address)?;
-        // The lock is not held while the agent is asked, so that a slow agent delays nobody else. Two callers may then
-        // both ask.
+        // The lock is released during the request, so that a slow agent delays no other call. Two callers may then both
+        // send a request.
         let kept = self.kept(&url);
         if let Some(kept) = kept.as_ref().filter(|kept| Instant::now() < kept.fresh_until) {
             return Ok(Arc::clone(&kept.document));
@@ -74,11 +74,11 @@ impl Cards {
         let response = ask(http, config, &url, etag).await?;
         let headers = response.headers().clone();
         let document = match (response.status(), kept) {
-            // A 304 for a card that is not kept confirms nothing, and ends below as an error.
+            // A 304 without a cached card confirms nothing, and ends below as an error.
             (StatusCode::NOT_MODIFIED, Some(kept)) => kept.document,
             (status, _) if status.is_success() => Arc::new(read(http, config, url, response).await?),
             (status, _) => {
-                // Without its words the answer says as much.
+                // Without the body, the status alone must explain the error.
                 let body = http.text_of(response, MAX_REASON_BYTES).await.unwrap_or_default();
                 let (url, words) = (url.into(), own_words(&body));
                 let is_served_later = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
@@ -94,7 +94,7 @@ impl Cards {
         Ok(document)
     }
 
-    fn kept(&self, url: &Url) -> Option<Kept> {
+    fn kept(&self, url: &Url) -> Option<CachedCard> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(url).cloned()
     }
 
@@ -105,10 +105,11 @@ impl Cards {
             cards.pop(&document.url);
             return;
         };
-        // An answer without an ETag confirms the card that is kept, or brings a new one, which the old ETag is not of.
+        // A response without an ETag either confirms the cached card or brings a new one, to which the old ETag does
+        // not belong.
         let before = cards.peek(&document.url).filter(|kept| Arc::ptr_eq(&kept.document, document));
         let etag = headers.get(ETAG).cloned().or_else(|| before.and_then(|kept| kept.etag.clone()));
-        let kept = Kept { document: Arc::clone(document), etag, fresh_until: Instant::now() + age };
+        let kept = CachedCard { document: Arc::clone(document), etag, fresh_until: Instant::now() + age };
         cards.put(document.url.clone(), kept);
     }
 }
@@ -135,13 +136,13 @@ async fn read(
     let date = response.headers().get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
     let text = http.text_of(response, MAX_CARD_BYTES).await?;
     let not_a_card = |source| ClientError::NotACard { url: url.to_string(), source };
-    // The text itself stays as it is, because the signature is over that.
+    // The text is kept unchanged, because the signature covers it.
     let repaired = portable::repaired(&text);
     let (card, left_out) = lenient::reading(|| v0_3::read_card(repaired.as_deref().unwrap_or(&text)));
     let card = card.map_err(not_a_card)?;
     if !left_out.is_empty() {
         let fields = quoted(&left_out.join("; "));
-        tracing::warn!(%url, fields, "fields of the agent card cannot be read and are left out");
+        tracing::warn!(%url, fields, "fields of the agent card cannot be read and are ignored");
     }
     // The signature is checked over the text, because it covers fields that this client may not know.
     let verified = config.trusted_keys.as_ref().map(|keys| signature::verify(&text, keys)).transpose();
@@ -149,8 +150,8 @@ async fn read(
     Ok(AgentCardDocument { url, card, text, verified, date })
 }
 
-/// The time that an answer holds; `None` when it is not to be kept. Without a word about it, it is asked for again each
-/// time.
+/// The time for which a card may be cached; `None` if it must not be. Without a `max-age` the time is zero, so that the
+/// card is revalidated at each use.
 fn max_age(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
     let directives: Vec<String> =
@@ -160,7 +161,7 @@ fn max_age(headers: &HeaderMap) -> Option<Duration> {
         return None;
     }
     let seconds = directives.iter().find_map(|directive| directive.strip_prefix("max-age=")?.parse().ok());
-    // `no-cache` allows to keep the card, and wants the agent asked each time (RFC 9111, section 5.2.2.4).
+    // `no-cache` allows caching, but requires revalidation at each use (RFC 9111, section 5.2.2.4).
     let seconds = seconds.filter(|_| !says("no-cache")).unwrap_or_default();
     Some(Duration::from_secs(seconds).min(MAX_AGE))
 }

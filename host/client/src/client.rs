@@ -1,4 +1,4 @@
-//! The client: the parts that all calls of a program share.
+//! The client: the state that all calls of a program share.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::config::ClientConfig;
 use crate::http::Http;
 use crate::{Agent, ClientError};
 
-/// Finds agents. It keeps their cards and the connections to them, so a program needs one only.
+/// Finds agents by their cards. It caches cards and reuses connections, so that a program needs only one.
 pub struct Client {
     config: ClientConfig,
     http: Http,
@@ -15,7 +15,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client without any cards yet.
+    /// A client with an empty cache.
     ///
     /// # Errors
     /// [`ClientError::Setup`] when the HTTP client does not start.
@@ -25,8 +25,8 @@ impl Client {
         Ok(Self { config, http, cards })
     }
 
-    /// The card of an agent: a kept one while its `max-age` lasts, else the agent is asked whether it is still the same.
-    /// `address` is the agent's base URL, or the URL of the card when it ends in `.json`.
+    /// Reads the card of an agent: from the cache during its `max-age`, afterwards with a conditional request.
+    /// `address` is the agent's base URL, or the URL of the card if it ends in `.json`.
     ///
     /// # Errors
     /// When the address is no URL, cannot be reached, or gives no card; with trusted keys, when none of them has signed
@@ -35,7 +35,7 @@ impl Client {
         self.cards.get(&self.http, &self.config, address).await
     }
 
-    /// The agent at `address`, by the interface of its card that suits best.
+    /// Connects to the agent at `address`, over the best interface of its card.
     ///
     /// # Errors
     /// As [`Client::card`], and when the card has no interface that may be used.

@@ -1,4 +1,4 @@
-//! Components as interceptors: the same file that a server loads, taking the client's side of its extension.
+//! Components as interceptors: the component file of an extension runs the client's side of the extension.
 //!
 //! Compiled with the feature `components` only, because it needs the runtime.
 
@@ -14,7 +14,7 @@ use crate::{Incoming, Interceptor, InterceptorError, OutgoingCall};
 
 /// A loaded component whose hook `client` runs before and after each call.
 ///
-/// It runs as it would in a server: confined, within its limits and grants, in an instance of its own for each call. A
+/// The component runs as in a server: confined, within its limits and grants, with a new instance for each call. A
 /// fault or a refusal of the component fails the call.
 pub struct ComponentInterceptor {
     extension: Arc<Extension>,
@@ -22,10 +22,10 @@ pub struct ComponentInterceptor {
     tell: Box<Tell>,
 }
 
-/// Takes what an extension has for the program.
+/// Receives values that an extension has for the program.
 type Tell = dyn Fn(&ExtensionUri, Json) + Send + Sync;
 
-/// A component has no part on the client's side.
+/// The error for a component without the hook `client`.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("extension {uri} has no client's side: its component does not export the hook `client`")]
 pub struct NoClientHook {
@@ -33,7 +33,7 @@ pub struct NoClientHook {
     pub uri: ExtensionUri,
 }
 
-/// Two of those who add to a call want different things of one metadata key.
+/// The error for two extensions that set the same metadata key of a call.
 #[derive(Debug, thiserror::Error)]
 #[error("extension {uri} sets the metadata key {key:?}, which is set already")]
 struct KeyTaken {
@@ -41,13 +41,13 @@ struct KeyTaken {
     key: String,
 }
 
-/// The calls under way of all components, kept in the context of the call.
+/// The running calls of all components, stored in the context of the call.
 #[derive(Clone, Default)]
 struct UnderWay(Vec<(Arc<Extension>, Arc<Mutex<ClientCall>>)>);
 
 impl ComponentInterceptor {
-    /// Hands `input` to the hook at each call. `tell` gets each value that the hook has for the program.
-    /// The [`Runtime`](annex_runtime::Runtime) that loaded the extension must outlive the interceptor, because it ends
+    /// Passes `input` to the hook at each call. `tell` is called with each value that the hook has for the program. The
+    /// [`Runtime`](annex_runtime::Runtime) that loaded the extension must outlive the interceptor, because it ends
     /// guests that loop.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl ComponentInterceptor {
         Ok(Self { extension, input, tell: Box::new(tell) })
     }
 
-    /// Puts what the hook adds beside what is there.
+    /// Adds the hook's metadata and activation to the call.
     fn add(&self, addition: Addition, call: &mut OutgoingCall<'_>) -> Result<(), InterceptorError> {
         if addition.activate {
             call.parameters.activate(self.extension.uri().clone())?;
@@ -79,7 +79,7 @@ impl ComponentInterceptor {
 
     fn merge(&self, added: Metadata, metadata: &mut Metadata) -> Result<(), KeyTaken> {
         for (key, value) in added {
-            // The loser would not notice that its value was replaced, so the call fails before it is sent.
+            // The losing extension would not notice that its value was replaced, so the call fails before it is sent.
             if metadata.contains_key(&key) {
                 return Err(KeyTaken { uri: self.extension.uri().clone(), key });
             }

@@ -14,40 +14,40 @@ use crate::{Binding, Interceptor};
 /// The settings of a [`Client`](crate::Client).
 #[derive(Clone)]
 pub struct ClientConfig {
-    /// The bindings that may be used, the preferred one first. Empty: any, in the order of the agent's card.
+    /// The allowed bindings, in order of preference. Empty: all bindings, in the order of the agent's card.
     pub bindings: Vec<Binding>,
-    /// Keys of which one must have signed the card of an agent. `None`: signatures are ignored.
+    /// The trusted keys. A card must be signed with one of these keys. `None`: signatures are ignored.
     pub trusted_keys: Option<Jwks>,
-    /// The interceptors of each call and each answer: before a call in this order, after it in reverse order.
+    /// The interceptors of each call and each answer. They run in this order before a call, in reverse order after it.
     pub interceptors: Vec<Arc<dyn Interceptor>>,
-    /// The longest time that connecting to an agent may take.
+    /// The timeout for opening a connection.
     pub connect_timeout: Duration,
-    /// From the request for a card to its last byte.
+    /// The timeout for reading a card, from the request to the last byte.
     pub card_timeout: Duration,
-    /// The longest time that an agent may think without sending a byte; [`Duration::MAX`] where whoever calls it counts.
+    /// The longest time without a byte from the agent. [`Duration::MAX`] if the caller limits the time itself.
     pub silence: Duration,
-    /// The longest answer, and the longest event of a stream, in bytes.
+    /// The largest answer, and the largest event of a stream, in bytes.
     pub max_bytes: usize,
-    /// The number of cards that are kept; the one that was not used for longest goes first.
+    /// The most cached cards. When the cache is full, the card that was unused for longest is removed.
     pub max_cards: NonZeroUsize,
-    /// Hosts, each `name` or `name:port`, whose interfaces may be used besides those at the origin of the card, by its
-    /// scheme or `https`. They then get header fields too. `None`: interfaces anywhere may be used, and header fields
-    /// go to the origin of the card only.
+    /// Hosts, each as `name` or `name:port`, whose interfaces may be used in addition to those at the card's origin,
+    /// with the card's scheme or `https`. Header fields are sent to these hosts too. `None`: all interfaces may be
+    /// used, and header fields are sent to the card's origin only.
     pub allowed_hosts: Option<Vec<String>>,
-    /// True if redirects to the same origin are followed. All others never are.
+    /// True to follow redirects to the same origin. Other redirects are never followed.
     pub follow_redirects: bool,
-    /// Looks at each address before it is connected to, where somebody else has chosen the agent. No redirect is followed
-    /// then, and no proxy is used. `None`: all addresses may be called.
+    /// The screen that checks each address before a connection is opened. Set where a tenant, and not the operator,
+    /// chose the agent. With a screen no redirect is followed and no proxy is used. `None`: all addresses are allowed.
     pub screen: Option<Screen>,
 }
 
 impl ClientConfig {
-    /// Tells whether an interface is at the origin of the card, or at a host that is allowed.
+    /// Tells whether an interface is at the card's origin or at an allowed host.
     pub(crate) fn trusts(&self, interface: &Url, card: &Url) -> bool {
         let host = interface.host_str().unwrap_or_default();
         let with_port = interface.port_or_known_default().map(|port| format!("{host}:{port}"));
         let is_this = |allowed: &String| allowed == host || Some(allowed) == with_port.as_ref();
-        // A host that is allowed is no leave to go from TLS to plain HTTP.
+        // An allowed host does not permit a downgrade from TLS to plain HTTP.
         let is_as_safe = interface.scheme() == card.scheme() || interface.scheme() == "https";
         interface.origin() == card.origin() || (is_as_safe && self.allowed_hosts.iter().flatten().any(is_this))
     }

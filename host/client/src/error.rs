@@ -1,4 +1,4 @@
-//! The reasons that a call has no answer.
+//! The reasons why a call has no answer.
 
 use annex_auth::signature::VerifyError;
 use annex_egress::UrlRefusal;
@@ -7,24 +7,24 @@ use annex_protocol::service::VERSION;
 use http::StatusCode;
 use serde::Deserialize;
 
-use crate::room::NoRoom;
+use crate::stream_room::NoRoom;
 use crate::{InterceptorError, ParameterError, RemoteError};
 
-/// The reason that a card cannot be had, or that a call has no answer. URLs are shown as they were asked for.
+/// The reason why a card could not be read, or a call has no answer. URLs appear as they were requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// Not the address of an agent.
+    /// The text is not the address of an agent.
     #[error("{address:?} is not the URL of an agent; write it with its scheme, such as http://127.0.0.1:9999")]
     Address {
-        /// The text that was given instead.
+        /// The text.
         address: String,
     },
     /// The HTTP client does not start, for instance without root certificates.
     #[error("the HTTP client cannot be set up")]
     Setup(#[source] reqwest::Error),
-    /// Nobody listens there, or the name does not resolve.
-    #[error("cannot connect to {url}, check that the agent runs there")]
+    /// No connection: nothing listens at the address, or the name does not resolve.
+    #[error("cannot connect to {url}; check that the agent is running")]
     Unreachable {
         /// The URL of the request.
         url: String,
@@ -32,7 +32,7 @@ pub enum ClientError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An address that the screen of the [`ClientConfig`](crate::ClientConfig) does not let through. Nothing was sent.
+    /// The screen of the [`ClientConfig`](crate::ClientConfig) refused the address. Nothing was sent.
     #[error("{url} may not be called")]
     Screened {
         /// The URL of the request.
@@ -41,13 +41,13 @@ pub enum ClientError {
         #[source]
         source: UrlRefusal,
     },
-    /// No answer, or none any more, within the time of the [`ClientConfig`](crate::ClientConfig).
+    /// The answer, or its next byte, did not arrive within the time of the [`ClientConfig`](crate::ClientConfig).
     #[error("{url} did not answer in time")]
     TimedOut {
         /// The URL of the request.
         url: String,
     },
-    /// The request failed, or the connection broke off before the answer was over.
+    /// The request failed, or the connection broke off before the end of the answer.
     #[error("the request to {url} failed")]
     Broken {
         /// The URL of the request.
@@ -56,7 +56,7 @@ pub enum ClientError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An HTTP status instead of a card.
+    /// An error status instead of a card.
     #[error(
         "{url} answered {status}{}, so this is not an A2A agent or its card is elsewhere; if you know where, give the \
          URL of the card itself, which ends in .json",
@@ -65,22 +65,22 @@ pub enum ClientError {
     NoCard {
         /// The URL of the card.
         url: String,
-        /// The answer.
+        /// The status.
         status: StatusCode,
-        /// The server's own words, cut and in one line; empty without any.
+        /// The server's error text, shortened to one line; empty without one.
         words: String,
     },
-    /// A server that gives no card now, and may give one later.
+    /// A temporary error status instead of a card.
     #[error("{url} answered {status}: {}", not_served(.words))]
     NotServed {
         /// The URL of the card.
         url: String,
-        /// The answer.
+        /// The status.
         status: StatusCode,
-        /// The server's own words, cut and in one line; empty without any.
+        /// The server's error text, shortened to one line; empty without one.
         words: String,
     },
-    /// Something else than a card.
+    /// The text at the URL is not a card.
     #[error("{url} is not an agent card, so this is not an A2A agent")]
     NotACard {
         /// The URL of the card.
@@ -89,8 +89,8 @@ pub enum ClientError {
         #[source]
         source: serde_json::Error,
     },
-    /// Trusted keys are configured, and none of them has signed the card.
-    #[error("the signature of the agent card {url} does not hold")]
+    /// None of the trusted keys has signed the card.
+    #[error("the signature of the agent card {url} is not valid")]
     Untrusted {
         /// The URL of the card.
         url: String,
@@ -101,18 +101,18 @@ pub enum ClientError {
     /// The card has no interface that may be used.
     #[error("the agent has no {wanted} interface of A2A version {VERSION} that may be used; its card lists: {offered}")]
     NoInterface {
-        /// The bindings that may be used.
+        /// The allowed bindings.
         wanted: String,
         /// The interfaces on the card.
         offered: String,
     },
-    /// An interface with an address that leads nowhere.
+    /// The URL of an interface is invalid.
     #[error("the agent card's interface URL {interface:?} is not a URL")]
     InterfaceUrl {
-        /// The address.
+        /// The URL.
         interface: String,
     },
-    /// All interfaces that this client speaks are at places that were not allowed.
+    /// The card's only usable interfaces are at hosts that are not allowed.
     #[error(
         "the agent card at {card} names an interface at {interface}, which is not the card's own scheme, host and port, so it is \
          not used; correct the URL on the card, or name {host} in allow_hosts if the agent is really there (by the card's \
@@ -123,13 +123,14 @@ pub enum ClientError {
         card: String,
         /// The address of the first such interface.
         interface: String,
-        /// The name by which it could be allowed.
+        /// The host, in the form for the list of allowed hosts.
         host: String,
     },
-    /// Header fields may be credentials, and they go to nobody but the one who was asked for the card.
+    /// The interface is at another origin than the card. Header fields, which may be credentials, are sent to the
+    /// card's origin only.
     #[error(
         "the agent card is at {card} and names an interface at {interface}; header fields are not sent there, because \
-         whoever made the card would get them"
+         they may be credentials"
     )]
     OtherOrigin {
         /// The origin of the card.
@@ -137,7 +138,7 @@ pub enum ClientError {
         /// The origin of the interface.
         interface: String,
     },
-    /// The request is not one that A2A has. Nothing was sent.
+    /// The request is invalid in A2A. Nothing was sent.
     #[error("the request was not sent")]
     InvalidRequest(#[source] A2aError),
     /// The request has a value that the binding cannot carry. Nothing was sent.
@@ -145,7 +146,7 @@ pub enum ClientError {
     NotCarried {
         /// The name of the binding.
         binding: &'static str,
-        /// The value that it cannot carry.
+        /// The value, and the reason why the binding cannot carry it.
         problem: String,
     },
     /// A service parameter cannot be sent. Nothing was sent.
@@ -160,19 +161,19 @@ pub enum ClientError {
     /// The agent's error.
     #[error(transparent)]
     Agent(Box<RemoteError>),
-    /// An HTTP status without an error that A2A defines.
+    /// An HTTP status without an A2A error.
     #[error("{url} answered {status}: {body}")]
     Status {
         /// The URL of the request.
         url: String,
-        /// The answer.
+        /// The status.
         status: StatusCode,
         /// The beginning of its body.
         body: String,
-        /// The seconds after which the request may be sent again, if the answer says so.
+        /// The seconds after which the request may be sent again, if known.
         retry_after: Option<u64>,
     },
-    /// The agent does not keep to the protocol.
+    /// The agent broke the protocol.
     #[error("{url} answered something else than A2A: {body}")]
     Protocol {
         /// The URL of the request.
@@ -183,7 +184,7 @@ pub enum ClientError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An answer, or an event of a stream, that is larger than the [`ClientConfig`](crate::ClientConfig) allows.
+    /// An answer, or an event of a stream, is larger than the [`ClientConfig`](crate::ClientConfig) allows.
     #[error("the answer of {url} exceeds {max_bytes} bytes")]
     TooLarge {
         /// The URL of the request.
@@ -194,12 +195,12 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// The answer of `url` does not fit into the room of its streams.
+    /// The error for an answer of `url` that exceeds the limit on its streams.
     pub(crate) fn no_room(room: &NoRoom, url: &str) -> Self {
         Self::TooLarge { url: url.to_owned(), max_bytes: room.most }
     }
 
-    /// The error that the agent answered with, if it did.
+    /// The agent's error, if the agent answered with one.
     pub fn agent(&self) -> Option<&RemoteError> {
         match self {
             Self::Agent(error) => Some(error),
@@ -207,7 +208,7 @@ impl ClientError {
         }
     }
 
-    /// Tells whether this side refused the request, before anything of it was sent.
+    /// Tells whether this client refused the request before anything was sent.
     pub(crate) fn is_own_refusal(&self) -> bool {
         // `AnswerRefused` is not among them: the agent has got that request.
         matches!(
@@ -220,7 +221,7 @@ impl ClientError {
         )
     }
 
-    /// `body` is shortened.
+    /// An error about an answer whose text is `body`, which is shortened.
     pub(crate) fn protocol(url: &str, body: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Protocol { url: url.to_owned(), body: quoted(body), source: source.into() }
     }
@@ -232,9 +233,9 @@ impl From<RemoteError> for ClientError {
     }
 }
 
-/// Bytes that an error takes of a server's own words.
+/// The most bytes of a server's text in an error.
 const MAX_WORDS: usize = 300;
-/// The number of characters that an error quotes of a body that is not A2A.
+/// The most characters of a body that an error quotes if the body is not A2A.
 const QUOTED_CHARS: usize = 200;
 
 /// The beginning of a body.
@@ -248,24 +249,24 @@ pub(crate) fn quoted(body: &str) -> String {
     }
 }
 
-/// The error of an answer in JSON: a text, or an object with one.
+/// A JSON body with an error: a text, or an object that contains one.
 #[derive(Deserialize)]
 struct Refusal {
-    error: Told,
+    error: ErrorMember,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Told {
+enum ErrorMember {
     Text(String),
     Object { message: String },
 }
 
-/// A server's own words about an answer that is no success: the error in a JSON object, or the text itself, cut and in one
-/// line. Nothing of a page for browsers.
+/// A server's error text: the error in a JSON object, or the body itself, shortened to one line. Empty for an HTML
+/// page.
 pub(crate) fn own_words(body: &str) -> String {
     let words = match serde_json::from_str(body) {
-        Ok(Refusal { error: Told::Text(message) | Told::Object { message } }) => message,
+        Ok(Refusal { error: ErrorMember::Text(message) | ErrorMember::Object { message } }) => message,
         Err(_) => body.to_owned(),
     };
     let words = words.trim();

@@ -1,4 +1,4 @@
-//! HTTP as this client uses it: redirects within one place only, bounded bodies, bounded waiting.
+//! HTTP for this client: redirects within one origin only, limited bodies, limited waits.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 
 const MAX_REDIRECTS: usize = 10;
 
-/// The clients of one [`Client`](crate::Client). Connections are kept and shared.
+/// The HTTP clients of one [`Client`](crate::Client). Connections are pooled.
 #[derive(Clone)]
 pub(crate) struct Http {
     /// Speaks HTTP/1.1, and HTTP/2 where TLS offers it.
     pub(crate) client: reqwest::Client,
-    /// Speaks HTTP/2 at once, as gRPC has it without TLS.
+    /// Speaks HTTP/2 from the start, as gRPC without TLS requires.
     pub(crate) http2: reqwest::Client,
-    /// Of a body, and of one event of a stream.
+    /// The largest body, and the largest event of a stream, in bytes.
     pub(crate) max_bytes: usize,
     follows_redirects: bool,
     screen: Option<Screen>,
@@ -35,14 +35,14 @@ pub(crate) struct Http {
     silence: Duration,
 }
 
-/// The place of an interface, and the way there.
+/// The URL of an interface, and the client for it.
 pub(crate) struct Endpoint {
     pub(crate) http: Http,
     pub(crate) url: Url,
     direct: Option<Direct>,
 }
 
-/// An answer whose body is still to come.
+/// A response whose body is not read yet.
 pub(crate) struct Response {
     url: Box<str>,
     silence: Duration,
@@ -76,7 +76,7 @@ impl Http {
         })
     }
 
-    /// Refuses a URL that the screen does not let through. What its name leads to is looked at when it is connected to.
+    /// Refuses a URL that the screen does not allow. The addresses of its host are checked when a connection is opened.
     pub(crate) fn check(&self, url: &Url) -> Result<(), ClientError> {
         let Some(screen) = &self.screen else { return Ok(()) };
         let checked = screen.parse(url.as_str());
@@ -88,7 +88,7 @@ impl Http {
         self.text_of(response, self.max_bytes).await
     }
 
-    /// The same of at most so many bytes.
+    /// Like [`Self::text`], with a limit in bytes.
     pub(crate) async fn text_of(&self, mut response: Response, max_bytes: usize) -> Result<String, ClientError> {
         let read = annex_egress::whole(&mut response, max_bytes.min(self.max_bytes)).await;
         let body = read.map_err(|error| unread(response.url(), error))?;
@@ -99,9 +99,9 @@ impl Http {
     }
 }
 
-/// Redirects are followed within one place, so that header fields reach nobody else.
+/// Follows redirects within one origin, so that header fields reach no other server.
 fn same_origin(attempt: Attempt<'_>) -> Action {
-    // Compared with the first address, to which the header fields were meant to go.
+    // Compared with the first URL, for which the header fields are intended.
     let is_same = attempt.previous().first().is_none_or(|first| first.origin() == attempt.url().origin());
     match (is_same, attempt.previous().len() < MAX_REDIRECTS) {
         (true, true) => attempt.follow(),
@@ -113,13 +113,14 @@ fn same_origin(attempt: Attempt<'_>) -> Action {
 
 impl Endpoint {
     pub(crate) fn new(http: Http, url: Url) -> Self {
-        // A redirect and a screen are reqwest's business, and so is what the client has to do for them.
+        // Redirects and screens are handled by reqwest, so calls that need one of them use it.
         let is_plain = !http.follows_redirects && http.screen.is_none();
         let direct = if is_plain { Direct::to(&url, http.connect_timeout) } else { None };
         Self { http, url, direct }
     }
 
-    /// Sends a request to a URL at the interface and waits for the head of the answer. `headers` are all that it needs.
+    /// Sends a request to a URL at the interface and waits for the head of the response. `headers` are all header
+    /// fields.
     pub(crate) async fn send(
         &self,
         (method, url): (Method, &Url),
@@ -138,7 +139,7 @@ impl Endpoint {
 }
 
 impl Response {
-    /// The address that answered.
+    /// The URL of the response.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -181,7 +182,7 @@ impl From<reqwest::Response> for Response {
     }
 }
 
-/// The error of an answer that was not read to its end.
+/// The error of a response that could not be read to its end.
 pub(crate) fn unread(url: &str, error: ReadError<ClientError>) -> ClientError {
     match error {
         ReadError::TooLong { limit, .. } => ClientError::TooLarge { url: url.to_owned(), max_bytes: limit },
@@ -189,7 +190,7 @@ pub(crate) fn unread(url: &str, error: ReadError<ClientError>) -> ClientError {
     }
 }
 
-/// Waits for as long as the other side may say nothing. [`Duration::MAX`] is as long as it wants, and takes no timer.
+/// Waits for the next byte, up to the limit on silence. [`Duration::MAX`] waits without a timer.
 async fn in_silence<T>(
     silence: Duration,
     url: &str,
@@ -202,14 +203,14 @@ async fn in_silence<T>(
     tokio::time::timeout(silence, waited).await.unwrap_or_else(timed_out)
 }
 
-/// Sends a request to `url` and waits for the head of the answer.
+/// Sends a request to `url` and waits for the head of the response.
 pub(crate) async fn send(url: &str, request: RequestBuilder) -> Result<Response, ClientError> {
     request.send().await.map(Response::from).map_err(|error| failed(url, error))
 }
 
 pub(crate) fn failed(url: &str, error: reqwest::Error) -> ClientError {
     let url = url.to_owned();
-    // `ClientError` names the URL that was asked for, and reqwest's error would name one once more.
+    // `ClientError` contains the URL already, and reqwest's error would repeat it.
     let source = error.without_url();
     // The screen refuses from within the client, at the bottom of its error.
     let mut causes = std::iter::successors(std::error::Error::source(&source), |cause| (*cause).source());
@@ -228,7 +229,7 @@ pub(crate) fn failed(url: &str, error: reqwest::Error) -> ClientError {
     }
 }
 
-/// The same for a request that went directly.
+/// The error of a request over a direct connection.
 fn failed_direct(url: &str, error: DirectError) -> ClientError {
     let url = url.to_owned();
     match error {
@@ -238,13 +239,13 @@ fn failed_direct(url: &str, error: DirectError) -> ClientError {
     }
 }
 
-/// Tells whether the answer is an event stream. An agent that refuses to stream answers with JSON.
+/// Tells whether the response is an event stream. An agent that does not stream answers with JSON.
 pub(crate) fn is_event_stream(response: &Response) -> bool {
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     response.status().is_success() && content_type.is_some_and(is_media_type_of_events)
 }
 
-/// Media types have no case, and may have parameters.
+/// Compares the media type in any case and without its parameters.
 fn is_media_type_of_events(content_type: &str) -> bool {
     content_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(EVENT_STREAM)
 }

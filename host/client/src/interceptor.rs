@@ -1,4 +1,4 @@
-//! Interceptors, which see each call before it is sent, and all that comes back.
+//! Interceptors, which see each call before it is sent, and each answer and event.
 
 use annex_protocol::{AgentCard, ExtensionUri, Message, Metadata, StreamResponse};
 use async_trait::async_trait;
@@ -6,62 +6,63 @@ use http::Extensions;
 
 use crate::{Operation, ServiceParameters};
 
-/// The reason that an interceptor refuses.
+/// The reason for an interceptor's refusal.
 pub type InterceptorError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A call that is about to be sent.
+/// A call before it is sent.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OutgoingCall<'a> {
-    /// The operation that the agent is asked for.
+    /// The operation.
     pub operation: &'a Operation,
-    /// The card of the agent that is asked.
+    /// The agent's card.
     pub card: &'a AgentCard,
-    /// The URL of that card.
+    /// The URL of the agent's card.
     pub card_url: &'a str,
-    /// The message, when the operation sends one.
+    /// The message, if the operation sends one.
     pub message: Option<&'a mut Message>,
-    /// Metadata of the request, when the operation has it: those that send a message, and CancelTask.
+    /// The metadata of the request, if the operation has metadata: sending a message, and CancelTask.
     pub metadata: Option<&'a mut Metadata>,
-    /// Extensions and header fields. Interceptors add to them; two that set one header field fail the call.
+    /// Extensions and header fields, to which interceptors add. If two interceptors set the same header field, the call
+    /// fails.
     pub parameters: &'a mut ServiceParameters,
-    /// The values that interceptors keep for themselves until the call is over.
+    /// Values of the interceptors, kept until the end of the call.
     pub context: &'a mut Extensions,
 }
 
-/// Something that an agent answered: a whole answer, or one event of a stream.
+/// An agent's answer, or one event of a stream.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Incoming<'a> {
-    /// The operation that the agent was asked for.
+    /// The operation.
     pub operation: &'a Operation,
-    /// The card of the agent that was asked.
+    /// The agent's card.
     pub card: &'a AgentCard,
-    /// The extensions that the agent says were active.
+    /// The extensions that were active according to the agent.
     pub active: &'a [ExtensionUri],
-    /// The event; a task or a message when the answer is one. `None` when it is something else, such as a page of tasks.
+    /// The event, or the answer if it is a task or a message. `None` for other answers, such as a page of tasks.
     pub event: Option<&'a StreamResponse>,
-    /// The values that interceptors have kept since the call was sent.
+    /// Values of the interceptors, kept since the call was sent.
     pub context: &'a mut Extensions,
 }
 
-/// Sees calls and answers, for instance to take the client's part in an extension.
+/// Sees calls and answers, for example to implement the client's side of an extension.
 #[async_trait]
 pub trait Interceptor: Send + Sync {
-    /// Runs once before each call, in the order of the interceptors.
+    /// Called once before each call, in the order of the interceptors.
     ///
     /// # Errors
-    /// Any error refuses the call: nothing is sent, and interceptors that follow do not run.
+    /// An error refuses the call: nothing is sent, and the following interceptors are not called.
     async fn before(&self, call: &mut OutgoingCall<'_>) -> Result<(), InterceptorError> {
         let _ = call;
         Ok(())
     }
 
-    /// Runs once after each answer and for each event of a stream, in reverse order, before the caller gets to see it.
-    /// Errors of the agent are not shown.
+    /// Called once after each answer and for each event of a stream, in reverse order, before the caller gets it. Not
+    /// called for errors of the agent.
     ///
     /// # Errors
-    /// Any error takes the place of the answer, and ends the stream.
+    /// An error replaces the answer, and ends the stream.
     async fn after(&self, incoming: &mut Incoming<'_>) -> Result<(), InterceptorError> {
         let _ = incoming;
         Ok(())

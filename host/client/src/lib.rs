@@ -1,14 +1,14 @@
-//! An A2A 1.0 client: finds an agent by its card and calls it over JSON-RPC, HTTP+JSON or gRPC. Agents that speak A2A 0.3
-//! only are called over its JSON-RPC, with the same types.
+//! An A2A 1.0 client: finds an agent by its card and calls it over JSON-RPC, HTTP+JSON or gRPC. Agents that only speak
+//! A2A 0.3 are called over JSON-RPC, with the same types.
 //!
-//! [`Client`] reads cards and keeps them; [`Agent`] is the agent at the other end, with a method for each operation.
-//! [`Interceptor`]s see each call before it is sent and all that comes back. [`ClientSession`] keeps track of the
-//! conversation and of the task that waits for an answer. What users put into messages comes out as it went in: numbers
-//! such as `1.0` and `9007199254740993` keep their text. gRPC has doubles only: there `1.0` becomes `1`, and the other is
-//! refused.
+//! [`Client`] reads and caches cards. [`Agent`] is the remote agent, with a method for each operation. [`Interceptor`]s
+//! see each call before it is sent, and each answer. [`ClientSession`] tracks the conversation and its latest task.
+//! User data is preserved: numbers such as `1.0` and `9007199254740993` keep their text. gRPC has doubles only: there
+//! `1.0` becomes `1`, and the second number is refused.
 //!
-//! The feature `components` adds `ComponentInterceptor`, an extension's component that takes the client's side. It links
-//! annex-runtime, and wasmtime with it. A program that only calls agents does not enable the feature and builds no engine.
+//! The feature `components` adds `ComponentInterceptor`, which runs an extension's component on the client's side. It
+//! links annex-runtime, and wasmtime with it. A program that only calls agents does not enable the feature and builds
+//! no engine.
 //!
 //! ```no_run
 //! use annex_client::{Client, ClientConfig, ServiceParameters};
@@ -44,8 +44,8 @@ mod interceptor;
 mod operation;
 mod parameters;
 mod remote_error;
-mod room;
 mod session;
+mod stream_room;
 mod transport;
 
 pub use agent::Agent;
@@ -61,5 +61,5 @@ pub use interceptor::{Incoming, Interceptor, InterceptorError, OutgoingCall};
 pub use operation::{ExtensionMethod, Operation};
 pub use parameters::{ParameterError, ServiceParameters};
 pub use remote_error::{RemoteError, Violation};
-pub use room::StreamRoom;
 pub use session::{ClientSession, SessionError};
+pub use stream_room::StreamRoom;

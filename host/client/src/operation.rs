@@ -1,8 +1,8 @@
-//! The operations that a client can ask an agent for.
+//! The operations that a client can call.
 
 use std::fmt;
 
-/// An operation of A2A (specification section 3.1), or a method that an extension defines.
+/// An operation of A2A (specification section 3.1), or a method of an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
@@ -16,23 +16,23 @@ pub enum Operation {
     ListTasks,
     /// Cancels a task.
     CancelTask,
-    /// Follows a task that somebody has begun.
+    /// Follows an existing task.
     SubscribeToTask,
-    /// Asks for push notifications about a task.
+    /// Registers a webhook for a task's updates.
     CreateTaskPushNotificationConfig,
     /// Reads one push notification config.
     GetTaskPushNotificationConfig,
     /// Reads the push notification configs of a task.
     ListTaskPushNotificationConfigs,
-    /// Ends push notifications.
+    /// Deletes a push notification config.
     DeleteTaskPushNotificationConfig,
     /// Reads the card for authenticated callers.
     GetExtendedAgentCard,
-    /// A method that an extension defines.
+    /// A method of an extension.
     Method(ExtensionMethod),
 }
 
-/// A method that an extension defines.
+/// A method of an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtensionMethod {
     /// The extension's short name, which is part of the path on HTTP+JSON.

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::StreamRoom;
 
-/// Fields that the bindings set themselves.
+/// Header fields that the bindings set themselves.
 const RESERVED: [&str; 10] = [
     A2A_EXTENSIONS,
     A2A_VERSION,
@@ -22,32 +22,32 @@ const RESERVED: [&str; 10] = [
     "upgrade",
 ];
 
-/// The parameters that travel beside a request. They only grow: nothing is ever replaced or taken out.
+/// The parameters that are sent in addition to a request. Values can be added, but not replaced or removed.
 #[derive(Clone, Default)]
 pub struct ServiceParameters {
     extensions: Vec<ExtensionUri>,
     fields: HeaderMap,
-    /// What travels back in a stream takes of this.
+    /// The limit on the bytes of the call's streams.
     room: Option<StreamRoom>,
 }
 
-/// The reason that something cannot be a service parameter.
+/// The reason why a service parameter cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParameterError {
-    /// The URIs travel in one comma-separated field.
+    /// The URI does not fit into a comma-separated header field.
     #[error("{uri:?} is not an absolute URI without spaces and commas")]
     ExtensionUri {
         /// The URI.
         uri: ExtensionUri,
     },
-    /// Two callers want different things of one field.
+    /// Two callers set the same field.
     #[error("the header field {name} is set twice")]
     SetTwice {
         /// The field.
         name: HeaderName,
     },
-    /// The binding sets the field.
+    /// The binding sets this field itself.
     #[error("the header field {name} cannot be set, the binding does that")]
     Reserved {
         /// The field.
@@ -56,13 +56,13 @@ pub enum ParameterError {
 }
 
 impl ServiceParameters {
-    /// Asks for an extension; asking twice is the same as asking once.
+    /// Requests an extension. Requesting it twice has no further effect.
     ///
     /// # Errors
-    /// When `uri` is no absolute URI of printable ASCII, or has a comma in it.
+    /// When `uri` is not an absolute URI of printable ASCII, or contains a comma.
     pub fn activate(&mut self, uri: ExtensionUri) -> Result<(), ParameterError> {
         let text = uri.as_str();
-        // The URIs share one header field with commas between them, so a comma inside of one would make two of it.
+        // The URIs share one header field, separated by commas, so a comma inside a URI would split it.
         let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
         if !is_plain || !text.contains(':') {
             return Err(ParameterError::ExtensionUri { uri });
@@ -83,14 +83,14 @@ impl ServiceParameters {
             return Err(ParameterError::Reserved { name });
         }
         if self.fields.contains_key(&name) {
-            // Whoever loses would not notice, and the field may be a credential.
+            // The losing caller would not notice, and the field may be a credential.
             return Err(ParameterError::SetTwice { name });
         }
         self.fields.insert(name, value);
         Ok(())
     }
 
-    /// The same for a call whose stream takes of this room. Without one, a stream may have any number of bytes.
+    /// Limits the bytes of the call's streams. Without a limit a stream may have any number of bytes.
     #[must_use]
     pub fn within(self, room: StreamRoom) -> Self {
         Self { room: Some(room), ..self }
@@ -100,21 +100,21 @@ impl ServiceParameters {
         self.room.clone()
     }
 
-    /// The extensions to activate, in the order they were asked for.
+    /// The requested extensions, in order.
     pub fn extensions(&self) -> &[ExtensionUri] {
         &self.extensions
     }
 
-    /// The header fields that were added.
+    /// The added header fields.
     pub fn fields(&self) -> &HeaderMap {
         &self.fields
     }
 
-    /// Everything as header fields, with the protocol version.
+    /// All parameters as header fields, with the protocol version.
     pub(crate) fn into_headers(self) -> HeaderMap {
         let mut headers = self.fields;
         headers.insert(A2A_VERSION, HeaderValue::from_static(VERSION));
-        // `activate` lets in what a header value can carry.
+        // `activate` accepts only URIs that a header value can carry.
         if let Ok(value) = HeaderValue::try_from(format_extensions(&self.extensions))
             && !self.extensions.is_empty()
         {
@@ -124,7 +124,7 @@ impl ServiceParameters {
     }
 }
 
-/// Names the header fields only: their values are credentials as likely as not.
+/// Prints the names of the header fields only, because their values are often credentials.
 impl fmt::Debug for ServiceParameters {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields: Vec<&str> = self.fields.keys().map(HeaderName::as_str).collect();

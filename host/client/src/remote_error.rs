@@ -1,27 +1,27 @@
-//! Errors of agents, as the bindings carry them (specification sections 9.5, 10.6 and 11.6).
+//! Errors of agents in the bindings' forms (specification sections 9.5, 10.6 and 11.6).
 
 use std::fmt;
 
 use annex_protocol::{A2aError, Json};
 use serde::Deserialize;
 
-/// The error that an agent answered with.
+/// An agent's error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteError {
-    /// The JSON-RPC code. HTTP+JSON and gRPC do not carry it: there it follows from `reason`, when that is known.
+    /// The JSON-RPC code. HTTP+JSON and gRPC do not carry the code; there it is derived from a known `reason`.
     pub code: Option<i64>,
-    /// `google.rpc.ErrorInfo.reason`, such as `TASK_NOT_FOUND`; without one, the gRPC status if there is one.
+    /// `google.rpc.ErrorInfo.reason`, such as `TASK_NOT_FOUND`. Without an ErrorInfo, the gRPC status if there is one.
     pub reason: Option<String>,
-    /// The message, in the agent's words.
+    /// The agent's message.
     pub message: String,
-    /// `google.rpc` messages as ProtoJSON, each an object with `@type`; what is no list on the wire is left out.
+    /// `google.rpc` messages as ProtoJSON, each an object with `@type`. Empty if the agent's details are not a list.
     pub details: Vec<Json>,
 }
 
 /// A fault in one field of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Violation {
-    /// The path of the field; empty when the request as a whole is meant.
+    /// The path of the field; empty for the request as a whole.
     #[serde(default)]
     pub field: String,
     /// The fault, without the name of the field.
@@ -29,7 +29,7 @@ pub struct Violation {
     pub description: String,
 }
 
-/// The members of an error's details that are read.
+/// The members of an error detail that this client reads.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Detail {
@@ -39,13 +39,13 @@ struct Detail {
     retry_delay: Option<String>,
 }
 
-/// The members of an ErrorInfo's metadata that are read.
+/// The members of an ErrorInfo's metadata that this client reads.
 #[derive(Deserialize)]
 struct InfoMetadata {
     code: String,
 }
 
-/// `error` of a JSON-RPC response.
+/// The member `error` of a JSON-RPC response.
 #[derive(Deserialize)]
 pub(crate) struct RpcError {
     code: i64,
@@ -54,7 +54,7 @@ pub(crate) struct RpcError {
     data: Option<Json>,
 }
 
-/// `error` of an HTTP+JSON answer.
+/// The member `error` of an HTTP+JSON response.
 #[derive(Deserialize)]
 pub(crate) struct HttpError {
     #[serde(default)]
@@ -65,17 +65,17 @@ pub(crate) struct HttpError {
 }
 
 impl RemoteError {
-    /// The violations of a request's fields that the details name.
+    /// The field violations in the details.
     pub fn violations(&self) -> Vec<Violation> {
         self.read_details().flat_map(|detail| detail.field_violations).collect()
     }
 
-    /// Seconds after which the request may be sent again, if the details name them.
+    /// Seconds after which the request may be sent again, if the details contain them.
     pub fn retry_after(&self) -> Option<u64> {
         self.read_details().find_map(|detail| seconds(&detail.retry_delay?))
     }
 
-    /// An error of a binding that carries no code.
+    /// The error of a binding without JSON-RPC codes.
     pub(crate) fn without_code(status: Option<String>, message: String, details: Vec<Json>) -> Self {
         let mut error = Self { code: None, reason: None, message, details };
         let info = error.read_details().find(|detail| detail.reason.is_some()).unwrap_or_default();
@@ -94,7 +94,7 @@ impl RemoteError {
     }
 }
 
-/// The seconds of a duration as ProtoJSON has it, such as `1.5s`, rounded up.
+/// The seconds of a ProtoJSON duration such as `1.5s`, rounded up.
 fn seconds(duration: &str) -> Option<u64> {
     let number = duration.strip_suffix('s')?;
     match number.split_once('.') {
@@ -110,7 +110,7 @@ fn list(details: Option<Json>) -> Vec<Json> {
 impl From<RpcError> for RemoteError {
     fn from(error: RpcError) -> Self {
         let mut read = Self::without_code(None, error.message, list(error.data));
-        // This binding carries the code itself, which counts whatever the reason is.
+        // JSON-RPC carries the code itself, which takes precedence over the reason.
         read.code = Some(error.code);
         read
     }
@@ -122,7 +122,7 @@ impl From<HttpError> for RemoteError {
     }
 }
 
-/// The code or the reason, the message, and the time to wait and the violations that the message does not spell out already.
+/// The code or the reason, the message, the time to wait, and violations that the message does not contain.
 impl fmt::Display for RemoteError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, &self.reason) {

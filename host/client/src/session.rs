@@ -1,8 +1,8 @@
-//! The conversation with an agent, as a client keeps track of it.
+//! A client's record of its conversation with an agent.
 //!
-//! The rules are those of Microsoft's agent framework: a task that asks for input is continued, any other is referred to;
-//! an agent that answers in another context than it was asked in is not followed there. That says nothing about requests
-//! that fail; there the rule is ADK's: the task is not continued after one.
+//! The rules are those of Microsoft's agent framework: the next message continues a task that waits for input, and
+//! refers to any other task. An answer in another context is not followed. For failed requests the rule is ADK's: after
+//! a failure the task is not continued.
 
 use annex_protocol::{ContextId, JsonObject, Message, StreamResponse, TaskId, TaskState};
 use serde::de::Error;
@@ -27,47 +27,47 @@ use crate::ClientError;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(into = "Stored")]
+#[serde(into = "SessionJson")]
 pub struct ClientSession {
     context_id: Option<ContextId>,
     task: Option<(TaskId, TaskState)>,
 }
 
-/// The reason that a session cannot be had, or that an answer does not belong to it.
+/// The reason why a session cannot be created, or why an answer does not belong to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// An id of nothing but white space.
+    /// An id is empty or only white space.
     #[error("{field} is blank")]
     Blank {
         /// The id, by its name in JSON.
         field: &'static str,
     },
-    /// Something that cannot be without something else.
+    /// A field requires another field, which is missing.
     #[error("{field} needs {needed}")]
     Incomplete {
-        /// The field that is there, by its name in JSON.
+        /// The field, by its name in JSON.
         field: &'static str,
-        /// The field that is missing.
+        /// The missing field.
         needed: &'static str,
     },
-    /// The agent answered in another context. The session is as it was.
+    /// The agent answered in another context. The session is unchanged.
     #[error("the agent answered in context {returned}, but the conversation is in context {expected}")]
     OtherContext {
-        /// The agent's.
+        /// The agent's context.
         returned: ContextId,
-        /// The session's.
+        /// The session's context.
         expected: ContextId,
     },
 }
 
 impl ClientSession {
-    /// A conversation that has not begun. The agent gives it a context.
+    /// A new conversation. The agent will create its context.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A conversation that exists already, of which no task is known.
+    /// An existing conversation without a known task.
     ///
     /// # Errors
     /// [`SessionError::Blank`].
@@ -76,10 +76,10 @@ impl ClientSession {
         Ok(Self { context_id: Some(context_id), task: None })
     }
 
-    /// The same with its latest task.
+    /// Adds the latest task.
     ///
     /// # Errors
-    /// [`SessionError::Blank`], and [`SessionError::Incomplete`] when no context is known yet.
+    /// [`SessionError::Blank`], and [`SessionError::Incomplete`] when the context is unknown.
     pub fn with_task(mut self, task_id: TaskId, state: TaskState) -> Result<Self, SessionError> {
         not_blank("taskId", task_id.as_str())?;
         if self.context_id.is_none() {
@@ -99,18 +99,18 @@ impl ClientSession {
         self.task.as_ref().map(|(id, _)| id)
     }
 
-    /// The state of the latest task, as far as it is known.
+    /// The last known state of the latest task.
     pub fn task_state(&self) -> Option<TaskState> {
         self.task.as_ref().map(|(_, state)| *state).filter(|state| *state != TaskState::Unspecified)
     }
 
-    /// Tells whether the next message answers a task that asks for input.
+    /// Tells whether the next message answers a task that waits for input.
     pub fn awaits_input(&self) -> bool {
         self.task_state() == Some(TaskState::InputRequired)
     }
 
-    /// Puts a message into the conversation: the context; the latest task when that asks for input, else a reference to
-    /// it. A context or task that the message names already is kept.
+    /// Adds a message to the conversation: sets its context, and continues the latest task if that waits for input, or
+    /// refers to it. A context or task that the message already has is kept.
     pub fn place(&self, message: &mut Message) {
         if message.context_id.is_none() {
             message.context_id.clone_from(&self.context_id);
@@ -123,11 +123,11 @@ impl ClientSession {
         }
     }
 
-    /// Takes note of an answer, or of one event of a stream, before anybody else gets to see it. Tasks are followed once
+    /// Records an answer, or one event of a stream. Call it before the event is used elsewhere. Tasks are recorded once
     /// the context is known.
     ///
     /// # Errors
-    /// [`SessionError::OtherContext`]; nothing is taken note of then.
+    /// [`SessionError::OtherContext`]; the session is then unchanged.
     pub fn follow(&mut self, event: &StreamResponse) -> Result<(), SessionError> {
         match event {
             StreamResponse::Task(task) => self.enter(&task.context_id, Some((&task.id, Some(task.status.state)))),
@@ -142,9 +142,9 @@ impl ClientSession {
         }
     }
 
-    /// Takes note that a request failed. Nobody knows then whether the agent got it, or still takes it. A task that
-    /// asked for input is therefore referred to by the next message instead of continued. A request that was refused on
-    /// this side, before it was sent, changes nothing.
+    /// Records a failed request. The agent may or may not have received it. The next message therefore refers to a task
+    /// that waited for input, instead of continuing it. A request that this client refused before sending changes
+    /// nothing.
     pub fn note_failure(&mut self, error: &ClientError) {
         let awaited_input = self.awaits_input();
         if let Some((_, state)) = self.task.as_mut().filter(|_| awaited_input && !error.is_own_refusal()) {
@@ -169,7 +169,7 @@ impl ClientSession {
         if let Some((id, state)) = task.filter(|(id, _)| !id.is_empty())
             && self.context_id.is_some()
         {
-            // An artifact says nothing about the state: of the same task it stays, of another it is not known.
+            // An artifact does not show the state: for the same task the state stays, for another one it is unknown.
             let known = self.task.as_ref().filter(|(known, _)| known == id).map(|(_, state)| *state);
             self.task = Some((id.clone(), state.or(known).unwrap_or_default()));
         }
@@ -184,7 +184,7 @@ fn not_blank(field: &'static str, id: &str) -> Result<(), SessionError> {
 /// The JSON form.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Stored {
+struct SessionJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     context_id: Option<ContextId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -193,26 +193,26 @@ struct Stored {
     task_state: Option<TaskState>,
 }
 
-/// Reads an object; a derived struct would take an array as well.
+/// Reads an object. A derived implementation would also accept an array.
 impl<'de> Deserialize<'de> for ClientSession {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = JsonObject::deserialize(deserializer)?;
-        let stored: Stored = serde_json::from_str(&object.to_json_string()).map_err(D::Error::custom)?;
+        let stored: SessionJson = serde_json::from_str(&object.to_json_string()).map_err(D::Error::custom)?;
         Self::try_from(stored).map_err(D::Error::custom)
     }
 }
 
-impl From<ClientSession> for Stored {
+impl From<ClientSession> for SessionJson {
     fn from(session: ClientSession) -> Self {
         let task_state = session.task_state();
         Self { context_id: session.context_id, task_id: session.task.map(|(id, _)| id), task_state }
     }
 }
 
-impl TryFrom<Stored> for ClientSession {
+impl TryFrom<SessionJson> for ClientSession {
     type Error = SessionError;
 
-    fn try_from(stored: Stored) -> Result<Self, SessionError> {
+    fn try_from(stored: SessionJson) -> Result<Self, SessionError> {
         let session = stored.context_id.map(Self::in_context).transpose()?.unwrap_or_default();
         match (stored.task_id, stored.task_state) {
             (Some(id), state) => session.with_task(id, state.unwrap_or_default()),

@@ -1,8 +1,8 @@
-//! The transport of a call: the binding that carries it, and the address.
+//! The transport of a call: its binding and its URL.
 
 use reqwest::Url;
 
-use crate::binding::{Spoken, Version};
+use crate::binding::{SupportedInterface, Version};
 use crate::http::Http;
 use crate::{Binding, ClientError};
 
@@ -10,16 +10,16 @@ mod answer;
 mod grpc;
 mod http_json;
 mod json_rpc;
-mod odd_parts;
-mod unread;
+mod part_repair;
+mod raw_answer;
 mod v0_3;
 mod wire;
 
-pub(crate) use unread::Unread;
+pub(crate) use raw_answer::RawAnswer;
 pub(crate) use wire::{Answers, Transport, WireCall};
 
 /// The transport of an interface at `url`.
-pub(crate) fn open(spoken: &Spoken<'_>, url: Url, http: &Http) -> Result<Box<dyn Transport>, ClientError> {
+pub(crate) fn open(spoken: &SupportedInterface<'_>, url: Url, http: &Http) -> Result<Box<dyn Transport>, ClientError> {
     http.check(&url)?;
     Ok(match (spoken.version, spoken.binding) {
         (Version::V0_3, _) => Box::new(v0_3::JsonRpc::new(http.clone(), url)),
@@ -29,7 +29,7 @@ pub(crate) fn open(spoken: &Spoken<'_>, url: Url, http: &Http) -> Result<Box<dyn
     })
 }
 
-/// The URL of an interface. That of gRPC is `host:port`, with TLS when the card came over TLS.
+/// The URL of an interface. A gRPC interface is `host:port` and uses TLS if the card was read over TLS.
 pub(crate) fn interface_url(binding: Binding, interface: &str, card: &Url) -> Result<Url, ClientError> {
     let unusable = || ClientError::InterfaceUrl { interface: interface.to_owned() };
     let has_scheme = interface.starts_with("http://") || interface.starts_with("https://");

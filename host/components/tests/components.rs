@@ -1,4 +1,4 @@
-//! The imports and exports of the components, which prove what each of them can do.
+//! Checks the imports and exports of the components, which show the abilities of each.
 
 use std::fs;
 
@@ -15,15 +15,15 @@ const RESUMPTION: &str = "annex:extension/task-resumption@0.1.0";
 const STEPS: &str = "annex:extension/agent-steps@0.1.0";
 const COUNTERS: &str = "wasi:keyvalue/atomics@0.2.0-draft";
 const KEYS: &str = "wasi:keyvalue/store@0.2.0-draft";
-/// Only names for types; it has no functions.
+/// The interface that only names types and has no functions.
 const TYPES: &str = "annex:extension/types@0.1.0";
 
 #[derive(Debug, Default, PartialEq)]
 struct Interface {
     imports: Vec<String>,
-    /// Without package and version.
+    /// The names without package and version.
     exports: Vec<String>,
-    /// 64 KiB each.
+    /// Pages of 64 KiB.
     memory_pages: u64,
 }
 
@@ -61,12 +61,12 @@ fn interface(path: &str) -> Result<Interface> {
     Ok(interface)
 }
 
-/// The stack and the data of a guest that is made for each turn must stay small.
+/// Checks the imports, and that the stack and data are small, because a guest is created for each turn.
 fn check(component: &str, imports: &[&str], exports: &[&str]) -> Result<()> {
     let interface = interface(component)?;
     assert_eq!(interface.imports, imports, "{component}");
     assert_eq!(interface.exports, exports, "{component}");
-    // 128 KiB of stack and 192 KiB of the allocator's arena are five of them.
+    // 128 KiB of stack and 192 KiB of the allocator's arena are five pages.
     assert!(interface.memory_pages <= 7, "{component}: {} pages of 64 KiB", interface.memory_pages);
     Ok(())
 }

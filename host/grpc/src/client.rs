@@ -1,6 +1,6 @@
-//! The client's side of the binding: requests written, answers read.
+//! The client's side of the binding: writes requests and reads answers.
 //!
-//! Messages come and go as ProtoJSON, as the other bindings carry them, so that a client treats all three alike.
+//! Messages are ProtoJSON, as on the other bindings, so that a client can treat all three alike.
 
 use std::error::Error as _;
 
@@ -36,10 +36,10 @@ pub struct Client<S> {
     extensions: ExtensionServiceClient<S>,
 }
 
-/// The reason that a call has no answer.
+/// The reason why a call has no answer.
 #[derive(Debug)]
 pub enum CallError {
-    /// The request has something that gRPC does not, such as an integer that no double is equal to. Nothing was sent.
+    /// gRPC cannot carry a value of the request, such as an integer without an equal double. Nothing was sent.
     Request(String),
     /// The agent's error.
     Agent {
@@ -50,15 +50,15 @@ pub enum CallError {
         /// `google.rpc` messages as ProtoJSON, each an object with `@type`.
         details: Vec<Json>,
     },
-    /// An answer that is not one of A2A.
+    /// The answer is not valid A2A.
     Answer(String),
-    /// A message that is longer than allowed.
+    /// A message exceeds the limit.
     TooLarge,
-    /// The source of this status is the error of `S`, or of the connection.
+    /// A failure of the transport. The source of the status is the error of `S` or of the connection.
     Transport(Status),
 }
 
-/// The answers of a stream as ProtoJSON. It ends after an error.
+/// The answers of a stream as ProtoJSON. The stream ends after an error.
 pub type Events = BoxStream<'static, Result<Json, CallError>>;
 
 impl<S> Client<S>
@@ -68,7 +68,7 @@ where
     S::ResponseBody: HttpBody<Data = Bytes> + Send + 'static,
     <S::ResponseBody as HttpBody>::Error: Into<StdError> + Send,
 {
-    /// A client of the agent at `origin`, whose answers are at most `max_message_bytes` long, each.
+    /// A client of the agent at `origin`. Each answer may have at most `max_message_bytes` bytes.
     pub fn new(service: S, origin: Uri, max_message_bytes: usize) -> Self {
         let extensions = ExtensionServiceClient::with_origin(service.clone(), origin.clone());
         let service = A2aServiceClient::with_origin(service, origin);
@@ -78,10 +78,10 @@ where
         }
     }
 
-    /// Calls an rpc that has one answer, with `headers` as metadata.
+    /// Calls an rpc with one answer, and `headers` as metadata.
     ///
     /// # Errors
-    /// When `params` is no message of that rpc, there is no such rpc, or the call fails.
+    /// When the rpc is unknown, `params` is not its request message, or the call fails.
     pub async fn call(&self, rpc: &str, params: &JsonObject, headers: HeaderMap) -> Result<Reply<Json>, CallError> {
         // tonic's clients want `&mut self`. Clones are cheap and share the connection, so that calls run side by side.
         let mut service = self.service.clone();
@@ -127,7 +127,7 @@ where
         }
     }
 
-    /// Calls an rpc that is answered by a stream, with `headers` as metadata.
+    /// Calls an rpc with a stream of answers, and `headers` as metadata.
     ///
     /// # Errors
     /// As [`Client::call`].
@@ -149,7 +149,7 @@ where
         Ok(Reply { value: ends_with_error(events), active: active(&metadata) })
     }
 
-    /// Calls a method of an extension that has one answer. Its JSON travels as text, so that numbers survive.
+    /// Calls an extension's method with one answer. The JSON is sent as text, so that numbers keep their digits.
     ///
     /// # Errors
     /// When the call fails.
@@ -164,7 +164,7 @@ where
         Ok(Reply { value: method_result(&proto)?, active: active(&metadata) })
     }
 
-    /// Calls a method of an extension that is answered by a stream.
+    /// Calls an extension's method with a stream of answers.
     ///
     /// # Errors
     /// When the call fails.
@@ -185,7 +185,7 @@ fn no_rpc(name: &str) -> CallError {
     CallError::Request(format!("gRPC has no {name}"))
 }
 
-/// An event as JSON; an empty object where it is of a kind that is not known here.
+/// An event as JSON; an empty object for an event of an unknown kind.
 fn event_json(event: crate::pb::StreamResponse) -> Result<Json, CallError> {
     if event.payload.is_none() {
         return Json::parse("{}".to_owned()).map_err(|error| CallError::Answer(error.to_string()));
@@ -193,10 +193,10 @@ fn event_json(event: crate::pb::StreamResponse) -> Result<Json, CallError> {
     json::<StreamResponse, _>(event)
 }
 
-/// Ends with the first error. Events after it are not the agent's.
+/// Ends the stream after the first error: later events would not be the agent's.
 fn ends_with_error(events: impl Stream<Item = Result<Json, CallError>> + Send + 'static) -> Events {
     let until_error = |is_over: &mut bool, event: Result<Json, CallError>| {
-        // The error itself is still given out, and nothing behind it.
+        // The error itself is still returned, and nothing after it.
         let shown = (!std::mem::replace(is_over, event.is_err())).then_some(event);
         std::future::ready(shown)
     };
@@ -209,7 +209,7 @@ fn method_call(method: &str, params: &JsonObject, headers: HeaderMap) -> Request
 }
 
 fn method_result(proto: &CallResponse) -> Result<Json, CallError> {
-    // Not `Json::parse`, which refuses what not everybody can read: the agent is not there to be told.
+    // Not `Json::parse`, which refuses values that some readers cannot read: the agent cannot be sent an error.
     serde_json::from_str(&proto.result_json).map_err(|error| CallError::Answer(error.to_string()))
 }
 
@@ -225,7 +225,7 @@ where
 {
     let request: T =
         serde_json::from_str(&params.to_json_string()).map_err(|error| CallError::Request(error.to_string()))?;
-    // An integer that no double is equal to fails here, before anything is sent.
+    // An integer without an equal double fails here, before anything is sent.
     let proto = request.into_proto().map_err(|error| CallError::Request(error.to_string()))?;
     Ok(with_metadata(proto, headers))
 }
@@ -247,7 +247,7 @@ fn active(metadata: &MetadataMap) -> Vec<annex_protocol::ExtensionUri> {
     parse_extensions(metadata.get_all(A2A_EXTENSIONS).iter().filter_map(|value| value.to_str().ok()))
 }
 
-/// A status comes from the agent, or from tonic, which then knows the cause.
+/// Converts a status. It comes either from the agent, or from tonic, which then adds the cause.
 fn failed(status: Status) -> CallError {
     if status::is_too_large(&status) && status.details().is_empty() {
         return CallError::TooLarge;
@@ -255,7 +255,7 @@ fn failed(status: Status) -> CallError {
     if let Some(unreadable) = status.source().and_then(|source| source.downcast_ref::<Unreadable>()) {
         return CallError::Answer(unreadable.to_string());
     }
-    // A status that the agent sent has no source; one that tonic made of a broken connection has.
+    // A status from the agent has no source. A status that tonic creates for a broken connection has one.
     if status.source().is_some() {
         return CallError::Transport(status);
     }

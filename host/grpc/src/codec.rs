@@ -1,4 +1,4 @@
-//! Messages as bytes. One that cannot be read is the fault of whoever sent it, and is told in words that say what to do.
+//! Encoding and decoding of messages. An undecodable request is the sender's fault, and the error says how to fix it.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -46,25 +46,26 @@ impl<D: Message + Default> Decoder for Reader<D> {
     type Error = Status;
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<D>, Status> {
-        D::decode(bytes).map(Some).map_err(|error| Unreadable::of(&error).into())
+        D::decode(bytes).map(Some).map_err(|error| DecodeFailure::of(&error).into())
     }
 }
 
-/// Bytes that are no message of the rpc.
+/// The error for bytes that are not a message of the rpc.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unreadable {
+pub(crate) enum DecodeFailure {
     #[error(
-        "the message nests deeper than protobuf readers go, which is 100 messages: each object in `data` or metadata is \
-         three of them, each list two; nest less, or send what is so deep as text"
+        "the message nests deeper than 100 levels, the limit of protobuf: each object in `data` or metadata has three \
+         levels, each list two; nest less, or send the deep value as text"
     )]
     TooDeep,
     #[error("the message is not one of this rpc in lf.a2a.v1: {reason}")]
     Misshapen { reason: String },
 }
 
-impl Unreadable {
+impl DecodeFailure {
     fn of(error: &prost::DecodeError) -> Self {
-        // prost has no other sign for the kind of an error. In front of it stand the fields around, which are a hundred here.
+        // Only the text of prost's error tells its kind. The path of fields in front of it has up to a hundred names
+        // here.
         let text = error.to_string();
         if text.ends_with("recursion limit reached") {
             return Self::TooDeep;
@@ -74,9 +75,9 @@ impl Unreadable {
     }
 }
 
-/// Told to the sender of a request, and kept as the source for the receiver of an answer.
-impl From<Unreadable> for Status {
-    fn from(unreadable: Unreadable) -> Self {
+/// For a request the status is sent to the client. For an answer the error becomes the status's source.
+impl From<DecodeFailure> for Status {
+    fn from(unreadable: DecodeFailure) -> Self {
         let mut status = status::of(&A2aError::InvalidRequest { reason: unreadable.to_string() });
         status.set_source(Arc::new(unreadable));
         status

@@ -1,7 +1,7 @@
-//! The messages of `lf.a2a.v1` as the types of the protocol and back.
+//! Converts the messages of `lf.a2a.v1` to the types of the protocol and back.
 //!
-//! Both directions: the server reads requests and writes responses, a client does the reverse. proto3 cannot tell an empty
-//! string from an absent one: an optional field is read as absent when it is empty.
+//! The server reads requests and writes responses, and a client does the reverse. proto3 cannot tell an empty string
+//! from an absent one: an empty optional field is read as absent.
 
 mod card;
 mod event;
@@ -26,7 +26,7 @@ pub(crate) struct FieldError {
     /// The path of the field by its JSON names, such as `message.parts[2].raw`.
     pub(crate) field: String,
     pub(crate) description: String,
-    /// True if the value is without fault, and only protobuf cannot carry it.
+    /// True if the value is valid, but protobuf cannot carry it.
     pub(crate) is_not_carried: bool,
 }
 
@@ -35,13 +35,13 @@ impl FieldError {
         Self { field: field.to_owned(), description: description.into(), is_not_carried: false }
     }
 
-    /// About a value that JSON has and protobuf does not.
+    /// A value that exists in JSON but not in protobuf.
     fn not_carried(problem: impl fmt::Display) -> Self {
         let description = format!("{problem}; gRPC cannot carry it, use JSON-RPC or HTTP+JSON");
         Self { is_not_carried: true, ..Self::new("", description) }
     }
 
-    /// The same error as seen from the message around it.
+    /// The same error with `field` in front of its path.
     fn within(mut self, field: impl fmt::Display) -> Self {
         // A path is built from the inside out, so that no field has to know the messages around it.
         let separator = if self.field.is_empty() || self.field.starts_with('[') { "" } else { "." };
@@ -50,7 +50,7 @@ impl FieldError {
     }
 }
 
-/// Reads a message that came from outside.
+/// Reads a message from a peer.
 pub(crate) trait FromProto<P>: Sized {
     /// # Errors
     /// A `oneof` without a value, an unknown enum value, or a value that JSON does not have.
@@ -62,17 +62,17 @@ thread_local! {
     static READS_ANSWER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Reads what an agent answers. Whoever sends a request is told what not everybody can read in it; an agent is not there to be
-/// told, so that in its answer this is replaced.
+/// Reads an agent's answer. Values that some readers cannot read are replaced, because the agent cannot be sent an
+/// error. In requests they are refused.
 pub(crate) fn of_answer<P, T: FromProto<P>>(proto: P) -> Result<T, FieldError> {
-    let _before = Before(READS_ANSWER.replace(true));
+    let _before = RestoreFlag(READS_ANSWER.replace(true));
     T::from_proto(proto)
 }
 
-/// Its drop puts back whether an answer was read before: an answer may be read within another one, and reading may panic.
-struct Before(bool);
+/// Restores the previous flag on drop: answers may be read within answers, and reading may panic.
+struct RestoreFlag(bool);
 
-impl Drop for Before {
+impl Drop for RestoreFlag {
     fn drop(&mut self) {
         READS_ANSWER.set(self.0);
     }
@@ -83,7 +83,7 @@ fn reads_answer() -> bool {
     READS_ANSWER.get()
 }
 
-/// Writes a value of our side.
+/// Writes a value of this side.
 pub(crate) trait IntoProto<P>: Sized {
     /// # Errors
     /// A value that protobuf does not have.
@@ -163,7 +163,7 @@ fn text<T: Into<String>>(value: Option<T>) -> String {
     value.map(Into::into).unwrap_or_default()
 }
 
-/// The value of an enum, of which `all` are in the order of their numbers.
+/// The value of an enum. `all` has the values in the order of their numbers.
 fn enumeration<T: Copy + fmt::Display>(field: &str, type_name: &str, number: i32, all: &[T]) -> Result<T, FieldError> {
     // proto3 enums are open: a later version of A2A may send a number that this one does not know.
     let found = usize::try_from(number).ok().and_then(|number| all.get(number)).copied();
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads an answer within, and is true if its own answer is still read behind that.
+    /// Reads another answer inside. True if the flag is still set afterwards.
     struct Outer(bool);
 
     impl FromProto<()> for Outer {

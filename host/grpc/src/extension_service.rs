@@ -1,4 +1,4 @@
-//! The methods of extensions on top of [`Operations`].
+//! The service for methods of extensions, implemented with [`Operations`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl<O: Operations> ExtensionService for ExtensionAdapter<O> {
 impl<O: Operations> ExtensionAdapter<O> {
     async fn answer(&self, request: Request<CallRequest>) -> Result<Reply<MethodReply>, Status> {
         let (metadata, context, CallRequest { method, params_json }) = request.into_parts();
-        // proto3 has no other form for parameters that are left out.
+        // proto3 has no other form for missing parameters.
         let params = if params_json.is_empty() { "{}".to_owned() } else { params_json };
         let params = Json::parse(params)
             .map_err(|error| status::of(&A2aError::invalid_field("params_json", format!("is not JSON: {error}"))))?;

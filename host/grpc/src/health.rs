@@ -1,7 +1,7 @@
 //! The gRPC health service (`grpc.health.v1`).
 //!
-//! Health is asked for, not watched: Watch is a stream without an end that nothing needs, and it would keep connections
-//! open while the server drains. Clients take its UNIMPLEMENTED for "not offered".
+//! Only Check is implemented. Watch is an endless stream that would keep connections open while the server drains.
+//! Clients treat its UNIMPLEMENTED as "not offered".
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use crate::Operations;
 use crate::pb::a2a_service_server::SERVICE_NAME;
 
-/// Answers for the server as a whole (the empty name) and for the A2A service.
+/// Reports the health of the server as a whole (the empty name) and of the A2A service.
 pub(crate) struct HealthOf<O>(pub(crate) Arc<O>);
 
 #[tonic::async_trait]
@@ -25,7 +25,7 @@ impl<O: Operations> Health for HealthOf<O> {
         if !["", SERVICE_NAME].contains(&request.get_ref().service.as_str()) {
             return Err(Status::not_found("no such service here"));
         }
-        // While the server drains, load balancers are to send their calls elsewhere.
+        // While the server drains, load balancers should send calls to other servers.
         let status = if self.0.is_serving() { ServingStatus::Serving } else { ServingStatus::NotServing };
         Ok(Response::new(HealthCheckResponse { status: status.into() }))
     }

@@ -1,15 +1,14 @@
-//! The gRPC binding of A2A 1.0.1 (specification section 10): protobuf messages to the types of `annex-protocol` and
-//! back, metadata to service parameters, errors to `google.rpc.Status`.
+//! The gRPC binding of A2A 1.0.1 (specification section 10). It converts protobuf messages to the types of
+//! `annex-protocol` and back, metadata to service parameters, and errors to `google.rpc.Status`.
 //!
-//! [`Client`] is the other end. The crate translates only. The [`Operations`] behind it decide which versions,
-//! extensions and callers are let in. The HTTP server that [`routes`] are merged into decides on connections, TLS and
-//! the number of streams.
+//! [`Client`] is the client's side. The crate only translates. The [`Operations`] decide which versions, extensions and
+//! callers are accepted. The HTTP server that serves [`routes`] decides on connections, TLS and the number of streams.
 //!
 //! Limits of protobuf: numbers in free-form JSON are doubles, so that `1.0` arrives as `1`, and keys arrive sorted. An
-//! integer that no double is equal to, such as `9007199254740993`, fails the call instead of being rounded; the
-//! parameters and results of extensions' methods are text and keep theirs. A request nests messages at most 100 deep,
-//! of which one level of a JSON object takes three and one of a JSON array two. Bytes that are no such message are
-//! answered with INVALID_ARGUMENT, before any of this is asked.
+//! integer without an equal double, such as `9007199254740993`, fails the call instead of being rounded. The parameters
+//! and results of extensions' methods are text, and keep their numbers. A request nests messages at most 100 deep; one
+//! level of a JSON object takes three, and one level of a JSON array two. Bytes that are not such a message are refused
+//! with INVALID_ARGUMENT, before an operation is called.
 
 #![warn(missing_docs)]
 

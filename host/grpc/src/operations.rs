@@ -1,4 +1,4 @@
-//! The operations behind the binding.
+//! The operations that the binding calls.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,21 +14,21 @@ use async_trait::async_trait;
 use futures::Stream;
 use http::{Extensions, HeaderMap};
 
-/// The service parameters of one call (specification section 3.2.6). Nothing in here has been checked.
+/// The service parameters of one call (specification section 3.2.6), unchecked.
 #[derive(Clone, Default)]
 pub struct CallParameters {
-    /// The value of `a2a-version`, trimmed; absent when it is missing or empty.
+    /// The value of `a2a-version`, trimmed; `None` if missing or empty.
     pub version: Option<String>,
     /// The union of all `a2a-extensions` values, each URI once, in the order of their first mention.
     pub extensions: Vec<ExtensionUri>,
-    /// All metadata except the binary entries (`…-bin`), for authentication. The headers that gRPC itself uses, such as
-    /// `grpc-timeout`, are among them.
+    /// All metadata except the binary entries (`…-bin`), for authentication. Headers of gRPC itself, such as
+    /// `grpc-timeout`, are included.
     pub headers: HeaderMap,
-    /// The values that a layer before the binding put into the request, for instance the caller.
+    /// Values that an outer layer attached to the request, for example the caller.
     pub context: Extensions,
 }
 
-/// Names the headers only: their values are credentials as likely as not.
+/// Prints the names of the headers only, because their values are often credentials.
 impl fmt::Debug for CallParameters {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.keys().map(http::HeaderName::as_str).collect();
@@ -37,7 +37,7 @@ impl fmt::Debug for CallParameters {
     }
 }
 
-/// An answer, and the extensions that were active for it. They go into the initial metadata as `a2a-extensions`.
+/// An answer, and the extensions that were active. The initial metadata lists them as `a2a-extensions`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply<T> {
     /// The answer.
@@ -46,25 +46,25 @@ pub struct Reply<T> {
     pub active: Vec<ExtensionUri>,
 }
 
-/// The events of one stream. An error ends the call with the status of that error.
+/// The events of one stream. An error ends the call with its status.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamResponse, A2aError>> + Send>>;
 
-/// The results of a method that streams. An error ends the call with the status of that error.
+/// The results of a streaming method. An error ends the call with its status.
 pub type Results = Pin<Box<dyn Stream<Item = Result<Json, A2aError>> + Send>>;
 
-/// The answer of an extension's method.
+/// The answer of a method of an extension.
 pub enum MethodReply {
     /// One result.
     Value(Json),
-    /// A stream of them.
+    /// A stream of results.
     Results(Results),
 }
 
-/// The operations of A2A (specification section 3.1), one method for each rpc.
+/// The operations of A2A (specification section 3.1), with one method for each rpc.
 ///
-/// Requests have passed their `validate`: required fields are there. Everything else is up to the implementation:
-/// version, authentication, activation of extensions, tenants, limits on ids. Each method may be dropped before it is
-/// done, when its client goes away.
+/// Requests have passed their `validate`, so that required fields are present. The implementation is responsible for
+/// everything else: version, authentication, activation of extensions, tenants, limits on ids. The future of a method
+/// is dropped when its client disconnects.
 #[async_trait]
 pub trait Operations: Send + Sync + 'static {
     /// SendMessage.
@@ -140,7 +140,7 @@ pub trait Operations: Send + Sync + 'static {
         request: GetExtendedAgentCardRequest,
     ) -> Result<Reply<AgentCard>, A2aError>;
 
-    /// Calls a method that an extension adds; `params` is any JSON.
+    /// Calls a method of an extension; `params` is any JSON.
     async fn call_method(
         &self,
         parameters: CallParameters,
@@ -148,7 +148,7 @@ pub trait Operations: Send + Sync + 'static {
         params: Json,
     ) -> Result<Reply<MethodReply>, A2aError>;
 
-    /// Tells whether the health service answers SERVING: not while starting or draining.
+    /// Tells whether the health service reports SERVING. False while the server starts or drains.
     fn is_serving(&self) -> bool {
         true
     }

@@ -7,7 +7,7 @@ use tonic::metadata::MetadataMap;
 
 use crate::CallParameters;
 
-/// The end of the name of every entry with a binary value.
+/// The suffix of the names of metadata entries with binary values.
 const BINARY_SUFFIX: &str = "-bin";
 
 pub(crate) fn read(metadata: MetadataMap, context: Extensions) -> CallParameters {
@@ -15,7 +15,7 @@ pub(crate) fn read(metadata: MetadataMap, context: Extensions) -> CallParameters
     let is_binary = |name: &&HeaderName| name.as_str().ends_with(BINARY_SUFFIX);
     let binary: Vec<HeaderName> = headers.keys().filter(is_binary).cloned().collect();
     for name in binary {
-        // Their values are base64 of bytes that no header of A2A has, and nobody behind the binding reads them.
+        // Their values are base64 of bytes. A2A has no binary headers, and the operations do not read any.
         headers.remove(name);
     }
     // A value that is not text is made text, so that the version check refuses it. Left out, it would count as missing.
@@ -29,7 +29,8 @@ pub(crate) fn read(metadata: MetadataMap, context: Extensions) -> CallParameters
     }
 }
 
-/// Nothing is written when no extension was active, or when a URI has characters that metadata cannot carry.
+/// Writes the active extensions. Writes nothing if none was active, or if a URI has characters that metadata cannot
+/// carry.
 pub(crate) fn write(active: &[ExtensionUri], metadata: &mut MetadataMap) {
     if active.is_empty() {
         return;

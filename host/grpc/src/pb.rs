@@ -14,15 +14,15 @@ use std::fmt;
 
 tonic::include_proto!("lf.a2a.v1");
 
-/// The methods of extensions.
+/// The service for methods of extensions.
 pub mod extension {
     tonic::include_proto!("annex.extension.v1");
 }
 
-/// The descriptors of the service and of all that it imports, for reflection.
+/// The descriptors of the services and their imports, for reflection.
 pub(crate) const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("a2a");
 
-/// Without the token.
+/// Omits the token.
 impl fmt::Debug for TaskPushNotificationConfig {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = formatter.debug_struct("TaskPushNotificationConfig");
@@ -31,7 +31,7 @@ impl fmt::Debug for TaskPushNotificationConfig {
     }
 }
 
-/// Without the credentials.
+/// Omits the credentials.
 impl fmt::Debug for AuthenticationInfo {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("AuthenticationInfo").field("scheme", &self.scheme).finish_non_exhaustive()

@@ -23,19 +23,20 @@ use crate::pb::extension::extension_service_server::ExtensionServiceServer;
 use crate::service::A2aAdapter;
 use crate::status;
 
-/// Health and reflection take names only.
+/// The longest request of health and reflection, in bytes. They contain only names.
 const MAX_SMALL_MESSAGE_BYTES: usize = 4096;
 
 /// The limits of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest encoded request message, in bytes. A longer one is refused with OUT_OF_RANGE before it is read.
+    /// The longest encoded request message, in bytes. A longer one is refused with OUT_OF_RANGE before it is decoded.
     pub max_message_bytes: usize,
 }
 
-/// The A2A service, the methods of extensions, health and reflection (both versions), to be served over HTTP/2, also without TLS.
+/// The routes of the A2A service, the methods of extensions, health and reflection (both versions), for HTTP/2 with or
+/// without TLS.
 ///
-/// The router has no fallback, so that it can be merged into one that has; [`unknown_service`] is the answer of gRPC to
+/// The router has no fallback, so that it can be merged into a router with one. [`unknown_service`] is gRPC's answer to
 /// every other path.
 pub fn routes(operations: Arc<impl Operations>, limits: Limits) -> Router {
     let health = HealthServer::new(HealthOf(operations.clone())).max_decoding_message_size(MAX_SMALL_MESSAGE_BYTES);
@@ -54,7 +55,7 @@ pub fn routes(operations: Arc<impl Operations>, limits: Limits) -> Router {
     router
 }
 
-/// The media type of calls, which a suffix or parameters may follow.
+/// The media type of calls. A suffix or parameters may follow.
 const GRPC: &[u8] = b"application/grpc";
 
 /// Tells whether a request is a gRPC call, by its content type.
@@ -66,18 +67,18 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
         .is_some_and(|(kind, rest)| kind.eq_ignore_ascii_case(GRPC) && matches!(rest, [] | [b'+' | b';', ..]))
 }
 
-/// Tells whether a path is of the A2A service or of the methods of extensions, whose calls can be refused before their
+/// Tells whether a path belongs to the A2A service or to methods of extensions. Such calls can be refused before their
 /// message is read. Health and reflection have other paths.
 pub fn is_operation(path: &str) -> bool {
     ["/lf.a2a.v1.A2AService/", "/annex.extension.v1.ExtensionService/"].iter().any(|service| path.starts_with(service))
 }
 
-/// The error as an answer, for a layer before the binding.
+/// The error as a response, for an outer layer.
 pub fn refuse(error: &A2aError) -> Response {
     status::of(error).into_http::<Body>().into_response()
 }
 
-/// The answer, with the details that tonic leaves out when it refuses a message for its size, or a body for its form.
+/// Adds the details to a response with which tonic has refused a message for its size, or a body for its form.
 pub fn with_details(response: Response) -> Response {
     match Status::from_header_map(response.headers()) {
         Some(status) if status::is_too_large(&status) && status.details().is_empty() => {
@@ -90,12 +91,12 @@ pub fn with_details(response: Response) -> Response {
     }
 }
 
-/// The error as that of a body which is not read to its end. The binding answers with it.
+/// The error of a body that an outer layer stopped reading. The binding answers with this error.
 pub fn unread_body(error: &A2aError) -> axum::Error {
     axum::Error::new(status::of(error))
 }
 
-/// UNIMPLEMENTED, which gRPC answers to a path that is no method of a known service.
+/// The UNIMPLEMENTED response, which gRPC requires for unknown paths.
 pub async fn unknown_service() -> Response {
     Status::new(Code::Unimplemented, "no such service here").into_http::<Body>().into_response()
 }

@@ -1,4 +1,5 @@
-//! The generated service trait on top of [`Operations`]: each rpc reads, calls and writes.
+//! The generated service trait, implemented with [`Operations`]: each rpc reads the request, calls the operation and
+//! writes the response.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -139,7 +140,7 @@ fn write_events(result: Result<Reply<EventStream>, A2aError>) -> Result<Response
     Ok(response)
 }
 
-/// Writes a value of the agent. It may be none that A2A has, or one that JSON has and protobuf does not.
+/// Writes the agent's value. Fails if the value is invalid in A2A, or if protobuf cannot carry it.
 fn written<P, T: IntoProto<P>>(value: T) -> Result<P, A2aError> {
     value.into_proto().map_err(|error| match error.to_string() {
         // The value is without fault, and the text says which bindings carry it. Others are a fault of the agent.

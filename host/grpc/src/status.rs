@@ -1,10 +1,8 @@
-//! Errors as `google.rpc.Status` (specification section 10.6): the same code, message and details as on the other
-//! bindings.
+//! Errors as `google.rpc.Status` (specification section 10.6), with the same code, message and details as on the other
+//! bindings. Also reads a status in a client.
 //!
-//! Also the way back: the parts of a status that a client reads.
-//!
-//! A status travels in HTTP/2 headers, of which clients take 8 KiB in common. Errors can repeat what the client sent,
-//! so everything here is cut to fit.
+//! A status travels in HTTP/2 headers, which clients commonly limit to 8 KiB. Errors can repeat the client's texts, so
+//! that everything here is cut.
 
 use std::collections::HashMap;
 
@@ -17,14 +15,14 @@ use tonic_types::pb;
 
 use crate::convert::{self, IntoProto};
 
-/// Of the message; every byte of it may become three in the header.
+/// The most bytes of the message. The header may need three bytes for each.
 const MAX_MESSAGE_BYTES: usize = 1024;
-/// Of one value in the metadata of an ErrorInfo and of one text of a field violation.
+/// The most bytes of a value in an ErrorInfo's metadata, and of a text in a field violation.
 const MAX_TEXT_BYTES: usize = 256;
-/// Of the encoded details; base64 makes four bytes of three.
+/// The most bytes of the encoded details. Base64 makes four bytes of three.
 const MAX_DETAILS_BYTES: usize = 2048;
 
-/// The details that have a message type of their own here.
+/// The details that have a message type in this crate.
 #[derive(Deserialize, Serialize)]
 #[serde(tag = "@type")]
 enum Detail {
@@ -48,7 +46,7 @@ struct Violation {
     description: String,
 }
 
-/// ProtoJSON of a `Value`.
+/// The ProtoJSON of a `Value`.
 #[derive(Deserialize, Serialize)]
 struct Wrapped {
     #[serde(rename = "@type")]
@@ -63,25 +61,26 @@ pub(crate) fn of(error: &A2aError) -> Status {
     with_code(error.grpc_status().number(), error)
 }
 
-/// Tells whether tonic has refused a message for its size. It has no other sign for it.
+/// Tells whether tonic has refused a message for its size. Only the text of the status shows this.
 pub(crate) fn is_too_large(status: &Status) -> bool {
     status.code() == Code::OutOfRange && status.message().contains("decoded message length too large")
 }
 
-/// The same refusal with details. The code stays tonic's own, by which clients know it.
+/// The same refusal with details. The code stays tonic's, which clients know.
 pub(crate) fn too_large(status: &Status) -> Status {
     with_code(Code::OutOfRange as i32, &A2aError::InvalidRequest { reason: status.message().to_owned() })
 }
 
-/// Tells whether tonic has found no whole message in the body of a request. It blames this server, with the code INTERNAL.
+/// Tells whether tonic found no whole message in the body of a request. tonic reports INTERNAL, as if this server were
+/// at fault.
 pub(crate) fn is_without_message(status: &Status) -> bool {
     const MISSING: [&str; 2] = ["Missing request message.", "Unexpected EOF decoding stream."];
     status.code() == Code::Internal && MISSING.contains(&status.message())
 }
 
-/// The same as the fault of whoever sent the request.
+/// The same error as the fault of the client.
 pub(crate) fn without_message(status: &Status) -> Status {
-    let reason = format!("the body has no message of the length that stands in front of it: {}", status.message());
+    let reason = format!("the body is shorter than the message length in front: {}", status.message());
     of(&A2aError::InvalidRequest { reason })
 }
 
@@ -92,7 +91,7 @@ fn with_code(code: i32, error: &A2aError) -> Status {
     let mut status = pb::Status { code, message: message.clone(), details: Vec::new() };
     let mut room = MAX_DETAILS_BYTES;
     for detail in error.details() {
-        // The ErrorInfo comes first, so that it stays when the room is short.
+        // The ErrorInfo comes first, so that it is kept if the room is short.
         let Some(any) = packed(&detail, room) else { break };
         room = room.saturating_sub(any.value.len());
         status.details.push(any);
@@ -100,7 +99,7 @@ fn with_code(code: i32, error: &A2aError) -> Status {
     Status::with_details(Code::from_i32(code), message, status.encode_to_vec().into())
 }
 
-/// The detail in at most `room` bytes, field violations left out from the end until it fits.
+/// The detail in at most `room` bytes. Field violations are dropped from the end until it fits.
 fn packed(detail: &Json, room: usize) -> Option<Any> {
     let any = match detail.to() {
         Ok(Detail::ErrorInfo { reason, domain, metadata }) => error_info(reason, domain, metadata),
@@ -108,12 +107,12 @@ fn packed(detail: &Json, room: usize) -> Option<Any> {
         Ok(Detail::RetryInfo { retry_delay }) => retry_info(&retry_delay)?,
         Err(_) => value(detail)?,
     };
-    // A detail that is still too large is left out as a whole: cut in the middle it could not be decoded.
+    // A detail that is still too large is dropped entirely, because a cut one could not be decoded.
     (any.value.len() <= room).then_some(any)
 }
 
-/// The detail of an extension: a value, or a message of a type that has no descriptor here and whose JSON form names
-/// it. `None` if protobuf cannot carry it.
+/// The detail of an extension: a value, or a message whose JSON names a type without a descriptor here. `None` if
+/// protobuf cannot carry it.
 fn value(detail: &Json) -> Option<Any> {
     let wrapped = detail.to::<Wrapped>().ok().filter(|wrapped| wrapped.type_url.strip_prefix(TYPE_URLS) == Some(VALUE));
     let value = wrapped.map_or_else(|| detail.clone(), |wrapped| wrapped.value);
@@ -126,14 +125,14 @@ fn error_info(reason: String, domain: String, metadata: HashMap<String, String>)
     any_of("google.rpc.ErrorInfo", &pb::ErrorInfo { reason, domain, metadata })
 }
 
-/// `None` for a delay that is not in whole seconds, as no error here has one.
+/// `None` for a delay that is not in whole seconds. No error of this crate has one.
 fn retry_info(delay: &str) -> Option<Any> {
     let seconds = delay.strip_suffix('s')?.parse().ok()?;
     let retry_delay = Some(prost_types::Duration { seconds, nanos: 0 });
     Some(any_of("google.rpc.RetryInfo", &pb::RetryInfo { retry_delay }))
 }
 
-/// Bytes of an entry in a list, beside the entry: its key, and a length of up to two bytes.
+/// The bytes that a list adds to an entry: its key, and a length of up to two bytes.
 const ENTRY_BYTES: usize = 4;
 
 fn bad_request(violations: Vec<Violation>, room: usize) -> Any {
@@ -157,7 +156,7 @@ fn any_of(name: &str, message: &impl Message) -> Any {
     Any { type_url: format!("{TYPE_URLS}{name}"), value: message.encode_to_vec() }
 }
 
-/// The details of a status that came from an agent, as ProtoJSON. Those of types that are not known here are left out.
+/// The details of an agent's status, as ProtoJSON. Details of unknown types are dropped.
 pub(crate) fn details(status: &Status) -> Vec<Json> {
     // Details are an addition: an agent whose status has none, or unreadable ones, has still answered with an error.
     let details = pb::Status::decode(status.details()).map(|status| status.details).unwrap_or_default();

@@ -1,14 +1,14 @@
-//! Base64 as everybody reads it. ProtoJSON lets a sender use either alphabet and leave the padding out, and wants whoever
-//! writes to use the standard one with padding.
+//! Base64 in both alphabets. ProtoJSON lets a sender use either alphabet and omit the padding. A writer must use the
+//! standard alphabet with padding.
 
 use std::borrow::Cow;
 
-/// The same bytes in the standard alphabet, with padding. What is no base64 is left as it is.
+/// Converts base64 to the standard alphabet with padding. Text that is not base64 is returned unchanged.
 pub(crate) fn standard(text: &str) -> Cow<'_, str> {
     if text.len().is_multiple_of(4) && memchr::memchr2(b'-', b'_', text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
     }
-    // Padding behind anything else would make other characters of what a peer sent in place of bytes.
+    // Padding or replacing characters in other text would change the text that a peer sent instead of base64.
     if !is_base64(text) {
         return Cow::Borrowed(text);
     }
@@ -28,7 +28,8 @@ pub(crate) fn standard(text: &str) -> Cow<'_, str> {
     Cow::Owned(standard)
 }
 
-/// Standard and URL-safe alphabet, with or without padding: what ProtoJSON wants parsers to take.
+/// True for base64 in the standard or URL-safe alphabet, with or without padding: parsers of ProtoJSON must accept all
+/// four forms.
 pub(crate) fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let padding = text.len() - digits.len();

@@ -24,17 +24,17 @@ message! {
         pub capabilities: AgentCapabilities => "capabilities" required,
         /// The security schemes by name.
         pub security_schemes: IndexMap<String, SecurityScheme> => "securitySchemes" optional,
-        /// The schemes that a request must satisfy: any one entry, all schemes of it.
+        /// The security requirements. A request must satisfy one entry, with all schemes in the entry.
         pub security_requirements: Vec<SecurityRequirement> => "securityRequirements" optional,
-        /// Media types that all skills take.
+        /// Media types that all skills accept.
         pub default_input_modes: Vec<String> => "defaultInputModes" lenient,
-        /// Media types that all skills give.
+        /// Media types that all skills can produce.
         pub default_output_modes: Vec<String> => "defaultOutputModes" lenient,
         /// The skills of the agent.
         pub skills: Vec<AgentSkill> => "skills" lenient,
         /// Signatures over the card.
         pub signatures: Vec<AgentCardSignature> => "signatures" optional,
-        /// A picture.
+        /// The URL of an icon.
         pub icon_url: Option<String> => "iconUrl" optional,
     }
 
@@ -44,7 +44,7 @@ message! {
         pub url: String => "url" required,
         /// `JSONRPC`, `GRPC`, `HTTP+JSON`, or the URI of another binding.
         pub protocol_binding: String => "protocolBinding" required,
-        /// The text that clients put into `tenant` of every request to this interface.
+        /// The value of `tenant` that clients send with every request to this interface.
         pub tenant: Option<String> => "tenant",
         /// The version of A2A spoken here, such as `1.0`.
         pub protocol_version: String => "protocolVersion" required,
@@ -64,7 +64,7 @@ message! {
         pub streaming: Option<bool> => "streaming" optional,
         /// True if the agent posts task updates.
         pub push_notifications: Option<bool> => "pushNotifications" optional,
-        /// The extensions that it speaks.
+        /// The extensions that the agent supports.
         pub extensions: Vec<AgentExtension> => "extensions" optional,
         /// True if authenticated clients get a larger card.
         pub extended_agent_card: Option<bool> => "extendedAgentCard" optional,
@@ -72,9 +72,9 @@ message! {
 
     /// The declaration of one extension.
     pub struct AgentExtension {
-        /// Which extension, and which version of it.
+        /// The URI, which names the extension and its version.
         pub uri: ExtensionUri => "uri",
-        /// This agent's use of the extension.
+        /// How this agent uses the extension.
         pub description: String => "description",
         /// True if a client must activate the extension.
         pub required: bool => "required",
@@ -82,7 +82,7 @@ message! {
         pub params: Option<JsonObject> => "params" optional,
     }
 
-    /// Something that an agent is good at.
+    /// An ability of an agent, such as translation.
     pub struct AgentSkill {
         /// Unique within the card.
         pub id: String => "id" required,
@@ -94,9 +94,9 @@ message! {
         pub tags: Vec<String> => "tags" lenient,
         /// Prompts to try.
         pub examples: Vec<String> => "examples" optional,
-        /// Media types taken, instead of the card's defaults.
+        /// Accepted media types, instead of the card's defaults.
         pub input_modes: Vec<String> => "inputModes" optional,
-        /// Media types given, instead of the card's defaults.
+        /// Produced media types, instead of the card's defaults.
         pub output_modes: Vec<String> => "outputModes" optional,
         /// Security requirements of this skill.
         pub security_requirements: Vec<SecurityRequirement> => "securityRequirements" optional,

@@ -8,7 +8,7 @@ use crate::error_text::{body_type, unknown_extensions, version};
 use crate::portable::Unportable;
 use crate::{ExtensionUri, GrpcStatus, Json, TaskId, TaskState};
 
-/// An error that a client gets to see.
+/// An error that is sent to a client.
 ///
 /// The messages are for the developer of the client: what is wrong, where, and what to do.
 ///
@@ -28,7 +28,7 @@ pub enum A2aError {
         /// The id that the client sent.
         task_id: TaskId,
     },
-    /// The task exists and has no such push notification config.
+    /// The task exists, but has no push notification config with this id.
     #[error(
         "task {task_id} has no push notification config {config_id:?}; ListTaskPushNotificationConfigs has those it has"
     )]
@@ -49,10 +49,10 @@ pub enum A2aError {
     /// The agent does not post task updates.
     #[error("this agent does not send push notifications; use SubscribeToTask or GetTask to follow a task")]
     PushNotificationNotSupported,
-    /// The agent does not do this, or not to this task.
+    /// The agent does not support this operation, or not for this task.
     #[error("unsupported operation: {reason}")]
     UnsupportedOperation {
-        /// The part that is not supported, and a way around it.
+        /// The unsupported part, and an alternative.
         reason: String,
     },
     /// A media type that the agent does not take.
@@ -61,7 +61,7 @@ pub enum A2aError {
         /// The media type.
         content_type: String,
     },
-    /// The body of the request is not said to be JSON.
+    /// The content type of the request is not JSON.
     #[error("{}", body_type(.content_type))]
     BodyTypeNotSupported {
         /// The media type that the client sent; empty when it sent none.
@@ -85,7 +85,8 @@ pub enum A2aError {
     ExtensionSupportRequired {
         /// The extensions that the client has to activate.
         missing: Vec<ExtensionUri>,
-        /// Those that it has asked for and that are not known here: it may have misspelt one.
+        /// The extensions that the client requested and this server does not know. One of them may be a misspelt
+        /// required extension.
         unknown: Vec<ExtensionUri>,
     },
     /// A version of A2A that the server does not speak.
@@ -96,7 +97,7 @@ pub enum A2aError {
         /// The versions that the server speaks.
         supported: &'static [&'static str],
     },
-    /// A path of another version of A2A than the one that the request names.
+    /// The path belongs to another version of A2A than the one in the request's version header.
     #[error(
         "/{path} is a path of A2A {of}, and the request names A2A {requested}; send it to the path without `v1`, or name \
          the version {of}"
@@ -104,7 +105,7 @@ pub enum A2aError {
     PathOfOtherVersion {
         /// The path, below that of the binding.
         path: String,
-        /// The version that it belongs to.
+        /// The version of A2A that has this path.
         of: &'static str,
         /// The version that the client asked for.
         requested: String,
@@ -121,7 +122,7 @@ pub enum A2aError {
         /// The fault in the request.
         reason: String,
     },
-    /// No such method.
+    /// The method does not exist.
     #[error("method `{method}` does not exist; A2A 1.0 methods are called like SendMessage or GetTask")]
     MethodNotFound {
         /// The method that the client called.
@@ -133,42 +134,42 @@ pub enum A2aError {
         /// The faults, field by field.
         violations: Vec<FieldViolation>,
     },
-    /// A fault of the server. What it was stands in the log only.
+    /// A fault of the server. Only the log has the cause.
     #[error("internal error; the log has the details under error id {error_id}")]
     Internal {
-        /// Finds the log entry.
+        /// The id under which the log has the cause.
         error_id: String,
     },
-    /// The server has too much to do.
+    /// The server is overloaded.
     #[error("the server is overloaded: {reason}; try again later")]
     Overloaded {
         /// The resource that is exhausted.
         reason: String,
     },
-    /// The tenant has used as much as it may.
+    /// The tenant has used up a quota.
     #[error("the tenant's quota `{quota}` is used up: {used} of {limit}; try again in {retry_seconds} s")]
     QuotaExceeded {
         /// The quota, by its key in the config.
         quota: &'static str,
         /// The amount that is in use or was used.
         used: u64,
-        /// The amount that there may be.
+        /// The limit of the quota.
         limit: u64,
-        /// Seconds after which it can be tried again.
+        /// Seconds after which the request may be sent again.
         retry_seconds: u64,
     },
-    /// The agent that was asked for is not served for now, unlike others of the server.
+    /// The agent cannot be reached now. Other agents of this server may still be.
     #[error("{reason}; try again {}", when(.retry_seconds.as_ref()))]
     Unavailable {
-        /// The part that is not served, as far as clients may know.
+        /// The unavailable part, as far as clients may know.
         reason: String,
-        /// Seconds after which it can be tried again, where they are known.
+        /// Seconds after which the request may be sent again, if known.
         retry_seconds: Option<u64>,
     },
-    /// The caller has to say who it is (specification section 7.4). HTTP says so with status 401 on every binding.
+    /// The request has no valid credentials (specification section 7.4). The HTTP status is 401 on every binding.
     #[error("{reason}; the agent card lists the security schemes")]
     Unauthenticated {
-        /// The reason, without the credential: what is missing or wrong.
+        /// The missing or wrong credential, without its value.
         reason: String,
         /// The value of the header `WWW-Authenticate`.
         challenge: String,
@@ -190,7 +191,7 @@ pub enum A2aError {
 /// A fault in one field of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldViolation {
-    /// The path of the field, such as `message.parts[2].raw`; empty when the request as a whole is meant.
+    /// The path of the field, such as `message.parts[2].raw`; empty for the request as a whole.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub field: String,
     /// The fault, without the name of the field.
@@ -217,7 +218,7 @@ const fn row(code: i32, http_status: u16, grpc_status: GrpcStatus, reason: &'sta
     Row { code, http_status, grpc_status, reason }
 }
 
-/// A client is told the place.
+/// Names the place of the value for the client.
 impl From<Unportable> for A2aError {
     fn from(unportable: Unportable) -> Self {
         let reason = unportable.reason();
@@ -243,7 +244,8 @@ impl A2aError {
         self.row().code
     }
 
-    /// The HTTP status of the HTTP+JSON binding. The JSON-RPC binding answers 200, unless nobody was there to answer.
+    /// The HTTP status of the HTTP+JSON binding. The JSON-RPC binding answers errors with 200, unless the request is
+    /// refused earlier, such as for missing credentials.
     pub fn http_status(&self) -> u16 {
         self.row().http_status
     }
@@ -253,12 +255,12 @@ impl A2aError {
         self.row().grpc_status
     }
 
-    /// `google.rpc.ErrorInfo.reason`: names the error the same way on all bindings.
+    /// `google.rpc.ErrorInfo.reason`: the error's name, the same on all bindings.
     pub fn reason(&self) -> &'static str {
         self.row().reason
     }
 
-    /// Seconds after which the same request can be sent again, where they are known: the header `Retry-After` of HTTP.
+    /// Seconds after which the request may be sent again, if known. HTTP sends them as `Retry-After`.
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::QuotaExceeded { retry_seconds, .. } => Some(*retry_seconds),
@@ -267,8 +269,8 @@ impl A2aError {
         }
     }
 
-    /// The JSON-RPC code of the errors with this reason, for clients of the bindings that carry no code. `None` for a
-    /// reason that is not in the table, and for the errors of extensions, which have codes of their own.
+    /// The JSON-RPC code of errors with this reason, for clients of bindings that carry no code. `None` for an unknown
+    /// reason, and for errors of extensions, which have codes of their own.
     pub fn code_of_reason(reason: &str) -> Option<i32> {
         Some(match reason {
             "TASK_NOT_FOUND" => -32001,
@@ -346,7 +348,7 @@ pub(crate) fn comma_separated<'a>(uris: impl IntoIterator<Item = &'a ExtensionUr
     list
 }
 
-/// The time after which a request can be sent again, behind `try again`.
+/// The end of a sentence with `try again`: `in 5 s`, or `later` if the time is unknown.
 fn when(seconds: Option<&u64>) -> String {
     seconds.map_or_else(|| "later".to_owned(), |seconds| format!("in {seconds} s"))
 }

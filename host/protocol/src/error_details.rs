@@ -27,8 +27,8 @@ enum Detail<'a> {
 }
 
 impl A2aError {
-    /// Each entry is an object with `@type`: always an `ErrorInfo`, then what the error adds to it. This is `data` of a
-    /// JSON-RPC error and `details` of the other bindings.
+    /// The details, each an object with `@type`: an `ErrorInfo` first, then entries of the particular error. JSON-RPC
+    /// sends the list as `data`, the other bindings as `details`.
     pub fn details(&self) -> Vec<Json> {
         // The ErrorInfo is the first entry: gRPC drops details from the end when a status does not fit into its
         // headers.
@@ -45,8 +45,8 @@ impl A2aError {
             Self::Extension { data: Some(data), .. } => typed(data),
             _ => None,
         };
-        // An entry that cannot be encoded is left out, because the error itself matters more. Data of an extension that
-        // nests as deep as is allowed is one: the wrapper is a level more.
+        // An entry that cannot be encoded is dropped, because the error itself matters more. An example is an
+        // extension's data at the deepest allowed level, because the wrapper adds a level.
         Json::from_serialize(&info).ok().into_iter().chain(own).collect()
     }
 
@@ -96,7 +96,7 @@ impl A2aError {
     }
 }
 
-/// Entries of the list must carry `@type`. An extension's data that has one goes in as it is, other data as a
+/// An extension's data as an entry of the list. Data with `@type` is used unchanged; other data is wrapped in a
 /// `google.protobuf.Value`.
 fn typed(data: &Json) -> Option<Json> {
     let has_type = data.to::<JsonObject>().is_ok_and(|object| object.contains_key("@type"));

@@ -1,15 +1,15 @@
-//! Messages of errors that depend on what the client sent.
+//! Texts of errors that depend on the client's request.
 
 use crate::ExtensionUri;
 
-/// Of more unknown extensions than these none is shown.
+/// The most unknown extensions that an error shows. If there are more, it shows none.
 const MAX_UNKNOWN: usize = 3;
-/// The most bytes of an unknown URI that are shown.
+/// The longest unknown URI that an error shows, in bytes.
 const MAX_URI: usize = 200;
-/// The most bytes in which a URI may differ from the one that was probably meant.
+/// The most bytes in which a misspelt URI may differ from the required one.
 const MAX_SLIP: usize = 3;
 
-/// The refusal of a version. A request that names none is one of 0.3 (specification section 3.6.2).
+/// The text for an unsupported version. A request without a version is one of 0.3 (specification section 3.6.2).
 pub(crate) fn version(requested: &str, supported: &[&str]) -> String {
     if requested.is_empty() {
         let versions = supported.join("` or `");
@@ -21,17 +21,18 @@ pub(crate) fn version(requested: &str, supported: &[&str]) -> String {
     )
 }
 
-/// The refusal of a request's body. Programs such as curl send forms unless they are told otherwise.
+/// The text for a wrong content type. Programs such as curl send forms by default.
 pub(crate) fn body_type(content_type: &str) -> String {
     let sent = if content_type.is_empty() {
         "the request has a body and no content type".to_owned()
     } else {
-        format!("the body has the content type {content_type}, and only JSON is taken")
+        format!("the body has the content type {content_type}, and only JSON is accepted")
     };
     format!("{sent}; send the header `Content-Type: application/json` (with curl: -H 'content-type: application/json')")
 }
 
-/// The end of the refusal of a client that asked for extensions which are not there: probably it has misspelt one.
+/// The end of the text for missing required extensions when the client requested unknown ones: probably one is
+/// misspelt.
 pub(crate) fn unknown_extensions(missing: &[ExtensionUri], unknown: &[ExtensionUri]) -> String {
     let one = |uri: &ExtensionUri| {
         let uri = uri.as_str();
@@ -45,7 +46,7 @@ pub(crate) fn unknown_extensions(missing: &[ExtensionUri], unknown: &[ExtensionU
     unknown.iter().take(MAX_UNKNOWN).map(one).collect()
 }
 
-/// True if the two differ in one place by a few bytes, or in the case of letters.
+/// True if the texts differ by a few bytes in one place, or only in upper and lower case.
 fn is_near(one: &str, other: &str) -> bool {
     let same = |(one, other): &(u8, u8)| one.eq_ignore_ascii_case(other);
     let begins = one.bytes().zip(other.bytes()).take_while(same).count();

@@ -1,4 +1,4 @@
-//! The answers of a server to a message: at once, or event by event (specification sections 4.2 and 3.2.3).
+//! A server's answers to a message, whole or as a stream of events (specification sections 4.2 and 3.2.3).
 
 use crate::proto_json::{message, one_of};
 use crate::{Artifact, ContextId, Message, Metadata, Task, TaskId, TaskStatus};
@@ -22,7 +22,7 @@ message! {
         pub task_id: TaskId => "taskId" required,
         /// The conversation of the task.
         pub context_id: ContextId => "contextId" required,
-        /// The artifact, or the piece of it.
+        /// The artifact, or the new piece.
         pub artifact: Artifact => "artifact" required,
         /// True if the parts follow those sent before under the same artifact id.
         pub append: bool => "append",

@@ -3,19 +3,19 @@
 /// A gRPC status code. The HTTP+JSON binding writes its name into `error.status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GrpcStatus {
-    /// The client's request is wrong, whatever the state of the server.
+    /// The client's request is wrong, regardless of the server's state.
     InvalidArgument,
-    /// There is no such thing as the client asked for.
+    /// The requested entity does not exist.
     NotFound,
     /// The server, or a task, is not in the state that the operation needs.
     FailedPrecondition,
-    /// The caller, or its tenant, has used up what it may use.
+    /// A quota or rate limit of the caller or its tenant is used up.
     ResourceExhausted,
     /// A fault of the server.
     Internal,
     /// The server cannot answer now but may later.
     Unavailable,
-    /// The caller has not said who it is, or not convincingly.
+    /// The request has no valid credentials.
     Unauthenticated,
 }
 

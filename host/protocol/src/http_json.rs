@@ -5,13 +5,13 @@ use serde::de::IgnoredAny;
 use crate::portable::{self, Flaw};
 use crate::{A2aError, Json, JsonObject};
 
-/// The media type of the binding. `application/json` is understood too.
+/// The media type of the binding. The server also accepts `application/json`.
 pub const MEDIA_TYPE: &str = "application/a2a+json";
 
 /// The fields of operations without a body that are booleans.
 const FLAGS: [&str; 1] = ["includeArtifacts"];
 
-/// Reads a body; an empty one, and `null`, is an empty object.
+/// Reads a body. An empty body and `null` count as an empty object.
 ///
 /// # Errors
 /// [`A2aError::Parse`] when the bytes are not one JSON value in UTF-8, or nest too deeply, [`A2aError::InvalidParams`] when not
@@ -19,7 +19,7 @@ const FLAGS: [&str; 1] = ["includeArtifacts"];
 pub fn body(bytes: &[u8]) -> Result<Json, A2aError> {
     let parse_error = |reason: String| A2aError::Parse { reason };
     let text = std::str::from_utf8(bytes).map_err(|error| parse_error(error.to_string()))?;
-    // CancelTask and SubscribeToTask have all that they need in their path, so clients may send no body.
+    // CancelTask and SubscribeToTask have all their data in the path, so clients may send no body.
     let text = if matches!(text.trim(), "" | "null") { "{}" } else { text };
     Json::parse(text.to_owned()).map_err(|error| {
         // Only a body that is refused pays for finding out whether it is JSON at all.
@@ -31,8 +31,8 @@ pub fn body(bytes: &[u8]) -> Result<Json, A2aError> {
     })
 }
 
-/// The object that query parameters stand for (section 11.5): the flags of the operations are booleans, anything else is a
-/// string, which ProtoJSON takes for numbers, enums and timestamps too. Of a name that comes twice the last value counts.
+/// Converts query parameters to an object (section 11.5). The field `includeArtifacts` becomes a boolean, all others
+/// strings. ProtoJSON accepts strings for numbers, enums and timestamps. If a name occurs twice, the last value counts.
 ///
 /// ```
 /// use annex_protocol::http_json;

@@ -1,5 +1,5 @@
-//! Identifiers as types of their own, so that a context id cannot be passed where a task id is wanted. Clones share the
-//! text: the ids of a task are in all that belongs to it.
+//! Identifiers as types of their own, so that the compiler refuses a context id in place of a task id. Clones share the
+//! text, because many values of a task contain the same ids.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -17,7 +17,7 @@ macro_rules! string_ids {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes any text as it is: ids are opaque and compared exactly.
+            /// Accepts any text unchanged: ids are opaque and compared exactly.
             pub fn new(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
@@ -104,7 +104,7 @@ macro_rules! string_ids {
     )+};
 }
 
-/// Reads a text into the one place where its clones find it.
+/// Reads a text directly into the allocation that all clones share.
 struct TextVisitor;
 
 impl Visitor<'_> for TextVisitor {
@@ -123,8 +123,8 @@ impl Visitor<'_> for TextVisitor {
 macro_rules! generated_ids {
     ($($name:ident),+) => {$(
         impl $name {
-            /// A new id: the time in milliseconds and 74 random bits (UUID version 7), so that nobody guesses it, and
-            /// what is stored under new ids lies together.
+            /// A new id: the time in milliseconds and 74 random bits (UUID version 7). The random bits make it
+            /// unguessable. The time puts rows that are stored together next to each other.
             pub fn generate() -> Self {
                 Self(generated())
             }
@@ -135,18 +135,18 @@ macro_rules! generated_ids {
 fn generated() -> Arc<str> {
     // A clock before 1970 counts as 1970. The random bits alone tell ids apart then.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    // Without a counter, which would take the place of random bits.
+    // Without a counter, which would replace random bits.
     let time = uuid::Timestamp::from_unix(uuid::NoContext, now.as_secs(), now.subsec_nanos());
     let mut text = uuid::Uuid::encode_buffer();
     Arc::from(&*uuid::Uuid::new_v7(time).hyphenated().encode_lower(&mut text))
 }
 
 string_ids! {
-    /// Names one task; only servers make them up.
+    /// Names one task. Only servers create task ids.
     TaskId;
     /// Names the conversation that messages and tasks belong to.
     ContextId;
-    /// Names one message; its sender makes it up.
+    /// Names one message. The sender of the message creates its id.
     MessageId;
     /// Names one artifact within its task.
     ArtifactId;
@@ -154,5 +154,5 @@ string_ids! {
     ExtensionUri;
 }
 
-// Nobody makes up an `ExtensionUri` here: the author of the extension chooses it.
+// `ExtensionUri` has no `generate`: the author of the extension chooses the URI.
 generated_ids!(TaskId, ContextId, MessageId, ArtifactId);

@@ -9,17 +9,18 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{JsonObject, portable};
 
-/// One valid JSON value, kept byte for byte. Clones share the text: one value is in the message, the event, the session and
-/// the task.
+/// One valid JSON value, kept byte for byte. Clones share the text: message, event, session and task may all hold the same
+/// value.
 ///
 /// Numbers such as `1.0` or `9007199254740993`, the order of keys and the spacing inside one line survive decoding and
 /// encoding. The one exception: a value that spans several lines loses the whitespace between its tokens, so that any
 /// value fits into one `data:` line of an event stream.
 ///
-/// Everybody can read the value ([`portable`](crate::portable)): it nests at most [`Json::MAX_DEPTH`] deep, so that readers
-/// can do so by recursion, and has no half of a surrogate pair, no number beyond the range of a double and no object with a key
-/// twice. [`Json::parse`] refuses other values. Decoding a value as a part of another text replaces what is wrong with them
-/// ([`portable::repaired`](crate::portable::repaired)): that text was checked before, or its sender cannot be told.
+/// Every reader can read the value ([`portable`](crate::portable)). It nests at most [`Json::MAX_DEPTH`] deep, so that
+/// readers may use recursion. It has no half of a surrogate pair, no number beyond the range of a double and no object with
+/// a repeated key. [`Json::parse`] refuses other values. Decoding a value as a part of another text repairs them instead
+/// ([`portable::repaired`](crate::portable::repaired)), because that text was checked before, or its sender cannot be sent an
+/// error.
 ///
 /// ```
 /// use annex_protocol::Json;
@@ -39,7 +40,7 @@ impl Json {
     /// Checks that `text` is exactly one JSON value and keeps it.
     ///
     /// # Errors
-    /// When `text` is not valid JSON, with line and column, or not everybody can read it, with the place.
+    /// When `text` is not valid JSON (with line and column), or not portable (with the place).
     pub fn parse(text: String) -> Result<Self, serde_json::Error> {
         Self::checked(RawValue::from_string(text)?)
     }
@@ -52,15 +53,16 @@ impl Json {
         Self::checked(to_raw_value(value)?)
     }
 
-    /// Encodes a value of a peer, who is not there to be told what not everybody can read: that is replaced.
+    /// Encodes a value from a peer. Parts that not every reader could read are replaced, because the peer can no longer
+    /// be sent an error.
     ///
     /// # Errors
-    /// Those of [`Json::from_serialize`], but for what is replaced.
+    /// Those of [`Json::from_serialize`], except for replaced parts.
     pub fn from_peer<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         Self::repaired(to_raw_value(value)?)
     }
 
-    /// Encodes an object of values that everybody can read. It can only nest too deep.
+    /// Encodes an object whose values are portable. Parts that now nest too deep are replaced.
     pub(crate) fn of_object(object: &JsonObject) -> Result<Self, serde_json::Error> {
         let raw = to_raw_value(object)?;
         if portable::nests_deeper_than(raw.get(), Self::MAX_DEPTH) {
@@ -107,14 +109,14 @@ impl Json {
         portable::nests_deeper_than(self.get(), limit)
     }
 
-    /// Checks valid JSON.
+    /// Wraps valid JSON. Fails if it is not portable.
     fn checked(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
         // serde_json skips over a raw value without looking at its levels, escapes and digits.
         portable::check(raw.get()).map_err(serde::de::Error::custom)?;
         Self::on_one_line(raw)
     }
 
-    /// Takes valid JSON and replaces in it what not everybody can read.
+    /// Wraps valid JSON. Replaces parts that are not portable.
     fn repaired(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
         if portable::check(raw.get()).is_ok() {
             return Self::on_one_line(raw);
@@ -172,7 +174,7 @@ impl Serialize for Json {
     }
 }
 
-/// Works with serde_json only: other formats, and serde's buffering attributes, have lost the text.
+/// Works with serde_json only. Other formats, and serde's buffering attributes, lose the original text.
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;

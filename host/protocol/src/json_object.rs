@@ -9,10 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::proto_json::{FieldValue, UniqueKeys};
 use crate::{Json, portable};
 
-/// A JSON object: keys in the order they arrived, values byte for byte. Clones share it until one of them is changed: the
-/// metadata of a message is in the task, and a state delta in the event and the session.
+/// A JSON object: keys in the order they arrived, values byte for byte. Clones share the entries until one
+/// clone is changed: message and task may hold the same metadata, and event and session the same state delta.
 ///
-/// Decoding refuses an object that has one key twice, because two readers could then see different values.
+/// Decoding refuses an object with a repeated key, because two readers could see different values.
 ///
 /// ```
 /// use annex_protocol::JsonObject;
@@ -36,14 +36,14 @@ impl JsonObject {
         Self::default()
     }
 
-    /// Decodes `text`, which must be one JSON object.
+    /// Decodes `text`, which must be a JSON object.
     ///
     /// # Errors
-    /// When `text` is not a JSON object, has a key twice, or not everybody can read it; the error names the key or place.
+    /// When `text` is not a JSON object, has a repeated key, or is not portable. The error names the key or the place.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         match portable::check(text) {
             Ok(()) => portable::checked(|| serde_json::from_str(text)),
-            // What is no object at all is told as such.
+            // For text that is not an object, serde's error is clearer.
             Err(unportable) => {
                 Err(serde_json::from_str::<Self>(text).err().unwrap_or_else(|| serde::de::Error::custom(unportable)))
             }
@@ -60,14 +60,14 @@ impl JsonObject {
         self.change().insert(key, value)
     }
 
-    /// Takes `key` out; the others keep their order.
+    /// Removes `key`; the other keys keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Json> {
         // `swap_remove` would be faster and would move the last key to this place. The order of the keys belongs to the
         // client.
         if self.contains_key(key) { self.change().shift_remove(key) } else { None }
     }
 
-    /// Tells whether `key` is present, be it with the value `null`.
+    /// Tells whether `key` is present, also with the value `null`.
     pub fn contains_key(&self, key: &str) -> bool {
         self.entries().is_some_and(|entries| entries.contains_key(key))
     }
@@ -81,7 +81,7 @@ impl JsonObject {
         }
     }
 
-    /// Keeps the entries whose key passes, in order.
+    /// Keeps only the entries for whose key `passes` returns true.
     pub fn retain_keys(&mut self, mut passes: impl FnMut(&str) -> bool) {
         // An object that stays as it is need not be copied.
         if self.keys().any(|key| !passes(key)) {
@@ -104,7 +104,7 @@ impl JsonObject {
         self.map().len()
     }
 
-    /// Tells whether there are no entries.
+    /// Tells whether the object has no entries.
     pub fn is_empty(&self) -> bool {
         self.map().is_empty()
     }
@@ -118,13 +118,13 @@ impl JsonObject {
         self.entries().unwrap_or(&NONE)
     }
 
-    /// The entries to be changed: a copy of them, where others share them.
+    /// The entries for a change. Copies shared entries first.
     fn change(&mut self) -> &mut Entries {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 
-    /// The object as one value. What nests deeper than [`Json::MAX_DEPTH`] in it, as in an object of values at that depth,
-    /// becomes text.
+    /// The object as one value. If values in it nest deeper than [`Json::MAX_DEPTH`], the deepest arrays and objects
+    /// become text.
     ///
     /// # Errors
     /// None that is known.
@@ -161,7 +161,7 @@ impl fmt::Debug for JsonObject {
 impl Extend<(String, Json)> for JsonObject {
     fn extend<I: IntoIterator<Item = (String, Json)>>(&mut self, entries: I) {
         let mut entries = entries.into_iter().peekable();
-        // Nothing is copied for nothing.
+        // An empty addition must not copy shared entries.
         if entries.peek().is_some() {
             self.change().extend(entries);
         }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::portable::{self, Flaw};
 use crate::{A2aError, Json, Method, v0_3};
 
-/// Tells whether A2A 1.0, A2A 0.3 or JSON-RPC itself owns a method of this name, whatever its case.
+/// Tells whether a method name belongs to A2A 1.0, A2A 0.3 or JSON-RPC, regardless of upper and lower case.
 ///
 /// ```
 /// use annex_protocol::jsonrpc::is_reserved;
@@ -38,28 +38,28 @@ pub enum RequestId {
     String(String),
 }
 
-/// A request whose envelope is in order. Nobody has looked yet whether the method exists and takes these parameters.
+/// A request with a valid envelope. The method's existence and parameters are not checked yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request<'a> {
-    /// To be echoed.
+    /// The id, which the response repeats.
     pub id: RequestId,
     /// The method.
     pub method: Cow<'a, str>,
-    /// The parameters as JSON, where they stand in the body; `{}` when there were none.
+    /// The text of the parameters in the body; `{}` if the request has none.
     pub params: &'a str,
 }
 
 impl Request<'_> {
-    /// The parameters as a value that can be kept.
+    /// The parameters as an owned value.
     ///
     /// # Errors
-    /// None that is known: [`decode`] has checked them.
+    /// None that is known: [`decode`] has checked the parameters.
     pub fn params_json(&self) -> Result<Json, A2aError> {
         Json::parse(self.params.to_owned()).map_err(|error| invalid_request(&format!("params: {error}")))
     }
 }
 
-/// The reason that bytes are no request, with the id for the answer.
+/// The reason why bytes are not a request, with the id for the response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
     /// The id of the request, as far as it could be read.
@@ -68,7 +68,7 @@ pub struct Rejection {
     pub error: A2aError,
 }
 
-/// The longest request id: it is repeated in every event of a stream.
+/// The longest request id, in bytes. Every event of a stream repeats the id.
 const MAX_ID_BYTES: usize = 256;
 
 /// Reads one request.
@@ -115,11 +115,11 @@ struct Envelope<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// A name that is borrowed from the request where nothing in it is escaped.
+/// A name, borrowed from the request unless it has escapes.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Keeps `"id": null` apart from no id.
+/// Tells `"id": null` from a missing id.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -158,7 +158,7 @@ impl<'a> Envelope<'a> {
             // The digits are echoed as they came: official clients refuse an answer whose id differs, and a large
             // integer is another one as a double.
             Some(b'-' | b'0'..=b'9') if portable::check(id).is_ok() => Ok(RequestId::Number(id.to_owned())),
-            // Many clients could not read an answer with it.
+            // Many clients could not read an answer with such an id.
             Some(b'-' | b'0'..=b'9') => Err(invalid_request("`id` is a number beyond the range of a double")),
             Some(b'"') => serde_json::from_str(id).map(RequestId::String).map_err(|_| wrong_type()),
             _ => Err(wrong_type()),
@@ -219,7 +219,7 @@ pub fn success_raw(id: &RequestId, result: &str) -> String {
     success_in_pieces(id, &[result])
 }
 
-/// The same with a result whose JSON comes in pieces, which are copied once.
+/// Like [`success_raw`], with a result whose JSON comes in several pieces. Each piece is copied once.
 pub fn success_in_pieces(id: &RequestId, result: &[&str]) -> String {
     let id = match id {
         RequestId::Number(text) => Cow::Borrowed(text.as_str()),
@@ -227,7 +227,7 @@ pub fn success_in_pieces(id: &RequestId, result: &[&str]) -> String {
     };
     let head = [r#"{"jsonrpc":"2.0","id":"#, &id, r#","result":"#];
     let pieces = || head.iter().chain(result).copied().chain(["}"]);
-    // As long as the text, because what is longer would be copied once more on its way into a body.
+    // The exact capacity, because a larger one would cause another copy when the text becomes a body.
     let mut response = String::with_capacity(pieces().map(str::len).sum());
     response.extend(pieces());
     response
@@ -244,7 +244,7 @@ pub fn failure(id: &RequestId, error: &A2aError) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message},"data":[{data}]}}}}"#)
 }
 
-/// The message. A method of 0.3 that is called by a client of 1.0 is told apart from one that nobody knows.
+/// The error's message. For a method of 0.3 it says how to call that method in 1.0.
 fn text(error: &A2aError) -> String {
     let A2aError::MethodNotFound { method } = error else { return error.to_string() };
     v0_3::Method::from_name(method).map_or_else(

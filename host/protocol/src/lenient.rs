@@ -1,5 +1,5 @@
-//! Fields that cannot be read and that nobody needs. A card is read without them (specification section 5.7): one odd security
-//! scheme is no reason to do without an agent. Likewise a status is read without its time.
+//! Lenient reading of fields that are not essential. A card with one invalid security scheme is read without that
+//! scheme (specification section 5.7). A status is read without an invalid timestamp.
 
 use std::cell::RefCell;
 
@@ -15,7 +15,7 @@ thread_local! {
     static LEFT_OUT: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// The most skipped fields that are reported of one value. A card may have any number of odd fields.
+/// The most skipped fields that are reported per value. A card may have any number of faulty fields.
 const MAX_TOLD: usize = 20;
 
 /// Reads a value. Also returns the fields that were skipped, each with its name and the reason.
@@ -43,13 +43,13 @@ fn leave_out(place: &str, reason: &serde_json::Error) {
     });
 }
 
-/// Reads the value of field `name` into `slot`, or as much of it as can be read.
+/// Reads the value of field `name` into `slot`, without the parts that cannot be read.
 pub(crate) fn read_field<'de, A, T>(map: &mut A, name: &'static str, slot: &mut Option<T>) -> Result<(), A::Error>
 where
     A: MapAccess<'de>,
     T: Lenient,
 {
-    // As any other field: with two values, two readers could go by different ones.
+    // As for any other field: with two values, two readers could use different ones.
     if slot.is_some() {
         return Err(A::Error::duplicate_field(name));
     }
@@ -58,12 +58,12 @@ where
     Ok(())
 }
 
-/// A type of which as much is read as can be read.
+/// A type whose unreadable parts are skipped.
 pub(crate) trait Lenient: Default {
     fn read_leniently(json: &Json, place: &str) -> Self;
 }
 
-/// The value, or the default.
+/// The value, or the default if the JSON does not fit.
 fn whole<T: FieldValue + Default>(json: &Json, place: &str) -> T {
     let read = T::read(&mut serde_json::Deserializer::from_str(json.get()));
     read.inspect_err(|error| leave_out(place, error)).unwrap_or_default()
@@ -81,7 +81,7 @@ impl Lenient for String {
     }
 }
 
-/// The elements that can be read.
+/// Reads the elements that fit, and skips the others.
 impl<T: for<'a> Deserialize<'a>> Lenient for Vec<T> {
     fn read_leniently(json: &Json, place: &str) -> Self {
         let elements: Vec<Json> = whole(json, place);
@@ -92,7 +92,7 @@ impl<T: for<'a> Deserialize<'a>> Lenient for Vec<T> {
     }
 }
 
-/// The entries that can be read.
+/// Reads the entries that fit, and skips the others.
 impl<T: for<'a> Deserialize<'a>> Lenient for IndexMap<String, T> {
     fn read_leniently(json: &Json, place: &str) -> Self {
         let entries: JsonObject = whole(json, place);

@@ -1,9 +1,9 @@
-//! A2A 1.0.1 as Rust types: the data model, the JSON-RPC envelope, the one error table and the service parameters.
-//! [`v0_3`] translates the wire format of A2A 0.3 from and to these types.
+//! A2A 1.0.1 as Rust types: the data model, the JSON-RPC envelope, the error table and the service parameters. [`v0_3`]
+//! translates the wire format of A2A 0.3 from and to these types.
 //!
 //! Nothing here does I/O or knows about extensions beyond their declaration. Free-form JSON (metadata, data parts,
 //! extension parameters) is kept byte for byte as [`Json`], so that numbers, key order and unknown fields of user data
-//! come out as they went in.
+//! are preserved.
 
 #![warn(missing_docs)]
 

@@ -6,7 +6,7 @@ use crate::{ContextId, ExtensionUri, MessageId, Metadata, Part, PartContent, Par
 proto_enum! {
     /// The sender of a message.
     pub enum Role {
-        /// Not said; never valid in a message that is sent.
+        /// Missing; never valid in a request.
         #[default]
         Unspecified => "ROLE_UNSPECIFIED",
         /// The client.
@@ -30,7 +30,7 @@ message! {
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     pub struct Message {
-        /// Made up by the sender.
+        /// Created by the sender.
         pub message_id: MessageId => "messageId" required,
         /// The conversation. A server's message always has one.
         pub context_id: Option<ContextId> => "contextId",
@@ -40,11 +40,12 @@ message! {
         pub role: Role => "role" required,
         /// The content; at least one part.
         pub parts: Parts => "parts" required,
-        /// Free-form entries, most of them owned by extensions.
+        /// Free-form entries, mostly of extensions.
         pub metadata: Metadata => "metadata",
-        /// The extensions that contributed to the message. They are not how a client activates an extension.
+        /// The extensions that contributed to the message. A client activates extensions with the header, not with this
+        /// field.
         pub extensions: Vec<ExtensionUri> => "extensions",
-        /// Other tasks that give context.
+        /// Other tasks that serve as context.
         pub reference_task_ids: Vec<TaskId> => "referenceTaskIds",
     }
 }
@@ -78,7 +79,7 @@ impl Message {
             PartContent::Text(text) => Some(text.as_str()),
             PartContent::Raw(_) | PartContent::Url(_) | PartContent::Data(_) => None,
         });
-        // As the official SDK joins them. ADK sends what a user said as several text parts.
+        // With line breaks, as in the official SDK. ADK sends a user's text as several text parts.
         texts.collect::<Vec<_>>().join("\n")
     }
 }

@@ -5,7 +5,7 @@ use crate::proto_json::message;
 use crate::{ContextId, Message, Metadata, Task, TaskId, TaskPushNotificationConfig, TaskState, Timestamp};
 
 impl SendMessageRequest {
-    /// The request with the fields of A2A 1.0 alone, as its clients may send it.
+    /// The request without fields that Annex adds to A2A 1.0, so that clients cannot set them.
     #[must_use]
     pub fn of_client(mut self) -> Self {
         let config = self.configuration.task_push_notification_config.take();
@@ -31,9 +31,9 @@ message! {
     pub struct SendMessageConfiguration {
         /// Media types that the client can take in parts.
         pub accepted_output_modes: Vec<String> => "acceptedOutputModes",
-        /// The receiver of the task's updates.
+        /// The webhook that receives the task's updates.
         pub task_push_notification_config: Option<TaskPushNotificationConfig> => "taskPushNotificationConfig",
-        /// At most so many messages of history in the answer; absent: no limit of the client's.
+        /// The most messages of history in the answer. Absent: all messages that the server sends by default.
         pub history_length: Option<i32> => "historyLength",
         /// True: the answer comes once the task exists. False: it comes when the task has ended or is interrupted.
         pub return_immediately: bool => "returnImmediately",
@@ -45,7 +45,7 @@ message! {
         pub tenant: Option<String> => "tenant",
         /// The task.
         pub id: TaskId => "id" required,
-        /// At most so many messages of history in the answer; absent: no limit of the client's.
+        /// The most messages of history in the answer. Absent: all messages that the server sends by default.
         pub history_length: Option<i32> => "historyLength",
     }
 
@@ -55,17 +55,17 @@ message! {
         pub tenant: Option<String> => "tenant",
         /// Only tasks of this conversation.
         pub context_id: Option<ContextId> => "contextId",
-        /// Only tasks in this state; unspecified: in any.
+        /// Only tasks in this state. Unspecified: tasks in any state.
         pub status: TaskState => "status",
-        /// At most so many tasks, 1 to 100; absent: 50.
+        /// The most tasks on a page, 1 to 100. Absent: 50.
         pub page_size: Option<i32> => "pageSize",
         /// The token of this page, from the previous answer.
         pub page_token: Option<String> => "pageToken",
-        /// At most so many messages of history per task; absent: no limit of the client's.
+        /// The most messages of history per task. Absent: all messages that the server sends by default.
         pub history_length: Option<i32> => "historyLength",
-        /// Only tasks whose status is of this time or later.
+        /// Only tasks whose status has this timestamp or a later one.
         pub status_timestamp_after: Option<Timestamp> => "statusTimestampAfter",
-        /// True if the answer is to have artifacts; absent: no.
+        /// True to include artifacts. Absent: no artifacts.
         pub include_artifacts: Option<bool> => "includeArtifacts",
     }
 

@@ -13,7 +13,7 @@ use crate::base64::{is_base64, standard};
 use crate::proto_json::{FieldName, FieldValue, choose, chosen, read_field, skip_field};
 use crate::{Json, Metadata};
 
-/// One piece of content with what is known about it.
+/// A piece of content, with its metadata, file name and media type.
 ///
 /// ```
 /// use annex_protocol::{Part, PartContent};
@@ -29,9 +29,9 @@ pub struct Part {
     pub content: PartContent,
     /// Free-form entries about this part.
     pub metadata: Metadata,
-    /// The name of the file that the content is; empty when it is none.
+    /// The file name; empty if the content is not a file.
     pub filename: String,
-    /// The media type of the content; empty when it is not said.
+    /// The media type of the content; empty if unknown.
     pub media_type: String,
 }
 
@@ -40,8 +40,8 @@ pub struct Part {
 pub enum PartContent {
     /// Plain text.
     Text(String),
-    /// Bytes in base64, as they arrived; they are written in the standard alphabet. The request's check finds out whether they
-    /// are valid base64.
+    /// Bytes in base64, as received. They are written in the standard alphabet. Validation of the request checks the
+    /// base64.
     Raw(String),
     /// The URL of the content.
     Url(String),
@@ -57,8 +57,8 @@ impl Part {
 }
 
 impl PartContent {
-    /// What a peer sent as bytes in base64. White space is taken out of it, such as the line breaks of MIME. What is no base64
-    /// even so becomes text, because no client could read it as bytes.
+    /// The content for a peer's base64. White space in it, such as the line breaks of MIME, is removed. Invalid base64
+    /// becomes text, because clients could not decode it.
     ///
     /// ```
     /// use annex_protocol::PartContent;
@@ -74,7 +74,7 @@ impl PartContent {
         if is_base64(&joined) { Self::Raw(joined) } else { Self::Text(sent) }
     }
 
-    /// False for bytes whose text is not base64.
+    /// False for [`PartContent::Raw`] whose text is not base64.
     pub fn is_readable(&self) -> bool {
         match self {
             Self::Raw(base64) => is_base64(base64),
@@ -90,15 +90,15 @@ impl From<PartContent> for Part {
     }
 }
 
-/// The parts of a message or an artifact. Clones share them until one of them is changed: the same parts are in the event
-/// of the session, the history of the task and its events.
+/// The parts of a message or an artifact. Clones share the parts until one clone is changed. The session's event, the
+/// task's history and the task's events all hold the same parts.
 #[derive(Clone, Debug, Default)]
 pub struct Parts(Option<Arc<Vec<Part>>>);
 
 impl Parts {
     /// Replaces bytes whose text is not base64, as [`PartContent::raw_or_text`] says. Returns whether there were any.
     pub fn replace_unreadable(&mut self) -> bool {
-        // Parts that others share are copied only where something is to be replaced.
+        // Shared parts are copied only if one is replaced.
         if self.iter().all(|part| part.content.is_readable()) {
             return false;
         }
@@ -120,7 +120,7 @@ impl Deref for Parts {
     }
 }
 
-/// Copies the parts, where others share them.
+/// Copies shared parts before a change.
 impl DerefMut for Parts {
     fn deref_mut(&mut self) -> &mut Vec<Part> {
         Arc::make_mut(self.0.get_or_insert_default())
@@ -251,7 +251,7 @@ impl<'de> Visitor<'de> for PartVisitor {
                     // Not an `Option`, which would lose `null`: it is a value of `data` (`google.protobuf.Value`).
                     let json = map.next_value::<Json>()?;
                     if json.is_null() {
-                        // Other content may still follow, so it is decided at the end which of the two this `null` is.
+                        // Other content may still follow, so the meaning of this `null` is decided at the end.
                         null_data = Some(PartContent::Data(json));
                         continue;
                     }
@@ -265,7 +265,7 @@ impl<'de> Visitor<'de> for PartVisitor {
             choose(&mut content, value, CONTENT)?;
         }
         Ok(Part {
-            // `"data": null` is a value of its own, but beside other content it is an absent field.
+            // `"data": null` is a value if the part has no other content; otherwise the field counts as absent.
             content: chosen(content.or(null_data), CONTENT)?,
             metadata: metadata.unwrap_or_default(),
             filename: filename.unwrap_or_default(),

@@ -1,8 +1,9 @@
-//! JSON that every reader takes: what RFC 7493 (I-JSON) asks of strings, numbers and keys, and a bound on nesting.
+//! JSON that every reader accepts: the rules of RFC 7493 (I-JSON) for strings, numbers and keys, and a limit on
+//! nesting.
 //!
-//! `"\ud800"` and `1e999999` are JSON. Python cannot write the first as UTF-8 and reads the second as an infinity, and
-//! protobuf has neither, so that one such value makes the whole answer around it unreadable. Readers of protobuf refuse an
-//! object with a key twice as well.
+//! For example, `"\ud800"` and `1e999999` are JSON. Python cannot write the first as UTF-8 and reads the second as an
+//! infinity. Protobuf has neither. A single such value would make a whole answer unreadable. Readers of protobuf also
+//! refuse an object with a repeated key.
 
 mod repeated;
 
@@ -12,7 +13,7 @@ use std::ops::Range;
 
 use crate::Json;
 
-/// The reason that a value of JSON cannot be read by everybody.
+/// The reason why some readers cannot read a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     TooDeep,
@@ -41,7 +42,7 @@ pub struct Unportable {
 }
 
 impl Unportable {
-    /// The reason, in words for whoever sent the value.
+    /// The reason, as text for the developer of the sender.
     pub fn reason(&self) -> String {
         self.flaw.to_string()
     }
@@ -81,10 +82,10 @@ pub fn check(json: &str) -> Result<(), Unportable> {
     }
 }
 
-/// Valid JSON without what [`check`] refuses: U+FFFD stands for half of a surrogate pair, and a string of the same digits for
-/// a number beyond the range of a double, so that no digit is lost. A string with the JSON text stands for an array or object
-/// that nests too deep. Of a key that stands twice in an object the last entry stays, as most readers have it. `None` for JSON
-/// that is to stay as it is.
+/// Replaces the parts of valid JSON that [`check`] refuses. Half of a surrogate pair becomes U+FFFD. A number beyond
+/// the range of a double becomes a string of the same digits, so that no digit is lost. An array or object that nests
+/// too deep becomes a string with its JSON text. If an object has a key twice, the last entry stays, as in most
+/// readers. `None` if nothing had to be replaced.
 ///
 /// ```
 /// use annex_protocol::portable;
@@ -97,7 +98,7 @@ pub fn repaired(json: &str) -> Option<String> {
     repaired_within(json, Json::MAX_DEPTH)
 }
 
-/// Like [`repaired`], for a value that will be a part of another one: it nests at most `levels` deep.
+/// Like [`repaired`], for a value that will become part of another one: the result nests at most `levels` deep.
 ///
 /// ```
 /// use annex_protocol::portable;
@@ -107,11 +108,11 @@ pub fn repaired(json: &str) -> Option<String> {
 pub fn repaired_within(json: &str, levels: usize) -> Option<String> {
     let is_known_plain = levels == Json::MAX_DEPTH && is_plain(json);
     let readable = if is_known_plain { None } else { without_flaws(json, levels) };
-    // Keys are compared as they are by now: two that were different may have become one.
+    // The repaired keys are compared, because two different keys may have become equal.
     repeated::without_earlier(readable.as_deref().unwrap_or(json)).or(readable)
 }
 
-/// The JSON with what is read in place of each flaw; `None` where it has none.
+/// Replaces all flaws except repeated keys; `None` if the JSON has none.
 fn without_flaws(json: &str, levels: usize) -> Option<String> {
     let mut repaired = String::new();
     let mut copied = 0;
@@ -122,7 +123,7 @@ fn without_flaws(json: &str, levels: usize) -> Option<String> {
             Flaw::HalfSurrogate => repaired.push_str(r"\ufffd"),
             Flaw::HugeNumber => repaired.extend(["\"", text, "\""]),
             Flaw::TooDeep => repaired.push_str(Json::string(text).get()),
-            // None of those that are found here.
+            // `Flaws` does not find repeated keys.
             Flaw::RepeatedKey => repaired.push_str(text),
         }
         copied = range.end;
@@ -138,16 +139,16 @@ thread_local! {
     static IS_CHECKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Decodes a text that [`check`] has accepted, so that no value in it is looked at again.
+/// Runs `decode` on a text that [`check`] has accepted, so that its values are not checked again.
 pub(crate) fn checked<T>(decode: impl FnOnce() -> T) -> T {
-    /// Puts back what was before, also where decoding panics.
-    struct Before(bool);
-    impl Drop for Before {
+    /// Restores the previous flag, also when decoding panics.
+    struct RestoreFlag(bool);
+    impl Drop for RestoreFlag {
         fn drop(&mut self) {
             IS_CHECKED.set(self.0);
         }
     }
-    let _before = Before(IS_CHECKED.replace(true));
+    let _before = RestoreFlag(IS_CHECKED.replace(true));
     decode()
 }
 
@@ -161,12 +162,12 @@ pub(crate) fn nests_deeper_than(json: &str, limit: usize) -> bool {
     has_many_brackets(json, limit) && Flaws::new(json, limit).any(|(flaw, _)| flaw == Flaw::TooDeep)
 }
 
-/// True for most JSON that has no flaw but keys that stand twice, found by looks at many bytes at once: it has few brackets, no escape, no exponent, and
-/// no digit in a place that each very long number reaches.
+/// True for most JSON without flaws other than repeated keys. Scans many bytes at once. Such JSON has few brackets, no
+/// escape, no exponent, and no digit at the places that every very long number covers.
 fn is_plain(json: &str) -> bool {
     let bytes = json.as_bytes();
     let pairs = bytes.iter().zip(bytes.iter().skip(1));
-    // Without a way out in the middle, so that the compiler compares many at once.
+    // No early exit, so that the compiler compares many bytes at once.
     let has_exponent =
         pairs.fold(false, |found, (digit, sign)| found | (digit.is_ascii_digit() & (sign | 0x20 == b'e')));
     let is_of_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'.');
@@ -177,13 +178,13 @@ fn is_plain(json: &str) -> bool {
         && !places.any(is_of_number)
 }
 
-/// True if a text has more opening brackets than `limit`, without which nothing in it nests deeper.
+/// True if a text has more opening brackets than `limit`. Otherwise nothing in it can nest deeper.
 fn has_many_brackets(json: &str, limit: usize) -> bool {
     json.len() > limit && memchr::memchr2_iter(b'[', b'{', json.as_bytes()).nth(limit).is_some()
 }
 
-/// What is wrong in valid JSON, found in one pass over its bytes. Bytes are enough: all signs of JSON are ASCII, which is part
-/// of no longer UTF-8 sequence.
+/// Iterates over the flaws in valid JSON in one pass over its bytes. Bytes suffice: the syntax of JSON is ASCII, and no
+/// longer UTF-8 sequence contains an ASCII byte.
 struct Flaws<'a> {
     json: &'a str,
     limit: usize,
@@ -192,7 +193,7 @@ struct Flaws<'a> {
     in_string: bool,
 }
 
-/// A number of fewer characters than this without an exponent is in the range of a double.
+/// Fewer characters than this, without an exponent, make a number within the range of a double.
 const MANY_DIGITS: usize = 300;
 
 impl<'a> Flaws<'a> {
@@ -204,9 +205,9 @@ impl<'a> Flaws<'a> {
         self.json.as_bytes().get(self.at..).unwrap_or_default()
     }
 
-    /// Steps over a string, to its end or to half of a surrogate pair.
+    /// Skips a string, or its beginning up to half of a surrogate pair.
     fn string(&mut self) -> Option<Range<usize>> {
-        // Most bytes of a request are in strings, and memchr looks at many of them at once.
+        // Most bytes of a request are in strings, and memchr scans many of them at once.
         while let Some(step) = memchr::memchr2(b'"', b'\\', self.rest()) {
             self.at += step;
             match self.rest() {
@@ -230,7 +231,7 @@ impl<'a> Flaws<'a> {
         None
     }
 
-    /// Steps over an array or object with all that is in it.
+    /// Skips an array or object with its content.
     fn array_or_object(&mut self) -> Range<usize> {
         let start = self.at;
         let around = self.depth - 1;
@@ -251,7 +252,7 @@ impl<'a> Flaws<'a> {
         start..self.at
     }
 
-    /// Steps over a number. Returns it if it is beyond the range of a double.
+    /// Skips a number. Returns the number's range if it exceeds a double.
     fn number(&mut self) -> Option<Range<usize>> {
         let start = self.at;
         let is_sign = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
@@ -293,8 +294,8 @@ impl Iterator for Flaws<'_> {
     }
 }
 
-/// The bytes of the escape whose `\u` stands before `digits`, and of the one behind it that makes a pair with it. False for half
-/// of a pair.
+/// The length in bytes of the escape `\u` before `digits`, with the second escape of a surrogate pair. The flag is
+/// false for half of a pair.
 fn escaped(digits: &[u8]) -> (usize, bool) {
     const ESCAPE: usize = r"\ud800".len();
     match unit(digits) {
@@ -312,8 +313,8 @@ fn unit(digits: &[u8]) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok()
 }
 
-/// The arrays and objects around a byte of valid JSON.
-enum Around {
+/// An array or object that encloses a byte of valid JSON.
+enum Container {
     Array(usize),
     Object(String),
 }
@@ -332,12 +333,12 @@ fn place(json: &str, offset: usize) -> String {
         }
         match (byte, around.last_mut()) {
             (b'"', _) => (in_string, text_from) = (true, at),
-            (b'{', _) => around.push(Around::Object(String::new())),
-            (b'[', _) => around.push(Around::Array(0)),
+            (b'{', _) => around.push(Container::Object(String::new())),
+            (b'[', _) => around.push(Container::Array(0)),
             (b'}' | b']', _) => drop(around.pop()),
-            (b',', Some(Around::Array(index))) => *index += 1,
-            (b',', Some(Around::Object(key))) => key.clear(),
-            (b':', Some(Around::Object(key))) => {
+            (b',', Some(Container::Array(index))) => *index += 1,
+            (b',', Some(Container::Object(key))) => key.clear(),
+            (b':', Some(Container::Object(key))) => {
                 let text = json.get(text_from..at).unwrap_or_default().trim_end();
                 *key = serde_json::from_str(text).unwrap_or_else(|_| text.to_owned());
             }
@@ -347,10 +348,10 @@ fn place(json: &str, offset: usize) -> String {
     let mut path = String::new();
     for step in around {
         match step {
-            Around::Array(index) => path.push_str(&format!("[{index}]")),
-            Around::Object(key) if key.is_empty() => {}
-            Around::Object(key) if path.is_empty() => path.push_str(&key),
-            Around::Object(key) => path.extend([".", &key]),
+            Container::Array(index) => path.push_str(&format!("[{index}]")),
+            Container::Object(key) if key.is_empty() => {}
+            Container::Object(key) if path.is_empty() => path.push_str(&key),
+            Container::Object(key) => path.extend([".", &key]),
         }
     }
     path
@@ -397,7 +398,7 @@ mod tests {
         let deep = nested(Json::MAX_DEPTH - 1, r#"[["\"]\u0041",{}], {"a":[]} ,0]"#);
         let text = r#"["[\"\\\"]\\u0041\",{}]", "{\"a\":[]}" ,0]"#;
         assert_eq!(check(&deep).unwrap_err().reason(), "arrays and objects nest deeper than 40 levels");
-        // The innermost array is at the last level that is permitted, what is in it is text.
+        // The innermost array is at the last allowed level, so its content is text.
         assert_eq!(repaired(&deep), Some(nested(Json::MAX_DEPTH - 1, text)));
         let deepest = nested(100_000, "");
         let repaired = repaired(&deepest).expect("something to repair");

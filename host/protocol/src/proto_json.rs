@@ -1,11 +1,11 @@
-//! The ProtoJSON mapping, once for all types of the model.
+//! The ProtoJSON mapping, shared by all types of the model.
 //!
 //! Reading: unknown fields are skipped, `null` is the same as absent, camelCase and snake_case names are the same field
-//! and a field may come only once. Writing: camelCase, and a default value is left out unless the field is required.
-//! Whether required fields are there is not decided here but in `validate`, where all violations can be named at once.
+//! and a field may come only once. Writing: camelCase, and a default value is omitted unless the field is required.
+//! Missing required fields are not reported here but in `validate`, which collects all violations.
 //!
-//! The types do not derive serde's traits because `flatten`, `untagged` and internally tagged enums buffer, which breaks
-//! [`Json`](crate::Json), and because a derived struct also accepts a JSON array.
+//! The types do not derive serde's traits because `flatten`, `untagged` and internally tagged enums buffer, which
+//! breaks [`Json`](crate::Json), and because a derived struct also accepts a JSON array.
 
 mod enumeration;
 mod integer;
@@ -24,16 +24,16 @@ pub(crate) use enumeration::{Enumeration, proto_enum, read_enumeration};
 pub(crate) use message::{message, readable};
 pub(crate) use one_of::one_of;
 
-/// A type that a field of a message can have.
+/// A type that can be a field of a message.
 pub(crate) trait FieldValue: Sized {
-    /// True if an optional field treats the default value as absent. It is for strings: proto3 has no other way to say
-    /// that a string is not set.
+    /// True if an optional field treats the default value as absent. Used for strings, for which proto3 has no other
+    /// form of "not set".
     const EMPTY_IS_ABSENT: bool = false;
 
     /// Reads a value that is not `null`.
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
 
-    /// Tells whether the value means the same as leaving the field out.
+    /// Tells whether the value is the default, and so may be omitted.
     fn is_default(&self) -> bool;
 }
 
@@ -96,7 +96,7 @@ where
     A: MapAccess<'de>,
     T: FieldValue + Default,
 {
-    // With two values, this server and the next reader of the message could go by different ones.
+    // With two values, this server and the next reader of the message could use different ones.
     if slot.is_some() {
         return Err(A::Error::duplicate_field(name));
     }
@@ -106,7 +106,7 @@ where
     Ok(())
 }
 
-/// Skips the value of a field that the model does not know, however deeply it nests.
+/// Skips the value of an unknown field, at any depth of nesting.
 pub(crate) fn skip_field<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
     // Section 5.7 wants unknown fields ignored. serde_json skips a value without recursion, so depth cannot exhaust the
     // stack.
@@ -200,7 +200,7 @@ fn snake_case(camel_case: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// Reads a JSON object and refuses a key that comes twice.
+/// Reads a JSON object. Refuses an object with a repeated key.
 pub(crate) struct UniqueKeys<T>(PhantomData<T>);
 
 impl<T> UniqueKeys<T> {
@@ -220,7 +220,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for UniqueKeys<T> {
         let mut entries = IndexMap::new();
         while let Some(key) = map.next_key::<String>()? {
             match entries.entry(key) {
-                // serde would keep the last value. An extension and the agent could then be shown one and the next
+                // serde would keep the last value. The extension and the agent could then get one value and the next
                 // server the other.
                 Entry::Occupied(entry) => {
                     return Err(A::Error::custom(format_args!("duplicate key `{}`", entry.key())));

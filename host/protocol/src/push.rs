@@ -1,4 +1,4 @@
-//! Push notification configs and the operations on them (specification sections 3.1.7 to 3.1.10 and 4.3).
+//! Push notification configs and their operations (specification sections 3.1.7 to 3.1.10 and 4.3).
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::TaskId;
 use crate::proto_json::{FieldValue, message};
 
-/// A credential. Its `Debug` form hides it, so that it does not end up in a log with the request around it.
+/// A credential. `Debug` hides the value, so that a logged request does not reveal the credential.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes the credential as it is.
+    /// Wraps the credential.
     pub fn new(credential: impl Into<String>) -> Self {
         Self(credential.into())
     }
 
-    /// The credential itself, to be sent and nothing else.
+    /// The credential's value. Use it only to send the credential.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -44,7 +44,7 @@ impl FieldValue for Secret {
 }
 
 impl TaskPushNotificationConfig {
-    /// The config with the fields of A2A 1.0 alone, as its clients may send and see it.
+    /// The config without fields that Annex adds to A2A 1.0, so that clients neither set nor see them.
     #[must_use]
     pub fn of_client(self) -> Self {
         Self { receiver_is_v0_3: false, ..self }
@@ -52,23 +52,23 @@ impl TaskPushNotificationConfig {
 }
 
 message! {
-    /// The receiver of one task's updates, and the credentials for it. Also the request and the answer of
+    /// The webhook for one task's updates, with its credentials. Also the request and the answer of
     /// CreateTaskPushNotificationConfig.
     pub struct TaskPushNotificationConfig {
         /// Routes the request; copied from the agent's interface.
         pub tenant: Option<String> => "tenant",
-        /// Names the config within its task; the server makes one up when it is absent.
+        /// Names the config within its task. If absent, the server creates an id.
         pub id: Option<String> => "id",
         /// The task; absent inside SendMessage.
         pub task_id: Option<TaskId> => "taskId",
         /// The URL that the updates are posted to.
         pub url: String => "url" required,
-        /// Lets the receiver recognise the sender.
+        /// A token that the server repeats in each notification, so that the receiver recognises the sender.
         pub token: Option<Secret> => "token",
-        /// The `Authorization` header that the receiver wants.
+        /// The `Authorization` header that the receiver requires.
         pub authentication: Option<AuthenticationInfo> => "authentication",
-        /// True if a client of 0.3 has registered the receiver, which then wants what 0.3 sends. It is stored with the config,
-        /// taken from no client and shown to none: [`Self::of_client`].
+        /// True if a client of 0.3 registered the receiver, which then gets notifications in the format of 0.3. Stored
+        /// with the config. Clients can neither set nor see the field: [`Self::of_client`] removes it.
         pub receiver_is_v0_3: bool => "annexReceiverIsV03",
     }
 
@@ -76,7 +76,7 @@ message! {
     pub struct AuthenticationInfo {
         /// An HTTP authentication scheme such as `Bearer`; compared without regard to case.
         pub scheme: String => "scheme" required,
-        /// The credentials in the form that the scheme wants.
+        /// The credentials, in the scheme's own form.
         pub credentials: Option<Secret> => "credentials",
     }
 
@@ -96,7 +96,7 @@ message! {
         pub tenant: Option<String> => "tenant",
         /// The task.
         pub task_id: TaskId => "taskId" required,
-        /// At most so many configs; 0: the server's choice.
+        /// The most configs on a page. 0: the server decides.
         pub page_size: i32 => "pageSize",
         /// The token of this page, from the previous answer.
         pub page_token: Option<String> => "pageToken",

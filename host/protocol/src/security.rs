@@ -93,23 +93,23 @@ message! {
 
     /// The authorization code flow.
     pub struct AuthorizationCodeOAuthFlow {
-        /// The page where the user agrees.
+        /// The page where the user grants access.
         pub authorization_url: String => "authorizationUrl" required,
-        /// The URL that gives tokens.
+        /// The URL of the token endpoint.
         pub token_url: String => "tokenUrl" required,
-        /// The URL that renews tokens.
+        /// The URL for refreshing tokens.
         pub refresh_url: Option<String> => "refreshUrl" optional,
         /// The meaning of each scope.
         pub scopes: IndexMap<String, String> => "scopes" lenient,
-        /// True if PKCE (RFC 7636) is demanded.
+        /// True if the server requires PKCE (RFC 7636).
         pub pkce_required: bool => "pkceRequired",
     }
 
     /// The client credentials flow.
     pub struct ClientCredentialsOAuthFlow {
-        /// The URL that gives tokens.
+        /// The URL of the token endpoint.
         pub token_url: String => "tokenUrl" required,
-        /// The URL that renews tokens.
+        /// The URL for refreshing tokens.
         pub refresh_url: Option<String> => "refreshUrl" optional,
         /// The meaning of each scope.
         pub scopes: IndexMap<String, String> => "scopes" lenient,
@@ -117,9 +117,9 @@ message! {
 
     /// The implicit flow.
     pub struct ImplicitOAuthFlow {
-        /// The page where the user agrees.
+        /// The page where the user grants access.
         pub authorization_url: Option<String> => "authorizationUrl",
-        /// The URL that renews tokens.
+        /// The URL for refreshing tokens.
         pub refresh_url: Option<String> => "refreshUrl" optional,
         /// The meaning of each scope.
         pub scopes: IndexMap<String, String> => "scopes" optional,
@@ -127,9 +127,9 @@ message! {
 
     /// The password flow.
     pub struct PasswordOAuthFlow {
-        /// The URL that gives tokens.
+        /// The URL of the token endpoint.
         pub token_url: Option<String> => "tokenUrl",
-        /// The URL that renews tokens.
+        /// The URL for refreshing tokens.
         pub refresh_url: Option<String> => "refreshUrl" optional,
         /// The meaning of each scope.
         pub scopes: IndexMap<String, String> => "scopes" optional,
@@ -137,11 +137,11 @@ message! {
 
     /// The device code flow.
     pub struct DeviceCodeOAuthFlow {
-        /// The URL where the device asks for a code.
+        /// The URL where the device requests a code.
         pub device_authorization_url: String => "deviceAuthorizationUrl" required,
-        /// The URL that gives tokens.
+        /// The URL of the token endpoint.
         pub token_url: String => "tokenUrl" required,
-        /// The URL that renews tokens.
+        /// The URL for refreshing tokens.
         pub refresh_url: Option<String> => "refreshUrl" optional,
         /// The meaning of each scope.
         pub scopes: IndexMap<String, String> => "scopes" lenient,

@@ -8,7 +8,7 @@ use crate::error::comma_separated;
 /// The version of A2A that this crate describes; only Major.Minor is negotiated.
 pub const VERSION: &str = "1.0";
 
-/// Tells whether a version that somebody has sent is this Major.Minor: the patch number does not count (section 3.6).
+/// Tells whether a version from a peer has this Major.Minor. The patch number is ignored (section 3.6).
 ///
 /// ```
 /// use annex_protocol::service::is_version;
@@ -22,13 +22,13 @@ pub fn is_version(sent: &str, version: &str) -> bool {
     rest.is_empty() || patch.is_some_and(|patch| patch.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Carries the protocol version of a request.
+/// The header with the protocol version of a request.
 pub const A2A_VERSION: &str = "a2a-version";
 
-/// Carries the extensions that a client asks for, and in the answer those that were active.
+/// The header with the extensions that a client requests. In a response, the extensions that were active.
 pub const A2A_EXTENSIONS: &str = "a2a-extensions";
 
-/// So many URIs are looked at one by one.
+/// The number of URIs that are compared one by one. Further URIs are looked up by hash.
 const FEW: usize = 8;
 
 /// The extensions in all [`A2A_EXTENSIONS`] values of one request: each once, in the order of their first mention.
@@ -43,10 +43,10 @@ pub fn parse_extensions<'a>(values: impl Iterator<Item = &'a str>) -> Vec<Extens
     // Clients send one field with commas or several fields, with and without spaces; an empty entry names nothing.
     let uris = values.flat_map(|value| value.split(',')).map(str::trim).filter(|uri| !uri.is_empty());
     let mut unique: Vec<ExtensionUri> = Vec::new();
-    // Beyond the first few, each is looked up by its hash: a header has room for thousands.
+    // Beyond the first few, each URI is looked up by its hash: a header may contain thousands.
     let mut others: IndexSet<&str> = IndexSet::new();
     for uri in uris {
-        // URIs are compared exactly: one that differs in the case of its host names another extension.
+        // URIs are compared exactly: a URI whose host differs in case names another extension.
         if unique.iter().any(|known| known.as_str() == uri) {
             continue;
         }

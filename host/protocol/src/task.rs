@@ -44,9 +44,9 @@ impl TaskState {
 }
 
 message! {
-    /// A unit of work that outlives the request which began it.
+    /// A unit of work. It may outlive the request that began it.
     pub struct Task {
-        /// Made up by the server.
+        /// Created by the server.
         pub id: TaskId => "id" required,
         /// The conversation that the task belongs to.
         pub context_id: ContextId => "contextId",
@@ -80,7 +80,7 @@ message! {
         pub description: Option<String> => "description",
         /// The content; at least one part.
         pub parts: Parts => "parts" required,
-        /// Free-form entries, most of them owned by extensions.
+        /// Free-form entries, mostly of extensions.
         pub metadata: Metadata => "metadata",
         /// The extensions that contributed to the artifact.
         pub extensions: Vec<ExtensionUri> => "extensions",
@@ -88,7 +88,7 @@ message! {
 }
 
 impl Task {
-    /// Applies a message with which the client goes on: what the agent said before it moves into the history first.
+    /// Applies the client's next message to the task. The agent's message in the status moves into the history first.
     pub fn apply_message(&mut self, message: Message) {
         // The agent's question moves before the client's answer in the history, and is no longer in the status.
         self.history.extend(self.status.message.take());

@@ -12,7 +12,7 @@ const YEAR_1: i64 = -62_135_596_800_000;
 
 /// A point in time, written as RFC 3339 in UTC with exactly three fraction digits.
 ///
-/// Holds whole milliseconds, so that a value equals what its own text decodes to.
+/// Holds whole milliseconds, so that a value is equal to its decoded text.
 ///
 /// ```
 /// use annex_protocol::Timestamp;
@@ -24,7 +24,7 @@ const YEAR_1: i64 = -62_135_596_800_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(jiff::Timestamp);
 
-/// A text is not an RFC 3339 timestamp with a zone.
+/// The error for a text that is not an RFC 3339 timestamp with a zone.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("`{text}` is not an RFC 3339 timestamp with a zone, such as 2026-11-20T12:00:00.000Z")]
 pub struct TimestampError {
@@ -39,18 +39,18 @@ impl Timestamp {
         Self::from_millis(jiff::Timestamp::now().as_millisecond())
     }
 
-    /// Reads an RFC 3339 timestamp; digits beyond milliseconds are dropped.
+    /// Parses an RFC 3339 timestamp. Digits beyond milliseconds are dropped.
     ///
     /// # Errors
-    /// When `text` is something else, or has no zone and so names no point in time.
+    /// When `text` has another form, or has no zone and so is not a point in time.
     pub fn parse(text: &str) -> Result<Self, TimestampError> {
         let timestamp: jiff::Timestamp =
             text.parse().map_err(|source| TimestampError { text: text.to_owned(), source })?;
         Ok(Self::from_millis(timestamp.as_millisecond()))
     }
 
-    /// Reads what others write: as [`parse`](Self::parse), and a time without a zone as one of UTC, which is the zone that A2A
-    /// has. A second may have more than nine digits behind the point.
+    /// Parses timestamps of other implementations. Like [`parse`](Self::parse), but a time without a zone is in UTC,
+    /// and a second may have more than nine fraction digits.
     ///
     /// ```
     /// use annex_protocol::Timestamp;
@@ -61,12 +61,12 @@ impl Timestamp {
     /// ```
     ///
     /// # Errors
-    /// When `text` is no point in time even so.
+    /// When `text` has another form.
     pub fn parse_or_utc(text: &str) -> Result<Self, TimestampError> {
         let text = within_nanoseconds(text);
         let text: &str = &text;
         Self::parse(text).or_else(|error| {
-            // A date alone says nothing about the time.
+            // A date without a time is not a timestamp.
             let local = text.parse::<jiff::civil::DateTime>().ok().filter(|_| text.contains([':', 'T', 't']));
             let utc = local.and_then(|local| local.to_zoned(jiff::tz::TimeZone::UTC).ok());
             utc.map(|utc| Self::from_millis(utc.timestamp().as_millisecond())).ok_or(error)
@@ -86,7 +86,7 @@ impl Timestamp {
     }
 }
 
-/// The text without the digits behind nanoseconds.
+/// The text without fraction digits beyond nanoseconds.
 fn within_nanoseconds(text: &str) -> Cow<'_, str> {
     const DIGITS: usize = 9;
     let Some((before, fraction)) = text.split_once('.') else { return Cow::Borrowed(text) };
@@ -99,8 +99,8 @@ fn within_nanoseconds(text: &str) -> Cow<'_, str> {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Milliseconds and UTC are what the specification recommends, and the official Python client refuses a time
-        // without a zone.
+        // The specification recommends milliseconds and UTC, and the official Python client refuses a time without a
+        // zone.
         write!(formatter, "{:.3}", self.0)
     }
 }

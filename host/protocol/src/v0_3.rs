@@ -1,14 +1,13 @@
 //! A2A 0.3 on the wire, translated from and to the types of 1.0.
 //!
-//! [`request`] reads the parameters of the JSON-RPC methods that [`Method`] names; the views ([`Task`], [`Message`],
-//! [`Event`], …) borrow values of 1.0 and write them as 0.3 JSON. [`rest`] does both for the HTTP+JSON binding, whose
-//! bodies are ProtoJSON of the package `a2a.v1` and differ from JSON-RPC. Free-form JSON stays byte for byte.
+//! For servers: [`request`] reads the parameters of the JSON-RPC methods in [`Method`]. The views ([`Task`], [`Message`],
+//! [`Event`], …) borrow values of 1.0 and write 0.3 JSON. [`rest`] does both for the HTTP+JSON binding, whose bodies are
+//! ProtoJSON of the package `a2a.v1` and differ from JSON-RPC. Free-form JSON stays byte for byte.
+//!
+//! For clients of a 0.3 server: [`call`] writes parameters, [`answer`] reads answers, [`read_card`] reads a card.
 //!
 //! Gaps of 0.3 are filled as in the compatibility layer of the official Python SDK, so that its clients see no
 //! difference. Nothing here does I/O.
-//!
-//! The other way round, for clients that meet a server of 0.3: [`call`] writes parameters, [`answer`] reads what comes
-//! back, [`read_card`] reads a card.
 
 pub mod answer;
 pub mod call;

@@ -10,7 +10,7 @@ use crate::{
     TaskPushNotificationConfig,
 };
 
-/// A request can be wrong in each of thousands of parts; nobody reads on after this many.
+/// The most violations that are reported. A request may have thousands, and no developer reads that many.
 const MAX_VIOLATIONS: usize = 20;
 
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl SendMessageRequest {
     /// [`A2aError::InvalidParams`] with a violation per field.
     pub fn validate(&self) -> Result<(), A2aError> {
         let mut violations = Violations::default();
-        // A message that is left out gets one violation, not one for each of its fields.
+        // A missing message gets one violation, not one for each of its fields.
         if self.message == Message::default() {
             let description = "is required, with messageId, role ROLE_USER and at least one part";
             violations.unless(false, "message", description);
@@ -84,7 +84,7 @@ fn check_push_config(config: &TaskPushNotificationConfig, prefix: &str, violatio
 }
 
 impl GetTaskRequest {
-    /// Checks that there is an id and that the history length is not negative.
+    /// Checks the presence of an id, and that the history length is not negative.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] with a violation per field.
@@ -112,7 +112,7 @@ impl ListTasksRequest {
 }
 
 impl CancelTaskRequest {
-    /// Checks that there is an id.
+    /// Checks the presence of an id.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] with a violation per field.
@@ -124,7 +124,7 @@ impl CancelTaskRequest {
 }
 
 impl SubscribeToTaskRequest {
-    /// Checks that there is an id.
+    /// Checks the presence of an id.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] with a violation per field.
@@ -150,7 +150,7 @@ impl TaskPushNotificationConfig {
 }
 
 impl GetTaskPushNotificationConfigRequest {
-    /// Checks that there are a task and an id.
+    /// Checks the presence of a task and an id.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] with a violation per field.
@@ -163,7 +163,7 @@ impl GetTaskPushNotificationConfigRequest {
 }
 
 impl ListTaskPushNotificationConfigsRequest {
-    /// Checks that there is a task and that the page size is not negative.
+    /// Checks the presence of a task, and that the page size is not negative.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] with a violation per field.
@@ -177,7 +177,7 @@ impl ListTaskPushNotificationConfigsRequest {
 }
 
 impl DeleteTaskPushNotificationConfigRequest {
-    /// Checks that there are a task and an id.
+    /// Checks the presence of a task and an id.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] with a violation per field.

@@ -13,14 +13,14 @@ use crate::follow::{self, Follower};
 use crate::links::Link;
 use crate::upstream::{ConnectError, Upstream};
 
-/// Sends each message to another A2A server and relays what that answers.
+/// An [`AgentExecutor`] that forwards each message to another A2A server and relays the answer.
 pub struct UpstreamAgent {
     upstream: Arc<Upstream>,
 }
 
 impl UpstreamAgent {
-    /// Finds the agent by its card, which may take as long as the config says. Must be called in a tokio runtime: the card
-    /// is asked for again from time to time as long as the agent exists.
+    /// Fetches the agent's card, for at most [`UpstreamConfig::start`]. Must be called within a tokio runtime: a
+    /// background task refreshes the card until the agent is dropped.
     ///
     /// # Errors
     /// [`ConnectError`] names the URL and the cause.
@@ -30,9 +30,10 @@ impl UpstreamAgent {
     }
 }
 
-/// The server gives it to each agent that has a remote card.
+/// The source of the error when a turn has no [`UpstreamContext`]. The server provides one for each agent that has a
+/// remote card.
 #[derive(Debug, thiserror::Error)]
-#[error("a turn of the upstream agent began without what the server knows of the call")]
+#[error("a turn of the upstream agent began without the context of its call")]
 struct NoRemoteCall;
 
 #[async_trait]
@@ -73,7 +74,7 @@ impl AgentExecutor for UpstreamAgent {
             Ok(None) => false,
             Err(error) => {
                 let ids = annex_telemetry::ids();
-                tracing::warn!(%error, tenant = ids.tenant(), %task, "it cannot be told which task of the upstream agent waits");
+                tracing::warn!(%error, tenant = ids.tenant(), %task, "cannot read which task of the upstream agent waits");
                 false
             }
         }
@@ -86,7 +87,7 @@ impl AgentExecutor for UpstreamAgent {
             Ok(_) => {}
             Err(error) => {
                 let ids = annex_telemetry::ids();
-                tracing::warn!(%error, tenant = ids.tenant(), %task, "it cannot be told which task of the upstream agent is to be cancelled")
+                tracing::warn!(%error, tenant = ids.tenant(), %task, "cannot read which task of the upstream agent to cancel")
             }
         }
     }

@@ -1,22 +1,22 @@
-//! The decision to call the upstream at all: not for a while when it has failed several times in a row.
+//! A circuit breaker: after several failures in a row no request is sent for a while.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failures in a row after which nothing is sent for a while.
+/// Failures in a row that open the circuit.
 const FAILURES: u32 = 5;
 
-/// Counts failures in a row. After five of them calls fail at once until the pause is over; then one call at a time tries
-/// the upstream, and one that succeeds ends the matter.
+/// Counts failures in a row. After [`FAILURES`] of them the circuit opens and calls fail at once. When the pause has
+/// passed, one call at a time may try the upstream. The first success closes the circuit.
 pub(crate) struct Breaker {
     pause: Duration,
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct BreakerState {
     failures: u32,
-    /// The time from which the next call may be tried.
+    /// The time from which the next call may be tried. `None` while the circuit is closed.
     closed_until: Option<Instant>,
 }
 
@@ -25,10 +25,10 @@ impl Breaker {
         Self { pause, state: Mutex::default() }
     }
 
-    /// Asks for leave to call.
+    /// Asks for permission to call the upstream.
     ///
     /// # Errors
-    /// The time for which there is none.
+    /// The time to wait until the next call may be tried.
     pub(crate) fn enter(&self) -> Result<(), Duration> {
         let mut state = self.lock();
         let now = Instant::now();
@@ -41,17 +41,17 @@ impl Breaker {
         Ok(())
     }
 
-    /// Tells whether calls fail at once.
+    /// Tells whether the circuit is open, so that calls fail at once.
     pub(crate) fn is_open(&self) -> bool {
         self.lock().closed_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// The upstream answered, whatever it answered.
+    /// Records an answer of the upstream, also one with an error about the request. Closes the circuit.
     pub(crate) fn succeeded(&self) {
         let was_closed = {
             let mut state = self.lock();
             let was_closed = state.closed_until.is_some();
-            *state = State::default();
+            *state = BreakerState::default();
             was_closed
         };
         if was_closed {
@@ -59,7 +59,7 @@ impl Breaker {
         }
     }
 
-    /// The upstream did not answer, or did not keep to the protocol.
+    /// Records a failure: no answer, or one that breaks the protocol. Opens the circuit after [`FAILURES`] in a row.
     pub(crate) fn failed(&self) {
         let mut state = self.lock();
         state.failures = state.failures.saturating_add(1);
@@ -82,7 +82,7 @@ impl Breaker {
         state.closed_until = Some(Instant::now() + self.pause);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,42 +9,45 @@ use annex_egress::Screen;
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
-/// The settings of an upstream agent and of the calls to it.
+/// The settings of an upstream agent and of the calls that are made to the upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
     /// The agent's name: author of its events and app of its sessions.
     pub name: String,
-    /// The URL of its card, or of the agent, whose card is then at the well-known place below it.
+    /// The URL of the agent's card, or of the agent. In the second case the card is read from
+    /// `/.well-known/agent-card.json` below that URL.
     pub card: String,
-    /// The binding to use; `None` for the first of its card that can be used.
+    /// The binding to use. `None`: the first supported one that the card lists.
     pub binding: Option<Binding>,
-    /// Names of the callers' header fields that are sent on.
+    /// Names of header fields of the caller's request that are forwarded to the upstream.
     pub headers_forward: Vec<String>,
-    /// A header field of this server's own.
+    /// A header field that this server adds to each request.
     pub credentials: Option<Credentials>,
-    /// Hosts, each `name` or `name:port`, whose interfaces may be used besides those at the origin of the card.
+    /// Hosts, each as `name` or `name:port`, whose interfaces may be used in addition to those at the origin of the
+    /// card.
     pub allow_hosts: Vec<String>,
-    /// The longest time that a connection may take.
+    /// The timeout for opening a connection.
     pub connect: Duration,
-    /// The longest time that the upstream may send no event.
+    /// The longest time without an event from the upstream before a call fails.
     pub idle: Duration,
-    /// The longest time that its card is asked for at the start.
+    /// The longest time that the start waits for the upstream's card.
     pub start: Duration,
-    /// The time between two requests for its card. A card with a longer `max-age` is kept until that is over.
+    /// The time between two requests for the upstream's card. A longer `max-age` in the response takes precedence.
     pub refresh: Duration,
-    /// The time for which nothing is sent after five failures in a row.
+    /// The time for which the circuit stays open after five failures in a row.
     pub pause: Duration,
-    /// The longest answer and the longest event of a stream, in bytes.
+    /// The largest answer, and the largest event of a stream, in bytes.
     pub max_answer_bytes: usize,
-    /// The fate of a conversation that the upstream does not know any more.
+    /// The reaction when the upstream no longer knows a conversation.
     pub on_lost_context: LostContext,
-    /// The mapping of the session's state.
+    /// The mapping between the session's state and the upstream's requests and answers.
     pub state: StateMapping,
-    /// Looks at each address before it is connected to, where somebody else than the operator has chosen the agent.
+    /// The screen that checks each address before a connection is opened. Set where a tenant, and not the operator,
+    /// chose the agent.
     pub screen: Option<Screen>,
 }
 
-/// A header field whose value is in the environment.
+/// A header field whose value comes from an environment variable.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credentials {
@@ -59,39 +62,41 @@ fn authorization() -> String {
     "authorization".to_owned()
 }
 
-/// The fate of a conversation that the upstream does not know any more.
+/// The reaction when the upstream no longer knows a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LostContext {
-    /// Its messages fail, and say so.
+    /// Messages of the conversation fail with an error that says so.
     #[default]
     Fail,
-    /// It goes on as a new conversation at the upstream.
+    /// The conversation continues as a new one at the upstream.
     Restart,
 }
 
-/// `[agent.state]`: the mapping of the session's state to the request, and of the answer to changes of it.
+/// `[agent.state]`: how the session's state is sent with a request, and how changes of the state are read from the
+/// answer.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StateMapping {
-    /// The place in the request that the state is sent in. Default: none.
-    pub send: Option<Sent>,
+    /// The place in the request where the state is sent. Default: the state is not sent.
+    pub send: Option<StateTarget>,
     /// The metadata key, or the key in the data part. Needed by all but `text-part`.
     pub key: Option<String>,
-    /// The text in front of the message, with `{variables}` from the state. Needed by `text-part` and for it alone.
+    /// The text in front of the message, such as `The user is {user:name}.`, with `{variables}` from the state.
+    /// Required for `text-part`, and allowed only there.
     pub template: Option<String>,
-    /// The full state keys that are sent. Default: all of the session's own, that is those without a prefix.
+    /// The full state keys that are sent. Default: all keys without a prefix, which belong to the session alone.
     pub keys: Option<Vec<String>>,
-    /// The place in the answer that a change of the state comes from. Default: none.
-    pub receive: Option<Received>,
-    /// The metadata key, or the key in the data part, of that change. Default: `key`.
+    /// The place in the answer where changes of the state are read. Default: they are not read.
+    pub receive: Option<StateSource>,
+    /// The metadata key, or the key in the data part, that holds the change. Default: `key`.
     pub receive_key: Option<String>,
 }
 
-/// The place in the request that state is sent in.
+/// The place in the request where the state is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Sent {
+pub enum StateTarget {
     /// An object under a key of the request's metadata.
     RequestMetadata,
     /// An object under a key of the message's metadata.
@@ -102,10 +107,10 @@ pub enum Sent {
     TextPart,
 }
 
-/// The place in the answer that a change of the state comes from.
+/// The place in the answer where changes of the state are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Received {
+pub enum StateSource {
     /// An object under a key of the metadata of a task, or of an event about one.
     TaskMetadata,
     /// An object under a key of an artifact's metadata.
@@ -114,7 +119,7 @@ pub enum Received {
     DataPart,
 }
 
-/// A fault in a config.
+/// A fault in the config.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A key is missing, superfluous or has an unusable value.
@@ -122,7 +127,7 @@ pub enum ConfigError {
     Value {
         /// The key below `[agent]`.
         key: &'static str,
-        /// The fault, and the values that are accepted.
+        /// The fault, and the accepted values.
         reason: String,
     },
 }
@@ -133,11 +138,11 @@ impl ConfigError {
     }
 }
 
-/// Header fields, checked.
+/// The header fields of the config, checked.
 pub(crate) struct Fields {
-    /// Those of callers that are sent on.
+    /// Names of the caller's fields that are forwarded.
     pub(crate) forwarded: Vec<HeaderName>,
-    /// This server's own.
+    /// The field that this server adds.
     pub(crate) own: Option<(HeaderName, HeaderValue)>,
 }
 
@@ -167,7 +172,7 @@ impl UpstreamConfig {
         self.state.check()
     }
 
-    /// Checks the settings with the environment as it is now. Nobody is asked.
+    /// Checks the settings and the environment variables that they name. Sends nothing.
     ///
     /// # Errors
     /// The key and its fault.
@@ -185,9 +190,9 @@ impl UpstreamConfig {
     fn forwarded(&self) -> Result<Vec<HeaderName>, ConfigError> {
         let own = self.credentials.as_ref().map(|credentials| credentials.header.as_str());
         let names = self.headers_forward.iter().map(|name| {
-            // Two values for one field would fail each call. The operator hears of it at the start instead.
+            // Two values for one field would fail each call, so the error is reported to the operator at the start.
             if own.is_some_and(|own| own.eq_ignore_ascii_case(name)) {
-                let reason = format!("has {name:?}, which is what `credentials` sets; leave one of them out");
+                let reason = format!("has {name:?}, which `credentials` sets already; remove one of the two");
                 return Err(ConfigError::new("headers_forward", reason));
             }
             settable("headers_forward", name)
@@ -196,11 +201,11 @@ impl UpstreamConfig {
     }
 }
 
-/// A name of a field that is not the transport's own.
+/// Parses the name of a header field. Refuses names that the transport sets itself, such as `content-length`.
 fn settable(key: &'static str, name: &str) -> Result<HeaderName, ConfigError> {
     let unusable = |reason: &str| ConfigError::new(key, format!("has {name:?}, which {reason}"));
     let header = HeaderName::try_from(name).map_err(|_| unusable("is not the name of a header field"))?;
-    // The client itself is asked, so that there is one list of fields that are the protocol's own.
+    // The client decides, so that the protocol's own fields are listed only once.
     let set = ServiceParameters::default().set_field(header.clone(), HeaderValue::from_static(""));
     set.map_err(|_| unusable("is set by the protocol itself"))?;
     Ok(header)
@@ -211,7 +216,7 @@ impl Credentials {
         const KEY: &str = "credentials";
         let wrong = |reason: &str| ConfigError::new(KEY, format!("names the variable {}, which {reason}", self.env));
         let value = env::var(&self.env).map_err(|_| wrong("is not set, or is not text"))?;
-        let mut value = HeaderValue::try_from(value.trim()).map_err(|_| wrong("is no value of a header field"))?;
+        let mut value = HeaderValue::try_from(value.trim()).map_err(|_| wrong("is not a valid header field value"))?;
         // Debug output hides a sensitive value, and HTTP/2 does not put it into its table.
         value.set_sensitive(true);
         Ok((settable(KEY, &self.header)?, value))
@@ -220,33 +225,33 @@ impl Credentials {
 
 impl StateMapping {
     fn check(&self) -> Result<(), ConfigError> {
-        let is_text = self.send == Some(Sent::TextPart);
+        let is_text = self.send == Some(StateTarget::TextPart);
         if let Some(Err(error)) = self.template.as_deref().map(check_template) {
             return Err(ConfigError::new("state.template", format!("cannot be used: {error}")));
         }
         if is_text != self.template.is_some() {
-            return Err(ConfigError::new("state.template", "goes with send = \"text-part\", and with nothing else"));
+            return Err(ConfigError::new("state.template", "is allowed only with send = \"text-part\""));
         }
         let sends_object = self.send.is_some() && !is_text;
         if sends_object && self.key.is_none() {
-            return Err(ConfigError::new("state.key", "is missing; it says under which key the state is sent"));
+            return Err(ConfigError::new("state.key", "is missing: the key under which the state is sent"));
         }
         if self.receive.is_some() && self.received_key().is_none() {
-            return Err(ConfigError::new("state.receive_key", "is missing; it says under which key changes come"));
+            return Err(ConfigError::new("state.receive_key", "is missing: the key under which changes are received"));
         }
         if self.receive.is_none() && self.receive_key.is_some() {
-            return Err(ConfigError::new("state.receive_key", "goes with state.receive only"));
+            return Err(ConfigError::new("state.receive_key", "is allowed only with state.receive"));
         }
         if self.keys.is_some() && (is_text || self.send.is_none()) {
             return Err(ConfigError::new(
                 "state.keys",
-                "says what is sent as an object; a template names what it wants",
+                "is for state that is sent as an object; a template names its own keys",
             ));
         }
         Ok(())
     }
 
-    /// The key under which changes come.
+    /// The key under which changes of the state are received.
     pub(crate) fn received_key(&self) -> Option<&str> {
         self.receive_key.as_deref().or(self.key.as_deref())
     }

@@ -1,5 +1,5 @@
-//! Failed calls to the upstream, as the caller is told of them: an error of the request, or a fault that is told by its
-//! kind.
+//! Maps failed calls to the upstream to errors for the caller: an error about the request, or a fault that the server
+//! reports by its kind.
 
 use annex_agent::AgentError;
 use annex_client::{ClientError, RemoteError, Violation};
@@ -8,16 +8,16 @@ use http::StatusCode;
 
 use crate::links::Link;
 
-/// The upstream says that there is no such task, or that it takes no message.
+/// The upstream's error codes for "task not found" and "unsupported operation".
 const TASK_NOT_FOUND: i64 = -32001;
 const UNSUPPORTED_OPERATION: i64 = -32004;
 
-/// Bytes of each text that is passed on of the upstream's error: gRPC carries no more.
+/// The longest text of an upstream's error that is forwarded, in bytes: gRPC carries no more.
 const MAX_TEXT_BYTES: usize = 1024;
-/// Faults of fields that are passed on.
+/// The most field violations of an upstream's error that are forwarded.
 const MAX_VIOLATIONS: usize = 64;
 
-/// Tells whether the upstream is at fault, rather than the request.
+/// Tells whether the error is the upstream's fault, and not the request's.
 pub(crate) fn is_fault(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable { .. }
@@ -25,12 +25,13 @@ pub(crate) fn is_fault(error: &ClientError) -> bool {
         | ClientError::Broken { .. }
         | ClientError::Protocol { .. } => true,
         ClientError::Status { status, .. } => status.is_server_error(),
-        // A refusal is an answer, and the upstream works.
+        // A refusal is an answer, so the upstream works.
         _ => false,
     }
 }
 
-/// Tells whether the upstream says that it does not know the conversation.
+/// Tells whether the error means that the upstream does not know the conversation. `sent` has the upstream's ids of the
+/// request.
 pub(crate) fn is_lost_context(error: &ClientError, sent: &Link) -> bool {
     // When a task was continued, the same code is about the task: `of_sending` says so.
     let Some(error) = error.agent().filter(|_| sent.context.is_some() && sent.waiting_task().is_none()) else {
@@ -43,25 +44,24 @@ pub(crate) fn is_lost_context(error: &ClientError, sent: &Link) -> bool {
     error.code == Some(TASK_NOT_FOUND) || error.violations().iter().any(names_context)
 }
 
-/// The error that sending a message ended with. `sent` has the upstream's ids that were sent.
+/// Maps the error of sending a message. `sent` has the upstream's ids of the request.
 pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
     if is_lost_context(&error, sent) {
-        let message = "The agent behind this server does not know this conversation any more. Begin a new one, without \
-                       contextId.";
+        let message =
+            "The agent behind this server does not know this conversation. Begin a new one, without contextId.";
         return broken(message, error);
     }
     if is_overload(&error) {
-        // The message was not taken, and whoever sends it again later may be luckier.
+        // The message was not processed, and may be sent again later.
         return AgentError::Refused(overload(&error));
     }
     let Some(answered) = error.agent() else { return of_transport(error) };
     let continues = sent.waiting_task().is_some();
     if continues && answered.code == Some(TASK_NOT_FOUND) {
-        let message =
-            "The agent behind this server does not know the task any more. Send the message again without taskId.";
+        let message = "The agent behind this server does not know the task. Send the message again without taskId.";
         return broken(message, error);
     }
-    // It has ended there, or works. What has become of it is found out when somebody asks for the task.
+    // The task has ended at the upstream, or is working. Its state is read when a client asks for the task.
     if continues && answered.code == Some(UNSUPPORTED_OPERATION) {
         return AgentError::Refused(A2aError::UnsupportedOperation { reason: passed_on(&answered.message) });
     }
@@ -71,17 +71,17 @@ pub(crate) fn of_sending(error: ClientError, sent: &Link) -> AgentError {
     }
 }
 
-/// A task cannot be read, although the upstream answers.
+/// Maps the error of reading a task that the upstream should know.
 pub(crate) fn of_lost_task(error: ClientError) -> AgentError {
     let is_unknown = error.agent().is_some_and(|error| error.code == Some(TASK_NOT_FOUND));
     if is_unknown {
-        broken("The agent behind this server does not know the task any more. Send the message again.", error)
+        broken("The agent behind this server does not know the task. Send the message again.", error)
     } else {
         of_transport(error)
     }
 }
 
-/// The upstream's error as it is told to the caller, when it is about the request.
+/// The A2A error for the caller when the upstream's error is about the request. `None` if it is not.
 fn of_request(error: &RemoteError) -> Option<A2aError> {
     let reason = passed_on(&error.message);
     Some(match error.code? {
@@ -96,7 +96,7 @@ fn of_request(error: &RemoteError) -> Option<A2aError> {
         }
         UNSUPPORTED_OPERATION => A2aError::UnsupportedOperation { reason },
         -32005 => A2aError::ContentTypeNotSupported { content_type: content_type(error) },
-        // Other errors are the upstream's own business, and their words do not reach the caller.
+        // Other errors are internal to the upstream, and their texts do not reach the caller.
         _ => return None,
     })
 }
@@ -105,7 +105,7 @@ fn violation(violation: &Violation) -> FieldViolation {
     FieldViolation { field: passed_on(&violation.field), description: passed_on(&violation.description) }
 }
 
-/// The media type that the upstream names in the details, if it does.
+/// The media type that the upstream's error details name; an empty text without one.
 fn content_type(error: &RemoteError) -> String {
     let named = error.details.iter().find_map(|detail| {
         let detail: annex_protocol::JsonObject = detail.to().ok()?;
@@ -115,12 +115,12 @@ fn content_type(error: &RemoteError) -> String {
     named.map_or_else(|| "of a part".to_owned(), |named| passed_on(&named))
 }
 
-/// A text of the upstream's error, as much of it as is passed on.
+/// A text of the upstream's error, cut at [`MAX_TEXT_BYTES`].
 fn passed_on(text: &str) -> String {
     annex_text::cut(text.to_owned(), MAX_TEXT_BYTES)
 }
 
-/// The upstream did not answer, or answered something that A2A does not have.
+/// Maps the error of a call that got no answer, or one that A2A does not define.
 pub(crate) fn of_transport(error: ClientError) -> AgentError {
     let message = match &error {
         ClientError::Unreachable { .. } => "The agent behind this server cannot be reached. Try again later.",
@@ -132,33 +132,33 @@ pub(crate) fn of_transport(error: ClientError) -> AgentError {
         ClientError::Agent(error) if is_denial(error) => DENIED,
         ClientError::Agent(_) => "The agent behind this server answered with an error.",
         ClientError::NotCarried { .. } => "The message cannot be sent to the agent behind this server.",
-        _ => "The agent behind this server could not be asked.",
+        _ => "The agent behind this server could not be called.",
     };
     broken(message, error)
 }
 
-/// The text for an HTTP status without an error of A2A.
+/// The text for an HTTP status that comes without an A2A error.
 fn of_status(status: StatusCode) -> String {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => DENIED.to_owned(),
         status if status.is_redirection() => format!(
-            "The agent behind this server answered with a redirect ({}), which is not followed: its card must name the address \
-             where it is.",
+            "The agent behind this server answered with a redirect ({}), which is not followed: its card must have the final \
+             address.",
             status.as_u16()
         ),
         status => format!("The agent behind this server answered with the HTTP status {status}."),
     }
 }
 
-/// The text where credentials are missing or not accepted.
-const DENIED: &str = "The agent behind this server does not accept the credentials that it was sent, or misses some.";
+/// The text for missing or refused credentials.
+const DENIED: &str = "The agent behind this server does not accept the credentials of this server, or requires some.";
 
-/// True if the upstream wants other credentials.
+/// Tells whether the upstream refuses the credentials.
 fn is_denial(error: &RemoteError) -> bool {
     matches!(error.reason.as_deref(), Some("UNAUTHENTICATED" | "PERMISSION_DENIED"))
 }
 
-/// True if the upstream takes no message now, and may take it later.
+/// Tells whether the upstream refuses the message because of load, so that it may be sent again later.
 fn is_overload(error: &ClientError) -> bool {
     match error {
         ClientError::Status { status, .. } => {
@@ -172,23 +172,23 @@ fn is_overload(error: &ClientError) -> bool {
     }
 }
 
-/// The refusal, with the time after which the client may try again, if the upstream says it.
+/// The refusal for the client, with the upstream's `Retry-After` if it sent one.
 fn overload(error: &ClientError) -> A2aError {
     let retry_seconds = match error {
         ClientError::Status { retry_after, .. } => *retry_after,
         _ => None,
     };
-    A2aError::Unavailable { reason: "the agent behind this server takes no message now".to_owned(), retry_seconds }
+    A2aError::Unavailable { reason: "the agent behind this server accepts no messages now".to_owned(), retry_seconds }
 }
 
 pub(crate) fn broken(message: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> AgentError {
     AgentError::Broken { message: message.to_owned(), source: source.into() }
 }
 
-/// The upstream does not keep to its own ids or to the order of events.
+/// A breach of the protocol: wrong ids, events out of order, or more than the limits allow.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Deviation {
-    #[error("the upstream answered in context {returned:?} when it was asked in {sent:?}")]
+    #[error("the upstream answered in context {returned:?}, but the message was for {sent:?}")]
     OtherContext { sent: String, returned: String },
     #[error("the upstream sent an event of task {returned:?} in the stream of {expected:?}")]
     OtherTask { expected: String, returned: String },
@@ -196,16 +196,14 @@ pub(crate) enum Deviation {
     EmptyAnswer,
     #[error("the upstream sent {bytes} bytes and {artifacts} artifacts in one turn, and went on")]
     Endless { bytes: usize, artifacts: usize },
-    #[error("the upstream named no task that could be asked for, and its answer broke off")]
+    #[error("the upstream's answer broke off before it named a task")]
     NoTask,
 }
 
 impl From<Deviation> for AgentError {
     fn from(deviation: Deviation) -> Self {
         let message = match &deviation {
-            Deviation::OtherContext { .. } => {
-                "The agent behind this server answered in another conversation than it was asked in."
-            }
+            Deviation::OtherContext { .. } => "The agent behind this server answered in another conversation.",
             Deviation::EmptyAnswer => "The answer of the agent behind this server is empty.",
             Deviation::OtherTask { .. } => "The agent behind this server answered something else than A2A.",
             Deviation::Endless { .. } => "The answer of the agent behind this server is too large.",

@@ -1,4 +1,4 @@
-//! One turn at the upstream: the message is sent once, and its answer followed to the end, across broken connections.
+//! One turn at the upstream: sends the message once and follows its answer to the end, across broken connections.
 
 use std::time::Duration;
 
@@ -17,50 +17,51 @@ use crate::outgoing;
 use crate::relay::{EVENTS_OF_FULL_SIZE, Relay};
 use crate::upstream::Upstream;
 
-/// Pauses before a message is sent again that never left, because nobody took the connection.
+/// Pauses before a message is sent again whose connection could not be opened.
 const SEND_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
-/// The first pause before a task is asked for again; each one after it is twice as long.
+/// The first pause before a task is read again. Each further pause is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// Attempts in a row to get back to a task, after which it is given up.
+/// Failed attempts in a row to read a task, after which the turn fails.
 const ATTEMPTS: u32 = 5;
-/// The longest time that a message beside a task waits for a further piece of it.
+/// The longest time that a loose message waits for its next piece.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
-/// Bytes that streams take for each one that an answer may have: names, ids and escapes are none of it.
+/// Bytes of a stream that are allowed for each byte of the answer's limit. The rest is for names, ids and escapes,
+/// which the limit does not count.
 const STREAM_BYTES: usize = 2;
-/// Bytes of comments that keep the streams of a turn alive.
+/// Bytes of keep-alive comments that all streams of a turn may have together.
 const COMMENT_BYTES: usize = 4 << 20;
 
-/// The text for the client where nobody knows what became of its message.
-const NOT_FOLLOWED: &str = "The server stopped while the task ran, and nobody knows whether the agent behind it has the message; \
-                            send it again.";
+/// The text for the client when the process that sent its message stopped before it noted the upstream's task.
+const NOT_FOLLOWED: &str = "The server stopped while the task ran. It is unknown whether the agent behind it received the \
+                            message; send it again.";
 
-/// The answer to a message.
+/// The upstream's answer to a message.
 enum Reply {
     Whole(Box<StreamResponse>),
     Stream(EventStream),
 }
 
 /// The next event of a stream; `None` at its end.
-type Next = Result<Option<StreamResponse>, ClientError>;
+type NextEvent = Result<Option<StreamResponse>, ClientError>;
 
-/// The end of a stream.
-enum Ended {
-    /// As it should: the turn is over, or there is nothing more to read.
+/// The reason why reading a stream ended.
+enum StreamEnd {
+    /// The turn is over, or the stream has no more events.
     Well,
     /// The connection broke off.
     Broken(ClientError),
 }
 
-/// One turn.
+/// Runs one turn.
 pub(crate) struct Follower<'a> {
     upstream: &'a Upstream,
     turn: &'a TurnContext,
     remote: &'a UpstreamContext,
-    /// By the card as it was when the turn began.
+    /// The client for the card that was current when the turn began.
     agent: &'a Agent,
-    /// What all streams of the turn may have, also in what is passed over.
+    /// The bytes that all streams of the turn may have together, skipped events included.
     room: StreamRoom,
 }
 
@@ -75,7 +76,7 @@ impl<'a> Follower<'a> {
         Self { upstream, turn, remote, agent, room }
     }
 
-    /// Sends the message, unless the turn goes on with a task that is there, and relays the answer.
+    /// Sends the message and relays the answer. A turn that continues an existing task sends no message.
     pub(crate) async fn run(&self, events: EventSender) -> Result<(), AgentError> {
         match self.remote.begins_with {
             TurnStart::Message => {}
@@ -85,33 +86,33 @@ impl<'a> Follower<'a> {
         let mapping = &self.upstream.config.state;
         let mut request = outgoing::request(self.turn, self.remote, mapping, &noted).await?;
         let (sent, answer) = self.send(&mut request, noted.clone()).await?;
-        // The caller is told what the upstream says that it activated, not what was asked of it.
+        // The caller gets the extensions that the upstream reports as active, not the requested ones.
         self.remote.set_active(&answer.active);
         let mut relay = Relay::new((self.turn, self.remote), &self.upstream.config, events, (noted, &sent));
         let followed = self.follow(answer.value, &mut relay).await;
         if let (Err(AgentError::Broken { .. }), Some(task)) = (&followed, relay.task()) {
-            // Nobody listens any more, so it need not go on.
+            // The client has gone, so the task need not continue.
             cancel(self.upstream, self.remote, task).await;
         }
         followed
     }
 
-    /// Follows what the upstream made of a message that a process sent which is gone, or of a task that has gone on without a
-    /// message.
+    /// Follows an existing task without sending a message. Either the process that sent the message stopped, or the
+    /// waiting task has continued by itself.
     async fn go_on(&self, events: EventSender) -> Result<(), AgentError> {
         let noted = Link::of_task(self.remote, &self.turn.task_id).await.map_err(AgentError::internal)?;
         let waited = self.remote.begins_with == TurnStart::WaitingTask;
-        // A task that waited when a lost message was sent may not have got it.
+        // A lost message to a waiting task may not have arrived there.
         let noted = noted.filter(|noted| noted.task.is_some() && noted.waits == waited);
         let noted = noted.ok_or_else(|| {
             if waited {
-                let reason = "the task waits no longer".to_owned();
+                let reason = "the task no longer waits".to_owned();
                 AgentError::Refused(A2aError::UnsupportedOperation { reason })
             } else {
                 AgentError::Failed { message: NOT_FOLLOWED.to_owned() }
             }
         })?;
-        // The task counts as known, as one does that a message has just continued.
+        // The task counts as known, like one that a message has just continued.
         let sent = Link { waits: true, ..noted.clone() };
         let mut relay = Relay::new((self.turn, self.remote), &self.upstream.config, events, (noted, &sent));
         let followed = self.recover(&mut relay).await;
@@ -121,7 +122,8 @@ impl<'a> Follower<'a> {
         followed
     }
 
-    /// Sends the message; a second time only when the upstream does not know the conversation and a new one is wanted.
+    /// Sends the message. When the upstream does not know the conversation and the config says `restart`, sends the
+    /// message once more in a new conversation.
     async fn send(&self, request: &mut SendMessageRequest, link: Link) -> Result<(Link, Answer<Reply>), AgentError> {
         let error = match self.deliver(request).await {
             Ok(answer) => return Ok((link, answer)),
@@ -131,16 +133,17 @@ impl<'a> Follower<'a> {
         if !restarts || !failure::is_lost_context(&error, &link) {
             return Err(failure::of_sending(error, &link));
         }
-        tracing::info!("the upstream agent does not know a conversation any more; it goes on as a new one");
+        tracing::info!("the upstream agent no longer knows a conversation; continuing as a new one");
         let link = Link::default();
         outgoing::place(request, &link);
-        // An upstream that has lost the conversation cannot be expected to know the tasks of it.
+        // An upstream that has lost the conversation does not know its tasks either.
         request.message.reference_task_ids.clear();
         let answer = self.deliver(request).await.map_err(|error| failure::of_sending(error, &link))?;
         Ok((link, answer))
     }
 
-    /// Sends the message, again only if it has not left this server.
+    /// Sends the message. Tries again only if no connection could be opened, so that the upstream cannot have received
+    /// it.
     async fn deliver(&self, request: &SendMessageRequest) -> Result<Answer<Reply>, ClientError> {
         let mut pauses = SEND_PAUSES.into_iter();
         loop {
@@ -176,10 +179,10 @@ impl<'a> Follower<'a> {
                 relay.end().await?;
             }
             Reply::Stream(stream) => {
-                if let Ended::Broken(error) = self.read(stream, relay).await? {
+                if let StreamEnd::Broken(error) = self.read(stream, relay).await? {
                     let ids = annex_telemetry::ids();
                     let (tenant, context, task) = ids.all();
-                    tracing::warn!(%error, tenant, context, task, "the stream of the upstream agent broke off; its task is asked for");
+                    tracing::warn!(%error, tenant, context, task, "the stream of the upstream agent broke off; reading its task");
                 }
             }
         }
@@ -187,8 +190,8 @@ impl<'a> Follower<'a> {
         self.recover(relay).await
     }
 
-    /// Reads a stream to its end, or to the end of the turn.
-    async fn read(&self, mut stream: EventStream, relay: &mut Relay<'a>) -> Result<Ended, AgentError> {
+    /// Relays the events of a stream until the stream or the turn ends.
+    async fn read(&self, mut stream: EventStream, relay: &mut Relay<'a>) -> Result<StreamEnd, AgentError> {
         let mut is_first = true;
         while !relay.is_settled() {
             let next = self.next(&mut stream, relay).await?;
@@ -196,23 +199,23 @@ impl<'a> Follower<'a> {
                 relay.say_held().await?;
             }
             match next {
-                // A stream begins with the task as it is, which may still show the wait that this message ends.
+                // A stream begins with the current task, which may still have the waiting state that this message ends.
                 Ok(Some(event)) if relay.taken() == 0 => relay.take_first(event).await?,
-                // A stream that is taken up repeats the task.
+                // A resumed stream repeats the task.
                 Ok(Some(StreamResponse::Task(task))) if is_first => relay.take_asked(task).await?,
                 Ok(Some(event)) => relay.take(event).await?,
                 Ok(None) => {
                     relay.end().await?;
                     break;
                 }
-                // The client counts the silence too, and its time may be over first.
+                // The client measures the silence as well, and its limit may be reached first.
                 Err(ClientError::TimedOut { .. }) if relay.may_be_over() => {
                     relay.end().await?;
                     break;
                 }
-                // The task may still be running, so `recover` asks for it. Only if that fails does the upstream count
-                // as failed.
-                Err(error @ ClientError::Broken { .. }) => return Ok(Ended::Broken(error)),
+                // The task may still be running, so `recover` reads it. Only if that fails does the call count as a
+                // failure.
+                Err(error @ ClientError::Broken { .. }) => return Ok(StreamEnd::Broken(error)),
                 Err(error) => {
                     self.judge(Some(&error));
                     return Err(failure::of_transport(error));
@@ -223,14 +226,14 @@ impl<'a> Follower<'a> {
         if relay.is_settled() {
             leave(stream);
         }
-        Ok(Ended::Well)
+        Ok(StreamEnd::Well)
     }
 
-    /// The next event of a stream; `None` at its end. The client counts the silence, in which comments are a sign of life. A
-    /// stream of messages is over too when nothing but comments comes: some agents leave it open.
-    async fn next(&self, stream: &mut EventStream, relay: &mut Relay<'a>) -> Result<Next, AgentError> {
+    /// The next event of a stream; `None` at its end. The client measures the silence, and comments end a silence. A
+    /// stream that has brought only messages ends when nothing but comments follows: some agents leave it open.
+    async fn next(&self, stream: &mut EventStream, relay: &mut Relay<'a>) -> Result<NextEvent, AgentError> {
         if relay.is_holding() {
-            // The wait goes on behind it: the stream keeps what it has read.
+            // The client's own limit on the wait continues afterwards: the stream keeps what it has read.
             if let Ok(next) = timeout(LONGEST_HOLD, stream.next()).await {
                 return Ok(next.transpose());
             }
@@ -243,7 +246,8 @@ impl<'a> Follower<'a> {
         Ok(timeout(self.upstream.config.idle, next).await.unwrap_or(Ok(None)))
     }
 
-    /// Gets back to a task whose stream has ended before the task has, or that is not followed by a stream at all.
+    /// Reads the task, again and again, until the turn is over: its stream has ended early, or the upstream has no
+    /// streams.
     async fn recover(&self, relay: &mut Relay<'a>) -> Result<(), AgentError> {
         let mut attempts = 0;
         let mut pause = FIRST_PAUSE;
@@ -253,8 +257,8 @@ impl<'a> Follower<'a> {
             pause = LONGEST_PAUSE.min(pause * 2);
             let before = relay.relayed();
             match self.catch_up(&task, relay).await? {
-                Ended::Well => attempts = 0,
-                Ended::Broken(error) => {
+                StreamEnd::Well => attempts = 0,
+                StreamEnd::Broken(error) => {
                     attempts += 1;
                     if attempts >= ATTEMPTS {
                         self.judge(Some(&error));
@@ -262,7 +266,8 @@ impl<'a> Follower<'a> {
                     }
                 }
             }
-            // A task can be read again and again without news: the upstream works on it. The limit of the turn ends that.
+            // A task may be read again and again without news, because the upstream is working. The turn's limit ends
+            // this.
             if relay.relayed() > before {
                 (attempts, pause) = (0, FIRST_PAUSE);
             }
@@ -270,31 +275,31 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Takes the task as it is now, and what follows if the upstream streams.
-    async fn catch_up(&self, task: &TaskId, relay: &mut Relay<'a>) -> Result<Ended, AgentError> {
+    /// Reads the task's present state, and its further events if the upstream supports streams.
+    async fn catch_up(&self, task: &TaskId, relay: &mut Relay<'a>) -> Result<StreamEnd, AgentError> {
         let internal = AgentError::internal;
         let get = GetTaskRequest { id: task.clone(), ..GetTaskRequest::default() };
         let parameters = self.parameters().map_err(internal)?;
         match self.in_time(self.agent.get_task(parameters, get)).await {
             Ok(answer) => relay.take_asked(answer.value).await?,
-            // An error of A2A is an answer: the upstream works, and does not show the task.
+            // An A2A error is an answer: the upstream works, but does not show the task.
             Err(error) if error.agent().is_some() => return Err(failure::of_lost_task(error)),
-            Err(error) => return Ok(Ended::Broken(error)),
+            Err(error) => return Ok(StreamEnd::Broken(error)),
         }
         if relay.is_settled() || !self.streams() {
-            return Ok(Ended::Well);
+            return Ok(StreamEnd::Well);
         }
         let subscribe = SubscribeToTaskRequest { id: task.clone(), ..SubscribeToTaskRequest::default() };
         let parameters = self.parameters().map_err(internal)?;
         match self.in_time(self.agent.subscribe_to_task(parameters, subscribe)).await {
             Ok(answer) => self.read(answer.value, relay).await,
-            // It may have ended in between, or not offer this; then it is asked for again.
-            Err(error) if error.agent().is_some() => Ok(Ended::Well),
-            Err(error) => Ok(Ended::Broken(error)),
+            // The task may have ended in between, or the upstream has no subscriptions; then the task is read again.
+            Err(error) if error.agent().is_some() => Ok(StreamEnd::Well),
+            Err(error) => Ok(StreamEnd::Broken(error)),
         }
     }
 
-    /// Waits for an answer, or for the beginning of a stream, as long as the upstream may be silent.
+    /// Waits for an answer, or for the first event of a stream, for at most the config's `idle`.
     async fn in_time<T>(&self, answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
         timeout(self.upstream.config.idle, answer).await.unwrap_or_else(|_| Err(self.timed_out()))
     }
@@ -311,44 +316,45 @@ impl<'a> Follower<'a> {
         self.agent.card().capabilities.streaming == Some(true)
     }
 
-    /// Counts how a call ended.
+    /// Reports the result of a call to the circuit breaker.
     fn judge(&self, error: Option<&ClientError>) {
         self.upstream.judge(error.is_some_and(failure::is_fault));
     }
 }
 
-/// Leaves a stream whose last event has come. Most end right behind it, and one that is read to its end leaves its
+/// Closes a stream after its last event. Most streams end right after it. Reading such a stream to its end frees its
 /// connection for the next turn.
 fn leave(mut stream: EventStream) {
     if stream.next().now_or_never().is_some() {
         return;
     }
     tokio::spawn(async move {
-        // The end, or an event that nobody waits for, or nothing in time: the connection is of use after the first only.
+        // The end of the stream, a superfluous event, or a timeout. Only after the end can the connection be reused.
         let _ = timeout(LEAVE_TIMEOUT, stream.next()).await;
     });
 }
 
-/// Asks for leave to begin a turn. While the circuit is open a message is refused at once, before anything is read or noted.
+/// Asks the circuit breaker for permission to begin a turn. While the circuit is open, a message is refused before
+/// anything is read or noted.
 ///
 /// # Errors
-/// The refusal, with the time that is left until the upstream is tried again.
+/// The refusal, with the time until the next call may be tried.
 pub(crate) fn admit(upstream: &Upstream, begins_with: TurnStart) -> Result<(), AgentError> {
     match begins_with {
         TurnStart::Message => upstream.breaker().enter().map_err(is_closed),
-        // It goes on at the upstream already.
+        // The task already continues at the upstream.
         TurnStart::LostTurn | TurnStart::WaitingTask => Ok(()),
     }
 }
 
 fn is_closed(wait: Duration) -> AgentError {
     let reason = "the agent behind this server has failed several times in a row".to_owned();
-    // Rounded up, so that nobody who waits for that long comes too early.
+    // Rounded up, so that a client that waits this long does not come too early.
     let retry_seconds = Some(wait.as_secs().saturating_add(1));
     AgentError::Refused(A2aError::Unavailable { reason, retry_seconds })
 }
 
-/// Asks the upstream whether a task that waits there for its client has gone on without a message.
+/// Asks the upstream whether a task that waited for its client has continued by itself.
 pub(crate) async fn has_gone_on(upstream: &Upstream, remote: &UpstreamContext, link: &Link) -> bool {
     let Some(task) = link.waiting_task().filter(|_| !upstream.breaker().is_open()) else { return false };
     let agent = upstream.agent();
@@ -356,28 +362,28 @@ pub(crate) async fn has_gone_on(upstream: &Upstream, remote: &UpstreamContext, l
     let asked = async { agent.get_task(upstream.parameters(remote)?, request).await };
     match asked.await {
         Ok(answer) => link.has_gone_on(answer.value.status.state),
-        // A message to the task finds out what is wrong, and the client is told then.
+        // The next message to the task will reveal the fault, and its client then gets the error.
         Err(error) => {
-            tracing::debug!(%error, "the upstream agent does not say whether a task that waits has gone on");
+            tracing::debug!(%error, "the upstream agent did not report whether a waiting task has continued");
             false
         }
     }
 }
 
-/// Tells the upstream that nobody waits for the task. It may have ended already.
+/// Cancels the task at the upstream because no client waits for it any more. The task may have ended already.
 pub(crate) async fn cancel(upstream: &Upstream, remote: &UpstreamContext, task: &TaskId) {
     let agent = upstream.agent();
     let request = CancelTaskRequest { id: task.clone(), ..CancelTaskRequest::default() };
     let canceled = async { agent.cancel_task(upstream.parameters(remote)?, request).await };
     match timeout(CANCEL_TIMEOUT, canceled).await {
         Ok(Ok(_)) => {}
-        // A task that has ended already cannot be cancelled, which is nobody's fault.
+        // The upstream refuses to cancel a task that has ended already, which is not an error.
         Ok(Err(error)) => tracing::debug!(%error, "the upstream agent did not cancel a task"),
         Err(_) => tracing::debug!("the upstream agent did not answer in time whether a task is canceled"),
     }
 }
 
-/// The longest time that a stream may go on behind its last event.
+/// The longest time that a stream may continue after its last event.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The longest time that the upstream may take to cancel a task.

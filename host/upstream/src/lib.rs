@@ -1,8 +1,8 @@
-//! An agent that lives elsewhere: turns are run by another A2A server, which does not know that it is not called directly.
+//! An agent whose turns another A2A server runs. That server cannot tell this server from any other client.
 //!
-//! [`UpstreamAgent`] finds it by its card, sends it each message with the state of the session as the config wants it,
-//! and relays the answer. Ids of contexts and tasks are the upstream's inside and the server's own outside. The agent's
-//! `UpstreamIds` hold the pairs. This crate knows no HTTP server, no task store and no extension.
+//! [`UpstreamAgent`] reads the other server's card, sends each message with the session's state as the config maps it,
+//! and relays the answer. The upstream has its own ids of contexts and tasks; clients see only the ids of this server.
+//! The agent's `UpstreamIds` store the pairs. This crate knows no HTTP server, no task store and no extension.
 
 #![warn(missing_docs)]
 
@@ -18,5 +18,5 @@ mod state;
 mod upstream;
 
 pub use agent::UpstreamAgent;
-pub use config::{ConfigError, Credentials, LostContext, Received, Sent, StateMapping, UpstreamConfig};
+pub use config::{ConfigError, Credentials, LostContext, StateMapping, StateSource, StateTarget, UpstreamConfig};
 pub use upstream::ConnectError;

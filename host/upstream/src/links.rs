@@ -1,37 +1,37 @@
-//! The contexts and tasks of the upstream that belong to those of this server, as they are noted.
+//! Stored pairs of ids: this server's contexts and tasks, and the upstream's.
 
 use annex_agent::{UpstreamContext, UpstreamIdsError};
 use annex_protocol::{ContextId, MessageId, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 
-/// The upstream's ids for a task of this server. As JSON it is the note about the task; without the task it is the note
-/// about a conversation.
+/// The upstream's ids for a task of this server. It is stored as JSON: with `task` for a task, without `task` for a
+/// conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Link {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) context: Option<ContextId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) task: Option<TaskId>,
-    /// True if the task waits for its client at the upstream.
+    /// True if the upstream's task waits for its client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) waits: bool,
-    /// The state that it waits in. Notes of older versions have none.
+    /// The state in which the task waits. Older versions did not store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) waits_in: Option<TaskState>,
-    /// The last message of the upstream about the task that its client has seen.
+    /// The last message about the task that this server relayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) shown: Option<MessageId>,
-    /// Digests of the ids and contents of the artifacts that the task has here, of the last ones if they are many.
+    /// Digests of the id and the content of each artifact that was relayed, newest last, up to a limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) artifacts: Vec<(u64, u64)>,
-    /// The number of its artifacts that came without an id.
+    /// The number of relayed artifacts that came without an id.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) unnamed: usize,
 }
 
 impl Link {
-    /// The ids that are known of the conversation and of `task`. A task that waits is continued as it was left: an
-    /// upstream that has no contexts names none with it.
+    /// Loads the ids of the conversation and of `task`. The link of a waiting task is used as stored, even without a
+    /// context: some upstreams have no contexts.
     pub(crate) async fn load(remote: &UpstreamContext, task: &TaskId) -> Result<Self, UpstreamIdsError> {
         let of_task = Self::of_task(remote, task).await?.unwrap_or_default();
         if of_task.context.is_some() || of_task.waits {
@@ -41,13 +41,13 @@ impl Link {
         Ok(of_context.map(|note| serde_json::from_str(&note)).transpose()?.unwrap_or_default())
     }
 
-    /// The link of one task of the caller.
+    /// Loads the link of one task of the caller.
     pub(crate) async fn of_task(remote: &UpstreamContext, task: &TaskId) -> Result<Option<Self>, UpstreamIdsError> {
         let stored = remote.ids.of_task(task).await?;
         Ok(stored.map(|note| serde_json::from_str(&note)).transpose()?)
     }
 
-    /// Stores the ids. `known` is what is stored already.
+    /// Stores the ids that differ from `known`, which is stored already.
     pub(crate) async fn keep(&self, remote: &UpstreamContext, known: &Self) -> Result<(), UpstreamIdsError> {
         if self.context != known.context {
             let of_context = Self { context: self.context.clone(), ..Self::default() };
@@ -59,7 +59,7 @@ impl Link {
         Ok(())
     }
 
-    /// True if a task that was left waiting is in this state because it has gone on by itself.
+    /// True if the state shows that a waiting task has continued by itself.
     pub(crate) fn has_gone_on(&self, state: TaskState) -> bool {
         let is_as_left = self.waits_in.map_or_else(|| state.is_interrupted(), |waits_in| waits_in == state);
         state != TaskState::Unspecified && !is_as_left

@@ -14,10 +14,11 @@ pub(crate) async fn request(
     link: &Link,
 ) -> Result<SendMessageRequest, AgentError> {
     let mut message = Message::clone(&turn.message);
-    // All callers are one there: an id of one must not be taken for that of another, whose answer would be given again.
+    // All callers share one identity at the upstream. With equal message ids, one caller could get the answer of
+    // another.
     message.message_id = MessageId::generate();
     message.extensions.retain(|uri: &ExtensionUri| remote.extensions.contains(uri));
-    // Metadata of the extensions that run here is for this server. The upstream is told of state by the mapping only.
+    // The metadata of extensions that run here is for this server. State is sent to the upstream by the mapping only.
     let is_own = |key: &str| remote.own_keys.iter().any(|own| own == key);
     message.metadata.retain_keys(|key| !is_own(key));
     message.reference_task_ids = references(remote, &message.reference_task_ids).await?;
@@ -32,7 +33,7 @@ pub(crate) async fn request(
     Ok(request)
 }
 
-/// Puts the upstream's ids in the place of this server's. A task of the upstream that has ended is referred to.
+/// Replaces this server's ids with the upstream's. A task that has ended at the upstream becomes a reference.
 pub(crate) fn place(request: &mut SendMessageRequest, link: &Link) {
     let message = &mut request.message;
     message.context_id.clone_from(&link.context);
@@ -44,7 +45,7 @@ pub(crate) fn place(request: &mut SendMessageRequest, link: &Link) {
     }
 }
 
-/// The upstream's ids of the tasks that the message refers to. Those that it has not worked on are left out.
+/// The upstream's ids of the tasks that the message refers to. Tasks unknown to the upstream are skipped.
 async fn references(remote: &UpstreamContext, tasks: &[TaskId]) -> Result<Vec<TaskId>, AgentError> {
     let mut known = Vec::new();
     for task in tasks {

@@ -1,4 +1,4 @@
-//! The upstream's answer, event by event: checked, noted, taken into the session, and sent on.
+//! Checks each event of the upstream's answer, notes its ids, adds it to the session and relays it to the client.
 
 use std::collections::HashSet;
 use std::mem;
@@ -20,38 +20,39 @@ mod measure;
 mod messages;
 mod outlet;
 
-use artifacts::{Artifacts, Relayed};
+use artifacts::{Artifacts, RelayedArtifact};
 use ids::Ids;
 use intake::Intake;
 use messages::Messages;
 use outlet::Outlet;
 
-/// The number of events of the largest size that one turn may have. Smaller ones may be more.
+/// The events of the largest allowed size that one turn may have. Smaller events may be more.
 pub(crate) const EVENTS_OF_FULL_SIZE: usize = 16;
 
-/// One turn's answer on its way.
+/// The state of one turn's answer while it is relayed.
 pub(crate) struct Relay<'a> {
     config: &'a UpstreamConfig,
     ids: Ids<'a>,
     intake: Intake,
     outlet: Outlet<'a>,
-    /// True if the task was there before this turn.
+    /// True if the turn continues an existing task.
     continues: bool,
-    /// The last message about the task that an earlier turn has shown.
+    /// The last message about the task that an earlier turn relayed.
     shown: Option<MessageId>,
-    /// True once an event about the task has come.
+    /// True after the first event about the task.
     has_begun: bool,
     artifacts: Artifacts,
     messages: Messages,
-    /// The agent's last words beside its artifacts.
+    /// The agent's last text that is not an artifact.
     said: String,
-    /// The last state that was sent on.
+    /// The last state that was relayed.
     state: Option<TaskState>,
-    /// A waiting state that the upstream showed before anything happened: it may be the one that the message ends.
+    /// A waiting state that arrived before any other event. It may be the old state, which the client's message is
+    /// about to end.
     stale: Option<TaskStatusUpdateEvent>,
-    /// Bytes that had come when the message began that is held.
+    /// [`Intake::bytes`] at the time when the held message began.
     held_from: usize,
-    /// The number of events that were sent on and only had new words, in a task that was looked at as a whole.
+    /// The number of relayed events that only repeated a state with new words, found by reading the whole task.
     words: usize,
     is_settled: bool,
 }
@@ -100,23 +101,23 @@ impl<'a> Relay<'a> {
         self.intake.taken()
     }
 
-    /// The number of events that were sent on, without new words in the same state: a task that counts its steps is not asked
-    /// for more often because of that.
+    /// The number of relayed events, without new words in the same state. A task that reports its progress in words
+    /// does not make the server read it more often.
     pub(crate) fn relayed(&self) -> usize {
         self.outlet.sent().saturating_sub(self.words)
     }
 
-    /// True if what has come is the answer as soon as nothing more follows.
+    /// True if the messages so far are the answer, unless a task follows.
     pub(crate) fn may_be_over(&self) -> bool {
         !self.has_begun && self.messages.is_waiting()
     }
 
-    /// True if a message beside the task is held, of which further pieces may come.
+    /// True if a loose message is held until its next piece arrives.
     pub(crate) fn is_holding(&self) -> bool {
         self.messages.is_holding()
     }
 
-    /// Takes one event.
+    /// Processes one event.
     pub(crate) async fn take(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
         self.intake.take(&mut event, self.artifacts.len())?;
         match event {
@@ -140,8 +141,8 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Takes the task as it is when it is asked for, or when a stream of it begins. It repeats what it had before, which counts
-    /// once: the pauses between such requests bound how often it comes.
+    /// Processes the whole task, read by a request or received as the first event of a stream. What an earlier event
+    /// had is not counted again; pauses limit how often the task is read.
     pub(crate) async fn take_asked(&mut self, task: Task) -> Result<(), AgentError> {
         let mut event = StreamResponse::Task(task);
         self.intake.take_asked(&mut event, self.artifacts.len())?;
@@ -155,8 +156,7 @@ impl<'a> Relay<'a> {
         self.snapshot(task).await
     }
 
-    /// Takes the task as it is before the message that continues it has had any effect: its artifacts so far count as
-    /// sent on.
+    /// Processes the whole task as it was before the client's message changed anything. Its artifacts count as relayed.
     pub(crate) async fn take_first(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
         let is_known = self.continues && matches!(event, StreamResponse::Task(_));
         if is_known {
@@ -182,8 +182,8 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// The answer has ended as it should. Messages are the answer where there is no task, and a waiting state that nothing has
-    /// followed is what it ended in.
+    /// Ends the answer. Without a task, the messages are the answer. A waiting state without an event after it is the
+    /// turn's last state.
     pub(crate) async fn end(&mut self) -> Result<(), AgentError> {
         if let Some(update) = self.stale.take().filter(|_| self.intake.taken() == 1) {
             return self.status(update).await;
@@ -198,36 +198,37 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Checks the ids of an event, and notes them before anybody hears of a task or context that has them.
+    /// Checks the ids of an event, and stores them before the event is relayed.
     async fn enter(&mut self, context: &ContextId, task: Option<&TaskId>) -> Result<(), AgentError> {
         self.has_begun |= task.is_some();
         self.ids.enter(context, task).await
     }
 
-    /// The whole task: the parts of it that are new become events.
+    /// Compares the whole task with what was relayed, and relays the difference as events.
     async fn snapshot(&mut self, mut task: Task) -> Result<(), AgentError> {
-        // Each is compared with all that are known, so their number is looked at before any of them.
+        // Each artifact is compared with all known ones, so their number is checked first.
         self.intake.check_number(task.artifacts.len())?;
         let mut artifacts = mem::take(&mut task.artifacts);
         self.artifacts.name_all(&mut artifacts);
         let mut unseen = self.messages.unseen(mem::take(&mut task.history), self.shown.as_ref(), self.continues);
         let status_text = task.status.message.as_ref().map(Message::text);
-        // Made once, however many messages are compared with them, and not at all where there are none.
+        // Computed once for all messages, and only if there are messages to compare.
         let compared = artifacts.iter().filter(|_| !unseen.is_empty());
         let artifact_texts: HashSet<String> = compared.map(|artifact| readable(&artifact.parts)).collect();
         unseen.retain(|message| {
             let text = message.text();
             let is_artifact = artifact_texts.contains(&text);
             if is_artifact {
-                // It is not compared again at the next look. What only the status says may be told later.
+                // Recorded, so that it is not compared again at the next read. A text that is only in the status may be
+                // relayed later.
                 self.messages.note(message);
             }
             !is_artifact && status_text.as_ref() != Some(&text)
         });
-        // Whoever has the task here has what an earlier turn has sent on.
+        // The client already has the artifacts that an earlier turn relayed.
         artifacts.retain(|artifact| !self.artifacts.is_earlier(artifact));
         let state = task.status.state;
-        // A task that ends without a word of its own has said its answer before.
+        // If a task ends without a status message, its answer came earlier.
         if ends(state) && task.status.message.is_none() && artifacts.is_empty() && self.artifacts.len() == 0 {
             task.status.message = unseen.pop();
         }
@@ -236,12 +237,12 @@ impl<'a> Relay<'a> {
         }
         for artifact in artifacts {
             // The digest is made once, however many are known.
-            if !self.artifacts.has(&Relayed::of(&artifact)) {
+            if !self.artifacts.has(&RelayedArtifact::of(&artifact)) {
                 let update = TaskArtifactUpdateEvent { artifact, last_chunk: true, ..Default::default() };
                 self.artifact(update).await?;
             }
         }
-        // A task that is read again and again repeats its state, which is no news to the client.
+        // A task that is read repeatedly has the same state, which is not news to the client.
         let has_news = task.status.message.as_ref().is_some_and(|message| self.is_news(message));
         if self.state == Some(state) && !ends(state) {
             if !has_news {
@@ -252,7 +253,8 @@ impl<'a> Relay<'a> {
         self.status(as_update(task)).await
     }
 
-    /// True if a status message says something new. An agent may make a new id for the same words each time that it is asked.
+    /// True if a status message is new. Its id does not decide: an agent may make a new id for the same words at each
+    /// request.
     fn is_news(&self, message: &Message) -> bool {
         let is_of_agent = message.role != Role::User && !message.parts.is_empty();
         is_of_agent && !self.messages.was_sent(message) && message.text() != self.said
@@ -268,15 +270,16 @@ impl<'a> Relay<'a> {
                 if !self.continues {
                     return self.begin().await;
                 }
-                // Its client must not think that it still waits: a message to it would wait for the end of this turn.
+                // The client must not believe that the task still waits: another message would wait for the end of this
+                // turn.
                 TaskState::Working
             }
-            // Whoever says something works.
+            // An agent that sends a message is working.
             TaskState::Unspecified => TaskState::Working,
             state => state,
         };
         update.status.state = state;
-        // Whoever reads the task finds the whole answer, also one that came in pieces.
+        // A reader of the task should find the whole answer, also if it came in pieces.
         if ends(state) && update.status.message.is_none() && self.artifacts.len() == 0 {
             update.status.message = self.messages.take_beside();
         }
@@ -299,8 +302,7 @@ impl<'a> Relay<'a> {
         self.outlet.send(event).await
     }
 
-    /// The upstream has taken the message, and says nothing else yet. The client gets its task now, and hears of it when there
-    /// is something to tell.
+    /// Relays that the upstream has accepted the message without an event yet, so that the client has its task.
     async fn begin(&mut self) -> Result<(), AgentError> {
         self.state = Some(TaskState::Submitted);
         self.outlet.begin().await
@@ -311,12 +313,12 @@ impl<'a> Relay<'a> {
         self.artifacts.name(&mut update.artifact, update.append);
         self.artifacts.add(&update.artifact, update.append, self.config.max_answer_bytes);
         let event = StreamResponse::ArtifactUpdate(update);
-        // State comes first: whoever hears of the event finds the state that it brings.
+        // The state comes first, so that a client that gets the event can read the state that belongs to it.
         self.outlet.change(self.config.state.received(&event)).await?;
         self.outlet.send(event).await
     }
 
-    /// A message: the answer or a piece of it while there is no task, and a word about the task once there is one.
+    /// Processes a message. Without a task it is the answer, or a piece. With a task it becomes a status message.
     async fn message(&mut self, message: Message) -> Result<(), AgentError> {
         if message.parts.is_empty() {
             self.messages.leave_out();
@@ -330,7 +332,7 @@ impl<'a> Relay<'a> {
         self.hold(message).await
     }
 
-    /// Messages that came before their task are words about it.
+    /// Relays messages that arrived before their task as status messages.
     async fn say_waiting(&mut self) -> Result<(), AgentError> {
         for message in self.messages.take_waiting() {
             self.hold(message).await?;
@@ -338,8 +340,8 @@ impl<'a> Relay<'a> {
         self.say_held().await
     }
 
-    /// Holds a message about the task until it is known whether a further piece of it comes: an agent may send each word
-    /// by itself, and a task cannot have as many statuses.
+    /// Holds a message about the task until its next piece arrives or the wait is over. An agent may send each word as
+    /// a message, and a task cannot have that many statuses.
     async fn hold(&mut self, message: Message) -> Result<(), AgentError> {
         let is_full = self.intake.bytes().saturating_sub(self.held_from) > self.config.max_answer_bytes;
         if is_full || !self.messages.is_piece(&message) {
@@ -354,7 +356,7 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// Sends on the message that is held.
+    /// Relays the held message.
     pub(crate) async fn say_held(&mut self) -> Result<(), AgentError> {
         match self.messages.take_held() {
             Some(message) => self.say(message).await,
@@ -362,7 +364,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Sends a message on as a status of the task, which goes on.
+    /// Relays a message as a status update that leaves the state of the task unchanged.
     async fn say(&mut self, message: Message) -> Result<(), AgentError> {
         let Some(message) = self.outlet.adopted(message) else { return Ok(()) };
         self.messages.add_beside(&message);
@@ -370,7 +372,7 @@ impl<'a> Relay<'a> {
         self.status(TaskStatusUpdateEvent { status, ..TaskStatusUpdateEvent::default() }).await
     }
 
-    /// Answers with a message instead of a task. Its role becomes the agent's, whatever the upstream says.
+    /// Relays a message as the answer instead of a task. Its role becomes the agent's.
     async fn answer(&mut self, message: Message) -> Result<(), AgentError> {
         self.said = message.text();
         let message = Message { task_id: None, ..self.outlet.as_agents(message) };
@@ -380,14 +382,14 @@ impl<'a> Relay<'a> {
         self.outlet.send(event).await
     }
 
-    /// The agent's answer, as the session keeps it.
+    /// The agent's answer as text, for the session's history.
     fn words_of_agent(&self) -> String {
         let answer = self.artifacts.texts().collect::<Vec<_>>().join("\n");
         if answer.is_empty() { self.said.clone() } else { answer }
     }
 }
 
-/// Tells whether the turn is over in this state.
+/// Tells whether the turn ends in this state.
 fn ends(state: TaskState) -> bool {
     state.is_terminal() || state.is_interrupted()
 }

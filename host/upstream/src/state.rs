@@ -1,4 +1,4 @@
-//! The session's state on its way to the upstream, and changes of it on their way back.
+//! The session's state in requests to the upstream, and changes of the state in its answers.
 
 use annex_agent::{AgentError, names_shared_state, render};
 use annex_protocol::{
@@ -6,10 +6,10 @@ use annex_protocol::{
 };
 use annex_session::{Scope, StateDelta, TurnSession};
 
-use crate::config::{Received, Sent, StateMapping};
+use crate::config::{StateMapping, StateSource, StateTarget};
 
 impl StateMapping {
-    /// Tells whether keys that sessions share may be sent.
+    /// Tells whether the mapping may send keys that several sessions share.
     pub(crate) fn reads_shared(&self) -> bool {
         let in_template = self.template.as_deref().is_some_and(names_shared_state);
         let is_shared = |key: &String| matches!(Scope::of(key).0, Scope::User | Scope::App);
@@ -22,7 +22,7 @@ impl StateMapping {
     /// When the template names a key that has no value.
     pub(crate) fn send(&self, session: &TurnSession, request: &mut SendMessageRequest) -> Result<(), AgentError> {
         let Some(send) = self.send else { return Ok(()) };
-        if send == Sent::TextPart {
+        if send == StateTarget::TextPart {
             let template = self.template.as_deref().unwrap_or_default();
             let text = render(template, |key| session.value(key)).map_err(|error| AgentError::Failed {
                 message: format!("{error} Each message takes it to the agent: send it as session state, or make it optional by a `?` in agent.state.template."),
@@ -33,9 +33,9 @@ impl StateMapping {
         let key = self.key.clone().unwrap_or_default();
         let state = self.chosen(session).to_json().map_err(AgentError::internal)?;
         match send {
-            Sent::RequestMetadata => drop(request.metadata.insert(key, state)),
-            Sent::MessageMetadata => drop(request.message.metadata.insert(key, state)),
-            Sent::DataPart | Sent::TextPart => {
+            StateTarget::RequestMetadata => drop(request.metadata.insert(key, state)),
+            StateTarget::MessageMetadata => drop(request.message.metadata.insert(key, state)),
+            StateTarget::DataPart | StateTarget::TextPart => {
                 let data = JsonObject::from_iter([(key, state)]).to_json().map_err(AgentError::internal)?;
                 request.message.parts.insert(0, PartContent::Data(data).into());
             }
@@ -43,14 +43,14 @@ impl StateMapping {
         Ok(())
     }
 
-    /// The keys that are sent. Those without a value are left out.
+    /// The selected keys that have a value.
     fn chosen(&self, session: &TurnSession) -> JsonObject {
         let Some(keys) = &self.keys else { return session.snapshot() };
         keys.iter().filter_map(|key| Some((key.clone(), session.value(key)?))).collect()
     }
 
-    /// The change of state that an event brings; an empty one when it brings none. Keys that are not the session's own
-    /// are refused.
+    /// The change of state in an event; empty if it has none. Keys that are not the session's own are dropped and
+    /// logged.
     pub(crate) fn received(&self, event: &StreamResponse) -> StateDelta {
         let mut delta = StateDelta::new();
         let (Some(receive), Some(key)) = (self.receive, self.received_key()) else { return delta };
@@ -69,8 +69,8 @@ impl StateMapping {
     }
 }
 
-/// Puts the text in front of what the user says, in the same part: some agents read one text part only, and others join all
-/// of them without a space. Where the user says nothing in words it is a part of its own.
+/// Puts the text in front of the user's text, in the same part: some agents read only one text part, and others join
+/// all parts without a space. A message without text gets a part of its own.
 fn put_in_front(parts: &mut Vec<Part>, text: String) {
     let said = parts.iter_mut().find_map(|part| match &mut part.content {
         PartContent::Text(said) => Some(said),
@@ -82,20 +82,20 @@ fn put_in_front(parts: &mut Vec<Part>, text: String) {
     }
 }
 
-/// The objects under the key, in order.
-fn found(receive: Received, key: &str, event: &StreamResponse) -> Vec<JsonObject> {
+/// The objects under the key that an event has in the configured place, in order.
+fn found(receive: StateSource, key: &str, event: &StreamResponse) -> Vec<JsonObject> {
     let in_metadata = |metadata: &Metadata| metadata.get(key).and_then(object);
     match receive {
-        Received::TaskMetadata => match event {
+        StateSource::TaskMetadata => match event {
             StreamResponse::Task(task) => in_metadata(&task.metadata).into_iter().collect(),
             StreamResponse::StatusUpdate(update) => in_metadata(&update.metadata).into_iter().collect(),
             StreamResponse::ArtifactUpdate(update) => in_metadata(&update.metadata).into_iter().collect(),
             StreamResponse::Message(_) => Vec::new(),
         },
-        Received::ArtifactMetadata => {
+        StateSource::ArtifactMetadata => {
             artifacts(event).iter().filter_map(|artifact| in_metadata(&artifact.metadata)).collect()
         }
-        Received::DataPart => {
+        StateSource::DataPart => {
             let in_artifacts = artifacts(event).iter().flat_map(|artifact| &artifact.parts);
             let in_message = message(event).into_iter().flat_map(|message| &message.parts);
             in_artifacts.chain(in_message).filter_map(|part| in_part(part, key)).collect()

@@ -1,4 +1,4 @@
-//! The connection to the upstream: its card, kept up to date, and the calls to it.
+//! The connection to the upstream: its card, refreshed in the background, and the calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
@@ -19,13 +19,13 @@ use crate::config::{ConfigError, Fields, UpstreamConfig};
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The reason that there is no upstream agent to begin with.
+/// The reason why the upstream agent could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The config cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Its card cannot be had, or names no interface that may be used.
+    /// Its card cannot be read, or the card lists no interface that may be used.
     #[error("the upstream agent at {card} cannot be used")]
     Agent {
         /// The URL of its card.
@@ -40,19 +40,19 @@ pub enum ConnectError {
 pub(crate) struct Upstream {
     pub(crate) config: UpstreamConfig,
     breaker: Breaker,
-    /// False when it did not answer what it was asked last: a message, or for its card.
+    /// False if the last call, or the last request for the card, got no answer.
     answers: AtomicBool,
     fields: Fields,
     client: Client,
-    /// By the card as it is now.
+    /// The client for the current card.
     agent: RwLock<Arc<Agent>>,
     card: watch::Sender<Arc<AgentCard>>,
 }
 
 impl Upstream {
-    /// Asks for the card until it comes or the time for it is over, and from then on from time to time.
+    /// Reads the card, retrying for the configured time. Then refreshes the card in the background.
     pub(crate) async fn connect(config: UpstreamConfig) -> Result<Arc<Self>, ConnectError> {
-        // The process's TLS provider; whoever sends has installed it already or does so here.
+        // The process's TLS provider, unless another part has installed one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let fields = config.fields()?;
         let failed = |source| ConnectError::Agent { card: config.card.clone(), source };
@@ -66,39 +66,39 @@ impl Upstream {
         let agent = RwLock::new(Arc::new(agent));
         let answers = AtomicBool::new(true);
         let upstream = Arc::new(Self { config, breaker, answers, fields, client, agent, card });
-        // A weak reference, so that the task does not keep an upstream alive that nobody uses any more.
+        // A weak reference, so that the background task does not keep an unused upstream alive.
         tokio::spawn(of_same_tenant(keep_fresh(Arc::downgrade(&upstream), upstream.config.refresh)));
         Ok(upstream)
     }
 
-    /// The agent by its present card.
+    /// The client for the current card.
     pub(crate) fn agent(&self) -> Arc<Agent> {
-        // Cloned out of the lock: a call may take minutes, and a new card must not wait for it.
+        // Cloned out of the lock: a call may take minutes, and must not delay a new card.
         Arc::clone(&self.agent.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The decision to call it at all.
+    /// The circuit breaker.
     pub(crate) fn breaker(&self) -> &Breaker {
         &self.breaker
     }
 
-    /// Counts how a call ended.
+    /// Reports the result of a call to the circuit breaker.
     pub(crate) fn judge(&self, is_fault: bool) {
         self.answers.store(!is_fault, Ordering::Relaxed);
         if is_fault { self.breaker.failed() } else { self.breaker.succeeded() }
     }
 
-    /// True if it answered what it was asked last, and is asked at all.
+    /// True if the circuit is closed and the last call got an answer.
     pub(crate) fn is_reached(&self) -> bool {
         self.answers.load(Ordering::Relaxed) && !self.breaker.is_open()
     }
 
-    /// The card, as it is and whenever it changes.
+    /// A channel with the current card, updated at each change.
     pub(crate) fn card(&self) -> watch::Receiver<Arc<AgentCard>> {
         self.card.subscribe()
     }
 
-    /// The parameters that travel beside a request: the credentials, the caller's fields that are let through, and the
+    /// The header fields of a request: the server's credentials, the forwarded fields of the caller, and the
     /// extensions.
     pub(crate) fn parameters(&self, remote: &UpstreamContext) -> Result<ServiceParameters, ParameterError> {
         let mut parameters = ServiceParameters::default();
@@ -118,10 +118,10 @@ impl Upstream {
         Ok(parameters)
     }
 
-    /// Asks for the card again. A new one that is faulty leaves the old one in force.
+    /// Reads the card again. A faulty new card does not replace the current one.
     async fn refresh(&self) -> Result<(), ClientError> {
         let document = self.client.card(&self.config.card).await?;
-        // A card that has not changed wakes nobody who watches it.
+        // An unchanged card does not wake the watchers.
         if document.text == self.agent().document().text {
             return Ok(());
         }
@@ -134,8 +134,8 @@ impl Upstream {
     }
 }
 
-/// The card without extensions that no client can ask for. Were a required one among them, every message would be refused;
-/// the upstream itself decides what it does without.
+/// The card without extensions that no client can request. With a required one among them, every message would be
+/// refused; without it the upstream decides itself.
 fn usable(card: &AgentCard) -> AgentCard {
     let mut card = card.clone();
     card.capabilities.extensions.retain(|extension| {
@@ -143,14 +143,14 @@ fn usable(card: &AgentCard) -> AgentCard {
         if let Err(error) = &can_be_asked_for {
             let (tenant, required) = (tenant(), extension.required);
             let tenant = tenant.as_deref();
-            tracing::warn!(%error, tenant, required, "an extension on the card of the upstream agent is left out");
+            tracing::warn!(%error, tenant, required, "an extension on the card of the upstream agent is ignored");
         }
         can_be_asked_for.is_ok()
     });
     card
 }
 
-/// The tenant for whom this is done, for the lines of the log that are about no request. The config's own agent has none.
+/// The tenant that the current work is for, for log lines outside of a request. `None` for the agent of the config.
 fn tenant() -> Option<Arc<str>> {
     Some(current_tenant()).filter(|tenant| !tenant.is_empty())
 }
@@ -160,7 +160,8 @@ fn client_config(config: &UpstreamConfig) -> ClientConfig {
         bindings: config.binding.into_iter().collect(),
         connect_timeout: config.connect,
         card_timeout: config.idle.min(Duration::from_secs(10)),
-        // By bytes: what keeps a connection alive says that the upstream works. The limit of the turn ends that.
+        // Measured in bytes: keep-alive bytes show that the upstream works. The turn's limit ends a stream without
+        // events.
         silence: config.idle,
         max_bytes: config.max_answer_bytes,
         // The interface gets credentials, so it is at the card's origin or at a host that the operator has named.
@@ -183,13 +184,13 @@ async fn first_agent(client: &Client, config: &UpstreamConfig) -> Result<Agent, 
         if !may_pass || Instant::now() + pause > deadline {
             return Err(error);
         }
-        tracing::warn!(%error, tenant = tenant().as_deref(), "the upstream agent is not there yet; it is tried again");
+        tracing::warn!(%error, tenant = tenant().as_deref(), "the upstream agent cannot be reached yet; it is tried again");
         sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 2);
     }
 }
 
-/// Tells whether waiting may help: the upstream is still starting.
+/// Tells whether the error may pass by waiting, because the upstream may still be starting.
 fn may_pass(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable { .. } | ClientError::TimedOut { .. } | ClientError::Broken { .. } => true,
@@ -199,7 +200,7 @@ fn may_pass(error: &ClientError) -> bool {
     }
 }
 
-/// Ends with the upstream.
+/// Refreshes the card from time to time, until the upstream is dropped.
 async fn keep_fresh(upstream: Weak<Upstream>, interval: Duration) {
     let mut was_refreshed = true;
     loop {
@@ -215,10 +216,10 @@ async fn keep_fresh(upstream: Weak<Upstream>, interval: Duration) {
                 tracing::warn!(
                     error,
                     tenant = tenant().as_deref(),
-                    "the card of the upstream agent cannot be refreshed; the last one stays in force"
+                    "the card of the upstream agent cannot be refreshed; keeping the last one"
                 );
             }
-            // Said once: an upstream that is away for hours would fill the log.
+            // Logged once: an upstream that is down for hours would fill the log.
             Err(_) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Mandates that are right, and how a test sends them.
+//! Valid mandates, and messages with them.
 
 use annex_sdk::testing::{self, Host};
 use annex_sdk::{Event, EventKind, Rejection, Violation};
@@ -44,7 +44,7 @@ pub(super) fn parameters() -> Value {
     })
 }
 
-/// Another value at a place.
+/// Replaces the value at a place.
 pub(super) fn with(mut whole: Value, place: &str, value: Value) -> Value {
     let (parent, name) = place.rsplit_once('/').unwrap();
     whole.pointer_mut(parent).unwrap()[name] = value;
@@ -154,7 +154,7 @@ pub(super) fn send(host: &Host, data: &Value) -> Result<(), Vec<String>> {
     show(host.check::<Ap2>(testing::request(), message(data)))
 }
 
-/// The one violation, without what all pointers begin with.
+/// The only violation, without the common prefix of its pointer.
 pub(super) fn refused(host: &Host, data: &Value) -> String {
     let all = send(host, data).unwrap_err();
     let [only] = all.as_slice() else { panic!("{all:?}") };

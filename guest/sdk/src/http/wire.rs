@@ -1,4 +1,4 @@
-//! A request through the streams of `wasi:http`.
+//! Sends a request through the streams of `wasi:http`.
 
 use wasip2::http::outgoing_handler;
 use wasip2::http::types::{Fields, IncomingBody, IncomingResponse, OutgoingBody, OutgoingRequest};
@@ -6,19 +6,19 @@ use wasip2::io::streams::StreamError;
 
 use super::{Error, ErrorCode, Request, Response, split};
 
-/// The most that a stream takes at once (`wasi:io/streams`).
+/// The most bytes that a stream accepts at once (`wasi:io/streams`).
 const CHUNK: usize = 4096;
-/// The bytes of a response that are asked for at once.
+/// The most bytes of a response that are read at once.
 const READ: u64 = 64 * 1024;
 
-/// Sends a request and reads the response to its end.
+/// Sends a request and reads the whole response.
 pub(super) fn exchange(sent: &Request) -> Result<Response, Error> {
     let (scheme, authority, path) = split(&sent.url)?;
     let fields = Fields::from_list(&sent.fields).map_err(|error| Error::Fields(error.to_string()))?;
     let request = OutgoingRequest::new(fields);
     request.set_method(&sent.method).map_err(|()| Error::Url("the method is no token"))?;
     request.set_scheme(Some(&scheme)).map_err(|()| Error::Url("the host refuses its scheme"))?;
-    request.set_authority(Some(authority)).map_err(|()| Error::Url("its host or port is none"))?;
+    request.set_authority(Some(authority)).map_err(|()| Error::Url("its host or port is invalid"))?;
     request.set_path_with_query(Some(path)).map_err(|()| Error::Url("the host refuses its path or query"))?;
     // The body is taken out first: the request is the host's once it is handed over.
     let body = request.body().map_err(|()| Error::Failed(ErrorCode::HttpRequestBodySize(None)))?;

@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
-/// One of the places for an extension's keys. It is public as `testing::Bucket`.
+/// A bucket for an extension's keys. It is public as `testing::Bucket`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bucket {
-    /// Of the keys that outlive turns ([`Keys::open`](crate::keyvalue::Keys::open)).
+    /// The bucket of keys that outlive turns ([`Keys::open`](crate::keyvalue::Keys::open)).
     Lasting,
-    /// Of those that end with the turn's task ([`Keys::of_task`](crate::keyvalue::Keys::of_task)).
+    /// The bucket of the turn's task ([`Keys::of_task`](crate::keyvalue::Keys::of_task)).
     Task,
-    /// Of those that end with the conversation ([`Keys::of_context`](crate::keyvalue::Keys::of_context)).
+    /// The bucket of the conversation ([`Keys::of_context`](crate::keyvalue::Keys::of_context)).
     Context,
 }
 
-/// The reason for which a bucket cannot be used.
+/// The reason why a bucket cannot be used.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
     /// The turn has no task, or no conversation.
     Missing,
-    /// The host's store does not work now.
+    /// The host's store is not available.
     Failing(String),
 }
 
@@ -88,7 +88,7 @@ pub(crate) mod store {
             })
         }
 
-        /// All keys on one page.
+        /// All keys, on one page.
         pub(crate) fn list_keys(&self, _cursor: Option<u64>) -> Result<KeyResponse, Error> {
             let keys = self.contents("list", |contents| Ok(contents.values.keys().cloned().collect()))?;
             Ok(KeyResponse { keys, cursor: None })
@@ -114,7 +114,7 @@ pub(crate) mod store {
 pub(crate) mod atomics {
     use super::store::{Bucket, Error};
 
-    /// A counter is decimal text, as in the host.
+    /// Adds to a counter, whose value is decimal text, as in the host.
     pub(crate) fn increment(bucket: &Bucket, key: &str, delta: u64) -> Result<u64, Error> {
         bucket.contents("increment", |contents| {
             let error = |reason: &str| Error::Other(reason.to_owned());

@@ -1,4 +1,4 @@
-//! The hooks, called by a host with the parameters that it has.
+//! Calls of hooks with the host's parameters.
 
 use super::Host;
 use crate::{
@@ -7,13 +7,13 @@ use crate::{
     Patch, Rejection, Request, Response, Rewrite, Ruling, State, StateChange, Transition,
 };
 
-/// Hooks, called with the parameters of the host. All but [`Host::descriptor`] panic when these do not fit.
+/// Calls of hooks with the host's parameters. All except [`Host::descriptor`] panic if the parameters do not fit.
 impl Host {
     /// [`Extension::descriptor`].
     ///
     /// # Errors
-    /// As the hook, and when the parameters do not fit. A real host answers to these by the
-    /// [schema](Extension::PARAMETER_SCHEMA), where there is one.
+    /// As the hook, and if the parameters do not fit. A real host reports such parameters by the
+    /// [schema](Extension::PARAMETER_SCHEMA), if any.
     pub fn descriptor<E: Extension>(&self) -> Result<Descriptor, String> {
         self.run(|| E::descriptor(&E::Parameters::from_config(&Config::HOST)?))
     }
@@ -142,7 +142,7 @@ impl Host {
         self.run(|| E::after(&parameters, event))
     }
 
-    /// The parameters, read anew for each hook: the test may have changed them.
+    /// Reads the parameters. Done for each hook, because the test may have changed them.
     #[track_caller]
     #[expect(clippy::panic, reason = "a real host would not have loaded the extension")]
     fn read<E: Extension>(&self) -> E::Parameters {

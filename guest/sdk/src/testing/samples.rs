@@ -1,12 +1,12 @@
-//! Records of the contract with something in each field. A test sets those that matter to it:
-//! `Event { last_chunk: true, ..testing::event(EventKind::Artifact) }`.
+//! Records of the contract with a value in each field. A test sets only the fields that it needs: `Event { last_chunk:
+//! true, ..testing::event(EventKind::Artifact) }`.
 
 use crate::{Beginning, Event, EventKind, Outgoing, Request, StateChange};
 
 const CONTEXT: &str = "context-1";
 const TASK: &str = "task-1";
 
-/// A `SendMessage` that begins a task in the conversation `context-1`. It asks for no extension.
+/// A `SendMessage` that begins a task in the conversation `context-1`, without a requested extension.
 #[must_use]
 pub fn request() -> Request {
     Request {
@@ -17,8 +17,8 @@ pub fn request() -> Request {
     }
 }
 
-/// An event of `task-1` in the conversation `context-1`, without payload: a message, a status without message on the
-/// task that works, or a chunk of an artifact that is not its last.
+/// An event of `task-1` in the conversation `context-1`, without payload: a message, a status of the working task
+/// without a message, or a chunk of an artifact that is not its last.
 #[must_use]
 pub fn event(kind: EventKind) -> Event {
     let task_state = (kind == EventKind::Status).then(|| "TASK_STATE_WORKING".to_owned());
@@ -34,14 +34,14 @@ pub fn event(kind: EventKind) -> Event {
     }
 }
 
-/// The turn takes up `task-1` of the conversation `context-1`, which is new.
+/// The beginning of `task-1`, a new task of the conversation `context-1`.
 #[must_use]
 pub fn beginning() -> Beginning {
     Beginning { task_id: TASK.to_owned(), context_id: CONTEXT.to_owned(), waits_in: None, resumed: false }
 }
 
-/// `task-1` of the conversation `context-1`, which works, is to be in another state (`TASK_STATE_COMPLETED`) and says
-/// nothing.
+/// A change of `task-1` in the conversation `context-1`, from working to the state `next`, such as
+/// `TASK_STATE_COMPLETED`, without a message.
 #[must_use]
 pub fn change(next: impl Into<String>) -> StateChange {
     StateChange {

@@ -8,18 +8,18 @@ use crate::testing::Keys;
 const AGENT: &str = "https://remote.example/.well-known/agent-card.json";
 const GOOD: &str = "TASK_STATE_COMPLETED";
 
-/// A program that talks to an agent, both ends with keys of their own.
+/// A program that calls an agent. Each side has its own keys.
 #[derive(Default)]
 struct Program {
     client: Keys,
     server: Keys,
 }
 
-/// A call that was made.
-struct Made {
+/// A call before its answer.
+struct PendingCall {
     call: Call,
     shared: Value,
-    /// The texts in front of the message's own, or why the agent refuses the message.
+    /// The texts before the message's own, or the code with which the agent refused the message.
     heard: Result<Vec<String>, i32>,
 }
 
@@ -39,7 +39,7 @@ fn outgoing(input: &Value, context: Option<&str>) -> Outgoing {
 }
 
 impl Program {
-    fn call(&self, input: &Value, context: Option<&str>) -> Result<Made, Rejection> {
+    fn call(&self, input: &Value, context: Option<&str>) -> Result<PendingCall, Rejection> {
         let parameters = Parameters::default();
         let (addition, call) = before(&parameters, &outgoing(input, context), &self.client)?;
         let [entry] = addition.metadata.as_slice() else { unreachable!("{addition:?}") };
@@ -54,13 +54,13 @@ impl Program {
             Err(Rejection::Error(error)) => Err(error.code),
             Err(other) => unreachable!("{other:?}"),
         };
-        Ok(Made { call: call.unwrap(), shared, heard })
+        Ok(PendingCall { call: call.unwrap(), shared, heard })
     }
 
-    /// The task comes back in this state; acknowledged, if it is a good one.
-    fn answer(&self, mut made: Made, state: &str, context: &str) -> Result<Option<Json>, String> {
+    /// Answers with the task in this state. A successful state acknowledges the shared events.
+    fn answer(&self, mut made: PendingCall, state: &str, context: &str) -> Result<Option<Json>, String> {
         let Call { mode, peer, revision, up_to, .. } = &made.call;
-        let received = Received::of(*mode, peer, *revision, *up_to).write().unwrap();
+        let received = Acknowledgement::of(*mode, peer, *revision, *up_to).write().unwrap();
         let key = Parameters::default().received_key();
         let metadata = if is_good_end(state) { vec![(key, received)] } else { Vec::new() };
         let event = json!({"task": {"id": "t", "contextId": context, "status": {"state": state}}}).to_string();
@@ -68,7 +68,7 @@ impl Program {
         after(&Parameters::default(), &mut made.call, &incoming, &self.client)
     }
 
-    /// A turn that goes well; what the agent was sent.
+    /// Runs a successful turn. Returns the metadata that the agent received.
     fn turn(&self, input: &Value, context: Option<&str>) -> Value {
         let made = self.call(input, context).unwrap_or_else(|refusal| unreachable!("{refusal:?}"));
         assert!(made.heard.is_ok(), "{:?}", made.heard);
@@ -86,14 +86,14 @@ fn seqs(shared: &Value) -> Vec<u64> {
     shared["events"].as_array().unwrap().iter().map(|event| event["seq"].as_u64().unwrap()).collect()
 }
 
-/// A conversation of so many events, the last of which is the message.
+/// A conversation of `count` events, the last of which is the message.
 fn input(count: u64) -> Value {
     let events: Vec<Value> =
         (1..=count).map(|seq| said(seq, if seq == count { "user" } else { "root" }, "x")).collect();
     json!({"peer": "ada", "events": events, "current": count})
 }
 
-fn violation(refusal: Result<Made, Rejection>) -> Violation {
+fn violation(refusal: Result<PendingCall, Rejection>) -> Violation {
     match refusal {
         Err(Rejection::Violations(mut violations)) => violations.remove(0),
         Err(Rejection::Error(error)) => unreachable!("{error:?}"),
@@ -116,7 +116,8 @@ fn a_lost_context_id_shares_everything_and_the_agent_leaves_out_what_it_has() {
     program.turn(&input(3), None);
     let made = program.call(&input(6), None).unwrap();
     assert_eq!(seqs(&made.shared), [1, 2, 3, 4, 5]);
-    // A call without a context begins a new one at the agent. Should it know it all the same, nothing comes twice.
+    // A call without a context begins a new one at the agent. If the agent has the conversation nevertheless, no event
+    // is added twice.
     assert_eq!(made.heard.unwrap().len(), 1 + 2 + 1, "the preamble, two events, the message");
 }
 
@@ -166,10 +167,10 @@ fn an_acknowledgement_of_something_else_moves_nothing() {
     let program = Program::default();
     let made = program.call(&input(3), None).unwrap();
     let others = [
-        Received::of(Mode::Delta, "ada", 0, 2),
-        Received::of(Mode::Delta, "bob", 0, 3),
-        Received::of(Mode::Delta, "ada", 1, 3),
-        Received::of(Mode::Full, "ada", 0, 3),
+        Acknowledgement::of(Mode::Delta, "ada", 0, 2),
+        Acknowledgement::of(Mode::Delta, "bob", 0, 3),
+        Acknowledgement::of(Mode::Delta, "ada", 1, 3),
+        Acknowledgement::of(Mode::Full, "ada", 0, 3),
     ];
     let mut values: Vec<String> = others.iter().map(|other| other.write().unwrap()).collect();
     values.extend(["null", "{}", "\"received\""].map(str::to_owned));
@@ -179,8 +180,8 @@ fn an_acknowledgement_of_something_else_moves_nothing() {
     let mut call = made.call.clone();
     let told = after(&Parameters::default(), &mut call, &Incoming { active: true, event, metadata }, &program.client);
     assert_eq!(told, Ok(None));
-    // One that comes with a bad end moves nothing either.
-    let received = Received::of(Mode::Delta, "ada", 0, 3).write().unwrap();
+    // An acknowledgement in an unsuccessful turn does not move the boundary either.
+    let received = Acknowledgement::of(Mode::Delta, "ada", 0, 3).write().unwrap();
     let event = json!({"statusUpdate": {"contextId": "c", "status": {"state": "TASK_STATE_FAILED"}}}).to_string();
     let incoming = Incoming { active: true, event, metadata: vec![(key, received)] };
     assert_eq!(after(&Parameters::default(), &mut call, &incoming, &program.client), Ok(None));
@@ -284,7 +285,7 @@ fn without_keys_everything_is_shared_each_time() {
     }
 }
 
-/// A recording of what google-adk 2.13.0 sent for a history, and of what it took for the boundary.
+/// Recorded requests of google-adk 2.13.0 for a history, and its boundary.
 mod recorded {
     use super::*;
 
@@ -305,14 +306,13 @@ mod recorded {
         event
     }
 
-    /// The input for the message at the end of `events`, which is the user's last.
+    /// The input for the user's last message in `events`.
     fn input(events: &[Value]) -> Value {
         let current = events.iter().rev().find(|event| event["role"] == "user").unwrap()["seq"].clone();
         json!({"peer": "app/user/sess-1", "events": events, "current": current})
     }
 
-    /// Plays the conversation: each event that the remote agent answered a call with is such an answer, so the calls
-    /// before it are made.
+    /// Plays a recorded conversation. Each recorded answer of the remote agent becomes a call with that answer.
     fn play(case: &Value) -> (Vec<String>, Option<String>) {
         let program = Program::default();
         let mut context = None::<String>;
@@ -336,8 +336,8 @@ mod recorded {
         (heard, context)
     }
 
-    /// The texts before the message's own. What the remote agent said itself is quoted here, where google-adk sends it
-    /// like words of the user.
+    /// The texts before the message's own. The remote agent's own texts are quoted, whereas google-adk sends them like
+    /// the user's text.
     fn expected(case: &Value) -> Vec<String> {
         let own: Vec<&str> = case["input"]["events"]
             .as_array()
@@ -370,7 +370,7 @@ mod recorded {
     #[test]
     fn the_agent_hears_what_google_adk_would_have_told_it() {
         let cases: Vec<Value> = serde_json::from_str(CASES).unwrap();
-        // Where nothing is sent there is no message, and which context id a new conversation gets is the program's affair.
+        // Without a message nothing is sent, and the program chooses the context id of a new conversation.
         let of_others = ["remote/empty_history", "remote/forward_session_id_namespaced"];
         let mut count = 0;
         for case in cases.iter().filter(|case| !of_others.contains(&case["case"].as_str().unwrap())) {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::testing::Keys;
 
-/// The metadata value of a message that shares a delta: `more` over the fields that every delta has.
+/// The metadata value of a message that shares a delta; `more` replaces or adds fields.
 fn delta(more: &Value) -> Value {
     let mut shared = json!({"version": 1, "mode": "delta", "peer": "ada", "base": 0, "upTo": 2, "events": []});
     shared.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -21,11 +21,11 @@ fn message(shared: &Value) -> String {
         .to_string()
 }
 
-fn offered(shared: &Value, keys: &Keys) -> Result<(Taken, Vec<Rewrite>), Rejection> {
+fn offered(shared: &Value, keys: &Keys) -> Result<(PendingEvents, Vec<Rewrite>), Rejection> {
     check(&Parameters::default(), &message(shared), keys).map(|taken| taken.expect("something is shared"))
 }
 
-/// The turn begins with what is shared. Returns the texts in front of the message's own.
+/// Begins a turn with shared events. Returns the texts before the message's own.
 fn take(shared: &Value, keys: &Keys) -> Vec<String> {
     let (mut taken, rewrites) = offered(shared, keys).unwrap_or_else(|refusal| unreachable!("{refusal:?}"));
     assert!(taken.note(keys));
@@ -40,7 +40,7 @@ fn texts(rewrites: &[Rewrite]) -> Vec<String> {
     injected.iter().map(text).filter(|text| !text.starts_with("For context:")).collect()
 }
 
-fn code(refusal: Result<(Taken, Vec<Rewrite>), Rejection>) -> i32 {
+fn code(refusal: Result<(PendingEvents, Vec<Rewrite>), Rejection>) -> i32 {
     match refusal {
         Err(Rejection::Error(error)) => error.code,
         other => unreachable!("{other:?}"),

@@ -9,7 +9,7 @@ const POINTER: &str = "/message/metadata/a.example~1state~1v1~1state";
 const USER_SCHEMA: &str =
     r#"{"type":"object","properties":{"user_info":{"type":"object"},"tone":{}},"required":["user_info"]}"#;
 
-/// A host with a stored state, which finds what the test tells it to find and remembers what it was asked to validate.
+/// A host with a stored state and prepared violations, which records the validated instances.
 #[derive(Default)]
 struct FakeHost {
     stored: HashMap<&'static str, &'static str>,

@@ -1,4 +1,4 @@
-//! The answer of a model while it comes: read within bounds, in whichever form its interface has.
+//! The answer of a model while it arrives, in any API's form and within limits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::model::{ModelError, ModelEvent, ModelStream, ToolCall};
 use crate::steps::Tokens;
 use crate::template_agent::MAX_CALLS;
 
-/// The longest time to wait for the head of an answer, and between two pieces of it: models think before they speak. None is
-/// on the whole answer, because a long answer is not a fault; the turn has one.
+/// The longest wait for the head of an answer, and between two pieces: models think before they answer. The whole
+/// answer has no limit of its own; the turn has one.
 const SILENCE: Duration = Duration::from_secs(120);
-/// The most bytes of one event, which is a piece of text or one whole call of a tool, and of a whole answer: an event of
-/// a few hundred bytes brings one token.
+/// The largest event and the largest whole answer, in bytes. An event is a piece of text or a whole tool call. APIs
+/// send a few hundred bytes per token.
 const LIMITS: StreamLimits = StreamLimits { event: 1 << 20, total: 64 << 20 };
-/// The most bytes of all calls of tools in one answer.
+/// The most bytes of all tool calls in one answer.
 const MAX_CALL_BYTES: usize = 1 << 20;
-/// The most bytes that are read of an answer that is an error, and the longest time for that.
+/// The most bytes that are read of an error response, and the longest time for reading them.
 const MAX_REFUSAL: usize = 1 << 10;
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The reason that a model gave no answer, or not all of it. None of the texts has the key.
+/// The reason why a model's answer is missing or incomplete. No text contains the key.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AnswerError {
     #[error("the request failed")]
@@ -50,22 +50,22 @@ pub(super) enum AnswerError {
 }
 
 impl AnswerError {
-    /// The words of a model are cut: they go to the log.
+    /// An error with the provider's text, shortened for the log.
     pub(super) fn reported(words: &Value) -> Self {
         let text = words.pointer("/message").and_then(Value::as_str).map_or_else(|| words.to_string(), str::to_owned);
         Self::Reported(annex_text::line_within(&text, MAX_REFUSAL))
     }
 }
 
-/// How the answers of an interface are read.
+/// The functions that read the answers of one API.
 pub(super) struct Reader {
     /// Splits an answer into events.
     pub(super) split: fn(Response, StreamLimits) -> Events<Response>,
-    /// Takes the next event, and tells whether it is the last one.
+    /// Adds the next event to the queue. Returns true for the last one.
     pub(super) read: fn(&str, &mut EventQueue) -> Result<bool, AnswerError>,
 }
 
-/// Asks, and gives the events of the answer.
+/// Sends the request and returns the events of the answer.
 pub(super) async fn ask(model: &str, request: RequestBuilder, reader: Reader) -> Result<ModelStream, ModelError> {
     let model = model.to_owned();
     let failed = move |error: AnswerError| ModelError { model: model.clone(), source: error.into() };
@@ -109,7 +109,7 @@ impl Answer {
             let next = next.map_err(|error| AnswerError::Read(error.map_broken(reqwest::Error::without_url)))?;
             self.is_over = match &next {
                 Some(event) => {
-                    // What not every reader takes would fail the answer, also in a field that nobody asks for.
+                    // A value that some readers refuse would fail the whole answer, even in a field that is not used.
                     let repaired = portable::repaired(event);
                     (self.reader.read)(repaired.as_deref().unwrap_or(event), &mut self.queue)?
                 }
@@ -128,7 +128,7 @@ impl Answer {
 #[derive(Default)]
 pub(super) struct EventQueue {
     ready: VecDeque<ModelEvent>,
-    /// Passed on with the end of the answer.
+    /// Passed on at the end of the answer.
     pub(super) calls: Calls,
     /// Passed on after the calls.
     pub(super) tokens: Tokens,
@@ -155,7 +155,7 @@ impl EventQueue {
     }
 }
 
-/// The calls of an answer. They come in pieces, of which several may be open at a time, each under a number.
+/// The tool calls of an answer. They arrive in pieces; several may be incomplete at a time, each under its own number.
 #[derive(Default)]
 pub(super) struct Calls {
     calls: BTreeMap<u64, OpenCall>,
@@ -171,7 +171,7 @@ struct OpenCall {
 }
 
 impl Calls {
-    /// A piece of the call with this number. The id and the name come with the first one.
+    /// Adds a piece to the call with this number. The first piece has the id and the name.
     pub(super) fn add(&mut self, number: u64, id: &str, name: &str, arguments: &str) -> Result<(), AnswerError> {
         self.grow(id.len() + name.len() + arguments.len())?;
         if self.calls.len() == MAX_CALLS && !self.calls.contains_key(&number) {
@@ -188,7 +188,7 @@ impl Calls {
         Ok(())
     }
 
-    /// A whole call.
+    /// Adds a whole call.
     pub(super) fn add_whole(
         &mut self,
         id: &str,
@@ -218,7 +218,7 @@ impl Calls {
 impl From<OpenCall> for ToolCall {
     fn from(call: OpenCall) -> Self {
         let text = call.arguments.trim();
-        // They are kept as a part of an object, and are cut here so that they are not cut there again.
+        // The arguments become a part of an object. They are cut here, so that they are not cut again there.
         let repaired = portable::repaired_within(text, Json::MAX_DEPTH - 1);
         let text = repaired.as_deref().unwrap_or(text);
         let arguments = match text {
@@ -226,7 +226,7 @@ impl From<OpenCall> for ToolCall {
             "" | "null" => JsonObject::new().to_json(),
             text => serde_json::from_str(text),
         };
-        // Text that is no JSON is no object, and the model is told so.
+        // Invalid JSON becomes a string, and the model gets an error about it.
         let arguments = arguments.unwrap_or_else(|_| Json::string(text));
         Self { id: call.id, name: call.name, arguments, signatures: call.signatures }
     }

@@ -17,7 +17,7 @@ pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
     ChatRequest { path: "messages".to_owned(), query: None, body }
 }
 
-/// The interface wants a limit, and refuses one that is beyond the model's own.
+/// The limit of the answer's tokens. The API requires one, and refuses one above the model's own.
 fn max_tokens(model: &str) -> u32 {
     let is_any = |names: &[&str]| names.iter().any(|name| model.contains(name));
     if is_any(&["3-opus", "3-haiku"]) {
@@ -76,13 +76,13 @@ pub(super) fn read(event: &str, answer: &mut EventQueue) -> Result<bool, AnswerE
             }
         }
         "message_stop" => return Ok(true),
-        // Pings, the ends of blocks, and what is yet to come.
+        // Pings, ends of blocks, and future kinds of events.
         _ => {}
     }
     Ok(false)
 }
 
-/// Counts of input leave out what was cached.
+/// Counts the tokens. The API's count of input excludes cached tokens, which are added.
 fn count_tokens(event: &Value, usage: &str, tokens: &mut Tokens) {
     let of = |name: &str| count(event, &format!("{usage}/{name}"));
     let input = of("input_tokens");

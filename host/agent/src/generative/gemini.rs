@@ -8,7 +8,7 @@ use super::interface::{ChatRequest, count, declarations, list, parse, sum, text,
 use crate::model::{Prompt, ToolCall, ToolResult, Turn};
 use crate::steps::Tokens;
 
-/// Stands where a call has no signature, because another model made it: Gemini 3 refuses the first call without one.
+/// The signature for a call of another model. Gemini 3 refuses a first call without a signature.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
@@ -48,7 +48,7 @@ fn result(result: &ToolResult) -> Value {
     json!({"functionResponse": with(function, "id", id_of_model(&result.id).map(Value::from))})
 }
 
-/// The id, unless the agent made it because the model gave none.
+/// The id that the model gave; `None` for an id that the agent created instead.
 fn id_of_model(id: &str) -> Option<&str> {
     let is_own = id.strip_prefix("call-").is_some_and(|rest| Uuid::parse_str(rest).is_ok());
     (!id.is_empty() && !is_own).then_some(id)

@@ -1,19 +1,19 @@
-//! What the interfaces to models have in common: a request is JSON, an answer is a stream of JSON values.
+//! Functions for all model APIs: a request is JSON, and an answer is a stream of JSON values.
 
 use serde_json::{Value, json};
 
 use super::answer::AnswerError;
 use crate::model::{Prompt, ToolCall, ToolResult, Turn};
 
-/// What is sent where.
+/// The path and body of a request.
 pub(super) struct ChatRequest {
-    /// Below the base URL of the interface.
+    /// The path below the base URL of the API.
     pub(super) path: String,
     pub(super) query: Option<&'static str>,
     pub(super) body: Value,
 }
 
-/// The object with one more member, if there is one.
+/// Adds a member to an object if it is `Some`.
 pub(super) fn with(mut object: Value, key: &str, member: Option<Value>) -> Value {
     if let (Value::Object(members), Some(member)) = (&mut object, member) {
         members.insert(key.to_owned(), member);
@@ -21,13 +21,13 @@ pub(super) fn with(mut object: Value, key: &str, member: Option<Value>) -> Value
     object
 }
 
-/// The list, unless it is empty.
+/// The list; `None` if it is empty.
 pub(super) fn list(items: impl Iterator<Item = Value>) -> Option<Value> {
     let items: Vec<Value> = items.collect();
     (!items.is_empty()).then(|| items.into())
 }
 
-/// An event as JSON. Interfaces report errors in the middle of a stream, too.
+/// Parses an event. APIs may also report an error in the middle of a stream.
 pub(super) fn parse(event: &str) -> Result<Value, AnswerError> {
     let value: Value = serde_json::from_str(event).map_err(AnswerError::NotJson)?;
     match value.get("error").filter(|error| !error.is_null()) {
@@ -40,12 +40,12 @@ pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A count. A negative one is a fault of the provider and counts as none.
+/// A count; `None` for a missing or negative one.
 pub(super) fn count(value: &Value, pointer: &str) -> Option<u64> {
     value.pointer(pointer).and_then(Value::as_u64)
 }
 
-/// The sum of what is there; `None` when nothing is.
+/// The sum of the known counts; `None` if none is known.
 pub(super) fn sum(counts: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
     counts.into_iter().flatten().reduce(u64::saturating_add)
 }
@@ -58,8 +58,8 @@ pub(super) fn declarations(prompt: &Prompt, key: &str) -> impl Iterator<Item = V
     })
 }
 
-/// The body with the tools and messages of a prompt, as OpenAI and Ollama have them. `call` writes a call of a tool, and
-/// `called` gives the member by which a result names its call.
+/// The body with the tools and messages of a prompt, in the form of OpenAI and Ollama. `call` writes a tool call.
+/// `called` gives the member that links a result to its call.
 pub(super) fn with_chat(
     body: Value,
     prompt: &Prompt,

@@ -8,7 +8,7 @@ use crate::model::{Prompt, ToolCall};
 use crate::steps::Tokens;
 
 pub(super) fn request(model: &str, prompt: &Prompt) -> ChatRequest {
-    // Usage is asked for, because streams tell token counts only then.
+    // `include_usage` makes streams report token counts.
     let body = json!({"model": model, "stream": true, "stream_options": {"include_usage": true}});
     let body = with_chat(body, prompt, call, |result| ("tool_call_id", result.id.as_str()));
     ChatRequest { path: "chat/completions".to_owned(), query: None, body }
@@ -30,7 +30,7 @@ pub(super) fn read(event: &str, answer: &mut EventQueue) -> Result<bool, AnswerE
         answer.tokens = Tokens { input, output };
     }
     let Some(delta) = chunk.pointer("/choices/0/delta") else { return Ok(false) };
-    // Providers differ in the name.
+    // Providers use different names for the reasoning.
     answer.think(text(delta, "/reasoning_content"));
     answer.think(text(delta, "/reasoning"));
     content(delta.get("content"), answer);
@@ -38,7 +38,7 @@ pub(super) fn read(event: &str, answer: &mut EventQueue) -> Result<bool, AnswerE
     for (place, piece) in calls.enumerate() {
         let number = count(piece, "/index").or_else(|| u64::try_from(place).ok()).unwrap_or_default();
         let arguments = piece.pointer("/function/arguments");
-        // Some servers send the arguments as the object that they are.
+        // Some servers send the arguments as an object instead of a string.
         let arguments = arguments.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
         let arguments = arguments.filter(|text| text != "null").unwrap_or_default();
         answer.calls.add(number, text(piece, "/id"), text(piece, "/function/name"), &arguments)?;

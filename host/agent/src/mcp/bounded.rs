@@ -1,7 +1,7 @@
-//! Bounds unrequested messages of MCP servers. This client drops them, and closes the connection when there are too
+//! Limits unrequested messages of MCP servers. This client drops such messages, and closes the connection after too
 //! many.
 //!
-//! What reads bytes bounds a message and all bytes of a stream; the number of messages is bounded here.
+//! Readers of bytes limit the size of a message and of a stream; this module limits the number of messages.
 
 use std::error::Error;
 use std::io;
@@ -22,45 +22,46 @@ use sse_stream::Sse;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-/// Bytes of one message over HTTP.
+/// The largest message over HTTP, in bytes.
 pub(super) const MAX_MESSAGE: usize = 16 << 20;
-/// Bytes of a stream with all messages that come with one answer, and of those that come behind it.
+/// The most bytes of a stream with an answer, including all other messages, and the most bytes after the answer.
 pub(super) const MAX_BESIDE: usize = MAX_MESSAGE + (4 << 20);
 const MAX_BEHIND: usize = 64 << 10;
-/// The least that a message counts as, in bytes.
+/// The bytes that even the smallest message counts as.
 const MIN_MESSAGE: usize = 1 << 10;
-/// The most requests of the server, per answer, that reach the library. It refuses each of them by a request of its own.
+/// The most requests of a server, per answer, that are passed to the library, which refuses each with a request to the
+/// server.
 const MAX_REQUESTS: usize = 4;
 
-/// A text of more bytes is worked on by a thread that serves nobody.
+/// Texts with more bytes are processed on a separate thread.
 const LONG: usize = 256 << 10;
 
-/// An event is longer than [`MAX_MESSAGE`], or a stream is longer than [`MAX_BESIDE`].
+/// The error for an event longer than [`MAX_MESSAGE`], or a stream longer than [`MAX_BESIDE`].
 #[derive(Debug, thiserror::Error)]
 #[error("the answer has an event of more than {MAX_MESSAGE} bytes, or more than {MAX_BESIDE} bytes in all")]
 pub(super) struct TooMuch;
 
 type EventStream = BoxStream<'static, Result<Sse, SseError>>;
 
-/// The part of an answer that this client takes.
+/// Filters the events of an answer.
 struct Answer {
     server: Arc<str>,
     events: EventStream,
-    /// The request, while its answer has not come; `None` where it is not known.
+    /// The id of the request until its answer arrives; `None` for a resumed stream without a known request.
     id: Option<RequestId>,
     bytes_left: usize,
     requests_left: usize,
     is_over: bool,
 }
 
-/// As much of a message as tells what it is.
+/// The fields of a message that tell its kind.
 #[derive(Deserialize)]
 struct Head {
     id: Option<RequestId>,
     method: Option<IgnoredAny>,
 }
 
-/// What this client takes of the events of an answer.
+/// The events of an answer that are passed to the library.
 pub(super) fn answer(
     server: Arc<str>,
     events: EventStream,
@@ -93,20 +94,20 @@ impl Answer {
         None
     }
 
-    /// Ends the answer. A call that is not answered yet gets an error in the server's place.
+    /// Ends the answer. If the call has no answer yet, adds an error in the server's place.
     fn cut_off(&mut self) -> Option<Result<Sse, SseError>> {
         self.is_over = true;
         tracing::warn!(server = %self.server, "an MCP server sends too much with an answer; it is cut off");
         self.id.take().map(|id| Ok(cut_off(&id)))
     }
 
-    /// The event, as far as this client takes it.
+    /// The event if it is passed on. Otherwise only its id, for resuming the stream.
     fn taken(&mut self, event: Sse) -> Option<Sse> {
         let data = event.data.as_deref().unwrap_or_default();
         let is_taken = match serde_json::from_str(data) {
             Ok(Head { method: None, id: Some(id) }) => {
-                // This is the answer, so none is made in its place. The library reads on for a moment, to use the connection
-                // again.
+                // The answer has arrived, so no error is needed in its place. The library reads on for a moment, in
+                // order to reuse the connection.
                 if self.id.as_ref() == Some(&id) {
                     self.id = None;
                 }
@@ -119,14 +120,14 @@ impl Answer {
             }
             _ => false,
         };
-        // Its id stays, because an answer that breaks off is taken up again after the last one.
+        // The id is kept, because an answer that breaks off is resumed after the last id.
         let is_mark = event.id.is_some() || event.retry.is_some();
         let mark = |event: Sse| Sse { data: None, event: None, ..event };
         if is_taken { Some(event) } else { is_mark.then(|| mark(event)) }
     }
 }
 
-/// The event with a message whose values every reader takes.
+/// The event with a message that every reader can read.
 async fn repaired(mut event: Sse) -> io::Result<Sse> {
     if let Some(data) = event.data.take() {
         event.data = Some(aside_if_long(data, |data| portable::repaired(&data).unwrap_or(data)).await?);
@@ -134,9 +135,10 @@ async fn repaired(mut event: Sse) -> io::Result<Sse> {
     Ok(event)
 }
 
-/// Does the work on a text, on a thread that serves nobody where the text is long.
+/// Processes a text; a long one on a separate thread.
 ///
-/// Not by [`crate::work::aside`]: the task of a connection belongs to no tenant, and tenants would wait for the work of others.
+/// [`crate::work::aside`] is not used here: the task of a connection belongs to no tenant, and tenants would wait for
+/// the work of other tenants.
 pub(super) async fn aside_if_long<T, R>(text: T, work: impl FnOnce(T) -> R + Send + 'static) -> io::Result<R>
 where
     T: AsRef<[u8]> + Send + 'static,
@@ -153,17 +155,17 @@ fn is_too_much(error: &(dyn Error + 'static)) -> bool {
     error.and_then(io::Error::get_ref).is_some_and(|error| error.is::<TooMuch>())
 }
 
-/// The answer in the server's place.
+/// An error response in the server's place.
 fn cut_off(id: &RequestId) -> Sse {
     let error = json!({"code": -32000, "message": "the server sent too much with its answer"});
     Sse::default().data(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string())
 }
 
-/// A connection to a program. Its unrequested messages have a budget, which grows by the second.
+/// A connection to a program. Unrequested messages use up a budget, which grows each second.
 pub(super) struct BoundedProgram<T> {
     server: Arc<str>,
     inner: T,
-    /// Requests whose answers are still to come.
+    /// The number of requests without an answer yet.
     asked: usize,
     left: u64,
     since: Instant,
@@ -171,7 +173,7 @@ pub(super) struct BoundedProgram<T> {
 
 const MOST_UNASKED: u64 = 4_096;
 const UNASKED_PER_SECOND: u64 = 100;
-/// A request costs an answer.
+/// The cost of a server's request, because this client must answer it.
 const REQUEST_COST: u64 = 64;
 
 impl<T> BoundedProgram<T> {
@@ -179,7 +181,7 @@ impl<T> BoundedProgram<T> {
         Self { server: server.into(), inner, asked: 0, left: MOST_UNASKED, since: Instant::now() }
     }
 
-    /// False when there is none left.
+    /// Uses up a part of the budget. False if too little is left.
     fn spend(&mut self, cost: u64) -> bool {
         let seconds = self.since.elapsed().as_secs();
         if seconds > 0 {
@@ -225,7 +227,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedProgram<T> {
             let message = self.inner.receive().await?;
             let (cost, is_taken) = self.judge(&message);
             if !self.spend(cost) {
-                tracing::warn!(server = %self.server, "an MCP server says too much that nobody asked for; it is ended");
+                tracing::warn!(server = %self.server, "an MCP server sends too many unrequested messages; it is stopped");
                 return None;
             }
             if is_taken {

@@ -1,4 +1,4 @@
-//! `[[agent.mcp]]`: the MCP servers that an agent has tools from.
+//! `[[agent.mcp]]`: the MCP servers that provide tools for an agent.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use annex_egress::Screen;
 use annex_session::Scope;
 use serde::Deserialize;
 
-/// The longest time of a call unless told otherwise, in seconds.
+/// The default timeout of a call, in seconds.
 const TIMEOUT_SECONDS: u64 = 30;
 
 /// An MCP server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "McpTable")]
 pub struct McpConfig {
-    /// The name of the server in messages.
+    /// The name of the server in log lines and errors.
     pub name: String,
-    pub(crate) place: Place,
+    pub(crate) place: ServerAddress,
     tools: Option<Vec<String>>,
     long_running: Vec<String>,
     pub(crate) timeout: Duration,
@@ -23,25 +23,25 @@ pub struct McpConfig {
     pub(crate) screen: Option<Screen>,
 }
 
-/// The place of a server.
+/// The address of a server.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
-    /// A program that speaks over its standard input and output.
+pub(crate) enum ServerAddress {
+    /// A program that speaks MCP over standard input and output.
     Program {
         command: String,
         args: Vec<String>,
-        /// Variables of this process that it gets besides the usual ones.
+        /// Environment variables of this process that the program gets in addition to the usual ones.
         env: Vec<String>,
     },
     /// A server that speaks streamable HTTP.
     Url {
         url: String,
-        /// The variable with the token that it wants.
+        /// The environment variable with the bearer token.
         token_env: Option<String>,
     },
 }
 
-/// A scope of state that results of tools may change.
+/// A scope of state that tool results may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum McpScope {
@@ -55,7 +55,7 @@ pub enum McpScope {
     Temp,
 }
 
-/// The table as it is written.
+/// The table in the config file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct McpTable {
@@ -75,11 +75,11 @@ struct McpTable {
     state: Vec<McpScope>,
 }
 
-/// A fault in the table as a whole.
+/// A fault that concerns several keys of the table.
 #[derive(Debug, thiserror::Error)]
 enum McpTableError {
     #[error("MCP server `{name}` needs either `command` or `url`")]
-    Place { name: String },
+    ServerAddress { name: String },
     #[error("MCP server `{name}`: `{key}` does not belong to its `{place}`")]
     Foreign { name: String, key: &'static str, place: &'static str },
     #[error("`long_running` of MCP server `{name}` names `{tool}`, which its `tools` leave out")]
@@ -107,7 +107,7 @@ impl TryFrom<McpTable> for McpConfig {
     }
 }
 
-fn place(table: &McpTable) -> Result<Place, McpTableError> {
+fn place(table: &McpTable) -> Result<ServerAddress, McpTableError> {
     let foreign = |key, place| Err(McpTableError::Foreign { name: table.name.clone(), key, place });
     match (&table.command, &table.url) {
         // A key that has no effect is refused: a token that is never sent looks like a server that refuses it.
@@ -115,36 +115,37 @@ fn place(table: &McpTable) -> Result<Place, McpTableError> {
         (None, Some(_)) if !table.args.is_empty() => foreign("args", "url"),
         (None, Some(_)) if !table.env.is_empty() => foreign("env", "url"),
         (Some(command), None) => {
-            Ok(Place::Program { command: command.clone(), args: table.args.clone(), env: table.env.clone() })
+            Ok(ServerAddress::Program { command: command.clone(), args: table.args.clone(), env: table.env.clone() })
         }
-        (None, Some(url)) => Ok(Place::Url { url: url.clone(), token_env: table.token_env.clone() }),
+        (None, Some(url)) => Ok(ServerAddress::Url { url: url.clone(), token_env: table.token_env.clone() }),
         (Some(_), Some(_)) | (None, None) => Err(McpTableError::Place { name: table.name.clone() }),
     }
 }
 
 impl McpConfig {
-    /// The number of names of tools in it.
+    /// The number of tools that the config names.
     pub fn named(&self) -> usize {
         self.named_tools().count()
     }
 
-    /// The same behind a screen, which looks at each address before it is connected to: somebody else has chosen the URL.
+    /// The same config with a screen that checks each address before a connection is opened. Used for URLs that a
+    /// tenant chose.
     #[must_use]
     pub fn behind(self, screen: Screen) -> Self {
         Self { screen: Some(screen), ..self }
     }
 
-    /// The tools that the config names, which the server must have.
+    /// The tools that the config names. The server must have all of them.
     pub(crate) fn named_tools(&self) -> impl Iterator<Item = &String> {
         self.tools.iter().flatten().chain(&self.long_running)
     }
 
-    /// Tells whether the model is to have this tool.
+    /// Tells whether the model gets this tool.
     pub(crate) fn takes(&self, tool: &str) -> bool {
         self.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| name == tool))
     }
 
-    /// Tells whether the client sends this tool's results.
+    /// Tells whether the client sends the results of this tool later.
     pub(crate) fn is_long_running(&self, tool: &str) -> bool {
         self.long_running.iter().any(|name| name == tool)
     }

@@ -1,4 +1,4 @@
-//! One MCP server: started, watched, started again when it ends, and stopped.
+//! One MCP server: its start, its restarts when it ends, and its end.
 
 use std::env;
 use std::error::Error;
@@ -19,34 +19,34 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::bounded::BoundedProgram;
-use super::config::{McpConfig, Place};
+use super::config::{McpConfig, ServerAddress};
 use super::http::BoundedHttp;
 use super::program::{self, Program};
-use super::words::log_lines;
+use super::stderr_log::log_lines;
 
-/// The longest time that a server may take to start. Package runners may have to fetch it first.
+/// The longest time for a start. Package runners may have to download the server first.
 const START_PATIENCE: Duration = Duration::from_secs(120);
-/// The time to wait before a server is started again, at first; doubled each time up to the longest.
+/// The first pause before a restart. Each further pause is twice as long, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The longest time to wait for the last words of a program that ends.
+/// The longest wait for the standard error of a program that ends.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
-/// The tools of one server: how many, how large in all, on how many pages.
+/// Limits of one server's tools: their number, total bytes and pages.
 const MAX_TOOLS: usize = 1_000;
 const MAX_TOOL_BYTES: usize = 4 << 20;
 const MAX_PAGES: usize = 100;
-/// The most bytes of a server's words in an error.
+/// The most bytes of a server's text in an error.
 const MAX_WORDS: usize = 1 << 10;
-/// A server that ran for as long as this counts as well again.
+/// A server that ran this long is restarted with the first pause again.
 const STEADY: Duration = Duration::from_secs(60);
-/// The variables that every program gets of this process's environment. Any other may be a secret of somebody else.
+/// The environment variables that every program gets. All others may contain secrets.
 const USUAL_VARIABLES: [&str; 10] =
     ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TZ", "TMPDIR", "XDG_CACHE_HOME"];
 
-/// The reason that an MCP server cannot be used.
+/// The reason why an MCP server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum McpError {
-    /// A variable that the config names is not there.
+    /// An environment variable that the config names is not set.
     #[error("environment variable {variable}, which MCP server `{server}` needs, is not set")]
     Variable {
         /// The server.
@@ -54,15 +54,15 @@ pub enum McpError {
         /// The variable.
         variable: String,
     },
-    /// A token has characters that no header field takes, such as a line break.
-    #[error("environment variable {variable} has no token that can be sent to MCP server `{server}`")]
+    /// A token has characters that a header field cannot have, such as a line break.
+    #[error("environment variable {variable} has characters that cannot be sent to MCP server `{server}` as a token")]
     Token {
         /// The server.
         server: String,
         /// The variable.
         variable: String,
     },
-    /// It does not start, or does not speak MCP.
+    /// The server does not start, or does not speak MCP.
     #[error("MCP server `{server}` cannot be started")]
     Start {
         /// The server.
@@ -71,21 +71,21 @@ pub enum McpError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// It does not have a tool that the config names.
+    /// The server lacks a tool that the config names.
     #[error("MCP server `{server}` has no tool `{tool}`; it has: {offered}")]
     NoSuchTool {
         /// The server.
         server: String,
         /// The tool.
         tool: String,
-        /// The names of its tools.
+        /// The names of the tools that the server has.
         offered: String,
     },
 }
 
 type Source = Box<dyn Error + Send + Sync>;
 
-/// A program that does not start, and its last words.
+/// A program that does not start, and the last line of its standard error.
 #[derive(Debug, thiserror::Error)]
 #[error("it said: {line}")]
 struct LastWords {
@@ -95,32 +95,32 @@ struct LastWords {
 
 type Service = RunningService<RoleClient, ClientConfig>;
 
-/// The receiver of calls; none while the server is down.
+/// The connection that calls use; `None` while the server is down.
 pub(super) type CurrentPeer = watch::Receiver<Option<Peer<RoleClient>>>;
 
-/// A server that is kept running until this is closed or dropped.
+/// A server that is restarted until the connection is closed or dropped.
 pub(super) struct Connection {
     peer: CurrentPeer,
     stop: CancellationToken,
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A server's config, and the folder that its paths start at.
+/// A server's config, and the folder for relative paths.
 struct Starter {
     config: McpConfig,
     folder: PathBuf,
 }
 
 impl McpConfig {
-    /// Checks that its variables are there, and that its token can be sent. Nobody is asked.
+    /// Checks the environment variables and the token without starting the server.
     ///
     /// # Errors
     /// The reason why the server cannot be used.
     pub fn check_environment(&self) -> Result<(), McpError> {
         match &self.place {
-            Place::Program { env, .. } => env.iter().try_for_each(|name| self.variable(name).map(drop)),
-            Place::Url { token_env: None, .. } => Ok(()),
-            Place::Url { token_env: Some(variable), .. } => {
+            ServerAddress::Program { env, .. } => env.iter().try_for_each(|name| self.variable(name).map(drop)),
+            ServerAddress::Url { token_env: None, .. } => Ok(()),
+            ServerAddress::Url { token_env: Some(variable), .. } => {
                 let token = self.variable(variable)?;
                 let is_sent = HeaderValue::try_from(format!("Bearer {token}")).is_ok();
                 let unusable = || McpError::Token { server: self.name.clone(), variable: variable.clone() };
@@ -129,7 +129,7 @@ impl McpConfig {
         }
     }
 
-    /// The value of an environment variable that it needs.
+    /// The value of a required environment variable.
     fn variable(&self, name: &str) -> Result<String, McpError> {
         let missing = || McpError::Variable { server: self.name.clone(), variable: name.to_owned() };
         env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(missing)
@@ -137,7 +137,7 @@ impl McpConfig {
 }
 
 impl Connection {
-    /// Starts the server and asks for its tools.
+    /// Starts the server and lists its tools.
     pub(super) async fn start(config: &McpConfig, folder: &Path) -> Result<(Self, Vec<Tool>), McpError> {
         let starter = Starter { config: config.clone(), folder: folder.to_owned() };
         let (service, tools) = starter.start().await?;
@@ -151,7 +151,7 @@ impl Connection {
         self.peer.clone()
     }
 
-    /// Ends the server and waits until it has ended.
+    /// Stops the server and waits for its end.
     pub(super) async fn close(&self) {
         self.stop.cancel();
         let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -164,12 +164,12 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The keeper then ends the server by itself. Waiting for that is for `close`.
+        // The keeper then ends the server by itself. Only `close` waits for this.
         self.stop.cancel();
     }
 }
 
-/// Starts the server again whenever it ends.
+/// Restarts the server each time it ends.
 async fn keep(
     starter: Starter,
     mut service: Service,
@@ -191,22 +191,22 @@ async fn keep(
             }
             _ = &mut ended => {}
         }
-        // From here on calls are refused at once instead of waiting for a server that is gone.
+        // From now on calls fail at once instead of waiting for an ended server.
         peers.send_replace(None);
-        tracing::warn!(server, "an MCP server has ended; it is started again");
-        // A server that ends right after each start keeps the longer pause, so that it is not started in a loop.
+        tracing::warn!(server, "an MCP server has ended; restarting it");
+        // A server that ends right after each start keeps the longer pause, so that restarts do not loop.
         if started.elapsed() > STEADY {
             pause = FIRST_PAUSE;
         }
         let Some(restarted) = stop.run_until_cancelled(starter.start_again(&mut pause)).await else { return };
         service = restarted;
         peers.send_replace(Some(service.peer().clone()));
-        tracing::info!(server, "an MCP server runs again");
+        tracing::info!(server, "an MCP server was restarted");
     }
 }
 
 impl Starter {
-    /// Tries until it works, with pauses that grow.
+    /// Starts the server, retrying with growing pauses until it works.
     async fn start_again(&self, pause: &mut Duration) -> Service {
         loop {
             sleep(*pause).await;
@@ -216,7 +216,7 @@ impl Starter {
                 Ok((service, _)) => return service,
                 Err(error) => {
                     let cause = error.source().map(annex_text::with_causes);
-                    tracing::warn!(%error, cause, "an MCP server does not start again");
+                    tracing::warn!(%error, cause, "an MCP server cannot be restarted");
                 }
             }
         }
@@ -233,17 +233,17 @@ impl Starter {
     async fn connect(&self) -> Result<(Service, Vec<Tool>), McpError> {
         let failed = |source| McpError::Start { server: self.config.name.clone(), source };
         let service = match &self.config.place {
-            Place::Program { command, args, env } => {
+            ServerAddress::Program { command, args, env } => {
                 let command = self.command(command, args, env)?;
                 let (process, stderr) = Program::spawn(command).map_err(|error| failed(error.into()))?;
-                // Read all the time: a program whose pipe is full stands still.
+                // Read continuously, because a program blocks if its pipe is full.
                 let words = stderr.map(|stderr| tokio::spawn(log_lines(self.config.name.clone(), stderr)));
                 match serve_client(client(), BoundedProgram::new(&self.config.name, process)).await {
                     Ok(service) => service,
                     Err(error) => return Err(failed(with_last_words(ended(error), words).await)),
                 }
             }
-            Place::Url { url, token_env } => {
+            ServerAddress::Url { url, token_env } => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
                 if let Some(variable) = token_env {
                     config = config.auth_header(self.config.variable(variable)?);
@@ -251,7 +251,8 @@ impl Starter {
                 config.retry_config = Arc::new(resumption());
                 let stop = CancellationToken::new();
                 let http = self.http_client(url, stop.clone()).map_err(failed)?;
-                // Its drop, also where this start is given up, cancels the token and with it what the client waits for.
+                // Dropping the transport, also when this start is dropped, cancels the token, and so ends the client's
+                // waits.
                 let transport = WorkerTransport::spawn_with_ct(StreamableHttpClientWorker::new(http, config), stop);
                 serve_client(client(), transport).await.map_err(|error| failed(cut(&error)))?
             }
@@ -260,9 +261,9 @@ impl Starter {
         Ok((service, tools))
     }
 
-    /// Follows no redirects, so that the token stays with the server it is for.
+    /// The HTTP client. It follows no redirects, so that no other server gets the token.
     fn http_client(&self, url: &str, stop: CancellationToken) -> Result<BoundedHttp, Source> {
-        // The whole process uses one provider; somebody else may have installed it already, which is as good.
+        // The whole process uses one provider. If another part has installed one already, that is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
         if let Some(screen) = &self.config.screen {
@@ -276,7 +277,7 @@ impl Starter {
         // A bare name is looked up in `PATH`; a path starts at the folder of the config.
         let program = if program.contains('/') { self.folder.join(program) } else { PathBuf::from(program) };
         let mut command = Command::new(program);
-        // The keys of the agent's models are in the environment, and a package runner starts programs of others.
+        // The environment contains the keys of the agent's models, and a package runner starts third-party programs.
         command.args(args).env_clear();
         if !self.folder.as_os_str().is_empty() {
             command.current_dir(&self.folder);
@@ -289,8 +290,8 @@ impl Starter {
     }
 }
 
-/// A program that ends at once is noticed by the reader of its answer or by the writer of the request, whichever comes
-/// first.
+/// Adds the reason for a program that ended during its start. Either the reader of the answer or the writer of the
+/// request notices the end first.
 fn ended(error: ClientInitializeError) -> Source {
     match error {
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
@@ -300,12 +301,12 @@ fn ended(error: ClientInitializeError) -> Source {
     }
 }
 
-/// A server has a say in the texts of errors, so they are cut.
+/// The text of an error, cut: a server may have written a part of it.
 fn cut(error: &(dyn Error + 'static)) -> Source {
     annex_text::line_within(&annex_text::with_causes(error), MAX_WORDS).into()
 }
 
-/// An answer that breaks off is taken up again a few times.
+/// The retries for resuming an answer that broke off.
 fn resumption() -> ExponentialBackoff {
     let mut backoff = ExponentialBackoff::default();
     backoff.max_times = Some(3);
@@ -342,7 +343,7 @@ fn client() -> ClientConfig {
     ClientConfig::new(ClientCapabilities::default(), Implementation::new("annex", env!("CARGO_PKG_VERSION")))
 }
 
-/// Programs say on their standard error why they do not start.
+/// Adds the program's standard error to the cause: programs write there why they do not start.
 async fn with_last_words(source: Source, words: Option<JoinHandle<String>>) -> Source {
     let Some(words) = words else { return source };
     match timeout(LAST_WORDS_PATIENCE, words).await {

@@ -1,34 +1,36 @@
-//! The answer of a tool of an MCP server: text for the model, files for the session, changes of state.
+//! A tool's answer: text for the model, files for the session, and changes of state.
 
 use annex_protocol::{Json, Part, PartContent};
 use annex_session::{Scope, StateDelta};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Map, Value};
 
-/// The key in the `_meta` of a result that holds the state which it changes: an object of full keys and values.
+/// The key in a result's `_meta` for changes of state: an object of full keys and values.
 const STATE_DELTA: &str = "annex/stateDelta";
-/// The most text of one result, in bytes. It is stored in the session and told the model again and again.
+/// The most text of one result, in bytes. The session stores the text, and each further prompt contains it.
 const MAX_TEXT: usize = 256 * 1024;
-/// The most bytes of the files of one result, in base64.
+/// The most bytes of all files of one result, in base64.
 const MAX_FILES: usize = 4 * 1024 * 1024;
 
-/// The most bytes of the name of a file. A session takes it as a key, as JSON.
+/// The longest file name, in bytes as JSON. It becomes a key in the session.
 const MAX_NAME: usize = 255;
 
-/// A result, read.
+/// A parsed result.
 #[derive(Debug)]
 pub(super) struct Content {
-    /// The text for the model; files are named in it.
+    /// The text for the model, with the names of the files.
     pub(super) text: String,
     structured: Option<Value>,
-    /// The files, under their names.
+    /// The files by name.
     pub(super) artifacts: Vec<(String, Vec<Part>)>,
     changes: Option<Value>,
 }
 
 impl Content {
+    /// Parses a result.
+    ///
     /// # Errors
-    /// When it is larger than a session can take.
+    /// When the result is larger than a session can store.
     pub(super) fn of(tool: &str, result: CallToolResult) -> Result<Self, String> {
         let changes = result.meta.and_then(|mut meta| meta.0.remove(STATE_DELTA));
         let mut content =
@@ -36,7 +38,7 @@ impl Content {
         for block in result.content {
             content.take(tool, block);
         }
-        // The model is told one of the two, so the larger one counts and not the sum.
+        // The model gets one of the two, so the larger one counts and not the sum.
         let structured = content.structured.as_ref().map_or(0, |value| value.to_string().len());
         let files = content.artifacts.iter().flat_map(|(_, parts)| parts).map(size).sum::<usize>();
         for (bytes, most, what) in [(content.text.len().max(structured), MAX_TEXT, "text"), (files, MAX_FILES, "files")]
@@ -48,10 +50,10 @@ impl Content {
         Ok(content)
     }
 
-    /// The tool's answer: its structured content, or its text as `result`.
+    /// The answer for the model: the structured content, or an object with the text as `result`.
     ///
     /// # Errors
-    /// None that is known: it is JSON already.
+    /// None that is known: the content is JSON already.
     pub(super) fn response(&self) -> Result<Json, String> {
         let response = match &self.structured {
             Some(Value::Object(object)) => Value::Object(object.clone()),
@@ -61,10 +63,10 @@ impl Content {
         Json::from_peer(&response).map_err(|error| format!("the result cannot be kept: {error}"))
     }
 
-    /// The changes of state, if all of them are in these scopes.
+    /// The changes of state, if all keys are in these scopes.
     ///
     /// # Errors
-    /// Says which key is in another scope, or that it is no object. No value is in the text.
+    /// Names a key in another scope, or says that the value is not an object. The text contains no value of a key.
     pub(super) fn state(&self, scopes: &[Scope]) -> Result<StateDelta, String> {
         let changes = match &self.changes {
             None => return Ok(StateDelta::new()),
@@ -74,7 +76,8 @@ impl Content {
         let mut allowed = StateDelta::new();
         for (key, value) in changes {
             let scope = Scope::of(key).0;
-            // One key that is not granted refuses all: half of a delta would be a state that the server never meant.
+            // A single key without a grant refuses all, because half of a delta would be a state that the server never
+            // intended.
             if !scopes.contains(&scope) {
                 return Err(format!("`{key}` is in the {scope} scope, which `state` of the server does not name"));
             }
@@ -109,7 +112,7 @@ impl Content {
                 let media_type = link.mime_type.unwrap_or_default();
                 self.keep(&link.name, PartContent::Url(link.uri), media_type);
             }
-            // The model is told that something is missing, so that it does not take the rest for everything.
+            // The model must know that something is missing, so that it does not take the result as complete.
             _ => self.say("[content of an unknown kind]"),
         }
     }
@@ -122,14 +125,14 @@ impl Content {
     }
 
     fn keep(&mut self, name: &str, content: PartContent, media_type: String) {
-        // The server on the other side chooses the name. One that no session takes as a key would fail the task.
+        // The server chooses the name. A name that a session does not accept as a key would fail the task.
         let name = annex_text::line_within(name, MAX_NAME);
         self.say(&format!("[kept as artifact `{name}`]"));
         let part = Part { media_type, filename: name.clone(), ..Part::from(content) };
         self.artifacts.push((name, vec![part]));
     }
 
-    /// Images have no names. Theirs is the tool's, and the end of the media type.
+    /// The name for a file without one, such as an image: the tool's name, with an extension from the media type.
     fn file_name(&self, tool: &str, media_type: &str) -> String {
         let kind = media_type.rsplit('/').next().unwrap_or(media_type);
         match self.artifacts.len() {

@@ -1,5 +1,5 @@
-//! The HTTP client for one MCP server. It reads more liberally than the client of the library: media types in any letters,
-//! and JSON that not every reader takes ([`annex_protocol::portable`]).
+//! The HTTP client for one MCP server. It is more lenient than the library's client: it accepts media types in any
+//! case, and JSON that some readers refuse ([`annex_protocol::portable`]).
 
 use std::collections::HashMap;
 use std::mem;
@@ -26,9 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::bounded::{MAX_BESIDE, MAX_MESSAGE, TooMuch, answer, aside_if_long};
 
-/// The most bytes that are read of an answer that is no success.
+/// The most bytes that are read of an error response.
 const MAX_REFUSAL: usize = 64 << 10;
-/// The time before an answer is taken up again where the server has broken it off.
+/// The pause before an answer that the server broke off is resumed.
 const RESUMPTION_PAUSE: Duration = Duration::from_millis(500);
 
 /// The HTTP client of one server.
@@ -36,8 +36,9 @@ const RESUMPTION_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct BoundedHttp {
     pub(super) server: Arc<str>,
     pub(super) client: reqwest::Client,
-    /// The token of the transport, which its drop cancels. Requests and streams end with it: the library does not look at
-    /// it before the server is initialized. The library ends the session afterwards, with a limit of its own.
+    /// The transport's token, cancelled when the transport is dropped. It ends requests and streams, because the
+    /// library ignores it until the server is initialized. The library then ends the session, with a timeout of its
+    /// own.
     pub(super) stop: CancellationToken,
 }
 
@@ -66,17 +67,17 @@ impl BoundedHttp {
         }
     }
 
-    /// The end of the request, or an error when the transport is given up.
+    /// Runs a request, or fails as soon as the transport is dropped.
     async fn unless_stopped<T>(&self, request: impl Future<Output = Result<T, HttpError>>) -> Result<T, HttpError> {
         self.stop.run_until_cancelled(request).await.unwrap_or(Err(StreamableHttpError::TransportChannelClosed))
     }
 
-    /// What is taken of a stream, until the transport is given up.
+    /// Filters a stream, and ends it when the transport is dropped.
     fn until_stopped(&self, events: EventStream, id: Option<RequestId>) -> EventStream {
         answer(Arc::clone(&self.server), events, id).take_until(self.stop.clone().cancelled_owned()).boxed()
     }
 
-    /// Sends a message and reads the answer, or its head where it is a stream. `asked` is the id of a request.
+    /// Sends a message and reads the answer, or only the head of a stream. `asked` is the id of a request.
     async fn post(
         &self,
         message: RequestBuilder,
@@ -152,9 +153,9 @@ impl StreamableHttpClient for BoundedHttp {
         auth_header: Option<String>,
         custom_headers: Fields,
     ) -> Result<EventStream, HttpError> {
-        // The stream for what belongs to no request: nothing that could come there is of use here.
+        // Streams without a request are not opened: no message on such a stream would be used here.
         let Some(last) = last_event_id else { return Err(StreamableHttpError::ServerDoesNotSupportSse) };
-        // A server that breaks off each answer at once is not asked in a loop.
+        // The pause prevents a loop if a server breaks off each answer at once.
         sleep(RESUMPTION_PAUSE).await;
         let request = self.request(Method::GET, &uri, session_id.as_deref(), auth_header, custom_headers);
         let opened = self.unless_stopped(opened(request.header(HEADER_LAST_EVENT_ID, last))).await?;
@@ -162,7 +163,7 @@ impl StreamableHttpClient for BoundedHttp {
     }
 }
 
-/// The head of a stream.
+/// Opens a stream.
 async fn opened(request: RequestBuilder) -> Result<Response, HttpError> {
     let response = admitted(request.send().await.map_err(StreamableHttpError::Client)?)?;
     match response.status() {
@@ -173,7 +174,7 @@ async fn opened(request: RequestBuilder) -> Result<Response, HttpError> {
     }
 }
 
-/// The answer, unless it asks for credentials.
+/// The response; an error if the server requires credentials.
 fn admitted(response: Response) -> Result<Response, HttpError> {
     match response.headers().get(WWW_AUTHENTICATE) {
         Some(challenge) if response.status() == StatusCode::UNAUTHORIZED => {
@@ -184,7 +185,8 @@ fn admitted(response: Response) -> Result<Response, HttpError> {
     }
 }
 
-/// An answer that is no success. Its body may be a message that says why. One about credentials is not for the model.
+/// Reads an error response, whose body may be a JSON-RPC error for the model. A demand for credentials is not shown to
+/// the model.
 async fn refusal(response: &mut Response, session: Option<String>) -> Result<StreamableHttpPostResponse, HttpError> {
     let body = beginning(response, MAX_REFUSAL).await;
     let is_about_credentials = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
@@ -197,13 +199,13 @@ async fn refusal(response: &mut Response, session: Option<String>) -> Result<Str
     Err(unexpected(format!("HTTP {}: {}", response.status(), String::from_utf8_lossy(&body))))
 }
 
-/// The message, whose values every reader takes.
+/// Parses a message so that every reader can read its values.
 fn parse(json: &[u8]) -> Result<ServerJsonRpcMessage, serde_json::Error> {
     let json = String::from_utf8_lossy(json);
     serde_json::from_str(portable::repaired(&json).as_deref().unwrap_or(&json))
 }
 
-/// The media type in small letters, without its parameters.
+/// The media type in lower case, without parameters.
 fn media_type(response: &Response) -> String {
     let field = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let essence = field.split(|byte| *byte == b';').next().unwrap_or_default();
@@ -228,8 +230,8 @@ fn unread(error: ReadError<reqwest::Error>) -> HttpError {
     }
 }
 
-/// The events of a stream, none of which is longer than [`MAX_MESSAGE`]. The stream is no longer than [`MAX_BESIDE`] with what
-/// makes no event, such as comments.
+/// The events of a stream, each at most [`MAX_MESSAGE`] bytes. The stream with comments and blank lines has at most
+/// [`MAX_BESIDE`] bytes.
 fn events(response: Response) -> EventStream {
     let begun = (response, EventLength::default(), MAX_BESIDE);
     let pieces = stream::try_unfold(begun, |(mut response, mut length, left)| async move {
@@ -242,7 +244,7 @@ fn events(response: Response) -> EventStream {
     SseStream::from_bytes_stream(pieces).boxed()
 }
 
-/// The length so far of the event that is being read, with its comments.
+/// The length so far of the event that is being read, comments included.
 #[derive(Default)]
 struct EventLength {
     event: usize,
@@ -251,7 +253,7 @@ struct EventLength {
 }
 
 impl EventLength {
-    /// The length after more bytes have come.
+    /// The length after further bytes.
     fn after(&mut self, piece: &[u8]) -> usize {
         for byte in piece {
             let after_cr = mem::replace(&mut self.after_cr, *byte == b'\r');

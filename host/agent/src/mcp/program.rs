@@ -1,7 +1,7 @@
-//! A program that speaks MCP on its standard input and output, with the processes that it starts. One that leaves its process
-//! group, as by `setsid`, is out of reach and goes on.
+//! A program that speaks MCP on standard input and output, and the processes that it starts. A process that leaves the
+//! program's process group, as with `setsid`, is not ended.
 //!
-//! Programs end before the process does ([`end_programs`]), also those that are just being started.
+//! All programs end before this process does ([`end_programs`]), also programs that are still starting.
 
 use std::io::{self, Cursor};
 use std::pin::Pin;
@@ -25,20 +25,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::bounded::aside_if_long;
 
-/// The time that a program has to end after the end of its input, and again after SIGTERM.
+/// The time for a program to end after its input is closed, and again after SIGTERM.
 const END_PATIENCE: Duration = Duration::from_secs(3);
-/// The time that all programs have to end when the process does: both of the above, and a second.
+/// The time for all programs to end at the end of this process: both waits, and a second more.
 const ALL_END_PATIENCE: Duration = Duration::from_secs(7);
-/// The bytes of a line that are read at once. The library takes lines of 16 MiB, and passes over longer ones.
+/// The longest line that is read at once, in bytes. The library accepts lines of 16 MiB and skips longer ones.
 const MAX_LINE: u64 = (16 << 20) + 1;
 
-/// The process groups of all programs that run.
+/// The process groups of all running programs.
 static GROUPS: LazyLock<watch::Sender<Vec<Pid>>> = LazyLock::new(|| watch::Sender::new(Vec::new()));
-/// Fires when the process is about to end.
+/// Fires at the end of this process.
 static ENDING: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::new);
 
-/// Ends all programs of this process that speak MCP, and waits until they have ended. Each is told by the end of its input,
-/// and is killed when it has not ended after a few seconds. No program starts any more: this is for the end of the process.
+/// Ends all MCP programs of this process and waits for their end. Each program's input is closed, and a program that
+/// has not ended after a few seconds is killed. No program can start afterwards: call this at the end of the process.
 pub async fn end_programs() {
     ENDING.cancel();
     let mut groups = GROUPS.subscribe();
@@ -49,8 +49,7 @@ pub async fn end_programs() {
     }
 }
 
-/// Kills all programs of this process that speak MCP, with the processes that they have started and that are still in their
-/// process groups.
+/// Kills all MCP programs of this process at once, with all processes in their process groups.
 pub fn kill_programs() {
     ENDING.cancel();
     for group in GROUPS.borrow().iter() {
@@ -58,15 +57,15 @@ pub fn kill_programs() {
     }
 }
 
-/// A token that fires when the process is about to end, or when it is cancelled.
+/// A token that fires at the end of this process, or when it is cancelled.
 pub(super) fn stop_token() -> CancellationToken {
     ENDING.child_token()
 }
 
-/// A program that runs. Its drop kills it.
+/// A running program. Dropping it kills the program.
 pub(super) struct Program {
     transport: AsyncRwTransport<RoleClient, Output, ChildStdin>,
-    /// Before `child`, whose drop may reap the leader of the group.
+    /// Declared before `child`, whose drop may reap the group's leader.
     group: Group,
     child: Child,
 }
@@ -74,8 +73,8 @@ pub(super) struct Program {
 type Output = Pin<Box<dyn AsyncRead + Send>>;
 
 impl Program {
-    /// Starts the program, in a process group of its own: a key that stops this process does not stop its programs, which
-    /// it stops itself, in order.
+    /// Starts the program in a process group of its own. A Ctrl-C for this process does not reach the program, which
+    /// this process ends itself, in order.
     pub(super) fn spawn(mut command: Command) -> io::Result<(Self, Option<ChildStderr>)> {
         if ENDING.is_cancelled() {
             return Err(about_to_end());
@@ -83,7 +82,7 @@ impl Program {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn()?;
         let group = Group::of(&child);
-        // Whoever ends all programs meanwhile has not seen this one.
+        // `end_programs` may have started in between, and has not seen this program.
         if ENDING.is_cancelled() {
             return Err(about_to_end());
         }
@@ -110,34 +109,36 @@ impl Transport<RoleClient> for Program {
         self.transport.send(item)
     }
 
-    /// The next message; `None` also when the process is about to end, so that a start ends too.
+    /// The next message. `None` at the end of the program's output or of this process, so that a start ends as well.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         ENDING.run_until_cancelled(self.transport.receive()).await.flatten()
     }
 
-    /// Ends the program as MCP says (2025-06-18, "Lifecycle"): by the end of its input, then SIGTERM, then SIGKILL.
+    /// Ends the program as MCP prescribes (2025-06-18, "Lifecycle"): closes its input, then sends SIGTERM, then
+    /// SIGKILL.
     async fn close(&mut self) -> Result<(), Self::Error> {
         let by_itself = async {
-            // Waits for a message that is being sent, and a program that does not read takes none.
+            // Waits until a message is sent completely, which may never happen if the program does not read.
             self.transport.close().await?;
             self.group.leader_ended().await
         };
         if timeout(END_PATIENCE, by_itself).await.is_err() {
             self.group.signal(Signal::TERM);
-            // What does not end by itself is killed below.
+            // A program that does not end by itself is killed below.
             let _ = timeout(END_PATIENCE, self.group.leader_ended()).await;
         }
-        // Processes that the program has started may go on without it.
+        // Processes that the program has started may outlive it.
         self.group.signal(Signal::KILL);
         self.group.leader_ended().await?;
-        // Before the leader is reaped: its number may then be that of another group.
+        // Before the leader is reaped, because its number may belong to another group afterwards.
         self.group.leave();
         self.child.wait().await?;
         Ok(())
     }
 }
 
-/// The process group of a program. Its drop kills the processes in it. It is left or dropped before its leader is reaped.
+/// The process group of a program. Dropping it kills the group's processes. It must be left or dropped before its
+/// leader is reaped.
 struct Group {
     id: Option<Pid>,
 }
@@ -155,18 +156,18 @@ impl Group {
         }
     }
 
-    /// Waits until the leader has ended, and does not reap it: nothing else gets its number until it is reaped.
+    /// Waits until the leader has ended, without reaping the leader: its process id stays reserved until then.
     async fn leader_ended(&self) -> io::Result<()> {
         let Some(leader) = self.id else { return Ok(()) };
         // Before the first look, so that no end is missed.
         let mut ends = signal(SignalKind::child())?;
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        // An error says that there is no such process any more.
+        // An error means that the process does not exist any more.
         while matches!(waitid(WaitId::Pid(leader), look), Ok(None)) && ends.recv().await.is_some() {}
         Ok(())
     }
 
-    /// Nothing is left of the group.
+    /// Marks the group as ended.
     fn leave(&mut self) {
         if let Some(id) = self.id.take() {
             GROUPS.send_modify(|groups| groups.retain(|group| *group != id));
@@ -182,11 +183,11 @@ impl Drop for Group {
 }
 
 fn kill(group: Pid, signal: Signal) {
-    // Fails where the group has ended, which is as good.
+    // Fails if the group has ended, which is fine.
     let _ = kill_process_group(group, signal);
 }
 
-/// The lines of a program, with values that every reader takes.
+/// The lines of a program, repaired so that every reader can read their values.
 fn repaired_lines(output: ChildStdout) -> Output {
     let lines = stream::try_unfold(BufReader::new(output), |mut output| async move {
         let mut line = Vec::new();
@@ -199,7 +200,7 @@ fn repaired_lines(output: ChildStdout) -> Output {
 }
 
 fn repaired_line(line: Vec<u8>) -> Vec<u8> {
-    // Without its end, which must not become a part of a string.
+    // Without the line break, which must not become a part of a string.
     let text = line.strip_suffix(b"\n").and_then(|text| std::str::from_utf8(text).ok());
     match text.and_then(portable::repaired) {
         Some(repaired) => [repaired.as_bytes(), b"\n"].concat(),
@@ -211,7 +212,7 @@ fn repaired_line(line: Vec<u8>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// A program that has ended, with a process in its group that goes on and holds its standard error.
+    /// A program that has ended, while a process in its group still holds its standard error.
     async fn ended_before_its_group() -> (Program, ChildStderr) {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 600 &"]);
@@ -220,7 +221,7 @@ mod tests {
         (program, stderr.unwrap())
     }
 
-    /// Waits until no process holds it any more.
+    /// Waits until no process holds the standard error any more.
     async fn closed(mut stderr: ChildStderr) {
         let mut said = Vec::new();
         timeout(Duration::from_secs(20), stderr.read_to_end(&mut said)).await.unwrap().unwrap();

@@ -1,5 +1,4 @@
-//! The script of a script agent: events for each message, checked while they are read. A script that exists can be
-//! played.
+//! The script of a script agent: events for each message, checked on reading, so that every script can be played.
 
 use std::cmp::Reverse;
 
@@ -8,8 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-/// The rules of a script agent. Of those that match a message, the one with the longest `message_id` applies, then the
-/// one with the longest `text`.
+/// The rules of a script agent. Among the rules that match a message, the one with the longest `message_id` applies,
+/// then the one with the longest `text`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Vec<EventRule>")]
 pub struct EventScript {
@@ -17,7 +16,7 @@ pub struct EventScript {
     rules: Vec<EventRule>,
 }
 
-/// The messages that a rule is for, and their events.
+/// A condition on messages, and the events for matching ones.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RuleTable")]
 struct EventRule {
@@ -26,7 +25,7 @@ struct EventRule {
     steps: Vec<Step>,
 }
 
-/// A rule as it is written.
+/// A rule in the config file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleTable {
@@ -44,13 +43,13 @@ struct RuleTable {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Step {
-    /// Brings the task into a state.
+    /// Changes the task's state.
     Status(StatusStep),
     /// Sends an artifact or a piece of one.
     Artifact(ArtifactStep),
     /// Answers with a message instead of a task.
     Message(MessageStep),
-    /// Does nothing for so many milliseconds.
+    /// Waits this number of milliseconds.
     WaitMs(u64),
 }
 
@@ -62,7 +61,7 @@ pub(crate) struct StatusStep {
     pub(crate) text: Option<String>,
 }
 
-/// States that an agent can bring a task into; `submitted` is the server's.
+/// States that an agent can set. `submitted` is reserved for the server.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum StepState {
@@ -82,10 +81,10 @@ pub(crate) struct ArtifactStep {
     pub(crate) id: String,
     pub(crate) name: Option<String>,
     pub(crate) parts: Vec<StepPart>,
-    /// True if the parts belong after those sent before. Default: no.
+    /// True if the parts follow the ones sent before. Default: false.
     #[serde(default)]
     pub(crate) append: bool,
-    /// True if nothing more comes for this artifact. Default: not said.
+    /// True if no more pieces of the artifact follow. Default: absent.
     #[serde(default)]
     pub(crate) last_chunk: bool,
 }
@@ -100,7 +99,7 @@ pub(crate) struct MessageStep {
 #[serde(try_from = "PartTable")]
 pub(crate) struct StepPart(Part);
 
-/// A part as it is written: one of the first four.
+/// A part in the config file: exactly one of the first four fields is set.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PartTable {
@@ -116,10 +115,10 @@ struct PartTable {
     media_type: String,
 }
 
-/// The reason that a script cannot be played. Steps are counted from 1.
+/// The reason why a script cannot be played. Steps are counted from 1.
 #[derive(Debug, thiserror::Error)]
 enum EventScriptError {
-    #[error("two rules are for message_id {message_id:?} and text {text:?}; nobody can say which applies")]
+    #[error("two rules have the same message_id {message_id:?} and text {text:?}; remove one")]
     Ambiguous { message_id: String, text: String },
     #[error("step {step} can never happen: the turn ends with the step before it")]
     AfterTheEnd { step: usize },
@@ -136,7 +135,7 @@ enum EventScriptError {
 }
 
 impl EventScript {
-    /// The number of its rules.
+    /// The number of rules.
     pub fn rules(&self) -> usize {
         self.rules.len()
     }
@@ -202,7 +201,7 @@ impl TryFrom<RuleTable> for EventRule {
 }
 
 impl Step {
-    /// Tells whether the turn is over with it.
+    /// Tells whether the turn ends with this step.
     fn ends_the_turn(&self) -> bool {
         match self {
             Self::Message(_) => true,
@@ -243,7 +242,7 @@ impl TryFrom<PartTable> for StepPart {
     }
 }
 
-/// The parts of a step as they are sent.
+/// The parts of a step in A2A's form.
 pub(crate) fn parts(parts: &[StepPart]) -> Vec<Part> {
     parts.iter().map(|part| part.0.clone()).collect()
 }

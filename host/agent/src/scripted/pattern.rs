@@ -1,4 +1,4 @@
-//! A pattern of a script. What it takes is known before it is compiled, and what a search with it costs before it begins.
+//! A pattern of a script, with limits on the memory of the compiled form and on the time of a search.
 
 use std::sync::Mutex;
 
@@ -9,31 +9,31 @@ use regex_automata::util::captures::Captures;
 use regex_automata::util::primitives::PatternID;
 use regex_automata::util::syntax;
 
-/// Bytes of one pattern's text. Its form between text and automaton takes at most some 64 KiB for each of them.
+/// The longest pattern, in bytes. Its intermediate form needs about 64 KiB per byte at most.
 const MAX_TEXT: usize = 1 << 10;
-/// Bytes of the automaton that reads a text from left to right.
+/// The largest automaton for reading a text from left to right, in bytes.
 const MAX_AUTOMATON: usize = 256 << 10;
-/// The same for the automata beside it: one that reads from right to left, and parts of both.
+/// The largest sum of the other automata, in bytes: one for reading from right to left, and parts of both.
 const MAX_OTHER_AUTOMATON: usize = 512 << 10;
-/// Bytes of the automaton of the empty pattern, which no search reads.
+/// The size of the empty pattern's automaton, in bytes. No search uses it.
 const EMPTY_AUTOMATON: usize = 512;
-/// Capture groups. A search that captures moves the places of all of them.
+/// The most capture groups. A search with captures moves the positions of all groups.
 const MAX_GROUPS: usize = 32;
-/// Groups that cost a search as much as the automaton alone.
+/// The number of groups that add as much to a search as the automaton.
 const GROUPS_OF_A_SEARCH: u64 = 4;
-/// Bytes of a table that a search fills as it reads, of which it may have two.
+/// The size in bytes of a table that a search fills while reading. A search may have two.
 const SEARCH_TABLE: usize = 256 << 10;
-/// Bytes of the tables of a search that are kept for the next one. Larger ones are gone when it ends.
+/// The most bytes of tables that are kept for the next search. Larger tables are dropped after the search.
 const KEPT_TABLES: usize = 48 << 10;
 
 /// A compiled pattern.
 #[derive(Debug)]
 pub(super) struct Pattern {
     regex: Regex,
-    /// Those of the last search. Making new ones takes longer than most searches.
+    /// The tables of the last search. Creating new tables takes longer than most searches.
     tables: Mutex<Option<Cache>>,
-    /// Nanoseconds that a search takes at most for each byte of text: one for each byte of the automaton. Measured with the
-    /// slowest searches that were found it is 0.6.
+    /// The most nanoseconds per byte of text in a search: one for each byte of the automaton. The slowest searches
+    /// found in measurements need 0.6.
     nanos_per_byte: u64,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum PatternError {
 }
 
 impl Pattern {
-    /// Compiles a pattern of at most [`MAX_TEXT`] bytes. It takes a tenth of a second at most, and 64 MiB meanwhile.
+    /// Compiles a pattern of at most [`MAX_TEXT`] bytes. Needs at most a tenth of a second and 64 MiB.
     pub(super) fn compile(text: &str) -> Result<Self, PatternError> {
         if text.len() > MAX_TEXT {
             let bytes = text.len();
@@ -82,49 +82,49 @@ impl Pattern {
         Ok(Self { regex, tables: Mutex::default(), nanos_per_byte })
     }
 
-    /// Bytes that it keeps.
+    /// The memory of the compiled pattern, in bytes.
     pub(super) fn weight(&self) -> usize {
         self.regex.memory_usage().saturating_add(KEPT_TABLES)
     }
 
-    /// Nanoseconds of one core that it takes at most to find it in so many bytes of text.
+    /// The most nanoseconds of one core for a search in a text of this length.
     pub(super) fn to_find(&self, bytes: usize) -> u64 {
         self.nanos_per_byte.saturating_mul(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
-    /// The same with its groups.
+    /// Like [`Self::to_find`], for a search that captures the groups.
     pub(super) fn to_capture(&self, bytes: usize) -> u64 {
         let groups = u64::try_from(self.groups()).unwrap_or(u64::MAX);
-        // It is found first, and then once more with its groups.
+        // The match is found first, and then a second time with its groups.
         self.to_find(bytes).saturating_mul(2 + groups / GROUPS_OF_A_SEARCH)
     }
 
-    /// The number of its groups, without the whole.
+    /// The number of groups, without group 0.
     pub(super) fn groups(&self) -> usize {
         self.regex.group_info().all_group_len().saturating_sub(1)
     }
 
-    /// The names of its groups.
+    /// The names of the groups.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.regex.group_info().pattern_names(PatternID::ZERO).flatten()
     }
 
-    /// Tells whether it is in the text.
+    /// Tells whether the text matches.
     pub(super) fn is_in(&self, text: &str) -> bool {
         let first = Input::new(text).earliest(true);
         self.with_tables(|tables| self.regex.search_half_with(tables, &first).is_some())
     }
 
-    /// The first place of the text that it matches.
-    pub(super) fn captures<'a>(&self, text: &'a str) -> Option<Captured<'a>> {
+    /// The first match in the text.
+    pub(super) fn captures<'a>(&self, text: &'a str) -> Option<CapturedPieces<'a>> {
         let mut groups = self.regex.create_captures();
         self.with_tables(|tables| self.regex.search_captures_with(tables, &Input::new(text), &mut groups));
-        groups.is_match().then_some(Captured { text, groups })
+        groups.is_match().then_some(CapturedPieces { text, groups })
     }
 
-    /// The engine would keep tables for each thread that has used it, whatever they weigh.
+    /// Runs a search with the kept tables. The regex engine would keep tables of any size for each thread.
     fn with_tables<T>(&self, search: impl FnOnce(&mut Cache) -> T) -> T {
-        // Somebody else searches with them, or has panicked.
+        // Another thread is searching with the tables, or has panicked.
         let Ok(mut kept) = self.tables.try_lock() else { return search(&mut self.regex.create_cache()) };
         let mut tables = kept.take().unwrap_or_else(|| self.regex.create_cache());
         let found = search(&mut tables);
@@ -133,18 +133,18 @@ impl Pattern {
     }
 }
 
-/// The pieces of a text that the groups of a pattern have captured.
-pub(super) struct Captured<'a> {
+/// The texts that the groups of a pattern have captured.
+pub(super) struct CapturedPieces<'a> {
     text: &'a str,
     groups: Captures,
 }
 
-impl<'a> Captured<'a> {
+impl<'a> CapturedPieces<'a> {
     pub(super) fn name(&self, name: &str) -> Option<&'a str> {
         self.text.get(self.groups.get_group_by_name(name)?.range())
     }
 
-    /// The group of this number; the whole is 0.
+    /// The text of a group. Group 0 is the whole match.
     pub(super) fn get(&self, index: usize) -> Option<&'a str> {
         self.text.get(self.groups.get_group(index)?.range())
     }

@@ -10,13 +10,13 @@ use super::pattern::{Pattern, PatternError};
 use super::{CallConfig, RuleConfig, ScriptError};
 use crate::model::{Prompt, Turn};
 
-/// The most bytes that the answer and the calls of a rule may have together.
+/// The most bytes of a rule's answer and calls together.
 const MAX_FILLED_BYTES: usize = 4 << 20;
-/// Nanoseconds that one of them takes at most: it is copied, and in arguments written as JSON before.
+/// The most nanoseconds for one of these bytes: it is copied, and in arguments escaped as JSON first.
 const FILLED_BYTE: u64 = 8;
-/// The most pieces that an answer may be sent in, each of which is an event.
+/// The most pieces of an answer, each of which is an event.
 const MAX_CHUNKS: usize = 1_000;
-/// The most tools that a rule may call: as many as any answer may.
+/// The most calls of a rule: the limit of any answer.
 const MAX_CALLS: usize = crate::template_agent::MAX_CALLS;
 
 #[derive(Debug)]
@@ -32,8 +32,8 @@ pub(super) struct Rule {
     delay: Duration,
 }
 
-/// The answer and the calls of a rule.
-pub(super) struct Applied {
+/// The answer and the calls of a rule, with the pieces filled in.
+pub(super) struct RuleAnswer {
     pub(super) answer: Option<String>,
     pub(super) chunks: usize,
     pub(super) delay: Duration,
@@ -41,7 +41,7 @@ pub(super) struct Applied {
     pub(super) calls: Vec<(String, String)>,
 }
 
-/// A text is literal text and named pieces in turn.
+/// A segment of a text: literal text, or the name of a piece.
 #[derive(Clone, Debug)]
 enum Segment {
     Literal(String),
@@ -50,14 +50,15 @@ enum Segment {
 
 type Pieces<'a> = BTreeMap<&'a str, &'a str>;
 
-impl Applied {
+impl RuleAnswer {
     pub(super) fn fallback(answer: &str) -> Self {
         Self { answer: Some(answer.to_owned()), chunks: 1, delay: Duration::ZERO, calls: Vec::new() }
     }
 }
 
 impl Rule {
-    /// `number` is the rule's place in the script, for error messages. What its patterns keep is taken from `room`.
+    /// Compiles a rule. `number` is its position in the script, for error messages. Subtracts the size of its patterns
+    /// from `room`.
     pub(super) fn compile(number: usize, config: RuleConfig, room: &mut usize) -> Result<Self, ScriptError> {
         if config.answer.is_none() && config.call.is_empty() {
             return Err(ScriptError::Empty { rule: number });
@@ -95,7 +96,7 @@ impl Rule {
         Ok(Self { when, after: config.after, extract, extract_result, answer, calls, chunks, delay })
     }
 
-    /// Nanoseconds of one core that [`Self::apply`] takes at most.
+    /// The most nanoseconds of one core that [`Self::apply`] needs.
     pub(super) fn cost(&self, prompt: &Prompt) -> u64 {
         let Some(result) = self.result(prompt) else { return 0 };
         let said = prompt.last_user_text();
@@ -114,19 +115,19 @@ impl Rule {
             Segment::Literal(literal) => literal.len(),
             Segment::Piece(_) => pieces,
         });
-        // The piece for which there is no room is read too.
+        // The piece that exceeds the room is read too.
         let filled = filled.fold(0, usize::saturating_add).min(MAX_FILLED_BYTES.saturating_add(pieces));
         let filled = u64::try_from(filled).unwrap_or(u64::MAX).saturating_mul(FILLED_BYTE);
         searches.into_iter().fold(filled, u64::saturating_add)
     }
 
-    /// The answer and the calls of the rule, if it applies. One whose texts would be too long does not, and none does when
-    /// the work is `given_up`.
-    pub(super) fn apply(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> Option<Applied> {
+    /// The answer and the calls, if the rule applies. A rule whose texts would be too long does not apply, and none
+    /// applies after the work is `given_up`.
+    pub(super) fn apply(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> Option<RuleAnswer> {
         let result = self.result(prompt)?;
         let mut pieces = Pieces::new();
         if self.when.names().next().is_none() {
-            // Nothing is taken out of what the user said.
+            // Without a match in the user's message, the rule does not apply.
             if !self.when.is_in(prompt.last_user_text()) {
                 return None;
             }
@@ -149,16 +150,16 @@ impl Rule {
             Some(answer) => Some(fill(answer, &mut room, |name| pieces.get(name).map(|&piece| Cow::Borrowed(piece)))?),
             None => None,
         };
-        // Pieces are what users and tools wrote: a quote in one must not end the string that it stands in.
+        // Users and tools write the pieces: a quote inside a piece must not end the surrounding string.
         let escaped = |name: &str| pieces.get(name).map(|piece| Cow::Owned(inside_string(piece)));
         let call =
             |(tool, arguments): &(String, Vec<Segment>)| Some((tool.clone(), fill(arguments, &mut room, escaped)?));
         let calls = self.calls.iter().map(call).collect::<Option<_>>()?;
-        Some(Applied { answer, chunks: self.chunks, delay: self.delay, calls })
+        Some(RuleAnswer { answer, chunks: self.chunks, delay: self.delay, calls })
     }
 
-    /// The result that the rule is about, or nothing for one that is about the user's words; `None` when something else
-    /// came last.
+    /// The result that the rule reads; empty for a rule about the user's message. `None` if the rule does not apply to
+    /// the last turn.
     fn result<'a>(&self, prompt: &'a Prompt) -> Option<&'a str> {
         match (prompt.turns.last(), &self.after) {
             (Some(Turn::Tools(results)), Some(tool)) => {
@@ -222,7 +223,7 @@ fn known_segments(
     }
 }
 
-/// The text with its pieces; `None` where one is missing, or there is no room for it.
+/// The text with its pieces filled in; `None` if a piece is missing or the text exceeds `room`.
 fn fill<'a>(segments: &[Segment], room: &mut usize, piece: impl Fn(&str) -> Option<Cow<'a, str>>) -> Option<String> {
     let mut text = String::new();
     for segment in segments {
@@ -236,13 +237,13 @@ fn fill<'a>(segments: &[Segment], room: &mut usize, piece: impl Fn(&str) -> Opti
     Some(text)
 }
 
-/// The text as it is written between the quotes of a JSON string.
+/// The text, escaped for the inside of a JSON string.
 fn inside_string(text: &str) -> String {
     let quoted = Json::string(text);
     quoted.get().strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default().to_owned()
 }
 
-/// Takes `{name}` for a piece if a name is all there is between the braces; everything else is literal.
+/// Splits a text into segments. `{name}` is a piece if only a name is between the braces; everything else is literal.
 fn segments(text: &str) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut rest = text;

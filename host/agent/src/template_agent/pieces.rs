@@ -1,18 +1,18 @@
-//! The artifact of a turn on its way to the client, in pieces.
+//! Sends the artifact of a turn to the client in pieces.
 
 use annex_protocol::{Artifact, ArtifactId, Part, Parts};
 
 use crate::executor::{AgentError, AgentEvent, EventSender};
 
-/// Sends an artifact in pieces. One piece is held back, so that the last one is known as the last.
+/// Sends an artifact in pieces. The newest piece is held back, so that the last piece can be marked as the last.
 pub(super) struct Pieces<'a> {
     name: &'a str,
     events: &'a EventSender,
-    /// All words so far, sent or not.
+    /// The whole text so far, sent or not.
     text: String,
-    /// Where the piece begins in them that is held back.
+    /// The start of the held piece in `text`.
     held: Option<usize>,
-    /// The next piece belongs behind what was sent.
+    /// True if the next piece is appended to the sent ones.
     append: bool,
 }
 
@@ -21,7 +21,7 @@ impl<'a> Pieces<'a> {
         Self { name, events, text: String::new(), held: None, append: false }
     }
 
-    /// One more piece.
+    /// Adds a piece.
     pub(super) async fn push(&mut self, piece: String) -> Result<(), AgentError> {
         let previous = self.held.replace(self.text.len());
         let previous = previous.and_then(|from| self.text.get(from..)).map(str::to_owned);
@@ -36,11 +36,11 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// The next piece takes the place of all that was sent.
+    /// Makes the next piece replace all sent pieces.
     pub(super) fn start_again(&mut self) {
         self.text.clear();
         self.held = None;
-        // A piece without `append` replaces the artifact of its id, also in what the client has received.
+        // A piece without `append` replaces the artifact with its id, also at the client.
         self.append = false;
     }
 
@@ -58,12 +58,12 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Sends the last piece. `all` are all words as the session keeps them.
+    /// Sends the last piece. `all` has the whole text as stored in the session.
     pub(super) async fn finish(self, all: Parts) -> Result<(), AgentError> {
         if self.held == Some(0) {
             return self.send(all, true).await;
         }
-        // Without words it is an empty piece, so that the client hears that the artifact is complete.
+        // Without text the last piece is empty, so that the client learns that the artifact is complete.
         let last = self.held.and_then(|from| self.text.get(from..)).unwrap_or_default();
         self.send(text(last), true).await
     }

@@ -1,4 +1,5 @@
-//! One turn of the template agent: ask the model, call the tools that it wants, until it answers or somebody has to wait.
+//! One turn of the template agent: calls the model and the tools that it requests, until the model answers or a tool's
+//! result must come from the client.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,12 +19,12 @@ use crate::steps::{OpenStep, StepKind};
 use crate::template::{ARTIFACT_PREFIX, artifact_names, render};
 use crate::toolbox::{Outcome, Outcomes, Toolbox, callback_context};
 
-/// The text for a client that goes on with a task without the results that it waits for.
+/// The text for a message to a waiting task without the awaited tool results.
 const REMINDER: &str = "This task waits for the results of the calls below. Send for each a data part with its `id`, its \
                         `name` and the result as `response`, and `\"adk_type\": \"function_response\"` in the metadata \
                         of the part.";
 
-/// A turn that runs.
+/// A running turn.
 pub(super) struct Run<'a> {
     agent: &'a TemplateAgent,
     turn: &'a TurnContext,
@@ -31,12 +32,12 @@ pub(super) struct Run<'a> {
     pieces: Pieces<'a>,
 }
 
-/// An answer, and the changes of state for its event.
+/// An answer, and the state changes for its event.
 #[derive(Default)]
-struct Answered {
+struct AnswerStep {
     answer: ModelAnswer,
     changes: StateDelta,
-    /// It was only thought, nothing was said.
+    /// True if the model only reasoned and gave no text.
     is_silent: bool,
 }
 
@@ -48,7 +49,7 @@ impl<'a> Run<'a> {
     pub(super) async fn run(mut self) -> Result<(), AgentError> {
         let conversation = self.conversation().await?;
         let waiting = conversation.waiting(self.turn.task_id.as_str());
-        // The task still waits for its tools: the model is not asked before their results are there.
+        // The task still waits for tool results: the model is called after all of them have arrived.
         if !waiting.is_empty() {
             return self.remind(&waiting).await;
         }
@@ -59,7 +60,7 @@ impl<'a> Run<'a> {
             self.events.send(status(TaskState::Working, None)).await?;
             return self.finish(answered).await;
         }
-        // Rendered first: an instruction that lacks a variable fails the turn before the agent says that it works.
+        // Rendered first, so that a missing variable fails the turn before the agent announces `Working`.
         let mut prompt = self.prompt(conversation).await?;
         self.events.send(status(TaskState::Working, None)).await?;
         let mut round = 0;
@@ -69,7 +70,7 @@ impl<'a> Run<'a> {
             if answered.answer.calls.is_empty() {
                 return self.finish(answered).await;
             }
-            // Checked before the tools are called, so that no call is made whose result nobody reads.
+            // Checked before the tools are called, so that no call is made without use for its result.
             if round == self.agent.max_tool_rounds {
                 return Err(failed(&format!(
                     "The agent asked for tools again after {round} rounds of calls, which is the most in one turn. Ask \
@@ -77,7 +78,7 @@ impl<'a> Run<'a> {
                 )));
             }
             calls += answered.answer.calls.len();
-            // A callback may have added some to those of the model.
+            // A callback may have added calls to the model's own.
             if answered.answer.calls.len() > MAX_CALLS {
                 return Err(asks_for_too_many());
             }
@@ -93,9 +94,9 @@ impl<'a> Run<'a> {
             if !pending.is_empty() {
                 return self.wait(text, &pending).await;
             }
-            // The words before the calls were for the time until now. The next piece takes their place.
+            // The text before the calls was preliminary. The next piece replaces it.
             self.pieces.start_again();
-            // The session has the calls and their results by now, so the conversation is read again.
+            // The session now contains the calls and their results, so the conversation is read again.
             let conversation = self.conversation().await?;
             prompt = self.prompt(conversation).await?;
         }
@@ -128,14 +129,15 @@ impl<'a> Run<'a> {
         self.agent.callbacks.as_deref()
     }
 
-    /// The answer, if a callback gives it. State without an answer is stored at once, for the instruction.
-    async fn before_agent(&self) -> Result<Option<Answered>, AgentError> {
+    /// The answer of the callback, if any. State without an answer is stored at once, so that the instruction can use
+    /// it.
+    async fn before_agent(&self) -> Result<Option<AnswerStep>, AgentError> {
         let Some(callbacks) = self.callbacks() else { return Ok(None) };
         let mut context = callback_context(self.turn);
         let text = callbacks.before_agent(&mut context).await?;
         let changes = context.state.into_changes();
         match text {
-            Some(text) => Ok(Some(Answered::of(text, changes))),
+            Some(text) => Ok(Some(AnswerStep::of(text, changes))),
             None => {
                 self.note(changes).await?;
                 Ok(None)
@@ -143,15 +145,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Asks the model once and passes on its answer.
-    async fn ask(&mut self, mut prompt: Prompt) -> Result<Answered, AgentError> {
+    /// Calls the model once and sends its answer on.
+    async fn ask(&mut self, mut prompt: Prompt) -> Result<AnswerStep, AgentError> {
         let mut context = callback_context(self.turn);
         let instead = match self.callbacks() {
             Some(callbacks) => callbacks.before_model(&mut context, &mut prompt).await?,
             None => None,
         };
         let mut answered = match instead {
-            Some(text) => Answered::of(text, StateDelta::new()),
+            Some(text) => AnswerStep::of(text, StateDelta::new()),
             None => self.listen(prompt).await?,
         };
         self.after_model(&mut context, &mut answered.answer).await?;
@@ -166,7 +168,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn listen(&mut self, prompt: Prompt) -> Result<Answered, AgentError> {
+    async fn listen(&mut self, prompt: Prompt) -> Result<AnswerStep, AgentError> {
         let step = self.turn.steps.begin(StepKind::Model, self.agent.model.name());
         step.pass(prompt.bytes());
         let not_reached = |error| {
@@ -183,7 +185,7 @@ impl<'a> Run<'a> {
             was_reached = true;
             match event {
                 ModelEvent::Text(piece) => {
-                    // An empty piece counts: an empty answer is an answer, and thoughts alone are none.
+                    // An empty piece counts, because an empty answer is an answer. Reasoning alone is not.
                     has_said = true;
                     step.pass(piece.len());
                     if !piece.is_empty() {
@@ -196,7 +198,7 @@ impl<'a> Run<'a> {
                     has_thought = true;
                     step.pass(piece.len());
                 }
-                // The rest of the answer is not waited for.
+                // The rest of the answer is not read.
                 ModelEvent::Call(_) if answer.calls.len() == MAX_CALLS => return Err(asks_for_too_many()),
                 ModelEvent::Call(call) => {
                     step.pass(call.arguments.get().len());
@@ -206,30 +208,32 @@ impl<'a> Run<'a> {
             }
         }
         step.finish();
-        Ok(Answered { answer, changes: StateDelta::new(), is_silent: has_thought && !has_said })
+        Ok(AnswerStep { answer, changes: StateDelta::new(), is_silent: has_thought && !has_said })
     }
 
-    /// Stores the calls, makes them, and stores the results. Gives those that are to come from the client.
-    async fn call_tools(&self, answered: Answered) -> Result<Vec<Outcome>, AgentError> {
+    /// Stores the calls, makes them, and stores the results. Returns the calls whose results the client sends later.
+    async fn call_tools(&self, answered: AnswerStep) -> Result<Vec<Outcome>, AgentError> {
         let calls = self.with_ids_of_their_own(answered.answer.calls).await?;
         let mut parts = Vec::new();
         if !answered.answer.text.is_empty() {
             parts.push(Part::text(answered.answer.text));
         }
         parts.extend(calls.iter().map(|call| call_part::call(call, self.is_long_running(call))));
-        // The calls are stored before they are made: a turn that breaks off leaves calls that count as broken off.
+        // The calls are stored before they are made, so that a turn that breaks off leaves calls that are known to be
+        // broken off.
         self.store(self.event(parts, answered.changes)).await?;
         let toolbox = Toolbox { tools: &self.agent.tools, callbacks: self.callbacks(), turn: self.turn };
         let Outcomes { results, changes, artifacts } = toolbox.call_all(calls).await?;
         let parts: Parts =
             results.iter().map(|outcome| call_part::response(&outcome.result, outcome.is_pending)).collect();
         let artifacts = artifacts.into_iter().map(|(name, parts)| (name, parts.into())).collect();
-        // The results and the state that they change are one event, so that neither is there without the other.
+        // The results and their state changes are stored as one event, so that neither exists without the other.
         self.store(Event { artifacts, ..self.event(parts, changes) }).await?;
         Ok(results.into_iter().filter(|outcome| outcome.is_pending).collect())
     }
 
-    /// Providers number the calls of one answer, or leave ids out; results are found by id in a whole conversation.
+    /// Gives the calls ids that are unique in the conversation. Some providers number the calls per answer or omit the
+    /// ids.
     async fn with_ids_of_their_own(&self, mut calls: Vec<ToolCall>) -> Result<Vec<ToolCall>, AgentError> {
         let conversation = self.conversation().await?;
         let mut taken: HashSet<String> = conversation.call_ids().into_iter().map(str::to_owned).collect();
@@ -246,7 +250,7 @@ impl<'a> Run<'a> {
         self.agent.tools.get(&call.name).is_some_and(|tool| tool.is_long_running())
     }
 
-    /// The task waits for results that the client is to send.
+    /// Makes the task wait for results from the client.
     async fn wait(&self, text: String, pending: &[Outcome]) -> Result<(), AgentError> {
         let mut parts = Vec::new();
         if !text.is_empty() {
@@ -259,7 +263,7 @@ impl<'a> Run<'a> {
         self.require(parts).await
     }
 
-    /// The client has sent something else than the results that the task waits for.
+    /// Repeats the request for results: the client has sent something else.
     async fn remind(&self, waiting: &[ToolCall]) -> Result<(), AgentError> {
         self.store_last(self.event(vec![Part::text(REMINDER)], StateDelta::new())).await?;
         let calls = waiting.iter().map(|call| call_part::call(call, true));
@@ -273,11 +277,11 @@ impl<'a> Run<'a> {
         self.events.send(status(TaskState::InputRequired, Some(message))).await
     }
 
-    /// Keeps the answer and sends the last piece of it.
-    async fn finish(mut self, answered: Answered) -> Result<(), AgentError> {
-        let Answered { answer, changes, is_silent } = answered;
+    /// Stores the answer and sends its last piece.
+    async fn finish(mut self, answered: AnswerStep) -> Result<(), AgentError> {
+        let AnswerStep { answer, changes, is_silent } = answered;
         self.pieces.correct(&answer.text);
-        // It is stored first, so that whoever sees the last piece sees the state that belongs to it.
+        // Stored first, so that a client that has the last piece can read the new state.
         let mut kept = self.keep(answer.text, changes, is_silent).await?;
         if let Some(callbacks) = self.callbacks() {
             let mut context = callback_context(self.turn);
@@ -294,16 +298,16 @@ impl<'a> Run<'a> {
         self.pieces.finish(kept).await
     }
 
-    /// Stores the answer. Returns it as it is kept.
+    /// Stores the answer. Returns its stored parts.
     async fn keep(&self, text: String, mut changes: StateDelta, is_silent: bool) -> Result<Parts, AgentError> {
-        // A model that only thought has not answered, so the value stays as it was.
+        // A model that only reasoned has not answered, so the value is unchanged.
         if let Some(key) = self.agent.output_key.as_ref().filter(|_| !is_silent) {
             changes.insert(key.clone(), Json::string(&text));
         }
         let parts = Parts::from(vec![Part::text(text)]);
         let artifacts = BTreeMap::from([(self.agent.artifact.clone(), parts.clone())]);
         let event = Event { artifacts, ..self.event(parts.clone(), changes) };
-        // A callback may have more to store behind it.
+        // A callback may store another event afterwards.
         if self.callbacks().is_none() {
             self.store_last(event).await?
         } else {
@@ -312,7 +316,7 @@ impl<'a> Run<'a> {
         Ok(parts)
     }
 
-    /// Stores state that belongs to no words.
+    /// Stores state changes that belong to no text.
     async fn note(&self, changes: StateDelta) -> Result<(), AgentError> {
         if changes.is_empty() { Ok(()) } else { self.store(self.event(Vec::new(), changes)).await }
     }
@@ -321,7 +325,7 @@ impl<'a> Run<'a> {
         Event::new(Arc::clone(&self.agent.name), self.turn.task_id.clone(), parts, changes)
     }
 
-    /// Stores the event with which the turn's part in the conversation ends.
+    /// Stores the last event of the turn.
     async fn store_last(&self, event: Event) -> Result<(), AgentError> {
         self.turn.session.append_last(event).await.map_err(AgentError::unstored)
     }
@@ -331,7 +335,7 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Answered {
+impl AnswerStep {
     fn of(text: String, changes: StateDelta) -> Self {
         Self { answer: ModelAnswer { text, calls: Vec::new() }, changes, is_silent: false }
     }
@@ -345,7 +349,7 @@ fn asks_for_too_many() -> AgentError {
     failed(&format!("The agent asked for more than {MAX_CALLS} calls of tools at once. Ask for less at once."))
 }
 
-/// Without the cause, which may tell of addresses and keys.
+/// The error for the user, without the cause, which may contain addresses and keys.
 fn gave_up(step: &OpenStep, error: ModelError) -> AgentError {
     step.fail(&error.to_string());
     if let Some(too_long) = error.source.downcast_ref::<PromptTooLong>() {

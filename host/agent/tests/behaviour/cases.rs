@@ -1,4 +1,4 @@
-//! Runs of an agent and changes of state against what ADK was observed to do, and where Annex differs on purpose.
+//! Runs of an agent and changes of state, compared with recorded behaviour of ADK. Differences on purpose are listed.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ struct Input {
 struct Observed {
     stored_state: Value,
     stored_event_deltas: Vec<Delta>,
-    model_saw: Vec<Saw>,
+    model_saw: Vec<RecordedPrompt>,
 }
 
 #[derive(Deserialize)]
@@ -43,15 +43,15 @@ struct Delta {
 }
 
 #[derive(Deserialize)]
-struct Saw {
+struct RecordedPrompt {
     system_instruction: String,
 }
 
-/// Which callback does what the case is about.
-struct Does(&'static str);
+/// The callback of a case, by name.
+struct CaseCallback(&'static str);
 
 #[async_trait]
-impl Callbacks for Does {
+impl Callbacks for CaseCallback {
     async fn before_agent(&self, context: &mut CallbackContext) -> Result<Option<String>, AgentError> {
         if self.0 != "before_agent_callback_skips" {
             return Ok(None);
@@ -107,7 +107,7 @@ fn add_pen(context: &mut ToolContext, _: &Json) -> Result<ToolOutput, ToolError>
     Ok(ToolOutput::Done(json("{}")))
 }
 
-/// Instruction, output key and answers of the agent that a case is about.
+/// The agent of a case: instruction, output key and answers.
 type Setup = (&'static str, &'static str, Option<&'static str>, &'static [&'static [&'static str]]);
 
 const SETUPS: [Setup; 13] = [
@@ -126,7 +126,7 @@ const SETUPS: [Setup; 13] = [
     ("tool_nested_mutation_persisted", "I", None, &[&[">add_pen {}"], &["fin"]]),
 ];
 
-/// Observations of what Annex does not have.
+/// Recorded cases about features that Annex does not have.
 const NOT_HERE: [(&str, &str); 5] = [
     ("output_schema_dict", "answers are text; an output schema is not configured"),
     ("output_schema_invalid", "answers are text; an output schema is not configured"),
@@ -138,7 +138,7 @@ const NOT_HERE: [(&str, &str); 5] = [
 fn bench(&(case, instruction, output_key, answers): &Setup) -> Bench {
     let mut bench = Bench::answering(instruction, output_key, answers);
     bench.agent.name = "agent".into();
-    bench.agent.callbacks = Some(Arc::new(Does(case)));
+    bench.agent.callbacks = Some(Arc::new(CaseCallback(case)));
     let small = |name, act| Arc::new(Small { name, act }) as Arc<dyn Tool>;
     bench.agent.tools = Tools::new(vec![small("set_x", set_x), small("add_pen", add_pen)]).unwrap();
     bench
@@ -196,7 +196,7 @@ async fn a_callback_may_take_the_place_of_the_model_or_of_the_answer() {
     ];
     for (does, events, out, instruction) in expected {
         let mut bench = Bench::answering("I", Some("out"), answers);
-        bench.agent.callbacks = Some(Arc::new(Does(does)));
+        bench.agent.callbacks = Some(Arc::new(CaseCallback(does)));
         assert_eq!(bench.turn("hi", "{}").await.0, events);
         assert_eq!(bench.state().await, format!(r#"{{"out":"{out}"}}"#));
         let told = bench.model.prompts.lock().unwrap().first().map(|prompt| prompt.instruction.clone());
@@ -226,7 +226,7 @@ struct Results {
     final_delta: Value,
 }
 
-/// The result of one operation; `None` for one that Annex does not have.
+/// Applies one operation; `None` for an operation that Annex does not have.
 fn apply(state: &mut StateAccess, operation: &[Value]) -> Option<Value> {
     let key = operation.get(1).and_then(Value::as_str).unwrap_or_default();
     let value = |json: Option<Json>| json.map(|json| json.to().unwrap());

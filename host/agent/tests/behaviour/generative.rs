@@ -1,4 +1,4 @@
-//! Real models, played by a server on this machine that speaks OpenAI's interface.
+//! Language models over HTTP, played by a local server.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::support::serve;
 
-/// A provider: the requests that it got, and its answer.
+/// A provider: its answer, and the requests that it received.
 #[derive(Clone)]
 struct Provider {
     status: StatusCode,
@@ -35,7 +35,7 @@ async fn complete(State(provider): State<Provider>, uri: Uri, headers: HeaderMap
 }
 
 impl Provider {
-    /// A provider with this answer, and the base URL of its interface.
+    /// A provider with this answer, and the base URL of its API.
     async fn start(status: StatusCode, body: &'static str) -> (Self, String) {
         let provider = Self { status, body, requests: Arc::default(), paths: Arc::default() };
         let router = Router::new().fallback(complete).with_state(provider.clone());
@@ -296,7 +296,8 @@ fn counted(input: u64, output: u64) -> ModelEvent {
     ModelEvent::Tokens(Tokens { input: Some(input), output: Some(output) })
 }
 
-/// Asks a provider that speaks `adapter`, with `answer`. Gives the path, the header fields, the body and the events.
+/// Calls a provider that speaks `adapter` and answers with `answer`. Returns the path, the header fields, the body and
+/// the events.
 async fn speak(adapter: Adapter, model: &str, answer: &'static str) -> (String, HeaderMap, Value, Vec<ModelEvent>) {
     let (provider, url) = Provider::start(StatusCode::OK, answer).await;
     let events = ask_with(GenerativeConfig { adapter, model: model.to_owned(), ..config(url) }, with_tools()).await;
@@ -430,7 +431,7 @@ async fn an_answer_that_is_no_stream_of_the_interface_is_an_error() {
     }
 }
 
-/// All names are this machine's.
+/// Resolves every name to this machine.
 struct Loopback;
 
 #[async_trait::async_trait]

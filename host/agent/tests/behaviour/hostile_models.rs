@@ -1,4 +1,4 @@
-//! Models that answer without end, in each of the interfaces. What they could send before they were cut off is counted.
+//! Models with endless answers, on each API. The tests count the bytes that the model could send.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -16,10 +16,10 @@ use futures::{TryStreamExt, stream};
 use crate::support::serve;
 
 const ADAPTERS: [Adapter; 4] = [Adapter::OpenAi, Adapter::Anthropic, Adapter::Gemini, Adapter::Ollama];
-/// What the buffers between two sockets of one machine may hold.
+/// The most bytes that socket buffers may hold on one machine.
 const IN_BETWEEN: usize = 16 << 20;
 
-/// A model that sends `first`, then what `rest` makes of the number of the piece, for ever.
+/// A model that sends `first`, and then `rest(number)` for each further piece, without end.
 struct Endless {
     sent: Arc<AtomicUsize>,
     url: String,
@@ -53,7 +53,7 @@ impl Endless {
         GenerativeModel::new(config).unwrap().stream(prompt).await?.try_collect().await
     }
 
-    /// The reason that the answer failed with, of which the log has no more than so much.
+    /// The error of the answer, after a check that its text is short and that the model sent at most `most_sent` bytes.
     async fn reason(&self, adapter: Adapter, most_sent: usize) -> String {
         let error = self.ask(adapter).await.unwrap_err();
         let reason = error.source().unwrap().to_string();
@@ -183,7 +183,7 @@ async fn arguments_that_nest_too_deep_are_cut_once() {
     let model = Endless { sent: Arc::default(), url: serve(router).await };
     let events = model.ask(Adapter::OpenAi).await.unwrap();
     let [ModelEvent::Call(call)] = events.as_slice() else { panic!("{events:?}") };
-    // As it is kept, in an object.
+    // The arguments as they are stored, in an object.
     let kept = Json::from_peer(&BTreeMap::from([("args", &call.arguments)])).unwrap();
     assert!(kept.get().contains("[\"[[") && !kept.get().contains('\\'), "{kept:?}");
 }

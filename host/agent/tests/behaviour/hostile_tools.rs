@@ -1,4 +1,4 @@
-//! MCP servers that list, send or ask without end.
+//! MCP servers with endless lists, answers or requests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{Bench, serve};
 
-/// What the buffers between two sockets of one machine may hold.
+/// The most bytes that socket buffers may hold on one machine.
 const IN_BETWEEN: usize = 16 << 20;
 
-/// A server: how it lists, how it answers calls, and what it saw.
+/// A server: its list of tools, its answers to calls, and counters of its requests.
 #[derive(Clone)]
 struct Server {
     list: fn(usize) -> Value,
-    /// The numbered messages of the answer to a call, which may have no end. `None` ends it. What begins with a colon is sent as
-    /// it is, which makes a comment of it.
+    /// The messages of the answer to a call, by number, perhaps without end. `None` ends the answer. A text that begins
+    /// with a colon is sent as a comment.
     call: fn(usize, &Value) -> Option<String>,
     sent: Arc<AtomicUsize>,
     lists: Arc<AtomicUsize>,
-    /// What else was posted: answers to its requests, notifications.
+    /// The number of other posts: answers to its requests, and notifications.
     others: Arc<AtomicUsize>,
     gets: Arc<AtomicUsize>,
 }
@@ -110,7 +110,7 @@ impl Server {
         started.map_err(|error| annex_text::with_causes(&error))
     }
 
-    /// The model hears this of a call.
+    /// The result of a call that the model gets.
     async fn call(&self) -> String {
         told_of_call(self.start().await.unwrap()).await.0
     }
@@ -225,7 +225,7 @@ async fn a_server_that_goes_on_after_its_answer_is_not_listened_to() {
     let server = Server::new(one_tool, |number, id| Some(if number == 0 { result(id) } else { request(number) }));
     let told = server.call().await;
     assert!(told.contains("from afar"), "{told}");
-    // It could send no more than the buffers hold: whoever read them has hung up.
+    // The server could send only as much as the buffers hold, so the client has closed the connection.
     let sent = server.sent.load(Ordering::Relaxed);
     let settled = async {
         let mut before = sent;
@@ -248,11 +248,12 @@ async fn a_server_is_not_listened_to_between_calls() {
     let server = Server::new(one_tool, |number, id| (number == 0).then(|| result(id)));
     let told = server.call().await;
     assert!(told.contains("from afar"), "{told}");
-    // One request may end the session; no stream for what belongs to no call is opened.
+    // One request may end the session. The client opens no stream without a request.
     assert!(server.gets.load(Ordering::Relaxed) <= 1);
 }
 
-/// The connection of a client that has asked, and has read some of `again` where that is not empty.
+/// Accepts a connection, reads the request and sends `head`. If `again` is not empty, waits until the client has read
+/// some of it.
 async fn asked(listener: &TcpListener, head: &str, again: &str) -> TcpStream {
     let (mut connection, _) = listener.accept().await.unwrap();
     assert!(connection.read(&mut [0; 1 << 10]).await.unwrap() > 0);
@@ -265,7 +266,7 @@ async fn asked(listener: &TcpListener, head: &str, again: &str) -> TcpStream {
     connection
 }
 
-/// Goes on in the same way until the other side has closed the connection.
+/// Sends `again` until the client closes the connection.
 async fn closed(mut connection: TcpStream, again: &str) {
     let mut rest = [0; 1 << 10];
     let mut is_open = true;
@@ -277,7 +278,7 @@ async fn closed(mut connection: TcpStream, again: &str) {
     }
 }
 
-/// Drops the start of a server once the server has been asked.
+/// Drops the start of a server after the server has received a request.
 async fn closed_when_the_start_is_given_up(config: McpConfig, listener: &TcpListener, head: &str, again: &str) {
     let configs = [config];
     let connection = tokio::select! {
@@ -327,7 +328,7 @@ async fn behind_a_screen_a_server_at_a_private_address_is_not_asked() {
     servers.close().await;
 }
 
-/// A program that speaks MCP and says what `more` writes besides, in Python.
+/// An MCP program that additionally writes the output of the Python code `more`.
 fn program(more: &str) -> McpConfig {
     let code = format!(
         r#"
@@ -352,7 +353,7 @@ for line in sys.stdin:
         .unwrap()
 }
 
-/// Calls the tool `sum` in a turn. Returns the words that the model hears of the call, and the bench of the turn.
+/// Calls the tool `sum` in a turn. Returns the result that the model gets, and the bench of the turn.
 pub(crate) async fn told_of_call((servers, tools): (McpServers, Vec<Arc<dyn Tool>>)) -> (String, Bench) {
     let mut bench = Bench::answering("i", None, &[&[">sum {}"], &["done"]]);
     bench.agent.tools = Tools::new(tools).unwrap();
@@ -361,7 +362,7 @@ pub(crate) async fn told_of_call((servers, tools): (McpServers, Vec<Arc<dyn Tool
     (format!("{:?}", bench.prompt(1).turns.last().unwrap()), bench)
 }
 
-/// The model hears this of a call of the program.
+/// The result of a call of the program that the model gets.
 pub(crate) async fn told_by_program(more: &str) -> String {
     told_of_call(McpServers::start(&[program(more)], Path::new("")).await.unwrap()).await.0
 }

@@ -1,4 +1,4 @@
-//! MCP servers whose answers are odd and good: media types in any letters, JSON that not every reader takes.
+//! MCP servers with unusual but acceptable answers: media types in any case, and JSON that some readers refuse.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Server {
         started.map_err(|error| annex_text::with_causes(&error))
     }
 
-    /// The words that the model hears of a call, and the state of the session behind it.
+    /// The result of a call that the model gets, and the state of the session afterwards.
     async fn call(&self) -> (String, String) {
         let (told, bench) = told_of_call(self.start().await.unwrap()).await;
         (told, bench.state().await)

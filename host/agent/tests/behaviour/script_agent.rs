@@ -1,4 +1,4 @@
-//! Turns of the script agent, and what a script may not say.
+//! Turns of the script agent, and scripts that are refused.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn agent(rules: &str) -> ScriptAgent {
     ScriptAgent { name: "mock".to_owned(), script: toml::from_str::<Table>(rules).unwrap().rule }
 }
 
-/// Starting an agent with these rules fails, and the error says each of `expected`.
+/// Checks that an agent with these rules cannot be created, and that the error contains each of `expected`.
 fn check_refused(rules: &str, expected: &[&str]) {
     let error = toml::from_str::<Table>(rules).err().map(|error| error.to_string()).unwrap_or_default();
     for part in expected {
@@ -39,7 +39,7 @@ fn short(event: &AgentEvent) -> String {
     }
 }
 
-/// Runs one turn. Gives the events in short and the result.
+/// Runs one turn. Returns the events in short form and the result.
 async fn turn(
     agent: &ScriptAgent,
     id: &str,
@@ -199,7 +199,7 @@ fn a_script_that_cannot_be_played_is_refused_with_line_and_reason() {
         (
             "[[rule]]\ntext = \"a\"\nsteps = []\n[[rule]]\ntext = \"a\"\nsteps = []".to_owned(),
             "line 1",
-            "two rules are for message_id \"\" and text \"a\"",
+            "two rules have the same message_id \"\" and text \"a\"",
         ),
     ];
     for (rules, line, reason) in cases {

@@ -1,4 +1,4 @@
-//! What the script of a stranger may take: known before it is compiled, and before an answer is looked for.
+//! Limits on a tenant's script: on memory before compilation, and on time before a search.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::Bench;
 
-/// Remembers each `a` of the last hundred letters.
+/// A pattern whose automaton must remember each `a` of the last hundred letters.
 const COSTLY: &str = "[ab]*a[ab]{100}[xy]";
 
 fn compiled(script: Value) -> Result<ScriptedModel, String> {
@@ -27,7 +27,7 @@ fn prompt(text: String) -> Prompt {
     Prompt { turns: vec![Turn::User(text)], ..Prompt::default() }
 }
 
-/// Letters of which no table keeps what came before.
+/// Letters for which the tables of a search never repeat an entry.
 fn letters(count: usize) -> String {
     let mut number = 12_345_u64;
     let letter = |_| {
@@ -115,7 +115,7 @@ async fn an_answer_that_takes_long_holds_up_no_other_and_counts_and_ends_with_wh
     assert_eq!(other.stream(prompt("b".to_owned())).await.unwrap().count().await, 1);
     assert!(!long.is_finished());
     long.abort();
-    // The thread that worked on it ends with the pattern that it is at, and counts.
+    // The abandoned thread finishes its current pattern, and its time still counts.
     while Arc::strong_count(&took) > 1 {
         tokio::task::yield_now().await;
     }

@@ -20,7 +20,7 @@ async fn answer(model: &ScriptedModel, instruction: &str, text: &str) -> Vec<Str
     said(model, instruction, text, None).await
 }
 
-/// The pieces of the answer, and `tool arguments` for each call; `result` came last, if there is one.
+/// The pieces of the answer, and `tool arguments` for each call. `result`, if any, is the last turn of the prompt.
 async fn said(model: &ScriptedModel, instruction: &str, text: &str, result: Option<ToolResult>) -> Vec<String> {
     let mut turns = vec![
         Turn::User("who am I?".to_owned()),

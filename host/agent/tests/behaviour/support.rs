@@ -1,4 +1,4 @@
-//! A template agent in a session, and a model that says what a test wants.
+//! A template agent in a session, with a model whose answers a test scripts.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-/// Answers with fixed pieces and remembers what it was told. `!` is a piece that fails, `…` one that never comes, `#`
-/// what it counts, `~text` a thought, `>tool {}` a call. The last answer is given again and again.
+/// A model with fixed answers that records its prompts. `!` is a piece that fails, `…` a piece that never arrives, `#`
+/// a token count, `~text` a thought, `>tool {}` a call. The last answer repeats.
 #[derive(Default)]
 pub(crate) struct FixedModel {
     answers: Vec<Vec<&'static str>>,
@@ -48,7 +48,7 @@ impl Model for FixedModel {
     }
 }
 
-/// Calls are numbered within one answer, as some providers do.
+/// The event for a piece. Calls are numbered within one answer, as some providers do.
 fn said(index: usize, piece: &str) -> ModelEvent {
     if let Some(thought) = piece.strip_prefix('~') {
         return ModelEvent::Thought(thought.to_owned());
@@ -87,7 +87,7 @@ impl Bench {
         Self::answering(instruction, output_key, &[pieces])
     }
 
-    /// With a model that says something else each time that it is asked.
+    /// A bench whose model gives one of `answers` after the other.
     pub(crate) fn answering(instruction: &str, output_key: Option<&str>, answers: &[&[&'static str]]) -> Self {
         let answers = answers.iter().map(|pieces| pieces.to_vec()).collect();
         let model = Arc::new(FixedModel { answers, ..FixedModel::default() });
@@ -105,7 +105,7 @@ impl Bench {
         TurnSession::open(&self.service, key, &Turns::default(), Beginning::default()).await.unwrap()
     }
 
-    /// Runs a turn as the server does: the user's event first. Gives the events in short and the result.
+    /// Runs a turn as the server does, with the user's event first. Returns the events in short form and the result.
     pub(crate) async fn turn(&self, text: &str, delta: &str) -> (Vec<String>, Result<(), AgentError>) {
         let session = self.open().await;
         self.turn_in(session, vec![Part::text(text)], delta).await
@@ -121,7 +121,7 @@ impl Bench {
         (events.iter().map(short).collect(), result)
     }
 
-    /// The same with whole events.
+    /// Like [`Self::turn`], with whole events.
     pub(crate) async fn events(
         &self,
         session: TurnSession,
@@ -158,7 +158,7 @@ impl Bench {
     }
 }
 
-/// Serves on a free port and gives the base URL of an interface there.
+/// Serves on a free port. Returns the base URL of an API there.
 pub(crate) async fn serve(router: axum::Router) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! Turns of the template agent: what it sends, what it stores, what its model is told.
+//! Turns of the template agent: its events, its stored session and its prompts.
 
 use std::sync::Arc;
 
@@ -180,7 +180,7 @@ async fn a_canceled_turn_ends_at_once_and_stores_no_answer() {
     assert_eq!(bench.state().await, "{}");
 }
 
-/// The steps without their times, and whether each has ended after it began.
+/// The steps without their times, each with whether it ended after its beginning.
 pub(crate) fn timed(steps: &Steps) -> Vec<(Value, bool)> {
     let steps: Vec<Value> = serde_json::from_str(&steps.to_json()).unwrap();
     let timed = |mut step: Value| {

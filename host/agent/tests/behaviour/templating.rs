@@ -1,4 +1,4 @@
-//! Templates against what ADK was observed to do, and where Annex differs on purpose.
+//! Templates, compared with recorded behaviour of ADK. Differences on purpose are listed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +6,7 @@ use annex_agent::{TemplateError, check_template, render};
 use annex_protocol::{Json, JsonObject};
 use serde::Deserialize;
 
-/// One observation: `expected` is what ADK made of `input`.
+/// One recorded case: ADK renders `input` to `expected`.
 #[derive(Deserialize)]
 struct Case {
     case: String,
@@ -55,7 +55,7 @@ const DEVIATIONS: [(&str, &str, Result<&str, &str>); 10] = [
     ("artifact_no_service_optional", NO_SERVICE, Ok("A:")),
 ];
 
-/// ADK names the agent in its errors, and words one of them differently.
+/// An error of ADK in Annex's words: without the agent's name, and with one text changed.
 fn in_our_words(adk: &str) -> String {
     let text = adk.replace(" in agent 'specialist_agent'", "");
     match text.strip_prefix("Artifact '").and_then(|rest| rest.strip_suffix("' not found.")) {

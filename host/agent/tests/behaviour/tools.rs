@@ -1,4 +1,4 @@
-//! The template agent and its tools: state, failures, results that come later.
+//! The template agent with tools: state, failures, and results that the client sends later.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) fn json(text: &str) -> Json {
 
 type Act = fn(&mut ToolContext, &Json) -> Result<ToolOutput, ToolError>;
 
-/// A tool that is one function.
+/// A tool made of one function.
 pub(crate) struct Small {
     pub(crate) name: &'static str,
     pub(crate) act: Act,
@@ -219,7 +219,7 @@ async fn without_the_response_the_task_goes_on_waiting_and_the_model_is_not_aske
         assert_eq!(asked(&events[0])[0].0["id"], "call_0");
     }
     assert_eq!(bench.model.prompts.lock().unwrap().len(), 1);
-    // The other response came with the last message; a second one for it is something that the user says.
+    // The other result arrived with the previous message. A second one is read as the user's text.
     let parts = vec![response("call_0", "0"), response("call_1", "2")];
     bench.turn_in(bench.open().await, parts, "{}").await.1.unwrap();
     let turns = bench.prompt(1).turns;
@@ -233,7 +233,7 @@ async fn another_task_of_the_context_is_not_held_up_by_one_that_waits() {
     let mut bench = bench("I", &[&[">ask {}"], &["done"], &["thanks"]]);
     bench.turn("first", "{}").await.1.unwrap();
     bench.task = TaskId::new("other");
-    // A response from another task is none.
+    // A response with the id of another task's call is not a result.
     let parts = vec![Part::text("second"), response("call_0", "1")];
     let (events, _) = bench.turn_in(bench.open().await, parts, "{}").await;
     assert_eq!(events, ["Working", "done (false, true)"]);
@@ -243,7 +243,7 @@ async fn another_task_of_the_context_is_not_held_up_by_one_that_waits() {
     bench.task = TaskId::new("task");
     bench.turn_in(bench.open().await, vec![response("call_0", "7")], "{}").await.1.unwrap();
     let turns = bench.prompt(2).turns;
-    // The call has moved behind what was said meanwhile, so that its result comes last.
+    // The call has moved after later messages, so that its result comes last.
     let Some(Turn::Tools(results)) = turns.last() else { panic!("{turns:?}") };
     assert_eq!(results[0].response.get(), "7");
     assert_eq!(turns.len(), 5, "{turns:?}");
@@ -286,7 +286,7 @@ async fn a_call_that_is_broken_off_changes_nothing_and_the_next_turn_knows() {
     assert_eq!(results[0].response.get(), r#"{"error":"the call was broken off, and its outcome is unknown"}"#);
 }
 
-/// Takes the place of one tool, and adds to what the other answers.
+/// Replaces one tool, and adds to the result of the other.
 struct AroundTools;
 
 #[async_trait]
@@ -345,7 +345,7 @@ async fn an_answer_that_asks_for_too_many_calls_fails_the_turn_and_none_is_made(
     let (_, result) = flood.turn("hi", "{}").await;
     assert!(result.unwrap_err().to_string().contains("more than 64 calls of tools at once"));
     assert_eq!(flood.state().await, "{}");
-    // As many as may be are made.
+    // A call count at the limit is allowed.
     let many = bench("", &[&calls[..64], &["done"]]);
     let (events, result) = many.turn("hi", "{}").await;
     result.unwrap();

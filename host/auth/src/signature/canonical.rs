@@ -6,26 +6,26 @@ use serde_json::{Map, Number, Value};
 
 use crate::signature::defaults::without_defaults;
 
-/// Cards are far smaller. The bound is on the JSON text.
+/// The longest JSON text of a card, in bytes. Real cards are far shorter.
 const MAX_CARD_BYTES: usize = 512 * 1024;
-/// 2^53 − 1, the largest integer n such that a double can tell n and n + 1 apart.
+/// 2^53 − 1, the largest integer n such that n and n + 1 are different doubles.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-/// The rule by which empty values of a card are left out of the signed bytes.
+/// The rule for omitting empty values of a card from the signed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CanonicalForm {
-    /// As the specification says: optional fields with default values.
+    /// The rule of the specification: optional fields with default values are omitted.
     Specification,
-    /// As the official SDKs do: every empty string, array and object, also in extension parameters, and `null`. The
-    /// signature says nothing about whether such values were there.
+    /// The rule of the official SDKs: every empty string, array and object, and every `null`, is omitted, also in
+    /// extension parameters. The signature does not cover such values.
     WithoutEmptyValues,
 }
 
-/// The reason that a card has no canonical form.
+/// The reason why a card has no canonical form.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CanonicalError {
-    /// Longer than 512 KiB.
+    /// The card is longer than 512 KiB.
     #[error("the card is longer than {MAX_CARD_BYTES} bytes")]
     TooLarge,
     /// Not a JSON object, nested deeper than [`Json::MAX_DEPTH`], an object with one key twice, text that is not Unicode, or
@@ -37,7 +37,7 @@ pub enum CanonicalError {
     Integer(String),
 }
 
-/// A card as the values that its author wrote, without `signatures`.
+/// Reads a card with its author's values, without `signatures`.
 pub(crate) fn read_card(card_json: &str) -> Result<Value, CanonicalError> {
     if card_json.len() > MAX_CARD_BYTES {
         return Err(CanonicalError::TooLarge);
@@ -48,17 +48,19 @@ pub(crate) fn read_card(card_json: &str) -> Result<Value, CanonicalError> {
     read_object(&card)
 }
 
-/// The bytes to be signed.
+/// The canonical bytes of a card, which are signed.
 pub(crate) fn canonical_bytes(card: Value, form: CanonicalForm) -> Result<Vec<u8>, CanonicalError> {
     let card = match form {
         CanonicalForm::Specification => without_defaults(card),
         CanonicalForm::WithoutEmptyValues => without_empty_values(card).unwrap_or_else(|| Value::Object(Map::new())),
     };
-    // Sorts keys by UTF-16 whatever the order in `card`, so serde_json's feature preserve_order does not matter.
+    // The canonicalizer sorts keys by UTF-16, so the order in `card` and serde_json's feature preserve_order do not
+    // matter.
     Ok(serde_json_canonicalizer::to_vec(&card)?)
 }
 
-/// Level by level from the text: serde_json's own `Value` would hide repeated keys and the digits of numbers.
+/// Reads a value level by level from the text: serde_json's own `Value` would lose repeated keys and the digits of
+/// numbers.
 fn read(json: &Json) -> Result<Value, CanonicalError> {
     match json.get().as_bytes() {
         [b'{', ..] => read_object(&json.to()?),
@@ -89,7 +91,7 @@ fn read_number(text: &str) -> Result<Value, CanonicalError> {
     Ok(Value::Number(double.ok_or_else(beyond)?))
 }
 
-/// A number for a message: it may have as many digits as a card has room for.
+/// A number for an error text, shortened: it may have as many digits as fit into a card.
 fn shortened(number: &str) -> String {
     number.chars().take(40).collect()
 }

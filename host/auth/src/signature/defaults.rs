@@ -1,12 +1,12 @@
-//! The default values that an Agent Card leaves out when it is signed (specification sections 5.7 and 8.4.1).
+//! The default values that are omitted from an Agent Card for its signature (specification sections 5.7 and 8.4.1).
 
 use serde_json::{Map, Value};
 
 /// The fields of one message type of the specification's proto file.
 struct Shape {
-    /// Fields that are neither REQUIRED nor `optional`: left out when they have their default value.
+    /// Fields that are neither REQUIRED nor `optional`, and are omitted if they have their default value.
     implicit: &'static [&'static str],
-    /// Fields that hold other messages, alone or in a list. A map is a message with the field [`ANY`].
+    /// Fields with other messages, alone or in a list. A map is a message with the field [`ANY`].
     nested: &'static [(&'static str, &'static Shape)],
 }
 
@@ -25,7 +25,7 @@ static CARD: Shape = Shape {
 };
 static INTERFACE: Shape = Shape { implicit: &["tenant"], nested: &[] };
 static CAPABILITIES: Shape = Shape { implicit: &["extensions"], nested: &[("extensions", &EXTENSION)] };
-// The parameters of an extension are its own: nothing is left out in there.
+// An extension defines its own parameters, so none of their values is omitted.
 static EXTENSION: Shape = Shape { implicit: &["uri", "description", "required"], nested: &[] };
 static SKILL: Shape = Shape {
     implicit: &["examples", "inputModes", "outputModes", "securityRequirements"],
@@ -63,8 +63,7 @@ static FLOW: Shape = Shape { implicit: &["refreshUrl", "pkceRequired"], nested: 
 static DEPRECATED_FLOW: Shape =
     Shape { implicit: &["authorizationUrl", "tokenUrl", "refreshUrl", "scopes"], nested: &[] };
 
-/// Leaves out default values, and `null`, which is the same as absent in ProtoJSON. Fields that the model does not
-/// know stay.
+/// Removes default values and `null`, which means absent in ProtoJSON. Unknown fields stay.
 pub(crate) fn without_defaults(card: Value) -> Value {
     apply(&CARD, card)
 }

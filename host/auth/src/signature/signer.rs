@@ -13,7 +13,7 @@ use crate::signature::CanonicalForm;
 use crate::signature::canonical::{CanonicalError, canonical_bytes, read_card};
 use crate::{Algorithm, KeyError};
 
-/// A private key and its id. Holds the key only parsed; has no `Debug`.
+/// A private key and its id. Keeps the key in parsed form only, and has no `Debug`.
 pub struct Signer {
     kid: String,
     key: PrivateKey,
@@ -26,11 +26,11 @@ enum PrivateKey {
     Rsa(RsaKeyPair),
 }
 
-/// The reason that a card cannot be signed.
+/// The reason why a card cannot be signed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignError {
-    /// The card does not encode as JSON.
+    /// The card cannot be encoded as JSON.
     #[error("the card cannot be encoded")]
     Encoding(#[source] serde_json::Error),
     /// The card has no canonical form, for instance because of an integer beyond ±(2^53 − 1).
@@ -50,8 +50,8 @@ struct ProtectedHeader<'a> {
 
 impl Signer {
     /// Reads an unencrypted private key in PKCS#8, a PEM block `PRIVATE KEY`: Ed25519, P-256 or RSA of 2048 to 4096
-    /// bits. The type of the key decides the algorithm; `algorithm` makes sure of it. `kid` is what verifiers find the
-    /// public key by.
+    /// bits. The type of the key decides the algorithm; an `algorithm` is compared with that. `kid` is the id under
+    /// which verifiers find the public key.
     ///
     /// # Errors
     /// When `pem` is something else or a key of another type, when the key is not for `algorithm`, or `kid` is empty.
@@ -75,8 +75,8 @@ impl Signer {
         self.key.algorithm()
     }
 
-    /// Signs the card as the specification says. Signatures that the card has already are not covered, so that a card
-    /// may have several.
+    /// Signs the card by the rules of the specification. Existing signatures are not covered, so that a card may have
+    /// several.
     ///
     /// # Errors
     /// When the card has no canonical form, see [the module](crate::signature).
@@ -84,9 +84,9 @@ impl Signer {
         self.sign_in_form(card, CanonicalForm::Specification)
     }
 
-    /// Signs the card in the given form. A card with empty values that clients of the official SDKs are to verify needs
-    /// a second signature, in [`CanonicalForm::WithoutEmptyValues`]. A security requirement without scopes is such an
-    /// empty value.
+    /// Signs the card in the given form. Clients with the official SDKs can verify a card with empty values only by a
+    /// signature in [`CanonicalForm::WithoutEmptyValues`]; add that as a second signature. A security requirement
+    /// without scopes is such an empty value.
     ///
     /// # Errors
     /// Those of [`Signer::sign`].
@@ -95,10 +95,10 @@ impl Signer {
         self.sign_json(&json, form)
     }
 
-    /// Signs a card that has more fields than the model knows, as JSON text.
+    /// Signs a card given as JSON text, including fields that the model does not know.
     ///
     /// # Errors
-    /// Those of [`Signer::sign`], and when the text is no JSON object.
+    /// Those of [`Signer::sign`], and when the text is not a JSON object.
     pub fn sign_json(&self, card_json: &str, form: CanonicalForm) -> Result<AgentCardSignature, SignError> {
         let payload = canonical_bytes(read_card(card_json)?, form)?;
         // Section 8.4 wants `alg` and `kid`, and recommends this `typ`.

@@ -1,4 +1,4 @@
-//! Verifying a card as it was received.
+//! Verification of a received card.
 
 use annex_protocol::{AgentCardSignature, JsonObject};
 use base64::Engine;
@@ -11,11 +11,11 @@ use crate::signature::CanonicalForm;
 use crate::signature::canonical::{CanonicalError, canonical_bytes, read_card};
 use crate::{Algorithm, Jwks};
 
-/// Further signatures are not looked at: each costs two verifications for each key that it may be by.
+/// The most signatures that are checked. Each costs two verifications for each candidate key.
 const MAX_SIGNATURES: usize = 8;
 const MAX_HEADER_BYTES: usize = 4096;
 
-/// The first signature of a card that was found to be good.
+/// The first valid signature of a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
@@ -23,39 +23,38 @@ pub struct Verified {
     pub kid: String,
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// The form that the signature covers.
+    /// The canonical form that was signed.
     pub form: CanonicalForm,
 }
 
-/// The reason that a card is not to be trusted.
+/// The reason why a card is not trusted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// The card has no canonical form that could be verified.
+    /// The card has no canonical form.
     #[error("the card has no canonical form")]
     NotCanonical(#[from] CanonicalError),
     /// The card has no signatures, or they are not in the form of section 8.4.2.
     #[error("the card has no signatures")]
     Unsigned,
-    /// None of the signatures names a trusted key and an algorithm of it.
+    /// No signature names a trusted key with its algorithm.
     #[error("no signature is by a trusted key")]
     UnknownKey,
-    /// A signature names a trusted key, but it is not over this card.
+    /// A signature names a trusted key, but does not match this card.
     #[error("no signature is valid")]
     Invalid,
 }
 
-/// Looks for a good signature by one of `keys` over a card, as JSON text in the form it was received in. Fields that
-/// the model does not know are covered as well. Of a signature's headers only the protected one is read, which must
-/// have `alg` and `kid`.
+/// Verifies a card with `keys`. `card_json` is the JSON text as received. Fields that the model does not know are
+/// covered as well. Only the protected header of a signature is read; it must have `alg` and `kid`.
 ///
 /// # Errors
-/// When there is none.
+/// When no signature is valid.
 pub fn verify(card_json: &str, keys: &Jwks) -> Result<Verified, VerifyError> {
     let card = read_card(card_json)?;
     let signatures = signatures(card_json).filter(|signatures| !signatures.is_empty()).ok_or(VerifyError::Unsigned)?;
     let mut payloads = Vec::new();
-    // Nothing in a signature says which form it is over: the official SDKs and the specification differ.
+    // A signature does not name its canonical form, and the official SDKs and the specification use different ones.
     for form in [CanonicalForm::Specification, CanonicalForm::WithoutEmptyValues] {
         payloads.push((form, URL_SAFE_NO_PAD.encode(canonical_bytes(card.clone(), form)?)));
     }
@@ -73,7 +72,7 @@ pub fn verify(card_json: &str, keys: &Jwks) -> Result<Verified, VerifyError> {
     Err(failure)
 }
 
-/// The form of the payload that the signature is over, by any of the keys.
+/// The canonical form that one of the keys has signed.
 fn signed_form<'a>(
     signature: &AgentCardSignature,
     payloads: &[(CanonicalForm, String)],
@@ -100,8 +99,8 @@ struct ProtectedHeader {
     crit: Option<serde::de::IgnoredAny>,
 }
 
-/// The key id and the algorithm; `None` for a header that cannot be honoured, such as one with critical extensions
-/// (RFC 7515 section 4.1.11).
+/// The key id and the algorithm; `None` for an unsupported header, such as one with critical extensions (RFC 7515
+/// section 4.1.11).
 fn read_header(protected: &str) -> Option<(String, Algorithm)> {
     if protected.len() > MAX_HEADER_BYTES {
         return None;

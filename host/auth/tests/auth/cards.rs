@@ -205,7 +205,7 @@ fn one_good_signature_among_others_is_enough() {
     card.signatures.insert(0, bad);
     card.signatures.insert(0, AgentCardSignature::default());
     assert_eq!(verify(&json_of(&card), &key_set()).unwrap().kid, "p256");
-    // Adding a signature does not break the ones that are there.
+    // Adding a signature does not invalidate the existing ones.
     let second = signer("rsa").sign(&card).unwrap();
     card.signatures.push(second);
     assert_eq!(verify(&json_of(&card), &public_key("rsa")).unwrap().kid, "rsa");

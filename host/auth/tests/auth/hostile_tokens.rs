@@ -1,4 +1,4 @@
-//! Tokens that must let nobody in, each with one thing wrong.
+//! Tokens with one fault each, which must be refused.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,4 +1,4 @@
-//! The issuer's keys behind a URL: rotation, outages, and callers who want the issuer to be asked all the time.
+//! The issuer's keys behind a URL: rotation, outages, and callers who try to cause a fetch at every request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn token_of_nobody(number: usize) -> String {
     signed("p256", &json!({"alg": "ES256", "kid": format!("unknown-{number}")}), &claims(&json!({})))
 }
 
-/// Lets time pass for the authenticator; sockets need the clock to run the rest of the time.
+/// Lets time pass for the authenticator. Sockets need the clock to run otherwise.
 async fn pass(duration: Duration) {
     tokio::time::pause();
     tokio::time::advance(duration).await;
@@ -137,7 +137,7 @@ async fn the_last_good_keys_stay_in_use_while_the_issuer_is_down() {
     server.stop().await;
     pass(MAX_AGE).await;
     assert!(authenticate_token(&authenticator, &token(&json!({}))).await.is_ok());
-    // Nobody can say whether this key is good.
+    // The key cannot be checked while the issuer is down.
     assert_eq!(authenticate_token(&authenticator, &token_of_other()).await, Err(AuthError::Unavailable));
 }
 

@@ -1,4 +1,4 @@
-//! Authentication and card signatures, through the public interface.
+//! Tests of authentication and card signatures, through the public interface.
 #![cfg(test)]
 
 mod api_keys;

@@ -1,4 +1,4 @@
-//! The parts that the tests share: tokens signed with the keys in `fixtures`, configurations, and a JWKS server.
+//! Shared parts of the tests: tokens signed with the keys in `fixtures`, configurations, and a JWKS server.
 
 pub(crate) mod jwks_server;
 pub(crate) mod token;
@@ -16,7 +16,7 @@ pub(crate) fn fixture(name: &str) -> String {
     std::fs::read_to_string(fixture_path(name)).unwrap()
 }
 
-/// The tables below `[auth]`.
+/// Parses the tables below `[auth]`.
 pub(crate) fn config(toml: &str) -> AuthConfig {
     toml::from_str(toml).unwrap()
 }
@@ -42,7 +42,7 @@ pub(crate) fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
-/// Authenticates a request that has nothing but this token.
+/// Authenticates a request with this token and nothing else.
 pub(crate) async fn authenticate_token(authenticator: &Authenticator, token: &str) -> Result<Principal, AuthError> {
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, HeaderValue::try_from(format!("Bearer {token}")).unwrap());

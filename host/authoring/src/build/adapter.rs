@@ -1,14 +1,14 @@
 //! The adapter for modules of Go and C, which import WASI preview 1.
 //!
-//! `adapter.wat` is its source, and `world.wit` what it may import. The four variants are built from it and kept beside it: a
-//! component asks for the grants `clock` and `random` only when its world names them.
-//! `UPDATE_ADAPTER=1 cargo test adapter` writes them anew.
+//! `adapter.wat` is the source, and `world.wit` lists the allowed imports. There are four compiled variants in the same
+//! folder, because a component requests the grants `clock` and `random` only if its world imports them.
+//! `UPDATE_ADAPTER=1 cargo test adapter` compiles the variants again.
 
-/// The name by which modules import WASI preview 1.
+/// The module name of WASI preview 1's imports.
 pub(super) const PREVIEW1: &str = "wasi_snapshot_preview1";
 
-/// The variant for a world with these imports (`wasi:clocks/wall-clock@0.2.12`). The interfaces that those
-/// of a world use are among its imports too: `wasi:http/types` brings `wasi:clocks/monotonic-clock`, which does not count.
+/// The variant for a world with these imports, such as `wasi:clocks/wall-clock@0.2.12`. The list also contains the
+/// dependencies of imports. `wasi:http/types` adds `wasi:clocks/monotonic-clock`, which does not count.
 pub(super) fn for_imports<'a>(mut imports: impl Iterator<Item = &'a str> + Clone) -> &'static [u8] {
     let has_random = imports.clone().any(|import| import.starts_with("wasi:random/random@"));
     let has_clock = imports.any(|import| import.starts_with("wasi:clocks/wall-clock@"));

@@ -1,4 +1,4 @@
-//! Bindings of the project's world for languages whose tools do not make them.
+//! Bindings of the project's world, for languages whose tools do not generate them.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use crate::choice::upper_camel;
 use crate::error::ProjectError;
 use crate::manifest::{Bindings, GENERATED as FOLDER, Project};
 
-/// Writes the bindings of the world in `wit/` anew.
+/// Generates the bindings of the world in `wit/`.
 pub(super) fn write(project: &Project, language: Bindings) -> Result<(), ProjectError> {
     let failed = |reason: String| ProjectError::Bindings { reason };
     let (mut resolve, world) = component::world(project).map_err(failed)?;
@@ -32,18 +32,18 @@ fn c(resolve: &mut Resolve, world: WorldId) -> anyhow::Result<Files> {
     Ok(files)
 }
 
-/// The package that Go's bindings call.
+/// The package that the Go bindings call.
 static GO_PACKAGE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/go");
 
-/// The module of `go.mod`, which imports of its packages begin with.
+/// The module path in `go.mod`, the prefix of its packages.
 fn go_module(project: &Project) -> String {
     let file = fs::read_to_string(project.folder.join("go.mod")).unwrap_or_default();
     let named = file.lines().find_map(|line| line.strip_prefix("module "));
     named.map_or_else(|| project.manifest.name.clone(), |module| module.trim().to_owned())
 }
 
-/// The bindings want each interface in a package of its own. These hand on to the one package of the author, in the root
-/// folder of the module.
+/// Generates the Go bindings. They need a package for each interface; the generated packages forward to the author's
+/// package in the root folder of the module.
 fn go(resolve: &mut Resolve, world: WorldId, module: &str) -> anyhow::Result<Files> {
     let mut files = Files::default();
     let options = wit_bindgen_go::Opts { pkg_name: Some(format!("{module}/{FOLDER}")), ..Default::default() };
@@ -65,7 +65,7 @@ fn go(resolve: &mut Resolve, world: WorldId, module: &str) -> anyhow::Result<Fil
     Ok(files)
 }
 
-/// Adds the files of a folder and of those in it.
+/// Adds the files of a folder and its subfolders.
 fn add(folder: &Dir<'_>, files: &mut Files) {
     for file in folder.files() {
         files.push(&format!("pkg/{}", file.path().display()), file.contents());
@@ -99,7 +99,7 @@ mod tests {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// The folder with Go's package in the release of `wit-bindgen-go` that this workspace builds with.
+    /// The folder with the Go package of the release of `wit-bindgen-go` that this workspace uses.
     fn original() -> PathBuf {
         let version = output("rustc", &["-vV"]);
         let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host");

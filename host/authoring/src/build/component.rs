@@ -1,4 +1,4 @@
-//! Makes a component of what a build made.
+//! Converts the output of a build to a component.
 
 use annex_runtime::{MANIFEST_SECTION, ManifestSection};
 use anyhow::{Context, Result, bail};
@@ -11,12 +11,12 @@ use super::{adapter, segments};
 use crate::error::ProjectError;
 use crate::manifest::Project;
 
-/// The world of a project's `wit/`.
+/// The name of the world in a project's `wit/`.
 const WORLD: &str = "extension";
-/// The custom sections in which bindings name the world that a core module is of.
+/// The custom section in which bindings store the world of a core module.
 const WORLD_SECTION: &str = "component-type";
 
-/// The world of the project, with all that it names.
+/// Parses the project's world with its dependencies.
 pub(super) fn world(project: &Project) -> Result<(Resolve, WorldId), String> {
     let parsed = || -> Result<(Resolve, WorldId)> {
         let mut resolve = Resolve::default();
@@ -27,7 +27,7 @@ pub(super) fn world(project: &Project) -> Result<(Resolve, WorldId), String> {
     parsed().map_err(|error| format!("{error:#}"))
 }
 
-/// The component: what was built, if it is one, or one made of the core module that was built.
+/// The component: the output itself if it is a component, otherwise a component made from the core module.
 pub(super) fn of(project: &Project, made: &[u8]) -> Result<Vec<u8>, ProjectError> {
     let of = || -> Result<Vec<u8>> {
         let mut component = if is_component(made)? { made.to_vec() } else { componentize(project, made)? };
@@ -60,7 +60,7 @@ fn componentize(project: &Project, module: &[u8]) -> Result<Vec<u8>> {
         if is_for_preview_1 {
             let imports = resolve.worlds.get(world).into_iter().flat_map(|world| world.imports.keys());
             let imports: Vec<String> = imports.map(|key| resolve.name_world_key(key)).collect();
-            // The module comes first: the adapter is fitted to what it imports.
+            // The module comes first, because the adapter is chosen by its imports.
             encoder
                 .module(&module)?
                 .adapter(adapter::PREVIEW1, adapter::for_imports(imports.iter().map(String::as_str)))?;

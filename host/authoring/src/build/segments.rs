@@ -1,7 +1,7 @@
 //! Joins the data segments of a core module.
 //!
-//! Go's compiler leaves out each run of zeros, so that a small program has 43,000 segments. Each costs its header in the
-//! file, and hosts bound their number.
+//! Go's compiler omits each run of zeros, so that even a small program has 43,000 segments. Each segment has a header
+//! in the file, and hosts limit their number.
 
 use std::ops::Range;
 
@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use wasm_encoder::{ConstExpr, CustomSection, DataCountSection, DataSection, Module, RawSection};
 use wasmparser::{BinaryReader, DataKind, DataSectionReader, Operator, Parser, Payload, TypeRef};
 
-/// Zeros between two segments that are written out. Longer runs stay left out.
+/// The longest run of zeros that is written between two segments. Longer runs stay omitted.
 const LARGEST_GAP: usize = 256;
-/// In the custom section `name`, the names of data segments.
+/// The id of the subsection for names of data segments in the custom section `name`.
 const DATA_NAMES: u8 = 9;
 
 struct Segment<'a> {
@@ -21,11 +21,12 @@ struct Segment<'a> {
 
 /// The same module with fewer data segments.
 ///
-/// It comes back as it is when a segment is passive, lies at a computed place or in another memory than the first, when
-/// code speaks of segments by number, and when the memory is imported, for then what is left out need not be zero.
+/// The module is returned unchanged if segments cannot be moved safely: a segment is passive, has a computed offset or
+/// another memory than the first; code refers to segments by number; or the memory is imported, and so may not start
+/// with zeros.
 ///
 /// # Errors
-/// When it is not a core module in the binary format.
+/// When the module is not a core module in the binary format.
 pub(super) fn join(module: &[u8]) -> Result<Vec<u8>> {
     let Some(segments) = joinable(module)? else { return Ok(module.to_vec()) };
     let regions = regions(&segments);
@@ -64,14 +65,14 @@ fn bytes(module: &[u8], range: Range<u64>) -> Result<&[u8]> {
     module.get(range).context("a section is cut off")
 }
 
-/// The segments in their order, or none where they must stay as they are.
+/// The segments in order; `None` if they must stay unchanged.
 fn joinable(module: &[u8]) -> Result<Option<Vec<Segment<'_>>>> {
     let mut found = None;
     let mut has_data_count = false;
     for payload in Parser::new(0).parse_all(module) {
         match payload? {
             Payload::Version { encoding, .. } => {
-                anyhow::ensure!(encoding == wasmparser::Encoding::Module, "it is no core module");
+                anyhow::ensure!(encoding == wasmparser::Encoding::Module, "it is not a core module");
             }
             Payload::ImportSection(section) => {
                 for import in section.into_imports() {
@@ -120,7 +121,7 @@ fn segments(section: DataSectionReader<'_>) -> Result<Option<Vec<Segment<'_>>>> 
     Ok(Some(segments))
 }
 
-/// Where there is to be one segment each: ascending, apart from each other by more than the largest gap.
+/// The ranges of the joined segments: ascending, with gaps larger than [`LARGEST_GAP`].
 fn regions(segments: &[Segment<'_>]) -> Vec<Range<usize>> {
     let mut places = segments.iter().map(Segment::place).collect::<Vec<_>>();
     places.sort_by_key(|place| place.start);
@@ -192,7 +193,7 @@ mod tests {
         found
     }
 
-    /// A memory of one page, with the segments in it.
+    /// The content of a memory of one page after its segments are loaded.
     fn image(module: &[u8]) -> Vec<u8> {
         let mut memory = vec![0; 1 << 16];
         for (start, data) in segments_of(module) {

@@ -1,6 +1,6 @@
-//! The ways to get the tools that projects are built with.
+//! Instructions for installing the tools of each language.
 
-/// The way to get a program that is missing.
+/// The instruction for installing a missing program.
 pub(super) fn how_to_get(program: &str) -> &'static str {
     match program {
         "cargo" | "rustc" | "rustup" => {

@@ -1,4 +1,4 @@
-//! The cost of a case, turn for turn.
+//! The cost of a case per turn.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use super::file::{CaseError, CaseFile};
 use super::run::{ReadSettings, Runner, config, play};
 use super::scene::Scene;
 
-/// Turns before the first that is measured. They find caches cold.
+/// Turns before the first measured one, because caches are cold at first.
 const WARM_UP: usize = 20;
 
-/// The way in which costs are measured.
+/// The settings of a measurement.
 pub struct Measurement<'a> {
-    /// The turns that are measured.
+    /// The number of measured turns.
     pub turns: usize,
-    /// Instructions are counted as well, for which each component is compiled once more.
+    /// True to count instructions as well, which needs another compilation of each component.
     pub instructions: bool,
-    /// The keys of an `[[extension]]` but for `component`.
+    /// The keys of an `[[extension]]` without `component`.
     pub settings: &'a Table,
-    /// Reads the settings.
+    /// The function that reads the settings.
     pub read: ReadSettings<'a>,
-    /// The folder in which compiled components are kept.
+    /// The folder for compiled components.
     pub cache: Option<PathBuf>,
 }
 
@@ -40,28 +40,29 @@ impl Measurement<'_> {
     }
 }
 
-/// The cost of a case to one component.
+/// The cost of a case for one component.
 #[derive(Debug)]
 pub struct Cost {
     /// The component.
     pub digest: Digest,
     /// Its limits.
     pub limits: Limits,
-    /// The time of each turn, in ascending order: with what the host does around the hooks.
+    /// The duration of each turn, in ascending order, including the host's work around the hooks.
     pub turns: Vec<Duration>,
-    /// The time of each turn in a hook, in ascending order.
+    /// The duration of each turn within a hook, in ascending order.
     pub hooks: Vec<(Hook, Vec<Duration>)>,
     /// The most linear memory of an instance, in bytes.
     pub memory: usize,
     /// Calls of imports per turn.
     pub host_calls: u64,
-    /// Instructions of the guest per turn, the same in each run. They take another compilation, and are left out on demand.
+    /// Instructions of the guest per turn, the same in each run. `None` unless the measurement asks for instructions,
+    /// because they need another compilation.
     pub instructions: Option<u64>,
 }
 
 impl Cost {
-    /// Measures a case on components in turns, one turn of each after the other, so that what disturbs the machine disturbs
-    /// all of them.
+    /// Measures a case on several components. Their turns alternate, so that a disturbance of the machine affects all
+    /// components alike.
     ///
     /// # Errors
     /// When the case cannot be run, or a turn fails.
@@ -72,7 +73,7 @@ impl Cost {
         let mut measured = Vec::new();
         for component in components {
             let extension = measurement.load(&config, component, &case).await?;
-            measured.push(Measured { extension, turns: Vec::new(), hooks: Vec::new() });
+            measured.push(MeasuredComponent { extension, turns: Vec::new(), hooks: Vec::new() });
         }
         for turn in 0..turns + WARM_UP {
             for measured in &mut measured {
@@ -93,14 +94,14 @@ impl Cost {
     }
 }
 
-/// A component while it is measured.
-struct Measured {
+/// A component during the measurement.
+struct MeasuredComponent {
     extension: Arc<Extension>,
     turns: Vec<Duration>,
     hooks: Vec<(Hook, Vec<Duration>)>,
 }
 
-impl Measured {
+impl MeasuredComponent {
     async fn turn(&mut self, case: &CaseFile, counts: bool) -> Result<(), CaseError> {
         let scene = Arc::new(Scene::of(&case.given, self.extension.uri()).await?);
         let before = self.extension.metrics().hooks;
@@ -118,7 +119,7 @@ impl Measured {
         Ok(())
     }
 
-    /// Adds the time that a turn spent in a hook.
+    /// Adds the time of a turn within a hook.
     fn add(&mut self, before: &HookMetrics, after: &HookMetrics) {
         if before.calls == after.calls {
             return;
@@ -147,7 +148,7 @@ impl Measured {
     }
 }
 
-/// The instructions of one turn.
+/// Counts the instructions of one turn.
 async fn count(extension: &Arc<Extension>, case: &CaseFile) -> Result<u64, CaseError> {
     let scene = Arc::new(Scene::of(&case.given, extension.uri()).await?);
     let before = extension.metrics().instructions;

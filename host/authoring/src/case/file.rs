@@ -11,12 +11,12 @@ use toml::{Table, Value};
 
 use super::outcome;
 
-/// The most bytes of a file.
+/// The largest file, in bytes.
 const MAX_BYTES: usize = 4 << 20;
-/// The line that begins what is expected. It is the last table of a file, so that it can be written anew.
+/// The line before the expected outcome. The table is the last one of the file, so that it can be replaced.
 const EXPECT: &str = "[expect]";
 
-/// A reason for which a case cannot be run.
+/// The reason why a case cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum CaseError {
     /// The file cannot be read or written.
@@ -28,7 +28,7 @@ pub enum CaseError {
         #[source]
         source: io::Error,
     },
-    /// The file says something that cannot be.
+    /// The file contains an invalid value.
     #[error("{0}")]
     Case(String),
     /// The settings or parameters cannot be used.
@@ -40,8 +40,8 @@ pub enum CaseError {
     /// The runtime does not start.
     #[error("the runtime does not start")]
     Runtime(#[source] annex_runtime::RuntimeError),
-    /// Nothing is expected.
-    #[error("nothing is expected; `annex test --update` writes what comes out")]
+    /// The file has no expected outcome.
+    #[error("nothing is expected; `annex test --update` writes the actual results")]
     NothingExpected,
 }
 
@@ -51,61 +51,61 @@ impl CaseError {
     }
 }
 
-/// The file.
+/// A case file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CaseFile {
     #[serde(default)]
-    pub(super) given: Given,
+    pub(super) given: CaseInputs,
     pub(super) expect: Option<Table>,
-    /// The text up to what is expected.
+    /// The text before the expected outcome.
     #[serde(skip)]
     head: String,
 }
 
-/// The beginning of a case. All of it can be left out.
+/// The inputs of a case. All fields are optional.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Given {
-    /// The one hook that is looked at; without, the whole turn.
+pub(super) struct CaseInputs {
+    /// The only hook that runs. Without it the whole turn runs.
     pub(super) hook: Option<String>,
-    /// The text of the message, or a Message.
+    /// The text of the message, or a Message object.
     pub(super) message: Option<Value>,
     /// The A2A operation. Default: SendMessage.
     pub(super) operation: Option<String>,
-    /// `metadata` of the request.
+    /// The `metadata` of the request.
     pub(super) metadata: Table,
-    /// The URIs that the client asks for. Default: the extension's.
+    /// The URIs that the client requests. Default: the extension's.
     pub(super) requested: Option<Vec<String>>,
-    /// Parameters in place of those in the settings, key by key.
+    /// Parameters that replace those of the settings, key by key.
     pub(super) parameters: Table,
-    /// Values of the secrets that the settings name; the others have a stand-in.
+    /// Values for secrets in the settings. Secrets without a value get a placeholder.
     pub(super) secrets: BTreeMap<String, String>,
     /// The session's state.
     pub(super) session: Table,
-    /// The keys that the extension has set before: those that last under `lasting`, then `context` and `task`.
+    /// The keys that the extension has set earlier, by bucket: `lasting`, `context` and `task`.
     pub(super) keys: BTreeMap<String, BTreeMap<String, String>>,
-    /// The time, or the times that the extension reads one after the other. Default: 2026-01-01T00:00:00Z.
+    /// The time, or a list of times that the extension reads one after the other. Default: 2026-01-01T00:00:00Z.
     pub(super) clock: Option<Value>,
-    /// The seed of random numbers, or the random bytes in hexadecimal. Default: the seed 0.
+    /// The seed for random numbers, or the random bytes in hexadecimal. Default: the seed 0.
     pub(super) random: Option<Value>,
-    /// Answers to the extension's requests.
+    /// Responses to the extension's HTTP requests.
     pub(super) http: Vec<HttpGiven>,
-    /// The caller's tasks, as ListTasks gives them.
+    /// The caller's tasks, as in ListTasks.
     pub(super) tasks: Vec<Table>,
     /// The steps of the agent.
     pub(super) steps: Vec<Table>,
-    /// The state in which the task waited, when the message continues one.
+    /// The state in which the task waited, if the message continues one.
     pub(super) waits_in: Option<String>,
-    /// The agent's answer, event by event. Default: an artifact, and the task is completed.
+    /// The agent's answer, event by event. Default: an artifact, and then the completed task.
     pub(super) answer: Option<Vec<AnswerGiven>>,
-    /// A method to call in place of sending a message.
+    /// A method to call instead of sending a message.
     pub(super) method: Option<MethodGiven>,
-    /// A call of a client in place of a turn.
+    /// A client's call instead of a turn.
     pub(super) client: Option<ClientGiven>,
 }
 
-/// An answer to a request that the extension makes.
+/// A response to an HTTP request of the extension.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HttpGiven {
@@ -123,17 +123,18 @@ fn ok() -> u16 {
     200
 }
 
-/// One event of the agent: an artifact, a state with or without a message, a message as the whole answer, or any event.
+/// One event of the agent: an artifact, a state with or without a message, a message as the whole answer, or any other
+/// event.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct AnswerGiven {
     /// The text of an artifact.
     pub(super) artifact: Option<String>,
-    /// The task's new state: `completed`.
+    /// The task's new state, such as `completed`.
     pub(super) state: Option<String>,
     /// The text of a message.
     pub(super) message: Option<String>,
-    /// A StreamResponse.
+    /// Any StreamResponse.
     pub(super) event: Option<Value>,
 }
 
@@ -142,7 +143,7 @@ pub(super) struct AnswerGiven {
 #[serde(deny_unknown_fields)]
 pub(super) struct MethodGiven {
     pub(super) name: String,
-    /// A table, or a string of JSON. Default: empty.
+    /// A table, or a string with JSON. Default: empty.
     pub(super) params: Option<Value>,
 }
 
@@ -152,7 +153,7 @@ pub(super) struct MethodGiven {
 pub(super) struct ClientGiven {
     /// The URL of the agent's card.
     pub(super) agent: String,
-    /// The agent declares the extension.
+    /// True if the agent declares the extension.
     pub(super) declared: bool,
     /// The program's input.
     pub(super) input: Option<Value>,
@@ -185,14 +186,14 @@ impl CaseFile {
         Ok(case)
     }
 
-    /// Writes the file with another expectation. It is replaced as a whole.
+    /// Replaces the file with the same inputs and another expected outcome.
     pub(super) fn write(&self, path: &Path, expect: &Table) -> Result<(), CaseError> {
         let text = self.text(expect)?;
         let written = annex_files::replace(path, text.as_bytes(), 0o644);
         written.map_err(|source| CaseError::File { path: path.to_owned(), source })
     }
 
-    /// The text of the file with another expectation.
+    /// The text of the file with another expected outcome.
     pub(super) fn text(&self, expect: &Table) -> Result<String, CaseError> {
         let head = self.head.trim_end();
         let gap = if head.is_empty() { "" } else { "\n\n" };

@@ -1,4 +1,4 @@
-//! Writes the turns of a recording as cases.
+//! Converts the turns of a recording to case files.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -13,32 +13,32 @@ use super::recorded::{self, GivenTurn};
 use super::run::Runner;
 use crate::recording::RecordingError;
 
-/// Cases that are made of a recording. They are in their folder under other names until all of them are there.
+/// New cases from a recording. Their files have temporary names until all are written.
 pub struct NewCases {
     folder: PathBuf,
-    /// The folder was made for them.
+    /// True if the folder was created for these cases.
     is_new: bool,
     cases: Vec<(TempPath, PathBuf)>,
 }
 
-/// The case of a turn.
+/// The result of converting a turn.
 #[derive(Debug)]
 pub enum NewCase {
-    /// It passes.
+    /// The case passes.
     Passes {
         /// Its name.
         name: String,
-        /// The things that it has in another way than the turn.
+        /// The differences between the case and the turn.
         remarks: Vec<&'static str>,
     },
-    /// It expects nothing yet, because the component fails in it.
+    /// The component fails in the case, which therefore has no expected outcome yet.
     Fails {
         /// Its name.
         name: String,
         /// The failure.
         fault: String,
     },
-    /// There is none.
+    /// The turn cannot be a case.
     LeftOut {
         /// The reason.
         reason: String,
@@ -46,20 +46,20 @@ pub enum NewCase {
 }
 
 impl NewCases {
-    /// Makes the folder if it is missing.
+    /// Creates the folder if it is missing.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When the folder cannot be created.
     pub fn in_folder(folder: &Path) -> Result<Self, RecordingError> {
         let is_new = !folder.exists();
         fs::create_dir_all(folder).map_err(|source| RecordingError::Case { path: folder.to_owned(), source })?;
         Ok(Self { folder: folder.to_owned(), is_new, cases: Vec::new() })
     }
 
-    /// Makes a case of a turn, which is the `number`-th of the recording, and what the component of the runner makes of it.
+    /// Converts a turn, the `number`-th of the recording. The expected outcome is the one of the runner's component.
     ///
     /// # Errors
-    /// When it cannot be written, or there is a case of that name.
+    /// When the file cannot be written, or a case of this name exists.
     pub async fn add(
         &mut self,
         number: u64,
@@ -85,7 +85,7 @@ impl NewCases {
             Err(error) => Err(error),
         };
         let (text, fault) = match outcome {
-            // It is for its author to say what is to come of a turn in which the component fails.
+            // The author decides the expected outcome of a turn in which the component fails.
             Ok((_, expect)) if expect.contains_key("fault") => {
                 (text, expect.get("fault").and_then(|fault| fault.as_str().map(str::to_owned)))
             }
@@ -109,10 +109,10 @@ impl NewCases {
         Ok(file.into_temp_path())
     }
 
-    /// Gives all cases their names, or none.
+    /// Gives all cases their final names, or none.
     ///
     /// # Errors
-    /// When one of them cannot have its name.
+    /// When a file cannot be renamed.
     pub fn finish(mut self) -> Result<usize, RecordingError> {
         let mut named: Vec<PathBuf> = Vec::new();
         for (case, path) in std::mem::take(&mut self.cases) {
@@ -138,7 +138,7 @@ impl Drop for NewCases {
     fn drop(&mut self) {
         self.cases.clear();
         if self.is_new {
-            // A folder in which somebody else has put something stays.
+            // A folder with other files stays.
             let _ = fs::remove_dir(&self.folder);
         }
     }

@@ -1,4 +1,5 @@
-//! The outcome of a case, as a table of TOML: all of it, so that nothing can go unseen. Empty members are left out.
+//! The outcome of a case as a TOML table. It contains every effect, so that no effect is overlooked. Empty members are
+//! omitted.
 
 use std::sync::PoisonError;
 
@@ -19,15 +20,15 @@ pub(super) struct Outcome {
     fault: Option<String>,
     delta: Option<JsonObject>,
     parts: Option<Value>,
-    /// The reason for which the agent does not run.
+    /// The reason why the agent does not run.
     pub(super) rejected: Option<String>,
     events: Vec<Value>,
     /// The result of a method.
     pub(super) result: Option<Json>,
-    /// Those of a method that streams.
+    /// The results of a streaming method.
     pub(super) results: Vec<Json>,
     addition: Option<Value>,
-    /// The values that a client's extension has for its program.
+    /// Values from a client's extension for the calling program.
     pub(super) told: Vec<Json>,
     log: Vec<String>,
     keys: Map<String, Value>,
@@ -36,19 +37,19 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// The way in let the request pass.
+    /// Records that the request hooks accepted the request.
     pub(super) fn entered(&mut self, entered: &RequestOutcome) {
         self.active = Some(entered.chain.active().next().is_some());
         self.delta = Some(entered.delta.clone());
         self.parts = entered.parts.as_ref().map(value);
     }
 
-    /// The client does not ask for the extension.
+    /// Records that the client does not request the extension.
     pub(super) fn stays_out(&mut self) {
         self.active = Some(false);
     }
 
-    /// The request ended early.
+    /// Records that the request ended early.
     pub(super) fn stopped(&mut self, error: &HookError) {
         match error {
             HookError::Refused(refusal) => self.refused = Some(refused(refusal)),
@@ -56,7 +57,7 @@ impl Outcome {
         }
     }
 
-    /// The extension failed, or a limit stopped it.
+    /// Records that the extension failed or exceeded a limit.
     pub(super) fn failed(&mut self, fault: &Fault) {
         self.fault = Some(annex_text::with_causes(fault));
     }
@@ -74,7 +75,7 @@ impl Outcome {
     }
 
     /// # Errors
-    /// When the extension failed, so that its costs say nothing.
+    /// When the extension failed, so that its costs are meaningless.
     pub(super) fn check(&self) -> Result<(), CaseError> {
         match &self.fault {
             Some(fault) => Err(CaseError::Case(format!("a turn fails: {fault}"))),
@@ -82,7 +83,7 @@ impl Outcome {
         }
     }
 
-    /// Looks at what the extension left behind.
+    /// Records the extension's log lines, keys and requests after the run.
     pub(super) async fn look_back(&mut self, extension: &Extension, scene: &Scene) {
         self.log = extension
             .log()
@@ -127,7 +128,7 @@ impl Outcome {
             "resumed": self.resumed,
         }));
         match whole {
-            // Each by itself, so that a `null` deep in one makes a text of that one alone.
+            // Each member by itself, so that a nested `null` turns only its own member into text.
             Value::Object(members) => {
                 members.iter().map(|(key, value)| (key.clone(), toml_json::toml(value))).collect()
             }
@@ -147,7 +148,7 @@ fn refused(refusal: &A2aError) -> Value {
     )
 }
 
-/// The event without what is the same in each case.
+/// The event without members that are the same in every case.
 fn shown(event: &StreamResponse) -> Value {
     without_empty(match event {
         StreamResponse::Message(message) => {
@@ -179,7 +180,7 @@ fn value(of: &impl serde::Serialize) -> Value {
     serde_json::to_value(of).unwrap_or_default()
 }
 
-/// The members that say something.
+/// The value without empty members.
 fn without_empty(value: Value) -> Value {
     let Value::Object(members) = value else { return value };
     let says = |value: &Value| match value {
@@ -191,7 +192,7 @@ fn without_empty(value: Value) -> Value {
     members.into_iter().filter(|(_, value)| says(value)).collect::<Map<_, _>>().into()
 }
 
-/// The table as a file has it.
+/// The table as text for a case file.
 pub(super) fn text(expect: &Table) -> String {
     let whole = Table::from_iter([("expect".to_owned(), expect.clone().into())]);
     let text = whole.to_string();

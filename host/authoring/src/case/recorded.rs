@@ -1,4 +1,4 @@
-//! A recorded turn as what a case is given.
+//! Converts a recorded turn to the inputs of a case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -12,28 +12,28 @@ use toml::{Table, Value};
 use super::scene::{BUCKETS, CONTEXT, TASK};
 use super::toml_json;
 
-/// The length from which an id is looked for within other texts. A shorter one could be a part of any word.
+/// The shortest id that is replaced inside of other texts. A shorter one could be a part of any word.
 const SURE_ID: usize = 16;
-/// The message of all cases.
+/// The message id of all cases.
 const MESSAGE: &str = "message-1";
-/// In place of a secret in a recording.
+/// The text that replaces a secret in a recording.
 const SECRET: &str = "(secret)";
 
-/// The `[given]` that stands for a turn.
+/// The inputs for a turn, the table `[given]`.
 #[derive(Debug)]
 pub(super) struct GivenTurn {
     pub(super) given: Table,
-    /// The things that the case has in another way than the turn.
+    /// The differences between the case and the turn.
     pub(super) remarks: Vec<&'static str>,
 }
 
-/// The `[given]` for this turn of the extension.
+/// The inputs for this turn of the extension.
 ///
 /// # Errors
-/// The reason for which no case can hold the turn.
+/// The reason why the turn cannot be a case.
 pub(super) fn given(turn: &RecordedTurn, extension: &ExtensionUri) -> Result<GivenTurn, String> {
     if turn.resumed {
-        return Err("its task is taken up again, which no case can say".to_owned());
+        return Err("its task is resumed, which a case cannot express".to_owned());
     }
     let turn = &with_ids_of_cases(turn)?;
     let mut converted = GivenTurn { given: Table::new(), remarks: Vec::new() };
@@ -56,7 +56,7 @@ impl GivenTurn {
         self.given.insert(key.to_owned(), value.into());
     }
 
-    /// The question to the extension: a message with the agent's answer, or a method.
+    /// Adds the call of the extension: a message with the agent's answer, or a method.
     fn asked(&mut self, turn: &RecordedTurn, extension: &ExtensionUri) -> Result<(), String> {
         if turn.requested != [extension.clone()] {
             let requested = turn.requested.iter().map(|uri| Value::from(uri.as_str()));
@@ -97,7 +97,7 @@ impl GivenTurn {
         }
     }
 
-    /// The session, the task and the agent's steps.
+    /// Adds the session, the task and the agent's steps.
     fn seen(&mut self, turn: &RecordedTurn) -> Result<(), String> {
         let mut sessions = turn.steps.iter().filter_map(|step| step.session.as_ref());
         if let Some(session) = sessions.next().filter(|session| !session.is_empty()) {
@@ -120,7 +120,7 @@ impl GivenTurn {
         Ok(())
     }
 
-    /// The keys as they were before the turn.
+    /// Adds the keys as they were before the turn.
     fn keys(&mut self, turn: &RecordedTurn) -> Result<(), String> {
         let mut keys: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
         for known in &turn.keys {
@@ -160,7 +160,7 @@ impl GivenTurn {
                 _ => None,
             })
             .collect();
-        // The last time is shown again and again.
+        // The last time repeats.
         while times.len() > 1 && times.iter().rev().nth(1) == times.last() {
             times.pop();
         }
@@ -197,7 +197,7 @@ impl GivenTurn {
             }
         }
         if answers.iter().any(|(request, _)| unreachable.contains(request)) {
-            return Err("a request was answered once and not another time, which no case can say".to_owned());
+            return Err("a request was answered once and failed another time, which a case cannot express".to_owned());
         }
         let answers: Vec<Value> = answers.into_iter().map(http).collect::<Result<_, _>>()?;
         if !answers.is_empty() {
@@ -213,7 +213,7 @@ impl GivenTurn {
                 HostCall::Tasks { answer: Some(answer), .. } => {
                     let answer: ListTasksResponse = answer.to().map_err(|error| error.to_string())?;
                     if !answer.next_page_token.is_empty() {
-                        return Err("a list of tasks has further pages, which no case can say".to_owned());
+                        return Err("a list of tasks has further pages, which a case cannot express".to_owned());
                     }
                     if listed.as_ref().is_some_and(|listed| listed.tasks != answer.tasks) {
                         return Err("its lists of tasks differ, and a case has one".to_owned());
@@ -221,10 +221,10 @@ impl GivenTurn {
                     listed = Some(answer);
                 }
                 HostCall::Tasks { answer: None, .. } => {
-                    return Err("a list of tasks was refused, which no case can say".to_owned());
+                    return Err("a list of tasks was refused, which a case cannot express".to_owned());
                 }
                 HostCall::Resume { error: Some(_), .. } => {
-                    return Err("a task could not go on, which no case can say".to_owned());
+                    return Err("a task could not be resumed, which a case cannot express".to_owned());
                 }
                 _ => {}
             }
@@ -252,13 +252,13 @@ fn time(time: Timestamp) -> Value {
     text.parse().map_or(Value::String(text), Value::Datetime)
 }
 
-/// A state as cases name it.
+/// The name of a state in a case.
 fn name(state: TaskState) -> String {
     state.name().trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-")
 }
 
 fn json(value: &impl Serialize) -> Result<Json, String> {
-    // By its text, because JSON of users is text until somebody reads it.
+    // Through text, because users' JSON is kept as text until it is read.
     let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
@@ -269,7 +269,7 @@ fn said(value: &impl Serialize, what: &str) -> Result<Value, String> {
         .ok_or_else(|| format!("TOML cannot say {what}: there is a null in it, or a number that is too large"))
 }
 
-/// The message: as its text, where it has nothing else.
+/// The message; only its text if it has nothing else.
 fn message(message: &Message) -> Result<Value, String> {
     let mut message = said(message, "its message")?;
     let Some(table) = message.as_table_mut() else { return Ok(message) };
@@ -290,7 +290,7 @@ fn drop_default(table: &mut Table, key: &str, default: &str) {
     }
 }
 
-/// The events of the agent, before the extension had a part in them.
+/// The agent's events before the extension changed them.
 fn answer(steps: &[RecordedStep]) -> Result<Value, String> {
     let mut events = Vec::new();
     let mut has_changed = false;
@@ -322,7 +322,7 @@ fn event(event: &StreamResponse) -> Result<Value, String> {
     let mut event = json(event)?;
     for kind in ["statusUpdate", "artifactUpdate"] {
         if let Some(update) = event.get_mut(kind).and_then(Json::as_object_mut) {
-            // A case gives these itself.
+            // A case adds these ids itself.
             for (key, id) in [("taskId", TASK), ("contextId", CONTEXT)] {
                 if update.get(key).and_then(Json::as_str) == Some(id) {
                     update.remove(key);
@@ -337,7 +337,7 @@ fn entry(key: &str, value: impl Into<Value>) -> Value {
     Value::Table(Table::from_iter([(key.to_owned(), value.into())]))
 }
 
-/// An answer to a request as an entry of `given.http`.
+/// A response to an HTTP request, as an entry of `given.http`.
 fn http((request, answer): (&str, &HttpAnswer)) -> Result<Value, String> {
     let Octets::Text(body) = &answer.body else {
         return Err(format!("the answer to {request} is no text, and a case has texts"));
@@ -348,7 +348,7 @@ fn http((request, answer): (&str, &HttpAnswer)) -> Result<Value, String> {
     }
     let mut headers: BTreeMap<&str, String> = BTreeMap::new();
     for (name, value) in &answer.headers {
-        // Several fields of one name say what one field with all values says.
+        // Several fields of one name are equivalent to one field with all values.
         headers
             .entry(name)
             .and_modify(|values| values.push_str(&format!(", {value}")))
@@ -364,7 +364,7 @@ fn http((request, answer): (&str, &HttpAnswer)) -> Result<Value, String> {
     Ok(Value::Table(table))
 }
 
-/// The turn with the ids that all cases have.
+/// The turn with its ids replaced by those of all cases.
 fn with_ids_of_cases(turn: &RecordedTurn) -> Result<RecordedTurn, String> {
     let mut task = turn.task_id.as_ref().map(ToString::to_string);
     let mut context = turn.context_id.as_ref().map(ToString::to_string);
@@ -392,7 +392,7 @@ fn with_ids_of_cases(turn: &RecordedTurn) -> Result<RecordedTurn, String> {
         .into_iter()
         .filter_map(|(recorded, own)| Some((recorded.filter(|id| !id.is_empty())?, own)))
         .collect();
-    // One may begin with another.
+    // One id may be the beginning of another.
     ids.sort_by_key(|(recorded, _)| std::cmp::Reverse(recorded.len()));
     let mut whole = json(turn)?;
     rename(&mut whole, &ids);

@@ -14,12 +14,12 @@ use annex_runtime::{
 };
 use toml::Table;
 
-use super::file::{AnswerGiven, CaseError, CaseFile, ClientGiven, Given, MethodGiven};
+use super::file::{AnswerGiven, CaseError, CaseFile, CaseInputs, ClientGiven, MethodGiven};
 use super::outcome::Outcome;
 use super::scene::{self, CONTEXT, Scene, TASK};
 use super::toml_json;
 
-/// The settings of an installation as text: the keys of an `[[extension]]` but for `component`.
+/// Reads the settings of an installation: the keys of an `[[extension]]` without `component`, as text.
 pub type ReadSettings<'a> = &'a (dyn Fn(&str) -> Result<Installation, String> + Sync);
 
 /// Runs the cases of one component.
@@ -28,13 +28,13 @@ pub struct Runner<'a> {
     component: &'a [u8],
     settings: &'a Table,
     read: ReadSettings<'a>,
-    /// The URI that the component gave when it was loaded last.
+    /// The component's URI at the last load.
     uri: Mutex<Option<ExtensionUri>>,
 }
 
 impl<'a> Runner<'a> {
-    /// `settings` are the keys of an `[[extension]]` but for `component`, which `read` reads. Compiled components are kept in
-    /// `cache`.
+    /// `settings` are the keys of an `[[extension]]` without `component`, and `read` parses them. Compiled components
+    /// are stored in `cache`.
     ///
     /// # Errors
     /// When the runtime does not start.
@@ -47,31 +47,31 @@ impl<'a> Runner<'a> {
         Self::with(&config(cache), component, settings, read)
     }
 
-    /// A runner whose runtime is as `config` says.
+    /// A runner with its own config of the runtime.
     pub(super) fn with(
         config: &RuntimeConfig,
         component: &'a [u8],
         settings: &'a Table,
         read: ReadSettings<'a>,
     ) -> Result<Self, RuntimeError> {
-        // While a component is loaded there is no case yet. It reaches nobody then, and its time and numbers are the same in
-        // each run.
+        // While a component is loaded there is no case yet. Its HTTP requests then fail, and its time and random
+        // numbers are the same in each run.
         let config = RuntimeConfig { overrides: scene::nowhere(), ..config.clone() };
         Ok(Self { runtime: Runtime::new(&config)?, component, settings, read, uri: Mutex::default() })
     }
 
-    /// The URI of the extension; `None` while the component has not loaded.
+    /// The URI of the extension; `None` before the component is loaded.
     #[must_use]
     pub fn uri(&self) -> Option<ExtensionUri> {
         self.uri.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The component, loaded with nothing that a case gives it.
+    /// Loads the component without a case.
     pub(crate) async fn extension(&self) -> Result<Extension, CaseError> {
-        self.load(&Given::default()).await
+        self.load(&CaseInputs::default()).await
     }
 
-    /// The outcome of a case, as its table.
+    /// Runs a case and returns the outcome as a table.
     pub(super) async fn outcome(&self, case: &CaseFile) -> Result<Table, CaseError> {
         let extension = Arc::new(self.load(&case.given).await?);
         let scene = Arc::new(Scene::of(&case.given, extension.uri()).await?);
@@ -80,7 +80,7 @@ impl<'a> Runner<'a> {
         Ok(outcome.into_table())
     }
 
-    pub(super) async fn load(&self, given: &Given) -> Result<Extension, CaseError> {
+    pub(super) async fn load(&self, given: &CaseInputs) -> Result<Extension, CaseError> {
         let parameters = &given.parameters;
         let mut settings = self.settings.clone();
         let secrets = take_secrets(&mut settings);
@@ -100,55 +100,60 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// The runtime of all runs on an author's machine, where interpreters are compiled that take minutes on a busy one.
+/// The config of the runtime on an author's machine. Interpreters may take minutes to compile there if the machine is
+/// busy.
 #[must_use]
 pub fn config(cache: Option<PathBuf>) -> RuntimeConfig {
     let compile_time = Duration::from_secs(600);
     RuntimeConfig { instances: 4, cache, compile_time, debug_info: true, quarantine: false, ..RuntimeConfig::default() }
 }
 
-/// In place of a secret for which the case has no value.
+/// The placeholder for a secret without a value in the case.
 const STAND_IN: &str = "a stand-in, because a case has no secrets but its own";
 
-/// Takes the secrets out of the settings, so that no file and no variable of this machine is opened: the settings and the
-/// component may be a stranger's.
+/// Removes the secrets from the settings, so that no file or environment variable is read: settings and component may
+/// not be trusted.
 fn take_secrets(settings: &mut Table) -> Vec<String> {
     let secrets = settings.get_mut("grants").and_then(|grants| grants.as_table_mut()?.remove("secrets"));
     secrets.and_then(|secrets| Some(secrets.as_table()?.keys().cloned().collect())).unwrap_or_default()
 }
 
-/// Lets the extension take its part in what is given.
-pub(super) async fn play(given: &Given, extension: &Arc<Extension>, scene: &Arc<Scene>) -> Result<Outcome, CaseError> {
+/// Runs the extension on the inputs of a case.
+pub(super) async fn play(
+    given: &CaseInputs,
+    extension: &Arc<Extension>,
+    scene: &Arc<Scene>,
+) -> Result<Outcome, CaseError> {
     let mut outcome = Outcome::default();
     let run = Run { given, extension, scene, outcome: &mut outcome };
     match (&given.method, &given.client) {
         (None, None) => run.turn().await?,
         (Some(method), None) => run.method(method).await?,
         (None, Some(client)) => run.client(client).await?,
-        (Some(_), Some(_)) => return Err(CaseError::wrong("method", "a case has a method or a client, not both")),
+        (Some(_), Some(_)) => return Err(CaseError::wrong("method", "a case cannot have both a method and a client")),
     }
     Ok(outcome)
 }
 
-/// One case that runs.
+/// A running case.
 struct Run<'a> {
-    given: &'a Given,
+    given: &'a CaseInputs,
     extension: &'a Arc<Extension>,
     scene: &'a Arc<Scene>,
     outcome: &'a mut Outcome,
 }
 
-/// Results of a method that a case looks at. A client of a server takes them one by one; here they are kept.
+/// The most results of a streaming method that are recorded. A server would pass each on; here they are stored.
 const MAX_RESULTS: usize = 1_000;
-/// The hooks of the way in.
+/// The request hooks.
 const WAY_IN: [Hook; 3] = [Hook::Activation, Hook::Message, Hook::State];
 
 impl Run<'_> {
-    /// A turn: the way in, the beginning, and each event of the agent.
+    /// Runs a turn: the request hooks, the beginning, and each event of the agent.
     async fn turn(mut self) -> Result<(), CaseError> {
         let only = self.only()?;
         let message = message(self.given)?;
-        // Of the way in only `activation` runs when a task is taken up again.
+        // When a task is resumed, `activation` is the only request hook that runs.
         let resumed = only.is_some_and(|hook| !WAY_IN.contains(&hook));
         let requested = self.requested();
         if !requested.contains(self.extension.uri()) {
@@ -185,7 +190,7 @@ impl Run<'_> {
         self.answers(&mut chain, only).await
     }
 
-    /// The one hook that the case is about.
+    /// The only hook that the case runs, if it names one.
     fn only(&self) -> Result<Option<Hook>, CaseError> {
         let only = self.given.hook.as_deref().map(crate::choice::parse_hook).transpose();
         match only.map_err(|reason| CaseError::wrong("hook", reason))? {
@@ -207,7 +212,7 @@ impl Run<'_> {
         }
     }
 
-    /// True when the agent is to run.
+    /// Runs the hook for the beginning. Returns true if the agent runs.
     async fn begins(&mut self, chain: &mut Chain, resumed: bool) -> Result<bool, CaseError> {
         let waits_in = self.given.waits_in.as_deref().map(|name| state(name, "waits_in")).transpose()?;
         let (task, context) = (TaskId::from(TASK), ContextId::from(CONTEXT));
@@ -306,7 +311,7 @@ impl Run<'_> {
     }
 }
 
-/// The hooks that an event of the agent passes.
+/// Runs the hooks for an event of the agent.
 async fn way_out(
     chain: &mut Chain,
     event: &mut StreamResponse,
@@ -325,8 +330,8 @@ async fn way_out(
     Ok(())
 }
 
-/// The message of the case: a text, or a Message with what a client makes up itself filled in.
-fn message(given: &Given) -> Result<Message, CaseError> {
+/// The message of the case: from a text, or a Message object with default ids filled in.
+fn message(given: &CaseInputs) -> Result<Message, CaseError> {
     let wrong = |reason: String| CaseError::wrong("message", reason);
     let mut message = match &given.message {
         None => Message::user_text("Hello"),
@@ -345,12 +350,12 @@ fn message(given: &Given) -> Result<Message, CaseError> {
     Ok(message)
 }
 
-fn metadata(given: &Given) -> Result<Metadata, CaseError> {
+fn metadata(given: &CaseInputs) -> Result<Metadata, CaseError> {
     let metadata = JsonObject::parse(&toml_json::object(&given.metadata).to_string());
     metadata.map_err(|error| CaseError::wrong("metadata", error))
 }
 
-/// One event of the agent, the `place`-th.
+/// One event of the agent; `place` is its index.
 fn event(answer: &AnswerGiven, place: usize) -> Result<StreamResponse, CaseError> {
     let AnswerGiven { artifact, state: next, message, event } = answer;
     Ok(match (artifact, next, message, event) {
@@ -382,7 +387,7 @@ fn event(answer: &AnswerGiven, place: usize) -> Result<StreamResponse, CaseError
     })
 }
 
-/// Gives an event of a case the ids that it leaves out.
+/// Adds missing ids to an event of a case.
 fn fill_in(event: &mut serde_json::Value, place: usize) {
     fn fill(object: Option<&mut serde_json::Value>, ids: &[(&str, &str)]) {
         let Some(object) = object.and_then(serde_json::Value::as_object_mut) else { return };
@@ -420,7 +425,7 @@ fn state(name: &str, key: &str) -> Result<TaskState, CaseError> {
     serde_json::from_value(whole.into()).map_err(|_| CaseError::wrong(key, format!("there is no state {name:?}")))
 }
 
-/// The parameters of a method, which are one object.
+/// The parameters of a method, which must be an object.
 fn params(method: &MethodGiven) -> Result<Json, CaseError> {
     let wrong = |error: serde_json::Error| CaseError::wrong("method.params", error);
     let params = method.params.as_ref().map_or_else(|| Ok(serde_json::json!({})), toml_json::of_case).map_err(wrong)?;

@@ -1,4 +1,4 @@
-//! The host as a case describes it: what the extension can see of the turn, and the services that it reaches.
+//! The host of a case: the extension's view of the turn, and the services that the extension calls.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,17 +14,17 @@ use bytes::Bytes;
 use http::{Request, Response};
 use serde_json::json;
 
-use super::file::{CaseError, Given, HttpGiven};
+use super::file::{CaseError, CaseInputs, HttpGiven};
 use super::toml_json;
 
-/// The conversation of all cases.
+/// The context id of all cases.
 pub(super) const CONTEXT: &str = "context-1";
-/// The task of all cases.
+/// The task id of all cases.
 pub(super) const TASK: &str = "task-1";
-/// The time of cases that name none.
+/// The default time of cases.
 const TIME: &str = "2026-01-01T00:00:00Z";
 
-/// The buckets for keys, each with its name in a case.
+/// The buckets for keys, with their names in a case.
 pub(super) const BUCKETS: [(&str, ScopeKind); 3] =
     [("lasting", ScopeKind::Lasting), ("context", ScopeKind::Context), ("task", ScopeKind::Task)];
 
@@ -36,11 +36,11 @@ pub(super) struct Scene {
     session: JsonObject,
     tasks: ListTasksResponse,
     steps: String,
-    /// The tasks that the extension wants to go on.
+    /// The tasks that the extension resumes.
     pub(super) resumed: Mutex<Vec<String>>,
 }
 
-/// The services where there is no case: the default time, numbers of the default seed, and nobody to reach.
+/// The services outside of a case: the default time, random numbers from the default seed, and no HTTP responses.
 pub(super) fn nowhere() -> ServiceOverrides {
     let time = Timestamp::parse(TIME).map_or(0, Timestamp::as_millis);
     ServiceOverrides {
@@ -53,7 +53,7 @@ pub(super) fn nowhere() -> ServiceOverrides {
 }
 
 impl Scene {
-    pub(super) async fn of(given: &Given, extension: &ExtensionUri) -> Result<Self, CaseError> {
+    pub(super) async fn of(given: &CaseInputs, extension: &ExtensionUri) -> Result<Self, CaseError> {
         let keys = Arc::new(MemoryKeyValueStore::default());
         for (bucket, values) in &given.keys {
             let kind = kind(bucket).ok_or_else(|| {
@@ -88,8 +88,8 @@ impl Scene {
     }
 }
 
-/// The times that the extension reads, at least one.
-fn times(given: &Given) -> Result<Vec<Duration>, CaseError> {
+/// The times that the extension reads; at least one.
+fn times(given: &CaseInputs) -> Result<Vec<Duration>, CaseError> {
     match &given.clock {
         None => Ok(vec![time(&toml::Value::from(TIME))?]),
         Some(toml::Value::Array(times)) if times.is_empty() => {
@@ -104,14 +104,19 @@ fn time(value: &toml::Value) -> Result<Duration, CaseError> {
     let text = match value {
         toml::Value::Datetime(time) => time.to_string(),
         toml::Value::String(text) => text.clone(),
-        _ => return Err(CaseError::wrong("clock", "it is no time such as 2026-01-31T12:00:00Z, and no list of times")),
+        _ => {
+            return Err(CaseError::wrong(
+                "clock",
+                "it must be a time such as 2026-01-31T12:00:00Z, or a list of times",
+            ));
+        }
     };
     let time = Timestamp::parse(&text).map_err(|error| CaseError::wrong("clock", error))?;
     let millis = u64::try_from(time.as_millis()).map_err(|_| CaseError::wrong("clock", "it is before 1970"))?;
     Ok(Duration::from_millis(millis))
 }
 
-fn numbers(given: &Given) -> Result<Numbers, CaseError> {
+fn numbers(given: &CaseInputs) -> Result<Numbers, CaseError> {
     let wrong =
         || CaseError::wrong("random", "it is neither a seed from 0 on nor bytes in hexadecimal, two digits each");
     match &given.random {
@@ -125,12 +130,12 @@ fn numbers(given: &Given) -> Result<Numbers, CaseError> {
     }
 }
 
-/// The kind of bucket of a name in a case.
+/// The kind of bucket with this name in a case.
 fn kind(bucket: &str) -> Option<ScopeKind> {
     BUCKETS.into_iter().find(|(name, _)| *name == bucket).map(|(_, kind)| kind)
 }
 
-/// The place of the case's keys of a kind.
+/// The scope of the case's keys of a kind.
 pub(super) fn scope(kind: ScopeKind) -> Scope {
     match kind {
         ScopeKind::Lasting => Scope::lasting(""),
@@ -181,10 +186,10 @@ impl TurnView for Scene {
     }
 }
 
-/// A clock that shows one time after the other, and then the last one again and again.
+/// A clock with a list of times. The last one repeats.
 struct Times {
     times: Vec<Duration>,
-    /// The number of times that were read.
+    /// The number of times read so far.
     read: Mutex<usize>,
 }
 
@@ -213,29 +218,29 @@ impl Clock for Times {
     }
 }
 
-/// Bytes that the case gives, then numbers that are the same in each run: `SplitMix64`.
+/// The case's random bytes, then numbers from its seed (`SplitMix64`), the same in each run.
 #[derive(Default)]
-struct Numbers(Mutex<State>);
+struct Numbers(Mutex<RandomState>);
 
 #[derive(Default)]
-struct State {
+struct RandomState {
     given: VecDeque<u8>,
     seed: u64,
 }
 
 impl Numbers {
     fn seeded(seed: u64) -> Self {
-        Self(Mutex::new(State { seed, ..State::default() }))
+        Self(Mutex::new(RandomState { seed, ..RandomState::default() }))
     }
 
     fn given(bytes: Vec<u8>) -> Self {
-        Self(Mutex::new(State { given: bytes.into(), ..State::default() }))
+        Self(Mutex::new(RandomState { given: bytes.into(), ..RandomState::default() }))
     }
 }
 
 impl Random for Numbers {
     fn fill(&self, bytes: &mut [u8]) {
-        let State { given, seed } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let RandomState { given, seed } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = given.len().min(bytes.len());
         let (first, rest) = bytes.split_at_mut(count);
         first.iter_mut().zip(given.drain(..count)).for_each(|(byte, given)| *byte = given);
@@ -250,7 +255,7 @@ impl Random for Numbers {
     }
 }
 
-/// The requests of the extension, and the case's answers to them.
+/// The HTTP requests of the extension, with the case's responses.
 pub(super) struct Requests {
     answers: Vec<HttpGiven>,
     pub(super) sent: Mutex<Vec<String>>,
@@ -258,7 +263,7 @@ pub(super) struct Requests {
 
 #[async_trait]
 impl HttpClient for Requests {
-    /// Of several answers to one request the first comes first, and the last one again and again.
+    /// Responses to the same request are used in order. The last one repeats.
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Unreachable> {
         let line = format!("{} {}", request.method(), request.uri());
         let before = {
@@ -323,7 +328,7 @@ mod tests {
             ("random = \"zz\"", "given.random: "),
             ("random = true", "given.random: "),
         ] {
-            let given: Given = toml::from_str(given).unwrap();
+            let given: CaseInputs = toml::from_str(given).unwrap();
             let error = times(&given).err().or(numbers(&given).err()).unwrap().to_string();
             assert!(error.starts_with(key), "{error}");
         }

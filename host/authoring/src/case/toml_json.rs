@@ -1,9 +1,9 @@
-//! JSON as TOML and the other way round.
+//! Conversion between JSON and TOML.
 
 use serde_json::{Map, Value as Json};
 use toml::{Table, Value};
 
-/// TOML as JSON. Dates become text.
+/// Converts TOML to JSON. Dates become strings.
 pub(super) fn json(value: &Value) -> Json {
     match value {
         Value::String(text) => Json::from(text.as_str()),
@@ -21,7 +21,7 @@ pub(super) fn object(table: &Table) -> Json {
     Json::Object(table.iter().map(|(key, value)| (key.clone(), json(value))).collect::<Map<_, _>>())
 }
 
-/// JSON of a case: TOML, or a string of JSON where TOML cannot say it.
+/// The JSON of a case's value: converted from TOML, or parsed from a string if TOML cannot express the value.
 pub(super) fn of_case(value: &Value) -> serde_json::Result<Json> {
     match value {
         Value::String(text) => serde_json::from_str(text),
@@ -29,12 +29,12 @@ pub(super) fn of_case(value: &Value) -> serde_json::Result<Json> {
     }
 }
 
-/// JSON as TOML. What TOML cannot say, `null` and numbers that are too large, makes it a string of JSON.
+/// Converts JSON to TOML. Values that TOML cannot express, such as `null` and large numbers, become a string with JSON.
 pub(super) fn toml(value: &Json) -> Value {
     of(value).unwrap_or_else(|| Value::String(value.to_string()))
 }
 
-/// JSON as TOML, if TOML can say it.
+/// Converts JSON to TOML; `None` if TOML cannot express the value.
 pub(crate) fn of(value: &Json) -> Option<Value> {
     Some(match value {
         Json::Null => return None,

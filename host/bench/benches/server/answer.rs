@@ -1,4 +1,4 @@
-//! The content that an answer must have. An error, or a state that got lost, would be cheap to serve and would look like speed.
+//! Checks of the answers. An error or a lost state would be cheap to serve, and would look like speed.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,30 +10,30 @@ use serde::Deserialize;
 use crate::http1;
 use crate::request::TEXT;
 
-/// The text that an agent answers with which knows its user from the injected state.
+/// The answer of an agent that knows its user from the injected state.
 pub(crate) const KNOWN: &str = "You are Ada Lovelace and your email is ada@example.com.";
-/// The text of the same agent when nobody told it.
+/// The answer of the same agent without injected state.
 const UNKNOWN: &str = "I can tell you who you are and what your email is.";
 
-/// The answer that each request of a round must get.
+/// The expected answer to each request of a round.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expected {
-    /// A task that is completed.
+pub(crate) enum ExpectedAnswer {
+    /// A completed task.
     Completed,
     /// The text of the request.
     Echo,
-    /// The same, and the URIs of the extensions in the header.
+    /// The text of the request, and the URIs of the extensions in the header.
     EchoAndHeader,
-    /// The answer of an agent that was not told of its user.
+    /// The answer of an agent without injected state.
     Unknown,
-    /// The answer of an agent that knows its user, and the state with that answer in it.
-    State,
-    /// The same, and the URI of the extension in the header.
+    /// The answer of an agent that knows its user, and the state, which contains the answer.
+    AnswerState,
+    /// Like `AnswerState`, with the URI of the extension in the header.
     StateAndHeader,
 }
 
-impl Expected {
-    /// Looks at a whole answer over HTTP/1.1 to a request that activates `extensions`.
+impl ExpectedAnswer {
+    /// Checks a whole HTTP/1.1 response to a request that activates `extensions`.
     pub(crate) fn check(self, answer: &[u8], extensions: &str) -> anyhow::Result<()> {
         let checked = match self {
             Self::Completed => http1::ensure_completed(answer),
@@ -77,7 +77,7 @@ struct Artifact<'a> {
     #[serde(borrow)]
     parts: [Part<'a>; 1],
     #[serde(borrow, default)]
-    metadata: HashMap<Cow<'a, str>, State<'a>>,
+    metadata: HashMap<Cow<'a, str>, AnswerState<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -87,7 +87,7 @@ struct Part<'a> {
 }
 
 #[derive(Deserialize)]
-struct State<'a> {
+struct AnswerState<'a> {
     #[serde(borrow)]
     user_info: UserInfo<'a>,
     #[serde(borrow)]

@@ -1,4 +1,5 @@
-//! A neighbour that burns memory bandwidth: a process that walks through more memory than any cache holds, on one core.
+//! A neighbour that uses up memory bandwidth: a process that walks through more memory than any cache holds, on one
+//! core.
 
 use std::env;
 use std::hint::black_box;
@@ -8,16 +9,16 @@ use std::thread;
 
 use crate::process::this_program;
 
-/// Several times the largest last-level cache of a machine that would be rented for this.
+/// Several times the last-level cache of any common server.
 const BUFFER: usize = 512 << 20;
 /// Words of eight bytes in a cache line.
 const LINE: usize = 8;
 
-/// The neighbour; gone when dropped.
+/// The neighbour process, killed on drop.
 pub(crate) struct Burner(Child);
 
 impl Burner {
-    /// It stays on the last core, so that the scheduler gives each of the servers the same share of both.
+    /// Starts the neighbour on the last core, so that the scheduler gives each server the same share of both cores.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let cores = thread::available_parallelism()?.get();
         let mut command = this_program(Some(cores - 1))?;
@@ -32,12 +33,12 @@ impl Drop for Burner {
     }
 }
 
-/// Tells whether this process is to be the neighbour.
+/// Tells whether this process was started as the neighbour.
 pub(crate) fn is_asked_for() -> bool {
     env::args().nth(1).is_some_and(|argument| argument == "--burn")
 }
 
-/// Reads and writes each line of the buffer in turn, until the harness ends it or is gone.
+/// Reads and writes each cache line of the buffer, again and again, until the harness ends.
 pub(crate) fn burn() -> ! {
     thread::spawn(|| {
         let _ = io::stdin().read_to_end(&mut Vec::new());

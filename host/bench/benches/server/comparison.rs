@@ -10,7 +10,7 @@ const ROUNDS: usize = 7;
 /// Requests per round.
 const REQUESTS: usize = 20_000;
 
-/// Contenders that are compared. The first one is the measure of the others.
+/// Contenders under comparison. The first one is the baseline.
 pub(crate) struct Comparison {
     pub(crate) title: &'static str,
     contenders: Vec<Contender>,
@@ -21,7 +21,7 @@ struct Contender {
     request: Request,
 }
 
-/// The servers that echo: the official one has no store but memory, and no gRPC.
+/// The servers that echo. The official one has no store except memory, and no gRPC.
 const ECHOES: [Kind; 3] = [Kind::Memory, Kind::Sqlite, Kind::Official];
 
 pub(crate) fn all() -> Vec<Comparison> {
@@ -52,7 +52,7 @@ pub(crate) fn all() -> Vec<Comparison> {
 }
 
 impl Comparison {
-    /// Rounds to all contenders in turn; prints the medians and the median of the ratios round by round.
+    /// Runs rounds on all contenders alternately. Prints the medians, and the median of the ratios per round.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let started = self.contenders.iter().map(|contender| ServerProcess::start(contender.kind));
         let servers = started.collect::<anyhow::Result<Vec<_>>>()?;
@@ -69,8 +69,8 @@ impl Comparison {
     }
 }
 
-/// Rounds of each contender, one round of each after the other, so that what slows the machine down for a while slows all
-/// of them down. The first round of each warms caches, pools and the branch predictor, and is left out.
+/// Runs rounds on all contenders alternately, so that a temporary slowdown of the machine affects all alike. The first
+/// round of each warms up caches, pools and the branch predictor, and does not count.
 pub(crate) fn in_turns<T>(
     contenders: &[T],
     rounds: usize,
@@ -92,7 +92,7 @@ pub(crate) fn in_turns<T>(
 pub(crate) struct Cpu {
     pub(crate) least: f64,
     pub(crate) median: f64,
-    /// The median of the ratios to another contender round by round: this one's over the other's.
+    /// The median of this contender's CPU time divided by the other's, per round.
     pub(crate) ratio: f64,
 }
 

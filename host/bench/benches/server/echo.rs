@@ -3,7 +3,7 @@
 use annex_agent::{AgentError, AgentEvent, AgentExecutor, EventSender, TurnContext};
 use annex_protocol::{Artifact, Part, TaskState};
 
-/// The text that makes the agent wait for more, for as long as it takes.
+/// The text that makes the agent wait without end.
 pub(crate) const WAIT: &str = "wait";
 
 pub(crate) struct Echo;

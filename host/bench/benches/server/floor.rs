@@ -1,4 +1,4 @@
-//! The work that no server can save: axum takes the request, serde_json parses it and encodes the specialist's answer to it.
+//! The minimum work of any server: axum receives the request, serde_json parses it and encodes the specialist's answer.
 
 use annex_test_support::{STATE_INJECTION, STATE_KEY};
 use axum::Router;
@@ -32,7 +32,7 @@ async fn answer(body: Bytes) -> Result<Answer, StatusCode> {
     Ok((headers, body))
 }
 
-/// The task with the state that came, as the specialist answers it.
+/// The task with the received state, as the specialist answers it.
 fn task(body: &[u8]) -> Option<Vec<u8>> {
     let mut request: Value = serde_json::from_slice(body).ok()?;
     let id = request.get_mut("id")?.take();

@@ -1,4 +1,4 @@
-//! One connection of gRPC: HTTP/2 frames and no more.
+//! A minimal gRPC client on one connection: HTTP/2 frames only.
 
 use anyhow::Context;
 use bytes::{Bytes, BytesMut};
@@ -7,7 +7,7 @@ use h2::RecvStream;
 use crate::http1;
 use crate::request::{Request, TEXT};
 
-/// Makes the call so many times, each when the one before is over.
+/// Makes the call `count` times, one after the other.
 pub(crate) async fn work(address: &str, request: &Request, count: usize) -> anyhow::Result<()> {
     let (method, message) = request.grpc_call();
     let (mut client, connection) = h2::client::handshake(http1::connect(address).await?).await?;
@@ -28,7 +28,7 @@ pub(crate) async fn work(address: &str, request: &Request, count: usize) -> anyh
     Ok(())
 }
 
-/// The messages of a call that succeeded.
+/// The messages of a successful call.
 async fn read(mut body: RecvStream) -> anyhow::Result<BytesMut> {
     let mut answer = BytesMut::new();
     while let Some(data) = body.data().await {

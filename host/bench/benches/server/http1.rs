@@ -10,7 +10,7 @@ pub(crate) async fn connect(address: &str) -> anyhow::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends the request so many times over a new connection, each when the answer to the one before is there.
+/// Sends the request `count` times over a new connection, each after the answer to the one before.
 pub(crate) async fn work(address: &str, request: &str, is_streamed: bool, count: usize) -> anyhow::Result<()> {
     let mut stream = connect(address).await?;
     let mut buffer = Vec::with_capacity(64 << 10);
@@ -20,14 +20,14 @@ pub(crate) async fn work(address: &str, request: &str, is_streamed: bool, count:
     Ok(())
 }
 
-/// An error would be cheap to serve and would look like speed.
+/// Fails unless the answer is a completed task: an error would be cheap to serve, and would look like speed.
 pub(crate) fn ensure_completed(answer: &[u8]) -> anyhow::Result<()> {
     let completed = answer.windows(20).any(|window| window == b"TASK_STATE_COMPLETED");
     anyhow::ensure!(completed, "{}", String::from_utf8_lossy(answer));
     Ok(())
 }
 
-/// The whole answer, with its head.
+/// Sends a request and reads the whole response, including its head.
 pub(crate) async fn ask<'a>(
     stream: &mut TcpStream,
     request: &str,
@@ -45,24 +45,24 @@ pub(crate) async fn ask<'a>(
     }
 }
 
-/// Tells whether the last chunk of a stream is there.
+/// Tells whether the buffer ends with the last chunk of a stream.
 fn ends_stream(buffer: &[u8]) -> bool {
     buffer.ends_with(b"\r\n0\r\n\r\n")
 }
 
-/// Tells whether the answer is there with its whole body.
+/// Tells whether the buffer has the whole response.
 pub(crate) fn is_whole(buffer: &[u8]) -> anyhow::Result<bool> {
     let Some(head) = head(buffer) else { return Ok(false) };
     let length = header(buffer, "content-length")?.context("a length")?;
     Ok(buffer.len() >= head + 4 + length.parse::<usize>()?)
 }
 
-/// The length of the head, without the empty line after it, once that is there.
+/// The length of the head without its empty line; `None` while the head is incomplete.
 pub(crate) fn head(buffer: &[u8]) -> Option<usize> {
     buffer.windows(4).position(|window| window == b"\r\n\r\n")
 }
 
-/// The value of a header of an answer, whose name is written in small letters as servers do.
+/// The value of a response header. `name` is in lower case, as servers write it.
 pub(crate) fn header<'a>(answer: &'a [u8], name: &str) -> anyhow::Result<Option<&'a str>> {
     let head = std::str::from_utf8(answer.get(..head(answer).unwrap_or_default()).unwrap_or_default())?;
     Ok(head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")))

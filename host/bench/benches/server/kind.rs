@@ -1,4 +1,4 @@
-//! The servers under load, and how each is put together.
+//! The servers under load, and their configs.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use std::sync::Arc;
 use annex_server::{AgentConfig, App, AppError, Config, InstancesConfig, Locations, Server};
 use tokio::net::TcpListener;
 
-use crate::answer::Expected;
+use crate::answer::ExpectedAnswer;
 use crate::{echo, floor, native, official, official_native, orders};
 
 pub(crate) const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
 
-/// Without an agent: the echo is compiled in.
+/// A config without an agent, for the compiled echo.
 const ECHO: &str = r#"
 [card]
 name = "Echo"
 description = "Says what it was told."
 "#;
 
-/// Which server.
+/// A kind of server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The specialist with state injection as a component.
     Component,
-    /// The same, in instances that are kept.
+    /// Like `Component`, with instances that are kept between turns.
     Kept,
-    /// The same logic compiled in.
+    /// The specialist with the same logic compiled in.
     Native,
     /// The specialist's agent without extensions.
     Bare,
@@ -40,9 +40,9 @@ pub(crate) enum Kind {
     Official,
     /// The specialist on the official server in Rust, with the logic of state injection compiled in.
     OfficialNative,
-    /// No server of A2A: axum, which parses the request and encodes the specialist's answer.
+    /// The minimum without A2A: axum parses the request and encodes the specialist's answer.
     Floor,
-    /// The specialist with state injection and an extension that loops on command, neither of them required.
+    /// The specialist with state injection and an extension that loops on command, neither of which is required.
     Neighbours,
     /// The echo with all components of the folder `extensions` installed.
     Many,
@@ -64,7 +64,7 @@ impl Kind {
         Self::Many,
     ];
 
-    /// Its name as an argument.
+    /// The name as an argument of this program.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Component => "component",
@@ -82,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// Its name for people.
+    /// The name in tables.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Memory => "Annex, memory",
@@ -94,19 +94,19 @@ impl Kind {
     }
 
     /// The answer to a request that injects state.
-    pub(crate) const fn answer(self) -> Expected {
+    pub(crate) const fn answer(self) -> ExpectedAnswer {
         match self {
             Self::Component | Self::Kept | Self::OfficialNative | Self::Floor | Self::Neighbours => {
-                Expected::StateAndHeader
+                ExpectedAnswer::StateAndHeader
             }
             // There is no extension that could be active.
-            Self::Native => Expected::State,
-            Self::Bare | Self::Installed => Expected::Unknown,
-            Self::Memory | Self::Sqlite | Self::Official | Self::Many => Expected::Echo,
+            Self::Native => ExpectedAnswer::State,
+            Self::Bare | Self::Installed => ExpectedAnswer::Unknown,
+            Self::Memory | Self::Sqlite | Self::Official | Self::Many => ExpectedAnswer::Echo,
         }
     }
 
-    /// The config of this kind with further tables. Where no state is sent, the instruction asks for none.
+    /// The config of this kind with additional tables. For kinds without injected state the instruction uses no state.
     fn config(self, settings: &str) -> anyhow::Result<Config> {
         let text = match self {
             Self::Memory | Self::Sqlite | Self::Official => ECHO.to_owned(),
@@ -166,26 +166,26 @@ impl Kind {
     }
 }
 
-/// The server that this process is to be.
-pub(crate) struct Asked {
+/// The server that this process runs.
+pub(crate) struct ServerArguments {
     kind: Kind,
-    /// For its files.
+    /// The folder for the server's files.
     folder: PathBuf,
-    /// Tables to add to its config.
+    /// Additional tables of the config.
     settings: String,
 }
 
-/// The server in this process's arguments.
-pub(crate) fn asked_for() -> Option<Asked> {
+/// The server that this process's arguments name.
+pub(crate) fn asked_for() -> Option<ServerArguments> {
     let mut arguments = env::args().skip_while(|argument| argument != "--serve").skip(1);
     let name = arguments.next()?;
     let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name)?;
-    Some(Asked { kind, folder: arguments.next()?.into(), settings: arguments.next()? })
+    Some(ServerArguments { kind, folder: arguments.next()?.into(), settings: arguments.next()? })
 }
 
-/// Serves until standard input closes, and follows the orders that come there.
+/// Serves until standard input closes, and executes the orders on standard input.
 #[tokio::main]
-pub(crate) async fn serve(asked: Asked) -> anyhow::Result<()> {
+pub(crate) async fn serve(asked: ServerArguments) -> anyhow::Result<()> {
     let config = asked.kind.config(&asked.settings)?;
     let closed = tokio::task::spawn_blocking(orders::follow);
     let shutdown = async {
@@ -216,7 +216,7 @@ async fn serve_annex(
 ) -> anyhow::Result<()> {
     let built = Path::new(annex_components::STATE_INJECTION);
     let components = built.parent().unwrap_or(built).to_owned();
-    // Only where starting is measured does it matter what was compiled before.
+    // The cache matters only where the start is measured.
     let cache = (kind == Kind::Many).then(|| folder.join("cache"));
     let locations = Locations { config: folder, components, cache };
     let server = Server::bind(config).await?;

@@ -1,4 +1,4 @@
-//! Load over keep-alive connections, by a client that does as little as possible.
+//! Load over keep-alive connections, from a minimal client.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use crate::process::ServerProcess;
 use crate::request::{Binding, Request};
 use crate::{grpc, http1};
 
-/// The connections of most comparisons. All are served from one thread, so that the client leaves the server a core.
+/// The number of connections in most comparisons. One thread of the client uses them all, so that the server has a core
+/// left.
 pub(crate) const CONNECTIONS: usize = 32;
 
 /// The measurements of one round.
@@ -29,7 +30,7 @@ impl Round {
     }
 }
 
-/// Sends `requests` over several connections, one at a time on each, and reads the server's CPU time before and after.
+/// Sends `requests` over several connections, one at a time on each. Reads the server's CPU time before and after.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn round(
     server: &ServerProcess,
@@ -54,7 +55,7 @@ pub(crate) async fn round(
     watch.round(requests)
 }
 
-/// The server's CPU time and the time of day when a round begins.
+/// The server's CPU time and the time of day at the beginning of a round.
 struct Watch<'a> {
     server: &'a ServerProcess,
     cpu: Duration,
@@ -72,7 +73,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// One connection, which the server has accepted.
+/// One connection that the server has accepted.
 struct Client<'a> {
     stream: TcpStream,
     request: &'a Request,
@@ -81,7 +82,7 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Sends one request, so that what a connection costs is spent before the round begins.
+    /// Connects and sends one request, so that the cost of a connection is not part of the round.
     async fn connect(address: &str, request: &'a Request, text: &'a str) -> anyhow::Result<Self> {
         let stream = http1::connect(address).await?;
         let mut client = Self { stream, request, text, buffer: Vec::new() };

@@ -1,17 +1,17 @@
 //! The server under load: each binding and store, components, and the official server in Rust, in one run.
 //!
 //!     cargo bench -p annex-bench --bench server
-//!     cargo bench -p annex-bench -- official    (only the parts whose title holds this)
+//!     cargo bench -p annex-bench -- official    (only the parts whose title contains the word)
 //!     cargo bench -p annex-bench -- --help      (all titles)
 //!
-//! Each server is a process of its own; rounds of load go to them in turn, so that a machine that slows down slows all
-//! of them down. What counts are the ratios and the CPU time per request, both from the same rounds. Each answer is looked
-//! at (`answer.rs`). The profile `bench` has the settings of `dist`, with which what is shipped is built.
+//! Each server is a separate process. Rounds of load alternate between the servers, so that a slowdown of the machine
+//! affects all alike. The results are ratios and CPU time per request, both from the same rounds. Each answer is
+//! checked (`answer.rs`). The profile `bench` has the settings of `dist`, the profile of releases.
 //!
-//! `official` compares Annex with a2a-server-lf, the official server in Rust, once by themselves and once beside a process
-//! that burns memory bandwidth. Contenders that inject state do the same work: they take the state from the metadata of the
-//! message, validate it against one schema, ask one scripted model, and answer with the state after the turn. Annex keeps a
-//! session as well; the official server has none. Servers write to memory only.
+//! `official` compares Annex with a2a-server-lf, the official server in Rust, once alone and once next to a process
+//! that uses up memory bandwidth. Contenders that inject state do the same work: they read the state from the message's
+//! metadata, validate it against one schema, call one scripted model, and answer with the state after the turn. Annex
+//! also keeps a session; the official server has none. All servers store in memory only.
 
 #![expect(clippy::print_stdout, reason = "the figures are the output")]
 

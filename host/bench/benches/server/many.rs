@@ -1,4 +1,4 @@
-//! One process with many extensions: how long it takes to start, and what each of them keeps in memory.
+//! One process with many extensions: the duration of its start, and the memory per extension.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn measure() -> anyhow::Result<()> {
     let many = start("1,000 extensions, from the compile cache", folder.path())?;
     let each = many.resident_bytes()?.saturating_sub(one.resident_bytes()?) / (EXTENSIONS as u64 - 1);
     println!("  {:.1} KiB for each more", each as f64 / 1024.0);
-    // The last one is there.
+    // Waits until the last extension is active.
     load::round(&many, &Request::json_rpc().activating(uri(EXTENSIONS - 1)), CONNECTIONS, CONNECTIONS)?;
     for (name, server) in [("1", &one), ("1,000", &many)] {
         load::round(server, &Request::json_rpc(), CONNECTIONS, REQUESTS)?;
@@ -47,7 +47,7 @@ fn start(title: &str, folder: &Path) -> anyhow::Result<ServerProcess> {
     Ok(server)
 }
 
-/// Components with the same code and other digests, under URIs of their own.
+/// Components with the same code and different digests, under URIs of their own.
 pub(crate) fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
     fs::create_dir_all(folder)?;
     let component = fs::read(annex_components::TEST_EXTENSION)?;
@@ -67,7 +67,7 @@ pub(crate) fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The URI of the extension of a number.
+/// The URI of the extension with this number.
 pub(crate) fn uri(number: usize) -> String {
     format!("https://annex.example/many/{number}")
 }

@@ -1,4 +1,4 @@
-//! The memory that is used: over many requests, and for readers that wait.
+//! Memory use: over many requests, and for waiting subscribers.
 
 use anyhow::Context;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -22,12 +22,12 @@ pub(crate) const PARTS: [(&str, Part); 3] = [
     ("idle subscribers of a task each, each on an HTTP/1.1 connection of its own", || subscribe(SUBSCRIBERS)),
 ];
 
-/// Requests between two looks.
+/// Requests between two measurements.
 const SOAK: usize = 50_000;
 const SUBSCRIBERS: usize = 10_000;
-/// Connections that are opened at once.
+/// Connections that are opened at the same time.
 const AT_ONCE: usize = 64;
-/// Requests that bring pools and caches to their size.
+/// Requests until pools and caches have their final size.
 const WARM_UP: usize = 5_000;
 
 fn soak() -> anyhow::Result<()> {
@@ -40,7 +40,7 @@ fn soak() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Subscribers wait on so many tasks, which wait for their client.
+/// Measures subscribers of `tasks` tasks that wait for their client.
 fn subscribe(tasks: usize) -> anyhow::Result<()> {
     allow_files(SUBSCRIBERS as u64 + 1_000)?;
     let server = ServerProcess::start(Kind::Memory)?;
@@ -75,7 +75,7 @@ async fn wait(address: &str) -> anyhow::Result<String> {
     Ok(id.context("a task's id")?.to_owned())
 }
 
-/// A stream of the task's events, of which the first has come.
+/// A stream of the task's events, after the first event.
 async fn open(address: &str, task: &str) -> anyhow::Result<TcpStream> {
     let request = post("/a2a/jsonrpc", "", &call("SubscribeToTask", &format!(r#"{{"id":"{task}"}}"#)));
     let mut stream = http1::connect(address).await?;
@@ -89,7 +89,7 @@ async fn open(address: &str, task: &str) -> anyhow::Result<TcpStream> {
     Ok(stream)
 }
 
-/// For this process and the servers that it starts.
+/// Raises the limit on open files, for this process and the servers that it starts.
 pub(crate) fn allow_files(files: u64) -> anyhow::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < files) {

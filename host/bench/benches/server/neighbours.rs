@@ -1,4 +1,4 @@
-//! A quiet extension beside one that uses all the CPU time that it is given, again and again.
+//! A quiet extension, and a noisy one that uses all its CPU time again and again.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ pub(crate) const PART: (&str, fn() -> anyhow::Result<()>) =
 
 const ROUNDS: usize = 7;
 const REQUESTS: usize = 2_000;
-/// The time that each call of the noisy one takes where nothing else runs. Beside others it takes longer, and after 50
-/// ms it would be stopped; in between there is no pause.
+/// The duration of each call of the noisy extension on an idle machine. Under load it takes longer, and the limit is 50
+/// ms. There is no pause between calls.
 const CALL: Duration = Duration::from_millis(25);
 
 fn measure() -> anyhow::Result<()> {
@@ -58,7 +58,7 @@ async fn measure_at(address: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A request whose hook loops for about as long as a call may take, by trial.
+/// A request whose hook loops for about the longest allowed time, found by trial.
 async fn looping(address: &str) -> anyhow::Result<String> {
     let mut rounds = 1_000_000_u64;
     loop {
@@ -70,13 +70,13 @@ async fn looping(address: &str) -> anyhow::Result<String> {
             println!("  the neighbour's calls take {:.0} ms each", taken.as_secs_f64() * 1e3);
             return Ok(request);
         }
-        // Not all at once, because what a request takes besides the loop does not grow.
+        // In steps, because the rest of a request's time does not grow with the loop.
         let factor = (CALL.as_secs_f64() * 0.9 / taken.as_secs_f64()).min(4.0);
         rounds = (rounds as f64 * factor) as u64;
     }
 }
 
-/// Seconds from request to answer of so many requests, one at a time.
+/// The latencies of `requests` requests in seconds, one at a time.
 pub(crate) async fn latencies(address: &str, request: &str, requests: usize) -> anyhow::Result<Vec<f64>> {
     let mut stream = http1::connect(address).await?;
     let mut buffer = Vec::new();
@@ -90,7 +90,7 @@ pub(crate) async fn latencies(address: &str, request: &str, requests: usize) -> 
     Ok(latencies)
 }
 
-/// In seconds.
+/// Latencies in seconds.
 pub(crate) struct Percentiles {
     pub(crate) p50: f64,
     pub(crate) p99: f64,

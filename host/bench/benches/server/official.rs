@@ -1,4 +1,4 @@
-//! The official server in Rust with its default handler and its store, on the same paths; and the agent that echoes.
+//! The official server in Rust with its default handler and store, on the same paths, and an echo agent.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl AgentExecutor for Echo {
     }
 }
 
-/// The events of a turn that makes one artifact, the same that an agent of Annex sends.
+/// The events of a turn with one artifact, the same as those of an Annex agent.
 pub(crate) fn events(context: &ExecutorContext, artifact: Artifact) -> [StreamResponse; 3] {
     let update = TaskArtifactUpdateEvent {
         task_id: context.task_id.clone(),
@@ -76,12 +76,12 @@ pub(crate) async fn serve(
         .nest("/a2a/jsonrpc", jsonrpc_router(Arc::clone(&handler)))
         .nest("/a2a/rest", rest_router(handler))
         .layer(middleware::from_fn(name_extension));
-    // As Annex does: small answers go out at once.
+    // As in Annex: small answers are sent at once.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     Ok(axum::serve(listener, router).with_graceful_shutdown(shutdown).await?)
 }
 
-/// The server knows no extensions, so what was active is named here.
+/// Adds the header with the active extensions, because the official server knows no extensions.
 async fn name_extension(request: Request, next: Next) -> Response {
     let is_asked = request.headers().get("a2a-extensions").is_some_and(|uri| uri == STATE_INJECTION);
     let mut response = next.run(request).await;

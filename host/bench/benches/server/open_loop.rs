@@ -1,4 +1,4 @@
-//! Load that does not wait for the server: requests are due at times of their own, and what one waits counts from then on.
+//! Load that does not wait for the server: each request has a due time, and its latency counts from then.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -9,30 +9,30 @@ use crate::neighbours::Percentiles;
 use crate::process::ServerProcess;
 use crate::request::Request;
 
-/// When requests are due.
+/// The due times of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arrivals {
-    /// One after the other in the same time.
+    /// At equal intervals.
     Even,
-    /// Independent of each other, as those of many clients are.
+    /// At random, independent of each other, as from many clients.
     Random,
 }
 
-/// More than are ever in use at once where the server keeps up.
+/// More connections than a server that keeps up ever uses at once.
 const CONNECTIONS: usize = 64;
 const TIME: Duration = Duration::from_secs(15);
-/// The first part of it, which finds the server as the load before has left it.
+/// The first part of the load, which does not count, because earlier load affects it.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// When the request that is under way was due.
+    /// The due time of the running request.
     due: Option<Instant>,
 }
 
-/// Sends so many requests per second. One thread looks at all connections again and again, because a thread that slept
-/// would measure how late it is woken.
+/// Sends `rate` requests per second. One thread polls all connections without pause, because a sleeping thread would
+/// measure its own wake-up delay.
 pub(crate) fn run(
     server: &ServerProcess,
     request: &Request,
@@ -76,14 +76,14 @@ impl Connection {
         Ok(Self { stream, buffer: Vec::new(), due: None })
     }
 
-    /// A request is small enough for the socket's buffer.
+    /// Sends a request, which fits into the socket's buffer.
     fn send(&mut self, text: &str, due: Instant) -> io::Result<()> {
         self.buffer.clear();
         self.due = Some(due);
         self.stream.write_all(text.as_bytes())
     }
 
-    /// When the request was due and how long its answer took, once that is there.
+    /// The due time of the request and its latency, once the answer is complete.
     fn receive(&mut self, request: &Request) -> anyhow::Result<Option<(Instant, Duration)>> {
         let Some(due) = self.due else { return Ok(None) };
         let mut piece = [0; 8 << 10];

@@ -1,4 +1,5 @@
-//! Orders of the harness to a server while it runs: a word per line of its standard input. Each is answered by a number.
+//! Orders of the harness to a running server: a word per line of its standard input. The server answers each with a
+//! number.
 
 use std::io;
 
@@ -6,9 +7,9 @@ use annex_bench::counting;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Order {
-    /// Count allocations from now on.
+    /// Starts counting allocations.
     Count,
-    /// Stop counting, and say how many there were.
+    /// Stops counting, and answers with the number.
     Counted,
 }
 
@@ -31,7 +32,7 @@ impl Order {
     }
 }
 
-/// Carries out what comes until standard input closes.
+/// Executes orders until standard input closes.
 pub(crate) fn follow() {
     for line in io::stdin().lines().map_while(Result::ok) {
         let order = [Order::Count, Order::Counted].into_iter().find(|order| order.name() == line);

@@ -13,12 +13,12 @@ use tempfile::TempDir;
 use crate::kind::Kind;
 use crate::orders::Order;
 
-/// The differences between two servers of one kind.
+/// The settings of a server in addition to its kind.
 pub(crate) struct Setup<'a> {
     pub(crate) kind: Kind,
-    /// The only core that it may use.
+    /// The only core that the server may use.
     pub(crate) core: Option<usize>,
-    /// Tables to add to the config of the kind.
+    /// Additional tables of the config.
     pub(crate) settings: &'a str,
 }
 
@@ -28,32 +28,32 @@ impl Setup<'_> {
     }
 }
 
-/// Stopped when dropped.
+/// A server process, stopped on drop.
 pub(crate) struct ServerProcess {
     process: Child,
     output: BufReader<ChildStdout>,
     address: String,
-    /// Its folder, where nobody else needs it.
+    /// The server's folder, unless the caller owns it.
     _folder: Option<TempDir>,
 }
 
 impl ServerProcess {
-    /// Returns when it is ready.
+    /// Starts a server and waits until it is ready.
     pub(crate) fn start(kind: Kind) -> anyhow::Result<Self> {
         Self::start_with(&Setup::new(kind))
     }
 
-    /// The same with a folder that may hold files already.
+    /// Like [`Self::start`], with a folder that may contain files.
     pub(crate) fn start_in(kind: Kind, folder: &Path) -> anyhow::Result<Self> {
         Self::spawn(&Setup::new(kind), folder)
     }
 
-    /// The same with settings of its own.
+    /// Like [`Self::start`], with settings.
     pub(crate) fn start_with(setup: &Setup<'_>) -> anyhow::Result<Self> {
         Self::start_with_files(setup, tempfile::tempdir()?)
     }
 
-    /// The same with files of its own.
+    /// Like [`Self::start_with`], with a folder that contains files.
     pub(crate) fn start_with_files(setup: &Setup<'_>, folder: TempDir) -> anyhow::Result<Self> {
         let mut server = Self::spawn(setup, folder.path())?;
         server._folder = Some(folder);
@@ -72,12 +72,12 @@ impl ServerProcess {
         Ok(Self { process, output, address: address.trim().to_owned(), _folder: None })
     }
 
-    /// Has it count its allocations from here on.
+    /// Makes the server count its allocations from now on.
     pub(crate) fn count_allocations(&mut self) -> anyhow::Result<()> {
         self.order(Order::Count).map(drop)
     }
 
-    /// The allocations since, which ends the count.
+    /// Ends the count and returns the number of allocations.
     pub(crate) fn counted_allocations(&mut self) -> anyhow::Result<u64> {
         self.order(Order::Counted)
     }
@@ -94,12 +94,12 @@ impl ServerProcess {
         &self.address
     }
 
-    /// CPU time so far, user and system, all threads.
+    /// The CPU time so far: user and system time of all threads.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id()))?;
         let mut total = Duration::ZERO;
         for task in tasks {
-            // Nanoseconds on the CPU stand first.
+            // The first number is the time on the CPU in nanoseconds.
             let statistics = fs::read_to_string(task?.path().join("schedstat"))?;
             let nanoseconds = statistics.split(' ').next().context("schedstat")?;
             total += Duration::from_nanos(nanoseconds.parse()?);
@@ -121,12 +121,12 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Keeps the calling thread of this process off a core from now on.
+/// Keeps the calling thread off a core from now on.
 pub(crate) fn keep_off(core: usize) -> anyhow::Result<()> {
     let cores = std::thread::available_parallelism()?.get();
     let others: Vec<String> = (0..cores).filter(|other| *other != core).map(|other| other.to_string()).collect();
     anyhow::ensure!(!others.is_empty(), "the client needs a core of its own");
-    // The main thread has the number of its process, and the parts of a bench run on it.
+    // The main thread's id equals the process id, and the bench's parts run on the main thread.
     let pid = std::process::id().to_string();
     let status = Command::new("taskset")
         .args(["--pid", "--cpu-list", &others.join(","), &pid])
@@ -137,7 +137,7 @@ pub(crate) fn keep_off(core: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// This program again, which may be kept to one core.
+/// The command that starts this program again, on one core if `core` is set.
 pub(crate) fn this_program(core: Option<usize>) -> anyhow::Result<Command> {
     let program = env::current_exe()?;
     let Some(core) = core else { return Ok(Command::new(program)) };

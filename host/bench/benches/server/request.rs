@@ -1,11 +1,11 @@
-//! The requests that are sent: one SendMessage, as each binding has it.
+//! The requests: one SendMessage in the form of each binding.
 
 use annex_grpc::pb;
 use annex_test_support::{STATE_INJECTION, STATE_KEY, TEST_EXTENSION};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
-use crate::answer::Expected;
+use crate::answer::ExpectedAnswer;
 
 /// The text of every request and of every echo.
 pub(crate) const TEXT: &str = "Who am I and what is my email?";
@@ -14,12 +14,12 @@ pub(crate) const TEXT: &str = "Who am I and what is my email?";
 pub(crate) struct Request {
     pub(crate) binding: Binding,
     pub(crate) is_streamed: bool,
-    /// The extensions to activate, as the header has them; nothing for none.
+    /// The extensions to activate, in the header's form; empty for none.
     extensions: String,
-    /// The rest of the message after its parts, as JSON.
+    /// The members of the message after its parts, as JSON.
     metadata: String,
-    expected: Expected,
-    /// Empty for the agent of the config itself.
+    expected: ExpectedAnswer,
+    /// The tenant; empty for the config's own agent.
     tenant: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Binding {
 
 impl Request {
     fn new(binding: Binding) -> Self {
-        let expected = Expected::Completed;
+        let expected = ExpectedAnswer::Completed;
         Self { binding, is_streamed: false, extensions: String::new(), metadata: String::new(), expected, tenant: "" }
     }
 
@@ -40,22 +40,22 @@ impl Request {
         Self::new(Binding::JsonRpc)
     }
 
-    /// The same with extensions to activate, separated by commas. The answer must name all of them.
+    /// Activates extensions, separated by commas. The answer must name all of them.
     pub(crate) fn activating(self, extensions: String) -> Self {
-        Self { extensions, expected: Expected::EchoAndHeader, ..self }
+        Self { extensions, expected: ExpectedAnswer::EchoAndHeader, ..self }
     }
 
-    /// The same for a tenant, where the binding is JSON.
+    /// Sends the request to a tenant, on the JSON bindings.
     pub(crate) fn of_tenant(self, tenant: &'static str) -> Self {
         Self { tenant, ..self }
     }
 
-    /// The same with another answer to it.
-    pub(crate) fn expecting(self, expected: Expected) -> Self {
+    /// Sets another expected answer.
+    pub(crate) fn expecting(self, expected: ExpectedAnswer) -> Self {
         Self { expected, ..self }
     }
 
-    /// Looks at an answer over HTTP/1.1.
+    /// Checks an HTTP/1.1 response.
     pub(crate) fn check(&self, answer: &[u8]) -> anyhow::Result<()> {
         self.expected.check(answer, &self.extensions)
     }
@@ -68,12 +68,12 @@ impl Request {
         Self::new(Binding::Grpc)
     }
 
-    /// The same with a stream as its answer.
+    /// Requests a stream as the answer.
     pub(crate) fn streamed(self) -> Self {
         Self { is_streamed: true, ..self }
     }
 
-    /// Injects about `bytes` of state, 100 at least.
+    /// Injects about `bytes` of state; 100 is the minimum.
     pub(crate) fn injecting(bytes: usize) -> Self {
         let padding = "x".repeat(bytes.saturating_sub(100));
         let state = format!(
@@ -83,18 +83,18 @@ impl Request {
         Self {
             extensions: STATE_INJECTION.to_owned(),
             metadata,
-            expected: Expected::StateAndHeader,
+            expected: ExpectedAnswer::StateAndHeader,
             ..Self::json_rpc()
         }
     }
 
-    /// Has the test extension loop so many times.
+    /// Makes the test extension loop `rounds` times.
     pub(crate) fn looping(rounds: u64) -> Self {
         let metadata = format!(r#","metadata":{{"test/command":"loop {rounds}"}}"#);
         Self { extensions: TEST_EXTENSION.to_owned(), metadata, ..Self::json_rpc() }
     }
 
-    /// The whole HTTP/1.1 request of a binding that is JSON.
+    /// The whole HTTP/1.1 request on a JSON binding.
     pub(crate) fn http1(&self) -> String {
         let metadata = &self.metadata;
         let message = format!(r#"{{"messageId":"b0a1","role":"ROLE_USER","parts":[{{"text":"{TEXT}"}}]{metadata}}}"#);
@@ -116,7 +116,7 @@ impl Request {
         post(path, &header, &body)
     }
 
-    /// The path of the gRPC method, and the message with its frame.
+    /// The path of the gRPC method, and the framed message.
     pub(crate) fn grpc_call(&self) -> (&'static str, Bytes) {
         let method = match self.is_streamed {
             false => "/lf.a2a.v1.A2AService/SendMessage",
@@ -145,7 +145,7 @@ pub(crate) fn call(method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)
 }
 
-/// A whole HTTP/1.1 request; each of the further headers ends with a line break.
+/// A whole HTTP/1.1 request. Each of the additional headers ends with a line break.
 pub(crate) fn post(path: &str, headers: &str, body: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\na2a-version: 1.0\r\n{headers}content-length: \

@@ -1,9 +1,9 @@
-//! The cost of a request with more connections, tasks, extensions and cores, which is to be the same, and how long one
-//! waits on a busy server.
+//! The cost of a request with more connections, tasks, extensions and cores, which should stay the same, and the
+//! latency on a busy server.
 
 use std::path::{Path, PathBuf};
 
-use crate::answer::Expected;
+use crate::answer::ExpectedAnswer;
 use crate::comparison::{Cpu, in_turns};
 use crate::kind::Kind;
 use crate::load::{self, CONNECTIONS, Round};
@@ -24,13 +24,13 @@ pub(crate) const PARTS: [(&str, Part); 5] = [
 ];
 
 const ROUNDS: usize = 7;
-/// Requests of one round; more over many connections, so that each has some.
+/// Requests per round. With many connections there are more, so that each has some.
 const REQUESTS: usize = 8_000;
 const REQUESTS_PER_CONNECTION: usize = 8;
-/// The core of a server that has one.
+/// The core for a server that gets only one.
 const SERVER_CORE: usize = 0;
 
-/// A server under one kind of load. The first row of a table is what the others are compared with.
+/// A server under one kind of load. The first row of a table is the baseline.
 struct Row<'a> {
     title: String,
     server: &'a ServerProcess,
@@ -45,7 +45,7 @@ impl Row<'_> {
     }
 }
 
-/// Rounds to all rows in turn. Returns the median CPU time per request of each, in microseconds.
+/// Runs rounds on all rows alternately. Returns each row's median CPU time per request, in microseconds.
 fn table(rows: &[Row<'_>]) -> anyhow::Result<Vec<f64>> {
     let measured = in_turns(rows, ROUNDS, Row::round)?;
     println!("  {:44}{:>10}{:>10}{:>18}", "CPU µs per request", "least", "median", "this / first row");
@@ -75,7 +75,7 @@ fn connections() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each server is full: each task that comes makes the oldest one go.
+/// Each server's store is full, so that each new task evicts the oldest one.
 fn tasks() -> anyhow::Result<()> {
     let mut servers = Vec::new();
     for count in [10_000, 10, 1_000_000] {
@@ -84,7 +84,7 @@ fn tasks() -> anyhow::Result<()> {
         load::round(&server, &Request::json_rpc(), CONNECTIONS, count + CONNECTIONS)?;
         servers.push((format!("echo, {count} tasks, {:.0} MiB", mib(server.resident_bytes()?)), server));
     }
-    let request = || Request::json_rpc().expecting(Expected::Echo);
+    let request = || Request::json_rpc().expecting(ExpectedAnswer::Echo);
     let rows = servers.iter().map(|(title, server)| Row {
         title: title.clone(),
         server,
@@ -94,7 +94,7 @@ fn tasks() -> anyhow::Result<()> {
     table(&rows.collect::<Vec<_>>()).map(drop)
 }
 
-/// Installed and active extensions, each another component whose hooks do almost nothing.
+/// Installed and active extensions, each a different component whose hooks do almost nothing.
 fn extensions() -> anyhow::Result<()> {
     let mut servers = Vec::new();
     for installed in [1, 10, 1_000] {
@@ -139,13 +139,13 @@ fn cores() -> anyhow::Result<()> {
     table(&rows).map(drop)
 }
 
-/// The server has one core and the client the rest, so that no client waits for the core that it measures.
+/// The server has one core and the client the others, so that the client does not compete with the server.
 fn waiting() -> anyhow::Result<()> {
-    // A client that looks for answers without pause takes a whole core: on the server's it would be what is measured.
+    // A polling client uses a whole core. On the server's core it would distort the measurement.
     process::keep_off(SERVER_CORE)?;
     for (title, kind, request) in [
         ("state injected", Kind::Component, Request::injecting(100)),
-        ("echo", Kind::Memory, Request::json_rpc().expecting(Expected::Echo)),
+        ("echo", Kind::Memory, Request::json_rpc().expecting(ExpectedAnswer::Echo)),
     ] {
         let server = ServerProcess::start_with(&Setup { core: Some(SERVER_CORE), ..Setup::new(kind) })?;
         load::round(&server, &request, CONNECTIONS, REQUESTS)?;

@@ -1,7 +1,8 @@
-//! A quiet tenant beside one that asks in a loop for as much as its quota lets through.
+//! A quiet tenant, and a loud one that sends requests in a loop up to its quota.
 //!
-//! The loop has many connections. Whoever is refused asks again after a moment, sooner than it was told. The figures are
-//! waiting times, so what counts is their ratio: with and without the loop, in turn, on the same server.
+//! The loop has many connections. After a refusal a connection waits a moment, for less than the server's
+//! `Retry-After`. The results are latencies. Only their ratio matters: with and without the loop, alternately, on the
+//! same server.
 
 use std::time::Duration;
 use std::{env, fs};
@@ -24,11 +25,11 @@ pub(crate) const PARTS: [(&str, Part); 2] = [
 
 const ROUNDS: usize = 5;
 const REQUESTS: usize = 4_000;
-/// Connections of the loop.
+/// The number of connections in the loop.
 const LOOP: usize = 50;
-/// The pause of one that was refused.
+/// The pause of a connection after a refusal.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Rounds of the loop in a hook, which take some milliseconds.
+/// The iterations of a hook's loop, which take some milliseconds.
 const HOOK_ROUNDS: u64 = 20_000_000;
 
 fn cpu() -> anyhow::Result<()> {
@@ -47,7 +48,7 @@ fn turns() -> anyhow::Result<()> {
     measure("[tenant.quota]\nturns = 40\n", database, &of("loud"), &of("quiet"))
 }
 
-/// `quota` is that of the loud one, `settings` are for the process.
+/// Measures the quiet tenant. `quota` is the loud tenant's quota, and `settings` are for the process.
 fn measure(quota: &str, settings: &str, noise: &str, quiet: &str) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     fs::write(folder.path().join("loud.toml"), tenant(annex_components::TEST_EXTENSION)?)?;
@@ -61,7 +62,7 @@ fn measure(quota: &str, settings: &str, noise: &str, quiet: &str) -> anyhow::Res
     compare(server.address(), noise, quiet)
 }
 
-/// The file of a tenant: the specialist with one extension, which is not required.
+/// The config of a tenant: the specialist with one extension, which is not required.
 fn tenant(component: &str) -> anyhow::Result<String> {
     let specialist = SPECIALIST.replace("{user_info}", "{user_info?}");
     let mut tables: Table = specialist.parse()?;
@@ -115,7 +116,7 @@ async fn compare(address: &str, noise: &str, quiet: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Asks again and again. Returns how often it was answered, and how often refused.
+/// Sends the request in a loop. Returns the number of answers and of refusals.
 async fn ask_on(address: &str, request: &str, stop: &CancellationToken) -> anyhow::Result<[usize; 2]> {
     let mut stream = http1::connect(address).await?;
     let mut buffer = Vec::new();

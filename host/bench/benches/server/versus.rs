@@ -1,9 +1,9 @@
-//! Annex, the official server in Rust and a bare axum, all in one run: what a request costs each of them.
+//! Annex, the official server in Rust and a bare axum in one run: the cost of a request on each.
 //!
-//! The ratio says how many times Annex's CPU time the official server takes for the same answer. It is the median of the
-//! ratios round by round, so that what slows the machine down for a while slows both down.
+//! The ratio is the official server's CPU time divided by Annex's, for the same answer. It is the median of the ratios
+//! per round, so that a temporary slowdown of the machine affects both alike.
 
-use crate::answer::Expected;
+use crate::answer::ExpectedAnswer;
 use crate::burner::Burner;
 use crate::comparison::{Cpu, in_turns};
 use crate::kind::Kind;
@@ -24,9 +24,9 @@ const CONNECTIONS: usize = 16;
 const ROUNDS: usize = 11;
 /// Requests of one round.
 const REQUESTS: usize = 10_000;
-/// Requests whose allocations are counted, after all rounds, so that counting disturbs none of them.
+/// The requests whose allocations are counted. Counting happens after all rounds, so that it disturbs none.
 const COUNTED: usize = 1_600;
-/// Requests until memory is looked at, in so many steps.
+/// The requests of the memory measurement, in [`STEPS`] steps.
 const LONG_RUN: usize = 300_000;
 const STEPS: usize = 6;
 
@@ -53,10 +53,10 @@ impl Contender {
     }
 }
 
-/// Those that get the state, and those that echo. The official server is in each group what the others are compared with.
+/// The contenders that inject state, and those that echo. The official server is the baseline of each group.
 fn groups() -> anyhow::Result<[Vec<Contender>; 2]> {
     let injected = |title, kind: Kind| Contender::start(title, kind, Request::injecting(100).expecting(kind.answer()));
-    let echo = |title, kind| Contender::start(title, kind, Request::json_rpc().expecting(Expected::Echo));
+    let echo = |title, kind| Contender::start(title, kind, Request::json_rpc().expecting(ExpectedAnswer::Echo));
     Ok([
         vec![
             injected("official SDK, compiled in", Kind::OfficialNative)?,
@@ -70,7 +70,7 @@ fn groups() -> anyhow::Result<[Vec<Contender>; 2]> {
     ])
 }
 
-/// The neighbour, if there is one, is there until the end.
+/// Compares the contenders. The neighbour, if any, runs until the end.
 fn compare(_neighbour: Option<Burner>) -> anyhow::Result<()> {
     let mut groups = groups()?;
     let contenders: Vec<&Contender> = groups.iter().flatten().collect();
@@ -93,7 +93,7 @@ fn print_group(group: &mut [Contender], measured: &[Vec<Round>]) -> anyhow::Resu
     let Some(official) = measured.first() else { return Ok(()) };
     for (contender, rounds) in group.iter_mut().zip(measured) {
         let Cpu { least, median, .. } = Cpu::of(rounds, official);
-        // How many times this one's time the official server takes.
+        // The official server's time divided by this server's time.
         let Cpu { ratio, .. } = Cpu::of(official, rounds);
         let resident = mib(contender.server.resident_bytes()?);
         let allocations = contender.allocations()?;
@@ -103,7 +103,7 @@ fn print_group(group: &mut [Contender], measured: &[Vec<Round>]) -> anyhow::Resu
     Ok(())
 }
 
-/// One server after the other, because each has the machine's memory for itself.
+/// Measures memory on one server after the other, so that each has the whole machine.
 fn resident() -> anyhow::Result<()> {
     print!("  {:28}", "MiB after requests of");
     (0..=STEPS).for_each(|step| print!("{:>9}", step * LONG_RUN / STEPS));

@@ -1,5 +1,5 @@
-//! How often a request asks for memory. The number is the same on each machine and beside any load, so that a request that
-//! becomes dearer fails a test and not only a benchmark.
+//! The number of allocations per request. The number is the same on each machine and under any load, so that a request
+//! that becomes more expensive fails a test and not only a benchmark.
 //!
 //! `ANNEX_SHOW_ALLOCATIONS=1 cargo test -p annex-bench --test allocations -- --nocapture` shows the places.
 #![cfg(test)]
@@ -17,12 +17,12 @@ use annex_test_support::{STATE_INJECTION, STATE_KEY, TestConfig};
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting(System);
 
-/// Requests before those that count: they find maps and pools that still grow.
+/// Requests before the count begins, while maps and pools still grow.
 const WARM_UP: u64 = 300;
-/// Requests that count.
+/// Requests in the count.
 const REQUESTS: u64 = 200;
 
-/// A request that is the same each time but for the id of its message.
+/// A request that differs only in the id of its message.
 struct Load {
     headers: &'static str,
     metadata: String,
@@ -66,7 +66,7 @@ fn read_answer(stream: &mut TcpStream) -> String {
     }
 }
 
-/// Only one server is counted at a time.
+/// Held during a count: only one server is counted at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// The allocations of one request, over the whole server.

@@ -213,7 +213,7 @@ async fn a_turn_of_which_nobody_knows_whether_the_upstream_has_it_fails_and_says
     database.close().await?;
     killed.process.kill()?;
     let failed = replicas.until(&other, &task, FAILED, LIMIT).await?;
-    assert!(text(&failed).contains("nobody knows whether the agent behind it has the message"), "{failed}");
+    assert!(text(&failed).contains("unknown whether the agent behind it received the message"), "{failed}");
     assert_eq!(tasks_at(&replicas, &upstream).await?, 1);
     drop((killed, other, upstream));
     replicas.remove().await;

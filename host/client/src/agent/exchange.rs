@@ -1,4 +1,4 @@
-//! One call from end to end: the interceptors around it, and the check of who may get its header fields.
+//! One call from beginning to end: its interceptors, and the check on which server may receive its header fields.
 
 use std::mem;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use http::{Extensions, HeaderMap};
 use reqwest::Url;
 
 use crate::card::AgentCardDocument;
-use crate::transport::{Answers, Unread};
+use crate::transport::{Answers, RawAnswer};
 use crate::{
     Answer, ClientError, EventStream, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters, StreamRoom,
 };
 
-/// Events of one stream that are passed over. An agent that sends more does not speak A2A.
+/// The most skipped events of one stream. An agent that sends more does not speak A2A.
 const MAX_PASSED_OVER: usize = 1_000;
 
-/// The parts that are the same for all calls to an agent.
-pub(super) struct Around {
+/// The context that all calls to an agent share.
+pub(super) struct CallContext {
     pub(super) document: Arc<AgentCardDocument>,
     pub(super) interface: Url,
     /// True if header fields may be sent to the interface.
@@ -28,26 +28,26 @@ pub(super) struct Around {
 
 pub(super) struct Exchange {
     pub(super) operation: Operation,
-    around: Arc<Around>,
+    around: Arc<CallContext>,
     parameters: ServiceParameters,
     context: Extensions,
 }
 
-/// A stream and what its next event needs.
-struct Followed {
+/// A stream, and the state for reading its next event.
+struct EventReader {
     exchange: Exchange,
     active: Vec<ExtensionUri>,
     events: Answers,
-    /// The number of events that were passed over.
+    /// The number of skipped events.
     passed_over: usize,
 }
 
 impl Exchange {
-    pub(super) fn new(around: &Arc<Around>, operation: Operation, parameters: ServiceParameters) -> Self {
+    pub(super) fn new(around: &Arc<CallContext>, operation: Operation, parameters: ServiceParameters) -> Self {
         Self { operation, around: Arc::clone(around), parameters, context: Extensions::new() }
     }
 
-    /// Shows the call to the interceptors.
+    /// Calls the interceptors before the call is sent.
     pub(super) async fn begin(
         &mut self,
         message: Option<&mut Message>,
@@ -63,13 +63,13 @@ impl Exchange {
             context: &mut self.context,
         };
         for interceptor in &self.around.interceptors {
-            // The first refusal ends the call: nothing is sent, and those that follow do not see it.
+            // The first refusal ends the call: nothing is sent, and the following interceptors are not called.
             interceptor.before(&mut call).await.map_err(ClientError::Refused)?;
         }
         Ok(())
     }
 
-    /// What a stream takes of. Asked for before the header fields, which take the parameters.
+    /// The limit on the bytes of streams. Read it before [`Self::headers`], which consumes the parameters.
     pub(super) fn room(&self) -> Option<StreamRoom> {
         self.parameters.room()
     }
@@ -88,7 +88,7 @@ impl Exchange {
         Ok(mem::take(&mut self.parameters).into_headers())
     }
 
-    /// Shows an answer to the interceptors.
+    /// Calls the interceptors with an answer.
     pub(super) async fn end(
         &mut self,
         active: &[ExtensionUri],
@@ -96,27 +96,27 @@ impl Exchange {
     ) -> Result<(), ClientError> {
         let card = &self.around.document.card;
         let mut incoming = Incoming { operation: &self.operation, card, active, event, context: &mut self.context };
-        // In reverse order, so that the one which saw the call last as it was sent sees the answer first.
+        // In reverse order: the interceptor that was called last before sending is called first with the answer.
         for interceptor in self.around.interceptors.iter().rev() {
             interceptor.after(&mut incoming).await.map_err(ClientError::AnswerRefused)?;
         }
         Ok(())
     }
 
-    /// The events of a stream, each shown to the interceptors before it is given out.
+    /// The events of a stream. Each event is shown to the interceptors first.
     pub(super) fn follow(self, answer: Answer<Answers>) -> Answer<EventStream> {
         let Answer { value: events, active } = answer;
-        // The header comes before the first event, so what it names as active holds for all of them.
-        let followed = Followed { exchange: self, active: active.clone(), events, passed_over: 0 };
-        Answer { value: stream::try_unfold(followed, Followed::step).boxed(), active }
+        // The header arrives before the first event, so its active extensions apply to all events.
+        let followed = EventReader { exchange: self, active: active.clone(), events, passed_over: 0 };
+        Answer { value: stream::try_unfold(followed, EventReader::step).boxed(), active }
     }
 }
 
-impl Followed {
+impl EventReader {
     async fn step(mut self) -> Result<Option<(StreamResponse, Self)>, ClientError> {
         loop {
             let Some(answer) = self.events.try_next().await? else { return Ok(None) };
-            // An error drops `self` and the connection with it, so nothing comes behind it.
+            // An error drops `self` and the connection with it, so that no item follows.
             let Some(event) = answer.decode_event()? else {
                 self.pass_over(&answer)?;
                 continue;
@@ -126,16 +126,16 @@ impl Followed {
         }
     }
 
-    /// Passes over an event of a kind that A2A does not have (specification section 5.7).
-    fn pass_over(&mut self, answer: &Unread) -> Result<(), ClientError> {
+    /// Skips an event of an unknown kind (specification section 5.7). Fails after [`MAX_PASSED_OVER`] of them.
+    fn pass_over(&mut self, answer: &RawAnswer) -> Result<(), ClientError> {
         self.passed_over += 1;
         let problem = answer.misshapen("an event of an unknown kind");
         match self.passed_over {
             // Agents keep streams alive by such events.
             ..=MAX_PASSED_OVER if answer.is_named() => {
-                tracing::debug!(%problem, "an event with a name of its own is passed over");
+                tracing::debug!(%problem, "an event with an unknown name is skipped");
             }
-            1 => tracing::warn!(%problem, "events of an unknown kind are passed over"),
+            1 => tracing::warn!(%problem, "events of an unknown kind are skipped"),
             ..=MAX_PASSED_OVER => {}
             _ => return Err(problem),
         }

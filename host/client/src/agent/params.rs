@@ -1,4 +1,4 @@
-//! Request messages as they are sent: with the tenant of the interface.
+//! Request messages in the form in which they are sent, with the tenant of the interface.
 
 use annex_protocol::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
@@ -8,8 +8,8 @@ use annex_protocol::{
 
 /// The request message of an operation.
 pub(super) trait Params {
-    /// The message as JSON. Section 8.3.2: the interface's tenant is in each request, and without one there is none,
-    /// whatever the caller has set.
+    /// The message as JSON. The interface's tenant replaces the caller's in each request; without a tenant on the card
+    /// the field is absent (section 8.3.2).
     fn into_json(self, tenant: Option<&str>) -> serde_json::Result<String>;
 }
 
@@ -37,7 +37,7 @@ with_tenant! {
     TaskPushNotificationConfig,
 }
 
-/// The parameters of a method that an extension defines.
+/// The parameters of an extension's method.
 pub(super) struct MethodParams<'a>(pub(super) &'a JsonObject);
 
 impl Params for MethodParams<'_> {

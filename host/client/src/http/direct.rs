@@ -1,7 +1,7 @@
-//! Plain HTTP/1.1 to one place, without a task for each connection: whoever waits for an answer drives the connection
-//! meanwhile. That saves the hops between tasks which cost a short call more than its bytes.
+//! Plain HTTP/1.1 to one origin. The caller of a request drives the connection itself, without a task for each
+//! connection. For a short call, switching between tasks would cost more than the bytes.
 //!
-//! It knows no TLS, no proxies and no redirects. Where there may be one, requests go through reqwest.
+//! Supports no TLS, proxies or redirects. Requests that may need one of them use reqwest.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -25,13 +25,13 @@ use url::{Position, Url};
 use super::failed_direct;
 use crate::ClientError;
 
-/// Connections that nobody uses are kept for so long, and so many of them.
+/// The longest time that an idle connection is kept, and the most idle connections.
 const IDLE: Duration = Duration::from_secs(90);
 const MAX_IDLE: usize = 1_024;
-/// The time between two looks at them.
+/// The interval between checks of idle connections.
 const SWEEP: Duration = Duration::from_secs(15);
 
-/// A place that requests go to directly.
+/// An origin with a pool of direct connections.
 #[derive(Clone)]
 pub(crate) struct Direct {
     pool: Arc<Pool>,
@@ -47,9 +47,9 @@ struct Pool {
 
 #[derive(Default)]
 struct Idle {
-    /// The one that was used last is at the end, and is used first.
+    /// Idle connections. The one used last is at the end and is used first.
     connections: Vec<(Instant, Connection)>,
-    /// True while a task looks after them.
+    /// True while a task checks the connections.
     is_swept: bool,
 }
 
@@ -60,20 +60,20 @@ struct Connection {
     driver: Pin<Box<Driver>>,
 }
 
-/// An answer whose body is still to come.
+/// A response whose body is not read yet.
 pub(crate) struct Incomplete {
     pub(crate) head: response::Parts,
     body: Incoming,
-    /// `None` once it is over.
+    /// `None` after the end of the body.
     connection: Option<Connection>,
     pool: Arc<Pool>,
 }
 
-/// The reason that there is no answer, or no more of it.
+/// The reason why a response is missing or incomplete.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectError {
-    /// Nothing was sent.
-    #[error("no connection came about")]
+    /// No connection could be opened. Nothing was sent.
+    #[error("no connection was established")]
     Connect(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("the connection took too long")]
     ConnectTimeout,
@@ -82,14 +82,14 @@ pub(crate) enum DirectError {
 }
 
 impl Direct {
-    /// `None` for an address that takes TLS, credentials of its own or a proxy.
+    /// `None` for a URL that needs TLS, a proxy or credentials in the URL.
     pub(crate) fn to(url: &Url, connect_timeout: Duration) -> Option<Self> {
         let has_user = !url.username().is_empty() || url.password().is_some();
         if url.scheme() != "http" || has_user {
             return None;
         }
         let origin: Uri = url[..Position::BeforePath].parse().ok()?;
-        // As reqwest finds them: in the environment.
+        // Proxies from the environment, as in reqwest.
         if Matcher::from_system().intercept(&origin).is_some() {
             return None;
         }
@@ -101,7 +101,7 @@ impl Direct {
         Some(Self { pool: Arc::new(Pool { origin, host, connector, connect_timeout, idle }) })
     }
 
-    /// Sends a request and waits for the head of the answer. Sent again only when nothing of it has left.
+    /// Sends a request and waits for the head of the response. Tries again only if nothing was sent.
     pub(crate) async fn send(
         &self,
         (method, url): (Method, &Url),
@@ -127,7 +127,7 @@ impl Direct {
             let mut answered = pin!(connection.sender.try_send_request(request));
             let mut is_over = false;
             let answer = future::poll_fn(|context| {
-                // First, so that what has come is handed over before it is asked for.
+                // The driver is polled first, so that received data is available to the response.
                 is_over = is_over || connection.driver.as_mut().poll(context).is_ready();
                 answered.as_mut().poll(context)
             });
@@ -140,7 +140,7 @@ impl Direct {
                 Err(error) => error,
             };
             match error.take_message() {
-                // The other side has closed a connection that was kept, before anything was written to it.
+                // The server closed an idle connection before anything was written to it.
                 Some(message) if was_kept => request = message,
                 _ => return Err(error.into_error().into()),
             }
@@ -157,7 +157,7 @@ impl Pool {
         Ok(Connection { sender, driver: Box::pin(driver) })
     }
 
-    /// A connection that was kept and is still open, as far as can be told.
+    /// Takes an idle connection that, as far as known, is still open.
     fn take(&self) -> Option<Connection> {
         loop {
             let (_, mut connection) = self.lock().connections.pop()?;
@@ -183,7 +183,7 @@ impl Pool {
     }
 }
 
-/// Closes connections that the other side has closed, or that nobody has used for long. Ends when there are none.
+/// Closes idle connections that the server has closed or that exceeded [`IDLE`]. Ends when no idle connection is left.
 async fn sweep(pool: Weak<Pool>) {
     loop {
         tokio::time::sleep(SWEEP).await;
@@ -198,9 +198,9 @@ async fn sweep(pool: Weak<Pool>) {
 }
 
 impl Connection {
-    /// True if it is open and takes another request.
+    /// True if the connection is open and can send another request.
     fn is_ready(&mut self) -> bool {
-        // Nobody is to be woken: whoever uses it next polls it again.
+        // No task needs to be woken: the next user polls the connection again.
         let mut context = Context::from_waker(Waker::noop());
         self.driver.as_mut().poll(&mut context).is_pending() && self.sender.is_ready()
     }
@@ -210,7 +210,7 @@ impl Incomplete {
     /// The next piece of the body; `None` at its end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, DirectError> {
         while let Some(frame) = future::poll_fn(|context| self.poll_frame(context)).await {
-            // Frames without data are trailers, which nobody reads.
+            // Frames without data are trailers, which are ignored.
             if let Ok(data) = frame?.into_data() {
                 return Ok(Some(data));
             }

@@ -1,4 +1,4 @@
-//! Answers of the bindings that are JSON over HTTP: one body, or a stream of events.
+//! Responses of the JSON bindings: one body, or a stream of events.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -8,29 +8,29 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::StatusCode;
 
-use super::unread::{Form, Text, Unread};
+use super::raw_answer::{Form, RawAnswer, Text};
 use super::wire::Answers;
 use crate::http::{Http, Response, unread};
 use crate::{ClientError, StreamRoom};
 
-/// The one answer to a call.
-pub(super) async fn single(http: &Http, response: Response, form: Form) -> Result<Unread, ClientError> {
+/// The response to a call with one answer.
+pub(super) async fn single(http: &Http, response: Response, form: Form) -> Result<RawAnswer, ClientError> {
     let status = response.status();
     let url = response.url().into();
     let wait = retry_after(response.headers(), SystemTime::now());
     let text = http.text(response).await?;
-    let unread = Unread::Text(Text::new(url, status, text, form, &mut false));
+    let unread = RawAnswer::Text(Text::new(url, status, text, form, &mut false));
     unread.check_status(status, wait.map(|wait| wait.as_secs()))?;
     Ok(unread)
 }
 
-/// The answers of an event stream, which takes of the room.
+/// The answers of an event stream, within the limit.
 pub(super) fn events(http: &Http, response: Response, form: Form, room: Option<StreamRoom>) -> Answers {
     let url = response.url().into();
     let status = response.status();
-    // A stream lasts as long as its task. The room, or else whoever reads it, says when it is enough.
+    // A stream lasts as long as its task. Its total size is limited by the room, or by its reader.
     let limits = StreamLimits { event: http.max_bytes, total: usize::MAX };
-    let events = Events::new(Counted { response, room }, limits);
+    let events = Events::new(CountedBody { response, room }, limits);
     let answers = EventAnswers { url, status, form, events, is_repair_told: false };
     stream::try_unfold(answers, EventAnswers::step).boxed()
 }
@@ -39,18 +39,18 @@ struct EventAnswers {
     url: Arc<str>,
     status: StatusCode,
     form: Form,
-    events: Events<Counted>,
-    /// True once the log has said that events had to be repaired.
+    events: Events<CountedBody>,
+    /// True after a log line about repaired events.
     is_repair_told: bool,
 }
 
-/// A body whose bytes are counted as they come.
-struct Counted {
+/// A body that counts its bytes on arrival.
+struct CountedBody {
     response: Response,
     room: Option<StreamRoom>,
 }
 
-impl Body for Counted {
+impl Body for CountedBody {
     type Error = ClientError;
 
     async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
@@ -64,13 +64,13 @@ impl Body for Counted {
 }
 
 impl EventAnswers {
-    /// `None` when the stream has ended.
-    async fn step(mut self) -> Result<Option<(Unread, Self)>, ClientError> {
+    /// `None` at the end of the stream.
+    async fn step(mut self) -> Result<Option<(RawAnswer, Self)>, ClientError> {
         let Some(event) = self.events.next_event().await.map_err(|error| unread(&self.url, error))? else {
             return Ok(None);
         };
         let url = Arc::clone(&self.url);
         let text = Text::new(url, self.status, event.data, self.form, &mut self.is_repair_told);
-        Ok(Some((Unread::Text(text.named(&event.name)), self)))
+        Ok(Some((RawAnswer::Text(text.named(&event.name)), self)))
     }
 }

@@ -17,7 +17,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
 
-use super::unread::Unread;
+use super::raw_answer::RawAnswer;
 use super::wire::{Answers, Transport, WireCall};
 use crate::http::{Http, failed};
 use crate::{Answer, ClientError, Operation, RemoteError, StreamRoom};
@@ -39,7 +39,7 @@ impl Grpc {
         Ok(Self { url: url.as_str().into(), origin, sender, max_bytes: http.max_bytes })
     }
 
-    /// A client whose answers take of the room.
+    /// A client whose answers count against the limit.
     fn client(&self, room: Option<StreamRoom>) -> annex_grpc::Client<Sender> {
         annex_grpc::Client::new(Sender { room, ..self.sender.clone() }, self.origin.clone(), self.max_bytes)
     }
@@ -47,7 +47,7 @@ impl Grpc {
 
 #[async_trait]
 impl Transport for Grpc {
-    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError> {
+    async fn call(&self, call: WireCall) -> Result<Answer<RawAnswer>, ClientError> {
         let params = call.members(BINDING)?;
         let WireCall { operation, headers, .. } = call;
         let client = self.client(None);
@@ -56,7 +56,7 @@ impl Transport for Grpc {
             operation => client.call(operation.name(), &params, headers).await,
         };
         let reply = called.map_err(|error| told(&self.url, self.max_bytes, error))?;
-        Ok(Answer { value: Unread::Result { url: Arc::clone(&self.url), json: reply.value }, active: reply.active })
+        Ok(Answer { value: RawAnswer::Result { url: Arc::clone(&self.url), json: reply.value }, active: reply.active })
     }
 
     async fn open(&self, call: WireCall) -> Result<Answer<Answers>, ClientError> {
@@ -71,7 +71,7 @@ impl Transport for Grpc {
         let url = Arc::clone(&self.url);
         let max_bytes = self.max_bytes;
         let events = reply.value.map(move |event| match event {
-            Ok(json) => Ok(Unread::Result { url: Arc::clone(&url), json }),
+            Ok(json) => Ok(RawAnswer::Result { url: Arc::clone(&url), json }),
             Err(error) => Err(told(&url, max_bytes, error)),
         });
         Ok(Answer { value: events.boxed(), active: reply.active })
@@ -103,7 +103,7 @@ fn not_sent(url: String, status: Status) -> ClientError {
     ClientError::Broken { url, source: status.into() }
 }
 
-/// An error on its way through tonic, which gives it back by reference.
+/// An error on its way through tonic, which returns it by reference only.
 #[derive(Debug, thiserror::Error)]
 #[error("the request was not sent")]
 pub(crate) struct NotSent(Mutex<Option<ClientError>>);
@@ -120,8 +120,7 @@ impl From<ClientError> for NotSent {
     }
 }
 
-/// The HTTP client as tonic wants it. Requests of A2A are one message each, so that they can be read before they are
-/// sent.
+/// The HTTP client in tonic's form. A request of A2A is one message, so that it is read completely before it is sent.
 #[derive(Clone)]
 pub(crate) struct Sender {
     client: reqwest::Client,
@@ -131,11 +130,11 @@ pub(crate) struct Sender {
 
 type AnyError = Box<dyn Error + Send + Sync>;
 
-/// The body of an answer, whose bytes are counted as they come.
-type Counted = UnsyncBoxBody<Bytes, AnyError>;
+/// The body of a response that counts its bytes on arrival.
+type CountedBody = UnsyncBoxBody<Bytes, AnyError>;
 
 impl Service<Request<Body>> for Sender {
-    type Response = Response<Counted>;
+    type Response = Response<CountedBody>;
     type Error = NotSent;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, NotSent>> + Send>>;
 
@@ -157,7 +156,7 @@ impl Service<Request<Body>> for Sender {
     }
 }
 
-fn counted(body: reqwest::Body, url: String, room: Option<StreamRoom>) -> Counted {
+fn counted(body: reqwest::Body, url: String, room: Option<StreamRoom>) -> CountedBody {
     let frames = BodyStream::new(body).map(move |frame| {
         let frame = frame.map_err(AnyError::from)?;
         if let (Some(room), Some(bytes)) = (&room, frame.data_ref()) {

@@ -9,26 +9,26 @@ use reqwest::Url;
 use serde::Deserialize;
 
 use super::answer;
-use super::unread::{Form, Place, Unread, Unreadable};
+use super::raw_answer::{Form, RawAnswer, ReadFailure, ResultPlace};
 use super::wire::{Answers, Transport, WireCall, active};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::remote_error::HttpError;
 use crate::{Answer, ClientError, Operation};
 
 const BINDING: &str = "HTTP+JSON";
-/// Agents of A2A 1.0.0 answer with `application/json`.
+/// The accepted media types. Agents of A2A 1.0.0 answer with `application/json`.
 const ACCEPTED: &str = "application/a2a+json, application/json";
 
-/// Where a success and an error come alike.
-pub(super) const FORM: Form = Form { read: failure, place: Place::Whole };
-/// Where only a success comes.
-const SUCCESS: Form = Form { read: result, place: Place::Whole };
+/// The form of a response that may be a success or an error.
+pub(super) const FORM: Form = Form { read: failure, place: ResultPlace::Whole };
+/// The form of a response that can only be a success.
+const SUCCESS: Form = Form { read: result, place: ResultPlace::Whole };
 
 pub(super) struct HttpJson {
     endpoint: Endpoint,
 }
 
-/// The body of an answer that is an error.
+/// The body of an error response.
 #[derive(Deserialize)]
 struct Failure {
     error: HttpError,
@@ -61,7 +61,7 @@ impl HttpJson {
 
 #[async_trait]
 impl Transport for HttpJson {
-    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError> {
+    async fn call(&self, call: WireCall) -> Result<Answer<RawAnswer>, ClientError> {
         let response = self.request(call, ACCEPTED).await?;
         let active = active(response.headers());
         // The answer of an extension's method may have a member called `error`.
@@ -76,13 +76,13 @@ impl Transport for HttpJson {
         if transport::is_event_stream(&response) {
             return Ok(Answer { value: answer::events(&self.endpoint.http, response, FORM, room), active });
         }
-        // An agent that does not stream may answer at once, and one that refuses answers with its error.
+        // An agent without streams may answer at once, or with an error.
         let only = answer::single(&self.endpoint.http, response, FORM).await?.taken_apart()?;
         Ok(Answer { value: stream::iter([Ok(only)]).boxed(), active })
     }
 }
 
-/// The method, and the path in which `{name}` stands for a parameter.
+/// The method, and the path with `{name}` for a parameter.
 fn route(operation: &Operation) -> (Method, Vec<String>) {
     let (method, template) = match operation {
         Operation::SendMessage => (Method::POST, "message:send"),
@@ -105,8 +105,7 @@ fn route(operation: &Operation) -> (Method, Vec<String>) {
     (method, template.split('/').map(str::to_owned).collect())
 }
 
-/// The URL of a path below the interface's, behind the tenant if there is one. Parameters that are in the path are taken
-/// out of `params`.
+/// The URL of a path below the interface's and the tenant's. Parameters in the path are removed from `params`.
 fn below(interface: &Url, template: &[String], params: &mut JsonObject) -> Result<Url, ClientError> {
     let mut segments: Vec<String> = taken(params, "tenant").into_iter().collect();
     for segment in template {
@@ -134,21 +133,21 @@ fn taken(params: &mut JsonObject, name: &str) -> Option<String> {
     params.remove(name).and_then(|value| value.to().ok())
 }
 
-/// A string without its quotes, anything else as JSON.
+/// A string without its quotes; any other value as JSON.
 fn query_text(value: &Json) -> String {
     value.to::<String>().unwrap_or_else(|_| value.get().to_owned())
 }
 
-/// Some operations answer with nothing.
-fn result(text: &str) -> Result<Json, Unreadable> {
+/// Reads a result. Some operations answer with an empty body.
+fn result(text: &str) -> Result<Json, ReadFailure> {
     let text = if text.trim().is_empty() { "null" } else { text };
-    Json::parse(text.to_owned()).map_err(|error| Unreadable::Foreign(error.into()))
+    Json::parse(text.to_owned()).map_err(|error| ReadFailure::Foreign(error.into()))
 }
 
-/// A result that may be an error instead.
-fn failure(text: &str) -> Result<Json, Unreadable> {
+/// Reads a response that may be an error.
+fn failure(text: &str) -> Result<Json, ReadFailure> {
     match serde_json::from_str::<Failure>(text) {
-        Ok(Failure { error }) => Err(Unreadable::Agent(error.into())),
+        Ok(Failure { error }) => Err(ReadFailure::Agent(error.into())),
         Err(_) => result(text),
     }
 }

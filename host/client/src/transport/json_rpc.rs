@@ -9,7 +9,7 @@ use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 
 use super::answer;
-use super::unread::{Form, Place, Unread, Unreadable};
+use super::raw_answer::{Form, RawAnswer, ReadFailure, ResultPlace};
 use super::wire::{Answers, Transport, WireCall, active};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::remote_error::RpcError;
@@ -21,9 +21,9 @@ pub(super) struct JsonRpc {
     endpoint: Endpoint,
 }
 
-pub(super) const FORM: Form = Form { read: result, place: Place::Result };
+pub(super) const FORM: Form = Form { read: result, place: ResultPlace::Result };
 
-/// A request. `params` is JSON.
+/// The text of a request. `params` is JSON.
 pub(super) fn request(method: &str, params: &str) -> String {
     // Each call is an HTTP request of its own, so that all can have the same id.
     const HEAD: &str = r#"{"jsonrpc":"2.0","id":1,"method":"#;
@@ -39,7 +39,7 @@ struct RpcResponse {
     error: Option<RpcError>,
 }
 
-/// Keeps `"result": null`, which some operations answer, apart from no result.
+/// Tells `"result": null`, the answer of some operations, from a missing result.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
     <Json as Deserialize>::deserialize(deserializer).map(Some)
 }
@@ -55,7 +55,7 @@ impl JsonRpc {
     }
 }
 
-/// Sends a request as JSON.
+/// Posts a request as JSON.
 pub(super) async fn post(
     endpoint: &Endpoint,
     mut headers: HeaderMap,
@@ -69,7 +69,7 @@ pub(super) async fn post(
 
 #[async_trait]
 impl Transport for JsonRpc {
-    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError> {
+    async fn call(&self, call: WireCall) -> Result<Answer<RawAnswer>, ClientError> {
         let response = self.post(call, JSON).await?;
         let active = active(response.headers());
         Ok(Answer { value: answer::single(&self.endpoint.http, response, FORM).await?, active })
@@ -87,12 +87,12 @@ impl Transport for JsonRpc {
     }
 }
 
-pub(super) fn result(text: &str) -> Result<Json, Unreadable> {
-    let response: RpcResponse = serde_json::from_str(text).map_err(|error| Unreadable::Foreign(error.into()))?;
+pub(super) fn result(text: &str) -> Result<Json, ReadFailure> {
+    let response: RpcResponse = serde_json::from_str(text).map_err(|error| ReadFailure::Foreign(error.into()))?;
     match response {
         // JSON-RPC 2.0 forbids both members. Where both come, the answer is no success.
-        RpcResponse { error: Some(error), .. } => Err(Unreadable::Agent(error.into())),
+        RpcResponse { error: Some(error), .. } => Err(ReadFailure::Agent(error.into())),
         RpcResponse { result: Some(result), .. } => Ok(result),
-        RpcResponse { .. } => Err(Unreadable::Foreign("it has neither `result` nor `error`".into())),
+        RpcResponse { .. } => Err(ReadFailure::Foreign("it has neither `result` nor `error`".into())),
     }
 }

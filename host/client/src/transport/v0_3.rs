@@ -1,4 +1,4 @@
-//! JSON-RPC as servers of A2A 0.3 have it. Requests and answers are those of 1.0 on this side.
+//! JSON-RPC for servers of A2A 0.3. Callers use the requests and answers of 1.0.
 
 use annex_protocol::service::{A2A_EXTENSIONS, A2A_VERSION, parse_extensions};
 use annex_protocol::v0_3::{self, Method, answer as read, call};
@@ -14,15 +14,15 @@ use serde::de::DeserializeOwned;
 
 use super::answer;
 use super::json_rpc::{self, JSON};
-use super::odd_parts;
-use super::unread::{Form, Place, Unread, Unreadable};
+use super::part_repair;
+use super::raw_answer::{Form, RawAnswer, ReadFailure, ResultPlace};
 use super::wire::{Answers, Transport, WireCall};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::{Answer, ClientError, Operation};
 
 const BINDING: &str = "JSON-RPC of A2A 0.3";
-const EVENT: Form = Form { read: event, place: Place::Unknown };
-const TASK: Form = Form { read: task, place: Place::Unknown };
+const EVENT: Form = Form { read: event, place: ResultPlace::Unknown };
+const TASK: Form = Form { read: task, place: ResultPlace::Unknown };
 
 pub(super) struct JsonRpc {
     endpoint: Endpoint,
@@ -42,7 +42,7 @@ impl JsonRpc {
 
 #[async_trait]
 impl Transport for JsonRpc {
-    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError> {
+    async fn call(&self, call: WireCall) -> Result<Answer<RawAnswer>, ClientError> {
         // These two have a task as their result and nothing else, so its `kind` is not asked for.
         let reads_task = matches!(call.operation, Operation::GetTask | Operation::CancelTask);
         let response = self.post(call, JSON).await?;
@@ -63,7 +63,7 @@ impl Transport for JsonRpc {
     }
 }
 
-/// The method of 0.3 for an operation, and its parameters.
+/// The method of 0.3 for an operation, with its parameters.
 fn written(call: &WireCall) -> Result<(Method, Json), ClientError> {
     let params = call.params.as_str();
     let of_task = |params: call::TaskParams<'_>| encoded(&params);
@@ -99,7 +99,7 @@ fn not_carried(problem: String) -> ClientError {
     ClientError::NotCarried { binding: BINDING, problem }
 }
 
-/// The header fields with the version and the name of the extensions' field that 0.3 has.
+/// The header fields with the version and the extensions' field name of 0.3.
 fn of_0_3(mut headers: HeaderMap) -> HeaderMap {
     headers.insert(A2A_VERSION, HeaderValue::from_static(v0_3::VERSION));
     if let Some(extensions) = headers.remove(A2A_EXTENSIONS) {
@@ -108,18 +108,18 @@ fn of_0_3(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// The extensions that an answer names as active, under either name of the field.
+/// The extensions that a response lists as active, in either version's header field.
 fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
     // Servers of both versions may answer under the newer name.
     let fields = [v0_3::X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
     parse_extensions(fields.filter_map(|value| value.to_str().ok()))
 }
 
-fn event(text: &str) -> Result<Json, Unreadable> {
+fn event(text: &str) -> Result<Json, ReadFailure> {
     let result = json_rpc::result(text)?;
     let event = with_odd_parts(&result, read::event);
     match event.and_then(|event| Json::from_peer(&event)) {
-        // Whoever reads a stream passes it over.
+        // The reader of a stream skips such an event.
         Err(_) if is_of_unknown_kind(&result) => Ok(result),
         event => event.map_err(foreign),
     }
@@ -130,19 +130,19 @@ fn is_of_unknown_kind(result: &Json) -> bool {
     kind.is_some_and(|kind| !matches!(kind.as_str(), "task" | "message" | "status-update" | "artifact-update"))
 }
 
-fn task(text: &str) -> Result<Json, Unreadable> {
+fn task(text: &str) -> Result<Json, ReadFailure> {
     let task = with_odd_parts(&json_rpc::result(text)?, read::task);
     task.and_then(|task| Json::from_peer(&task)).map_err(foreign)
 }
 
-/// Reads an answer, in a second attempt without the parts that 0.3 does not have.
+/// Decodes an answer. If that fails, tries again with repaired parts.
 fn with_odd_parts<T>(answer: &Json, read: fn(&Json) -> Result<T, serde_json::Error>) -> Result<T, serde_json::Error> {
     read(answer).or_else(|error| {
-        let mended = odd_parts::mended(answer, odd_parts::of_0_3);
+        let mended = part_repair::mended(answer, part_repair::of_0_3);
         mended.and_then(|mended| read(&mended).ok()).ok_or(error)
     })
 }
 
-fn foreign(error: serde_json::Error) -> Unreadable {
-    Unreadable::Foreign(error.into())
+fn foreign(error: serde_json::Error) -> ReadFailure {
+    ReadFailure::Foreign(error.into())
 }

@@ -1,4 +1,4 @@
-//! The trait that each binding implements, and the calls that travel by it.
+//! The trait of the bindings, and the call that they send.
 
 use annex_protocol::service::{A2A_EXTENSIONS, parse_extensions};
 use annex_protocol::{ExtensionUri, JsonObject};
@@ -6,40 +6,40 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use http::HeaderMap;
 
-use super::unread::Unread;
+use super::raw_answer::RawAnswer;
 use crate::{Answer, ClientError, Operation, StreamRoom};
 
-/// A call with everything that is sent.
+/// A call with all its parameters.
 pub(crate) struct WireCall {
     pub(crate) operation: Operation,
-    /// The request message as ProtoJSON, one object.
+    /// The request message: the ProtoJSON of one object.
     pub(crate) params: String,
     pub(crate) headers: HeaderMap,
-    /// What a stream takes of; `None` where its reader says when it is enough.
+    /// The limit on the bytes of a stream; `None` if the reader limits them itself.
     pub(crate) room: Option<StreamRoom>,
 }
 
 impl WireCall {
-    /// The members of the request message, for a binding that does not send it as it is.
+    /// The members of the request message, for a binding that does not send the message unchanged.
     pub(super) fn members(&self, binding: &'static str) -> Result<JsonObject, ClientError> {
         JsonObject::parse(&self.params).map_err(|error| ClientError::NotCarried { binding, problem: error.to_string() })
     }
 }
 
 /// The answers of a stream. It ends after an error.
-pub(crate) type Answers = BoxStream<'static, Result<Unread, ClientError>>;
+pub(crate) type Answers = BoxStream<'static, Result<RawAnswer, ClientError>>;
 
-/// A binding to one interface of one agent.
+/// A binding, for one interface of one agent.
 #[async_trait]
 pub(crate) trait Transport: Send + Sync {
-    /// Sends a call that has one answer.
-    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError>;
+    /// Sends a call with one answer.
+    async fn call(&self, call: WireCall) -> Result<Answer<RawAnswer>, ClientError>;
 
-    /// Sends a call that is answered by a stream.
+    /// Sends a call with a stream of answers.
     async fn open(&self, call: WireCall) -> Result<Answer<Answers>, ClientError>;
 }
 
-/// The extensions that the header of an answer names as active.
+/// The extensions that the header of a response lists as active.
 pub(super) fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
     parse_extensions(headers.get_all(A2A_EXTENSIONS).iter().filter_map(|value| value.to_str().ok()))
 }

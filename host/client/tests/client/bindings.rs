@@ -47,7 +47,7 @@ const SCRIPT: &str = r#"
 /// The key of the digest above.
 const KEY: &str = "a-key-of-ada-0123456789";
 
-/// The agent that plays a script, for Ada only.
+/// A server for Ada only, whose agent plays a script.
 async fn script() -> TestServer {
     TestConfig::script(SCRIPT).start().await.expect("a server")
 }
@@ -261,7 +261,7 @@ async fn an_agent_that_is_gone_is_unreachable_on_each_binding() {
     }
 }
 
-/// A server that says 20,000 letters to `large`.
+/// A server that answers `large` with 20,000 letters.
 async fn of_large_answers() -> TestServer {
     let rule = format!(
         "[[agent.rule]]\ntext = \"large\"\nsteps = [{{ message = {{ parts = [{{ text = {:?} }}] }} }}]",

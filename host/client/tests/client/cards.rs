@@ -1,4 +1,4 @@
-//! Cards: kept while they hold, asked for again after that, and trusted only when they are signed.
+//! Cards: cached during their `max-age`, revalidated afterwards, and with trusted keys accepted only if signed.
 
 use annex_auth::Jwks;
 use annex_auth::signature::Signer;

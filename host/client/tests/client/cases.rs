@@ -1,9 +1,9 @@
-//! Sessions of other systems as they were seen to act, and the cases where a session of Annex does something else:
-//! those of Microsoft's agent framework (`data/ms_session.json`), whose rules are ours, and google-adk's RemoteA2aAgent
-//! (`remote_delta.json`, observed in November 2026, as the rest).
+//! Sessions, compared with recorded behaviour of other systems: of Microsoft's agent framework
+//! (`data/ms_session.json`), whose rules Annex follows, and of google-adk's RemoteA2aAgent (`remote_delta.json`,
+//! observed in November 2026, like the rest). Differences on purpose are listed.
 //!
-//! A session knows context and task. What is recorded of texts that are shown is not its affair, nor what a message is
-//! made of: the server's tests have that (`host/server/tests/http/cases/remote.rs`).
+//! A session knows only context and task. The server's tests (`host/server/tests/http/cases/remote.rs`) cover the
+//! recorded texts and the content of messages.
 
 use annex_client::ClientSession;
 use annex_protocol::StreamResponse;
@@ -15,14 +15,14 @@ use crate::sessions::next;
 const OF_MICROSOFT: &str = include_str!("../data/ms_session.json");
 const OF_ADK: &str = include_str!("../../../server/tests/data/remote_delta.json");
 
-/// Cases of Microsoft's that are not about what a session of Annex is.
+/// Microsoft's cases that do not concern Annex's session.
 const NOT_OF_A_SESSION: &[(&str, &str)] = &[
     ("ms/forwarded_kwargs_allowlisted", "the request's metadata is written by the program that calls"),
     ("ms/forwarded_kwargs_nan", "JSON has no such number, so the request's metadata cannot have it"),
     ("ms/serialize_legacy_A2AAgentSession", "a class that is kept there for older programs"),
 ];
 
-/// Cases of google-adk's in which a session does something else on purpose, and what it decides of the message instead.
+/// Cases of google-adk in which Annex differs on purpose, with the reason and Annex's fields of the message.
 const DEVIATIONS: &[(&str, &str, &str)] = &[
     ("remote/forward_session_id_namespaced", "a program that wants a context of its own begins with it", "{}"),
     ("remote/delta_with_other_agents_between", REFERS, REFERENCE),
@@ -63,7 +63,7 @@ fn a_session_places_messages_and_follows_answers_as_microsofts_does() {
     assert_eq!(played + NOT_OF_A_SESSION.len(), cases.len(), "each listed case is one");
 }
 
-/// Asks turn by turn what the session decides of a message, and lets it follow the answer.
+/// Places a message and follows the answer, turn by turn.
 fn play(Case { case, input, expected }: &Case, turns: &[Value]) {
     let mut session = restored(&input["initial_service_session_id"]);
     for (turn, (events, expected_of)) in turns.iter().zip(list(&expected["turns"])).enumerate() {
@@ -74,7 +74,7 @@ fn play(Case { case, input, expected }: &Case, turns: &[Value]) {
     }
 }
 
-/// Writes the session and reads it again. The text is that of A2A's JSON, with the state by its name, not its number.
+/// Writes the session and reads it back. The JSON has the state by name, not by number.
 fn keep(Case { case, input, expected }: &Case) {
     let session = restored(&input["service_session_id"]);
     let kept = serde_json::to_string(&session).expect("JSON");
@@ -83,7 +83,7 @@ fn keep(Case { case, input, expected }: &Case) {
     assert_ne!(again, ClientSession::new(), "{case}");
 }
 
-/// A session as recorded: nothing, the name of its context, or an object.
+/// A session from a recorded value: nothing, the name of its context, or an object.
 fn restored(recorded: &Value) -> ClientSession {
     if let Some(context) = recorded.as_str() {
         return ClientSession::in_context(context.into()).expect("a session");
@@ -121,12 +121,12 @@ fn a_session_knows_context_and_task_as_adk_does_but_for_the_deviations() {
     }
 }
 
-/// The task with which the remote agent answered, if an answer of it is recorded.
+/// The remote agent's recorded task, if any.
 fn answered(event: &Value) -> Option<StreamResponse> {
     let response = event["custom_metadata"].get("a2a:response")?;
     let state = match response["status"]["state"].as_str() {
         None => "TASK_STATE_COMPLETED",
-        // How 0.3 writes it, which the transport has translated before a session sees it.
+        // The name in 0.3. The transport translates it before the session sees the event.
         Some("input-required") => "TASK_STATE_INPUT_REQUIRED",
         Some(state) => state,
     };

@@ -1,4 +1,4 @@
-//! Components as interceptors, against the server that has the same component.
+//! Components as interceptors, against a server with the same component.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,14 +10,14 @@ use futures::TryStreamExt;
 
 use crate::support::{Foreign, by, card, chain, client, no_parameters, ok, specialist, text};
 
-type Told = Arc<Mutex<Vec<String>>>;
+type ToldValues = Arc<Mutex<Vec<String>>>;
 
-/// The client's half of an extension.
-struct Half {
+/// The client's half of an extension, as an interceptor.
+struct ClientHalf {
     /// Ends guests that loop.
     _runtime: Runtime,
     interceptor: Arc<ComponentInterceptor>,
-    told: Told,
+    told: ToldValues,
 }
 
 fn installation(parameters: &str) -> Installation {
@@ -28,19 +28,19 @@ fn installation(parameters: &str) -> Installation {
     }
 }
 
-async fn half(component: &str, input: &str, parameters: &str) -> Half {
+async fn half(component: &str, input: &str, parameters: &str) -> ClientHalf {
     let runtime = Runtime::new(&RuntimeConfig { instances: 4, ..RuntimeConfig::default() }).expect("a runtime");
     let bytes = std::fs::read(component).expect("a component");
     let extension = runtime.load(bytes, installation(parameters)).await.expect("an extension");
-    let told = Told::default();
+    let told = ToldValues::default();
     let notes = Arc::clone(&told);
     let tell = move |_: &_, json: Json| notes.lock().expect("no panic").push(json.get().to_owned());
     let input = Json::parse(input.to_owned()).expect("JSON");
     let interceptor = ComponentInterceptor::new(Arc::new(extension), Some(input), tell).expect("a client's half");
-    Half { _runtime: runtime, interceptor: Arc::new(interceptor), told }
+    ClientHalf { _runtime: runtime, interceptor: Arc::new(interceptor), told }
 }
 
-async fn agent(server: &str, binding: Binding, half: &Half) -> Agent {
+async fn agent(server: &str, binding: Binding, half: &ClientHalf) -> Agent {
     let config = ClientConfig { interceptors: vec![half.interceptor.clone()], ..by(binding) };
     client(config).agent(server).await.expect("an agent")
 }

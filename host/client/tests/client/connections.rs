@@ -1,4 +1,5 @@
-//! Connections of a client that follows no redirects: kept for the next call, and nothing is sent twice when one is gone.
+//! Connections of a client that follows no redirects: reused by the next call, and no request is sent twice when one is
+//! closed.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,15 +12,15 @@ use crate::support::{Foreign, by, card, client, no_parameters, read_request, tex
 
 const MESSAGE: &str = r#"{"result":{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"hi"}]}}}"#;
 
-/// A server that keeps its connections open for some answers, and then closes them without a word.
+/// A server that closes each connection without notice after some answers.
 struct Keeping {
     url: String,
-    /// The number of requests that came on each connection.
+    /// The number of requests on each connection.
     connections: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Keeping {
-    /// A connection gets `answers` answers. One request more is read if `reads_on`.
+    /// Starts a server that gives `answers` answers per connection. With `reads_on` it reads one more request.
     async fn start(answers: usize, reads_on: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -108,7 +109,7 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced() {
     let (client, agent) = server.agent().await;
     for _ in 0..3 {
         agent.send_message(no_parameters(), text("x")).await.expect("an answer");
-        // Another call over the network, by whose end the close is known here too.
+        // A second call over the network. When it has ended, the close has arrived too.
         client.card(&server.url).await.expect("a card");
     }
     assert_eq!(server.connections(), [1, 1, 1]);
@@ -126,7 +127,7 @@ async fn a_request_that_may_have_arrived_is_not_sent_again() {
 
 #[tokio::test]
 async fn an_agent_that_is_gone_is_unreachable() {
-    // Bound and dropped, so that nobody listens there.
+    // Bound and dropped, so that nothing listens on the port.
     let port = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address").port();
     let server = Foreign::start(&[&card("").replace("{url}", &format!("http://127.0.0.1:{port}"))]).await;
     let client = client(ClientConfig { follow_redirects: false, ..by(Binding::JsonRpc) });

@@ -1,9 +1,9 @@
-//! The crates that a program links that depends on this one.
+//! The crates that a program links with this one.
 
 use std::env;
 use std::process::Command;
 
-/// The names of all crates that annex-client links with these features, as cargo resolves them.
+/// The names of all crates that annex-client links with these features, according to cargo.
 fn linked(features: &str) -> Vec<String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let tree = ["tree", "--offline", "--locked", "--package", "annex-client", "--edges", "normal"];

@@ -1,4 +1,4 @@
-//! Agents that answer otherwise than they should, and requests that nobody should send.
+//! Agents with wrong answers, and requests that must not be sent.
 
 use annex_client::{Agent, Binding, ClientConfig, ClientError, ExtensionMethod, ServiceParameters};
 use annex_protocol::{CancelTaskRequest, GetTaskRequest, JsonObject, ListTasksRequest, Message, SendMessageRequest};
@@ -11,7 +11,7 @@ use crate::support::{Foreign, agent, by, card, chain, client, no_parameters, ok,
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// An agent that gives one answer, whatever it is asked.
+/// An agent that answers every request with `answer`.
 async fn answering(binding: Binding, answer: &str) -> (Agent, Foreign) {
     let server = Foreign::start(&[&card(""), answer]).await;
     (agent(&server.url, binding).await, server)

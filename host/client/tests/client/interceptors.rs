@@ -1,4 +1,4 @@
-//! Interceptors see, add and refuse.
+//! Interceptors see calls, add to them and refuse them.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use crate::support::{Foreign, by, card, chain, client, no_parameters, ok, test_s
 
 type Notes = Arc<Mutex<Vec<String>>>;
 
-/// Writes down what it sees, and counts what comes back in the context of the call.
+/// Records the calls that it sees, and counts the answers in the context of the call.
 struct Witness {
     name: &'static str,
     notes: Notes,
@@ -45,7 +45,7 @@ impl Interceptor for Witness {
     }
 }
 
-/// Takes the client's part in the test extension.
+/// Activates the test extension for each call.
 struct Activates(&'static str);
 
 #[async_trait]
@@ -63,7 +63,7 @@ impl Interceptor for Activates {
     }
 }
 
-/// Refuses calls whose text says so, and answers with artifacts.
+/// Refuses calls by their text, and answers with artifacts.
 struct Guard;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Agents that somebody else has chosen: a screen looks at each address.
+//! Agents that a tenant chose: a screen checks each address.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 use crate::support::{Foreign, by, chain, client, no_parameters, ok, text};
 
-/// All names are this machine's.
+/// Resolves every name to this machine.
 struct Loopback;
 
 #[async_trait]
@@ -23,7 +23,7 @@ impl Resolver for Loopback {
 fn behind(binding: Binding, allow: &[&str]) -> ClientConfig {
     let allow = allow.iter().map(|text| text.parse().expect("a host")).collect();
     let screen = Screen::with_resolver(ScreenConfig { allow, https_only: false }, Arc::new(Loopback));
-    // As a server has it that calls plain HTTP without a task for each connection.
+    // Like a server that calls plain HTTP without a task for each connection.
     ClientConfig { screen: Some(screen), follow_redirects: false, ..by(binding) }
 }
 

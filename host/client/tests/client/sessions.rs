@@ -1,4 +1,4 @@
-//! Sessions of the client, beside what other systems' were seen to do (`cases.rs`).
+//! Sessions of the client, beyond the recorded behaviour of other systems (`cases.rs`).
 
 use annex_client::{Binding, ClientSession};
 use annex_protocol::{Json, Message, StreamResponse};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Foreign, agent, card, no_parameters, ok, text};
 
-/// The fields of the next message that the session decides.
+/// The fields that the session sets in the next message.
 pub(crate) fn next(session: &ClientSession) -> Value {
     let mut message = Message::default();
     session.place(&mut message);
@@ -72,7 +72,7 @@ fn an_artifact_of_another_task_does_not_inherit_its_state() {
     assert_eq!(next(&session), json!({"contextId": "c", "referenceTaskIds": ["t2"]}));
 }
 
-/// A session whose task asks for input.
+/// A session whose task waits for input.
 fn asked() -> ClientSession {
     let asked = r#"{"contextId":"c","taskId":"t1","taskState":"TASK_STATE_INPUT_REQUIRED"}"#;
     serde_json::from_str(asked).expect("a session")

@@ -1,4 +1,4 @@
-//! A client, and servers that answer whatever the test wants.
+//! A client, and servers whose answers a test scripts.
 
 use std::sync::{Arc, Mutex, Once};
 
@@ -37,20 +37,20 @@ pub(crate) fn no_parameters() -> ServiceParameters {
     ServiceParameters::default()
 }
 
-/// The error with all of its causes.
+/// The error with all its causes.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// A server that gives its answers in turn, one for each connection.
+/// A server that gives its answers one after the other, one for each connection.
 pub(crate) struct Foreign {
     pub(crate) url: String,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Foreign {
-    /// `answers` are status line, header fields and body; `{url}` in them is where the server is.
+    /// Starts a server. `answers` are status line, header fields and body; `{url}` in them is the server's URL.
     pub(crate) async fn start(answers: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -70,7 +70,7 @@ impl Foreign {
         Self { url, requests }
     }
 
-    /// The requests that it got, heads in lower case.
+    /// The received requests, heads in lower case.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().expect("no panic").clone()
     }
@@ -99,7 +99,7 @@ pub(crate) fn ok(media_type: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: {media_type}\r\n\r\n{body}")
 }
 
-/// The card of a foreign agent, with more header fields, each with its line end.
+/// The card of a foreign agent, with further header fields, each ending in a line break.
 pub(crate) fn card(fields: &str) -> String {
     let body = r#"{"name":"Foreign","supportedInterfaces":[
         {"url":"{url}/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0"},
@@ -108,7 +108,7 @@ pub(crate) fn card(fields: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n{fields}\r\n{body}")
 }
 
-/// An agent with the extension that does as it is told; `prompt` makes it repeat its instruction.
+/// A server with the test extension, which acts on command; `prompt` makes the agent repeat its instruction.
 pub(crate) async fn test_server(more: &str) -> TestServer {
     let config = TestConfig::template("test={test?}");
     config.extension(annex_test_support::component("test-extension"), more).start().await.expect("a server")

@@ -65,7 +65,7 @@ impl IntoProto<pb::AgentExtension> for AgentExtension {
             uri: self.uri.into(),
             description: self.description,
             required: self.required,
-            // A card with an integer that no double is equal to fails here. JSON-RPC and HTTP+JSON still serve it.
+            // A card with an integer without an equal double fails here. JSON-RPC and HTTP+JSON still serve the card.
             params: write_optional("params", self.params)?,
         })
     }
@@ -98,7 +98,7 @@ impl IntoProto<pb::AgentCardSignature> for AgentCardSignature {
 
 impl FromProto<pb::AgentCard> for AgentCard {
     fn from_proto(mut proto: pb::AgentCard) -> Result<Self, FieldError> {
-        // A scheme that this version does not know is no reason to do without the agent.
+        // An unknown security scheme must not make the whole agent unusable.
         proto.security_schemes.retain(|_, scheme| scheme.scheme.is_some());
         Ok(Self {
             name: proto.name,

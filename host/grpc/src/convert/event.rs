@@ -90,7 +90,7 @@ impl FromProto<pb::TaskStatusUpdateEvent> for TaskStatusUpdateEvent {
         Ok(Self {
             task_id: proto.task_id.into(),
             context_id: proto.context_id.into(),
-            // As in the JSON bindings, a required field that an agent leaves out is its default and no error.
+            // As on the JSON bindings, a missing required field in an agent's answer gets its default.
             status: read_optional("status", proto.status)?.unwrap_or_default(),
             metadata: read_optional("metadata", proto.metadata)?.unwrap_or_default(),
         })

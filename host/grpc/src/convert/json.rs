@@ -1,8 +1,8 @@
 //! Free-form JSON as `google.protobuf.Struct` and `Value`.
 //!
-//! Numbers are doubles there: an integer that no double is equal to is refused, and a double that is a whole number is read
-//! as an integer, without `.0`. Of values that JSON does not have, a request is refused, and in an answer they are replaced: by
-//! the names that ProtoJSON has for such numbers, and by `null`.
+//! Numbers become doubles. An integer without an equal double is refused, and a whole double is read as an integer,
+//! without `.0`. Protobuf has values that JSON does not have. A request with such a value is refused; in an answer it
+//! is replaced, by ProtoJSON's name for the number or by `null`.
 
 mod double;
 mod reader;
@@ -18,7 +18,7 @@ use super::{FieldError, FromProto, IntoProto, read, reads_answer, write};
 impl FromProto<Value> for Json {
     fn from_proto(proto: Value) -> Result<Self, FieldError> {
         let value = json(proto)?;
-        // Also looks whether it nests deeper than `Json::MAX_DEPTH`.
+        // Also checks that the value nests at most `Json::MAX_DEPTH` deep.
         let read = if reads_answer() { Self::from_peer(&value) } else { Self::from_serialize(&value) };
         read.map_err(|error| FieldError::new("", error.to_string()))
     }
@@ -34,7 +34,7 @@ impl FromProto<Struct> for JsonObject {
     }
 }
 
-/// Recursion is bounded: prost has refused a message that nests more than 100 deep.
+/// Converts a value. The recursion is limited: prost refuses messages that nest deeper than 100.
 fn json(value: Value) -> Result<serde_json::Value, FieldError> {
     match value.kind {
         Some(Kind::NullValue(_)) => Ok(serde_json::Value::Null),
@@ -54,12 +54,12 @@ fn json(value: Value) -> Result<serde_json::Value, FieldError> {
             list.values.into_iter().map(json).collect::<Result<_, _>>().map(serde_json::Value::Array)
         }
         None if reads_answer() => Ok(serde_json::Value::Null),
-        // JSON has no value that this could be: not even `null`, which is a kind of its own.
+        // JSON has no equivalent for a value without a kind; `null` is a kind of its own.
         None => Err(FieldError::new("", "a google.protobuf.Value without a value in it")),
     }
 }
 
-/// The number of JSON; `None` where it has none.
+/// The JSON number; `None` for an infinity or NaN.
 fn number(double: f64) -> Option<Number> {
     // Both bounds are exact doubles; the upper one is the first that does not fit.
     const INTEGERS: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
@@ -72,7 +72,7 @@ fn number(double: f64) -> Option<Number> {
     Number::from_f64(double)
 }
 
-/// The name that ProtoJSON has for a double that is no number of JSON.
+/// ProtoJSON's name for a double that JSON cannot express, such as `Infinity`.
 fn name_of(double: f64) -> &'static str {
     if double.is_nan() {
         "NaN"
@@ -100,7 +100,7 @@ impl IntoProto<Struct> for JsonObject {
     }
 }
 
-/// An empty object is left out.
+/// Writes metadata; `None` for an empty object.
 pub(super) fn write_metadata(field: &str, metadata: JsonObject) -> Result<Option<Struct>, FieldError> {
     if metadata.is_empty() { Ok(None) } else { write(field, metadata).map(Some) }
 }

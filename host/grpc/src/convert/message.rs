@@ -12,13 +12,13 @@ use super::{
 };
 use crate::pb;
 
-/// For base64 of the standard alphabet whose padding was taken off.
+/// Decodes base64 in the standard alphabet without padding.
 const UNPADDED: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
 
 impl FromProto<pb::Message> for Message {
     fn from_proto(mut proto: pb::Message) -> Result<Self, FieldError> {
         let role = enumeration("role", "Role", proto.role, Role::ALL)?;
-        // A user is told of a part without content. What an agent sends is read without it.
+        // In a user's message a part without content is an error. In an agent's message it is dropped.
         if role == Role::Agent || reads_answer() {
             proto.parts.retain(|part| part.content.is_some());
         }
@@ -87,7 +87,7 @@ impl IntoProto<pb::Part> for Part {
     }
 }
 
-/// Both alphabets, with or without padding: all that the JSON bindings let in.
+/// Decodes base64 in both alphabets, with or without padding, as the JSON bindings allow.
 fn bytes_of(base64: &str) -> Result<Vec<u8>, FieldError> {
     let standard = base64.trim_end_matches('=').replace('-', "+").replace('_', "/");
     // ProtoJSON wants both alphabets read, with padding or without, and the decoder knows one form.

@@ -1,4 +1,4 @@
-//! The requests of the operations. That of CreateTaskPushNotificationConfig is in `push`.
+//! The requests of the operations. CreateTaskPushNotificationConfig is in `push`.
 
 use annex_protocol::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
@@ -10,7 +10,7 @@ use super::json::write_metadata;
 use super::{FieldError, FromProto, IntoProto, enumeration, non_empty, read_optional, text, write, write_optional};
 use crate::pb;
 
-/// An absent message is read as an empty one, which `validate` names.
+/// An absent message is read as an empty one, which `validate` reports.
 impl FromProto<pb::SendMessageRequest> for SendMessageRequest {
     fn from_proto(proto: pb::SendMessageRequest) -> Result<Self, FieldError> {
         Ok(Self {

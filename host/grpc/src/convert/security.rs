@@ -153,7 +153,7 @@ impl FromProto<pb::SecurityScheme> for SecurityScheme {
             }),
             Some(Scheme::Oauth2SecurityScheme(scheme)) => Self::OAuth2(OAuth2SecurityScheme {
                 description: non_empty(scheme.description),
-                // A flow that this version does not know is no reason to do without the scheme.
+                // An unknown flow must not make the whole scheme unusable.
                 flows: read_optional("flows", scheme.flows.filter(|flows| flows.flow.is_some()))?,
                 oauth2_metadata_url: non_empty(scheme.oauth2_metadata_url),
             }),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::pb;
 
-/// The key of the reason, in the metadata of a task in a list that gRPC cannot carry.
+/// The metadata key for the reason why gRPC cannot carry a task of a list.
 const NOT_CARRIED: &str = "annex/not-carried";
 
 impl IntoProto<pb::Task> for Task {
@@ -59,7 +59,8 @@ impl IntoProto<pb::ListTasksResponse> for ListTasksResponse {
     }
 }
 
-/// A task of a list. For one that protobuf cannot carry there is what it is known by, and the reason: the others can be read.
+/// A task in a list. A task that protobuf cannot carry is reduced to its ids and state, with the reason in its
+/// metadata, so that the rest of the list can be read.
 fn listed((index, task): (usize, Task)) -> Result<pb::Task, FieldError> {
     let status = TaskStatus { state: task.status.state, timestamp: task.status.timestamp, message: None };
     let known = Task { id: task.id.clone(), context_id: task.context_id.clone(), status, ..Task::default() };
@@ -87,7 +88,7 @@ impl FromProto<pb::TaskStatus> for TaskStatus {
         Ok(Self {
             state: enumeration("state", "TaskState", proto.state, TaskState::ALL)?,
             message: read_optional("message", proto.message)?,
-            // Only agents send a status. One is read without a time that cannot be.
+            // Only agents send a status. An invalid timestamp is dropped.
             timestamp: read_optional("timestamp", proto.timestamp).unwrap_or_default(),
         })
     }
@@ -95,7 +96,7 @@ impl FromProto<pb::TaskStatus> for TaskStatus {
 
 impl FromProto<pb::Artifact> for Artifact {
     fn from_proto(mut proto: pb::Artifact) -> Result<Self, FieldError> {
-        // Only agents send artifacts. They are read without parts that have no content.
+        // Only agents send artifacts. Parts without content are dropped.
         proto.parts.retain(|part| part.content.is_some());
         Ok(Self {
             artifact_id: proto.artifact_id.into(),

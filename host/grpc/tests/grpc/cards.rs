@@ -1,4 +1,4 @@
-//! GetExtendedAgentCard, with all that a card can hold.
+//! GetExtendedAgentCard, with every field of a card.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The client's side: each rpc carries everything both ways.
+//! The client's side: each rpc carries all values in both directions.
 
 use std::sync::Arc;
 
@@ -180,7 +180,7 @@ async fn asked(task: &pb::Task) -> Result<Task, CallError> {
     Ok(reply.value.to().unwrap())
 }
 
-/// The values of [`task_with`] as they were read.
+/// The values of [`task_with`] after reading.
 fn values(task: &Task) -> [&Json; 4] {
     let artifact = &task.artifacts[0];
     let PartContent::Data(data) = &artifact.parts[0].content else { panic!("{task:?}") };
@@ -238,7 +238,7 @@ async fn an_answer_that_nests_deeper_than_readers_of_protobuf_go_is_told_as_such
     let task = task_with(&nested_lists(60));
     let check = |error: CallError| {
         let CallError::Answer(problem) = error else { panic!("{error:?}") };
-        assert!(problem.contains("nests deeper than protobuf readers go"), "{problem}");
+        assert!(problem.contains("nests deeper than 100 levels"), "{problem}");
     };
     check(asked(&task).await.unwrap_err());
     let event = pb::StreamResponse { payload: Some(pb::stream_response::Payload::Task(task)) };

@@ -9,7 +9,7 @@ use tonic_types::StatusExt;
 
 use crate::support::{Script, object, sending, start, string, value};
 
-/// The data of a part, as the operations get it.
+/// The data of a part, as the operations receive it.
 async fn read(data: Value) -> String {
     let (mut client, script) = start(Script::answering(r#"{"message":{}}"#)).await;
     let part = Part { content: Some(part::Content::Data(data)), ..Part::default() };
@@ -19,7 +19,7 @@ async fn read(data: Value) -> String {
     data.strip_suffix("}]}}").unwrap().to_owned()
 }
 
-/// The metadata of the server, as a client gets it.
+/// The server's metadata, as a client receives it.
 async fn written(json: &str) -> Result<Value, tonic::Status> {
     let answer = format!(r#"{{"id":"t-1","status":{{}},"metadata":{{"k":{json}}}}}"#);
     let (mut client, _script) = start(Script::answering(&answer)).await;
@@ -71,7 +71,7 @@ async fn numbers_are_written_as_the_double_that_is_meant() {
         ("1152921504606846976", 1_152_921_504_606_846_976.0),
         ("18446744073709551616", 18_446_744_073_709_551_616.0),
         ("10000000000000000000000", 1e22),
-        // As doubles are written elsewhere.
+        // Other notations of doubles.
         ("1.152921504606847e18", 1_152_921_504_606_846_976.0),
         ("1152921504606846976.0", 1_152_921_504_606_846_976.0),
         ("1.2345678901234568E+29", 1.234_567_890_123_456_8e29),
@@ -84,7 +84,7 @@ async fn numbers_are_written_as_the_double_that_is_meant() {
     }
 }
 
-/// GetTask with this metadata of the task is refused for this reason, and the client is told what to do.
+/// Checks that GetTask is refused for this reason if the task has this metadata, and that the error says what to do.
 async fn check_not_carried(json: &str, reason: &str) {
     let status = written(json).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition, "{json}");
@@ -107,7 +107,7 @@ async fn an_integer_that_no_double_is_equal_to_is_refused() {
         "123456789012345678901234567890",
         "1.23456789012345678901234567890e29",
     ] {
-        check_not_carried(integer, &format!(": {integer} is an integer that no double is equal to;")).await;
+        check_not_carried(integer, &format!(": {integer} is an integer without an equal double;")).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Requests that are wrong on purpose. None of them reaches the operations.
+//! Invalid requests, which must not reach the operations.
 
 use std::sync::Arc;
 
@@ -117,18 +117,18 @@ async fn data_nests_as_deep_as_protobuf_goes_and_no_deeper() {
     // Deeper than readers of JSON go.
     check_send(sending(data(nested_lists(41))), &["message.parts[0].data"]).await;
     for part in [data(nested_objects(40)), data(nested_lists(60))] {
-        check_unreadable(&send(sending(part)).await.unwrap_err(), "nests deeper than protobuf readers go");
+        check_unreadable(&send(sending(part)).await.unwrap_err(), "nests deeper than 100 levels");
     }
 }
 
-/// Checks that a request was refused because its bytes are no message, with words of this server.
+/// Checks that a request was refused because its bytes are not a message, with this server's text.
 fn check_unreadable(status: &Status, reason: &str) {
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
     assert_eq!(status.get_details_error_info().unwrap().reason, "INVALID_REQUEST");
     assert!(status.message().contains(reason), "{}", status.message());
 }
 
-/// A SendMessageRequest whose message is given as it is on the wire.
+/// A SendMessageRequest whose message is raw bytes.
 #[derive(Clone, PartialEq, prost::Message)]
 struct RawRequest {
     #[prost(bytes = "vec", tag = "2")]
@@ -144,7 +144,7 @@ fn wrapped(field: u32, inner: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Deeper than a client could build it as a value.
+/// The wire form nests deeper than a client could build as a value.
 #[tokio::test]
 async fn no_depth_on_the_wire_overflows_the_stack() {
     let script = Arc::new(Script::answering("null"));
@@ -159,11 +159,11 @@ async fn no_depth_on_the_wire_overflows_the_stack() {
     let path = http::uri::PathAndQuery::from_static("/lf.a2a.v1.A2AService/SendMessage");
     let codec = tonic_prost::ProstCodec::<RawRequest, ()>::default();
     let status = client.unary(tonic::Request::new(request), path, codec).await.unwrap_err();
-    check_unreadable(&status, "nests deeper than protobuf readers go");
+    check_unreadable(&status, "nests deeper than 100 levels");
     script.check_not_called();
 }
 
-/// What is no message is the fault of whoever sent it, on every rpc.
+/// On every rpc the error is the client's fault.
 #[tokio::test]
 async fn bytes_that_are_no_message_are_refused_with_the_field() {
     let not_utf8 = wrapped(1, b"\xff");

@@ -1,4 +1,4 @@
-//! Health, reflection and what is not there.
+//! Health, reflection and unknown services.
 
 use std::sync::Arc;
 

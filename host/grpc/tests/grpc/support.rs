@@ -1,4 +1,4 @@
-//! Operations that answer from a script, and a client of a server in front of them.
+//! Operations whose answers a test scripts, and a client of a server with these operations.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -19,22 +19,22 @@ use tonic::transport::{Channel, Endpoint};
 
 pub(crate) const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 
-/// One call as it reached the operations.
-pub(crate) struct Seen {
+/// A call that reached the operations.
+pub(crate) struct RecordedCall {
     pub(crate) operation: &'static str,
     pub(crate) parameters: CallParameters,
-    /// In ProtoJSON.
+    /// The request in ProtoJSON.
     pub(crate) request: String,
 }
 
-/// Answers every call alike, and remembers the calls.
+/// Gives every call the same answer, and records the calls.
 pub(crate) struct Script {
-    /// In ProtoJSON.
+    /// The answer in ProtoJSON.
     answer: Result<String, A2aError>,
     events: Mutex<Vec<Result<StreamResponse, A2aError>>>,
     active: Vec<ExtensionUri>,
     serving: bool,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<RecordedCall>>,
 }
 
 impl Script {
@@ -59,14 +59,14 @@ impl Script {
         Self { serving: false, ..Self::answering("null") }
     }
 
-    /// The one call that has come.
-    pub(crate) fn call(&self) -> Seen {
+    /// The only call so far.
+    pub(crate) fn call(&self) -> RecordedCall {
         let mut seen = self.seen.lock().unwrap();
         assert_eq!(seen.len(), 1);
         seen.remove(0)
     }
 
-    /// Checks the one call that has come.
+    /// Checks the only call so far.
     pub(crate) fn check(&self, operation: &str, request: &str) {
         let call = self.call();
         assert_eq!((call.operation, call.request.as_str()), (operation, request));
@@ -78,7 +78,7 @@ impl Script {
 
     fn see(&self, operation: &'static str, parameters: CallParameters, request: &impl Serialize) {
         let request = serde_json::to_string(request).unwrap();
-        self.seen.lock().unwrap().push(Seen { operation, parameters, request });
+        self.seen.lock().unwrap().push(RecordedCall { operation, parameters, request });
     }
 
     fn reply<T: DeserializeOwned>(
@@ -167,7 +167,7 @@ pub(crate) async fn channel(script: Arc<Script>) -> Channel {
     connected(routes(script, Limits { max_message_bytes: MAX_MESSAGE_BYTES }).fallback(unknown_service)).await
 }
 
-/// A connection to an agent that answers every call with this message.
+/// A connection to an agent that answers every call with `message`.
 pub(crate) async fn answering(message: &impl prost::Message) -> Channel {
     let mut body = vec![0];
     body.extend(u32::try_from(message.encoded_len()).unwrap().to_be_bytes());
@@ -193,7 +193,7 @@ pub(crate) fn text_part(text: &str) -> Part {
     Part { content: Some(part::Content::Text(text.to_owned())), ..Part::default() }
 }
 
-/// The least that SendMessage takes, with this one part.
+/// A minimal SendMessage request with this part.
 pub(crate) fn sending(part: Part) -> SendMessageRequest {
     let message = Message { message_id: "m-1".into(), role: 1, parts: vec![part], ..Message::default() };
     SendMessageRequest { message: Some(message), ..SendMessageRequest::default() }

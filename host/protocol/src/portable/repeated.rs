@@ -1,5 +1,5 @@
-//! Keys that an object has twice. JSON leaves open which of the two values counts, and readers differ: some take the last one,
-//! and strict ones, such as those of protobuf, refuse the whole text.
+//! Keys that occur twice in an object. JSON leaves open which value counts. Most readers take the last one; strict
+//! ones, such as those of protobuf, refuse the whole text.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,57 +10,57 @@ use smallvec::SmallVec;
 
 /// The shortest text of an object that has a key twice.
 const SHORTEST: usize = r#"{"":0,"":0}"#.len();
-/// Keys of one object that are compared one by one. An object with more of them has an index.
+/// The most keys of an object that are compared one by one. Larger objects get an index.
 const COMPARED: usize = 16;
 
-/// A key that stands in its object already.
-pub(super) struct Repeated {
-    /// The entry before, with the comma behind it.
+/// A key that occurred in its object before.
+pub(super) struct RepeatedKey {
+    /// The range of the earlier entry, with the comma after the entry.
     pub(super) earlier: Range<usize>,
-    /// The byte behind the colon of the later entry.
+    /// The byte after the colon of the later entry.
     pub(super) value: usize,
 }
 
-/// The keys of valid JSON that stand in their object already, found in one pass, which asks for no memory while they are few.
+/// Iterates over the repeated keys of valid JSON in one pass. Small objects need no allocation.
 pub(super) struct RepeatedKeys<'a> {
     json: &'a str,
     at: usize,
     /// True where the next string is a key.
     is_key: bool,
     /// The arrays and objects around `at`.
-    open: SmallVec<[Open<'a>; 8]>,
+    open: SmallVec<[OpenContainer<'a>; 8]>,
     /// The keys of all objects around `at`, those of the innermost last.
     keys: SmallVec<[Key<'a>; COMPARED]>,
 }
 
-/// An array or object whose end is still to come.
-struct Open<'a> {
+/// An array or object that has not ended yet.
+struct OpenContainer<'a> {
     is_object: bool,
-    /// The place of its first key among all keys.
+    /// The index of its first key among all keys.
     first: usize,
-    /// The place of each key among its own, once they are many.
+    /// The index of each key within the object, once the object is large.
     index: Option<HashMap<Cow<'a, str>, usize>>,
 }
 
 struct Key<'a> {
-    /// The byte at which its entry begins.
+    /// The byte at which the key's entry begins.
     start: usize,
-    /// Without quotes and escapes.
+    /// The key's name without quotes and escapes.
     name: Cow<'a, str>,
 }
 
-/// The first key that stands twice in an object.
-pub(super) fn first(json: &str) -> Option<Repeated> {
+/// The first key that occurs twice in an object.
+pub(super) fn first(json: &str) -> Option<RepeatedKey> {
     RepeatedKeys::new(json).next()
 }
 
-/// Valid JSON in which the last entry of each key stands for all of them; `None` where each key stands once.
+/// Valid JSON with only the last entry of each repeated key; `None` if no key is repeated.
 pub(super) fn without_earlier(json: &str) -> Option<String> {
     let mut dropped: Vec<Range<usize>> = RepeatedKeys::new(json).map(|repeated| repeated.earlier).collect();
     if dropped.is_empty() {
         return None;
     }
-    // An entry that is dropped may have entries in it that would be dropped by themselves.
+    // A dropped entry may contain entries that would be dropped as well.
     dropped.sort_unstable_by_key(|range| range.start);
     let mut kept = String::with_capacity(json.len());
     let mut copied = 0;
@@ -77,14 +77,14 @@ pub(super) fn without_earlier(json: &str) -> Option<String> {
 impl<'a> RepeatedKeys<'a> {
     fn new(json: &'a str) -> Self {
         let bytes = json.as_bytes();
-        // Most values of one field are scalars or lists of them.
+        // Most values of one field are scalars or lists of scalars.
         let has_none = bytes.len() < SHORTEST || memchr::memchr(b'{', bytes).is_none();
         let at = if has_none { bytes.len() } else { 0 };
         Self { json, at, is_key: false, open: SmallVec::new(), keys: SmallVec::new() }
     }
 
     fn enter(&mut self, is_object: bool) {
-        self.open.push(Open { is_object, first: self.keys.len(), index: None });
+        self.open.push(OpenContainer { is_object, first: self.keys.len(), index: None });
         self.is_key = is_object;
     }
 
@@ -95,7 +95,7 @@ impl<'a> RepeatedKeys<'a> {
         self.is_key = false;
     }
 
-    /// Steps over a string, whose quote is behind. Returns whether it has escapes.
+    /// Skips a string after its opening quote. Returns whether the string has escapes.
     fn string(&mut self) -> bool {
         let bytes = self.json.as_bytes();
         let mut has_escapes = false;
@@ -112,8 +112,8 @@ impl<'a> RepeatedKeys<'a> {
         has_escapes
     }
 
-    /// Takes note of the key from `start` to here. Returns it if it stands in its object already.
-    fn key(&mut self, start: usize, has_escapes: bool) -> Option<Repeated> {
+    /// Records the key that ends here and began at `start`. Returns the key if it is repeated.
+    fn key(&mut self, start: usize, has_escapes: bool) -> Option<RepeatedKey> {
         let name = name(self.json.get(start..self.at)?, has_escapes);
         let open = self.open.last_mut()?;
         let own = self.keys.get(open.first..)?;
@@ -129,10 +129,10 @@ impl<'a> RepeatedKeys<'a> {
         let before = before.map(|place| open.first + place);
         self.keys.push(Key { start, name });
         let before = before?;
-        // What follows it is at the latest the key itself.
+        // The key itself is the latest possible next key.
         let earlier = self.keys.get(before)?.start..self.keys.get(before + 1)?.start;
         let value = self.at + self.json.get(self.at..)?.find(':')? + 1;
-        Some(Repeated { earlier, value })
+        Some(RepeatedKey { earlier, value })
     }
 }
 
@@ -143,9 +143,9 @@ fn name(quoted: &str, has_escapes: bool) -> Cow<'_, str> {
 }
 
 impl Iterator for RepeatedKeys<'_> {
-    type Item = Repeated;
+    type Item = RepeatedKey;
 
-    fn next(&mut self) -> Option<Repeated> {
+    fn next(&mut self) -> Option<RepeatedKey> {
         loop {
             let byte = *self.json.as_bytes().get(self.at)?;
             self.at += 1;

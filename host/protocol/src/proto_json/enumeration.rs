@@ -7,7 +7,7 @@ use serde::de::{Deserializer, Error, Visitor};
 
 /// An enum of the proto file; the number of a value is its position in `VALUES`.
 pub(crate) trait Enumeration: Copy + 'static {
-    /// The values, and beside each the name it has on the wire.
+    /// The values, in the same order as their wire names in `NAMES`.
     const VALUES: &'static [Self];
     const NAMES: &'static [&'static str];
     const TYPE_NAME: &'static str;
@@ -23,7 +23,7 @@ struct EnumerationVisitor<T>(PhantomData<T>);
 impl<T: Enumeration> EnumerationVisitor<T> {
     fn at_position<E: Error>(position: Option<usize>, input: impl fmt::Display) -> Result<T, E> {
         let value = position.and_then(|position| T::VALUES.get(position)).copied();
-        // An unknown value is not read as unspecified: a filter by it would then list everything.
+        // An unknown value is not read as unspecified, because a filter with the unspecified value lists everything.
         value.ok_or_else(|| {
             let names = T::NAMES.join("`, `");
             E::custom(format_args!("unknown {} `{input}`, expected one of `{names}`", T::TYPE_NAME))
@@ -71,7 +71,7 @@ macro_rules! proto_enum {
             /// All values, in the order of their numbers.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The name that stands for the value on the wire.
+            /// The name of the value on the wire.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $wire_name,)+

@@ -1,8 +1,10 @@
-//! Message types: a struct whose fields carry their wire name.
+//! Macros for message types: structs whose fields have a wire name.
 
-/// Declares structs with the ProtoJSON mapping. Each field is followed by its camelCase name and, when it is to be
-/// written even with its default value, by `required`. Of a field with `lenient` or `optional` what cannot be read is left out
-/// (`lenient.rs`); the first is written even with its default value.
+/// Declares structs with the ProtoJSON mapping. After each field comes its camelCase name, and optionally a word:
+///
+/// - `required`: the field is written even with its default value.
+/// - `optional`: unreadable parts are skipped on reading (`lenient.rs`).
+/// - `lenient`: both of these.
 macro_rules! message {
     (@required) => { false };
     (@required required) => { true };
@@ -25,7 +27,7 @@ macro_rules! message {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 use serde::ser::SerializeMap;
 
-                // The number of entries is not known before each field was asked, because defaults are left out.
+                // The number of entries is unknown until each field was checked, because defaults are omitted.
                 let mut map = serializer.serialize_map(None)?;
                 $(
                     if $crate::proto_json::message!(@required $($kind)?)
@@ -40,7 +42,7 @@ macro_rules! message {
     )+};
 }
 
-/// Declares structs that are only read. Each field is followed by its camelCase name, and a word as in [`message`].
+/// Declares structs that are only read. The fields are declared as in [`message`].
 macro_rules! readable {
     (@read) => { $crate::proto_json::read_field };
     (@read required) => { $crate::proto_json::read_field };
@@ -86,7 +88,8 @@ macro_rules! readable {
                     }
                 }
 
-                // Asked for a struct, serde_json would take an array too. Asked for a map, it takes objects only.
+                // With `deserialize_struct` serde_json would accept an array too. With `deserialize_map` it accepts
+                // objects only.
                 deserializer.deserialize_map(MessageVisitor)
             }
         }

@@ -1,4 +1,4 @@
-//! Messages that are nothing but a `oneof`: an enum on the Rust side, an object with one key on the wire.
+//! Messages that consist of one `oneof`: an enum in Rust, an object with one key on the wire.
 
 /// Declares such enums. Each variant is followed by its camelCase name.
 macro_rules! one_of {
@@ -60,7 +60,7 @@ macro_rules! one_of {
             }
 
             fn is_default(&self) -> bool {
-                // An alternative that is set says which one it is, even with nothing in it.
+                // A set alternative is written even if it is empty, because its name carries information.
                 false
             }
         }

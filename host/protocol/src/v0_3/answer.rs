@@ -59,7 +59,7 @@ readable! {
     }
 }
 
-/// The result of `message/send`, and of each event of a stream: an object that says by `kind` what it is.
+/// Reads the result of `message/send`, or an event of a stream: an object whose type is in `kind`.
 ///
 /// ```
 /// use annex_protocol::{Json, StreamResponse, v0_3};
@@ -71,10 +71,10 @@ readable! {
 /// ```
 ///
 /// # Errors
-/// When it is nothing that 0.3 has.
+/// When the value has another form.
 pub fn event(json: &Json) -> Result<StreamResponse, serde_json::Error> {
-    // The text is read twice, because `kind` may stand behind the fields that it decides about. serde's tagged enums
-    // would buffer those, and free-form JSON would lose its text.
+    // The text is read twice, because `kind` may follow the fields whose meaning it decides. serde's tagged enums would
+    // buffer these fields, and free-form JSON would lose its text.
     let Kind { kind } = json.to()?;
     Ok(match kind.as_str() {
         "task" => StreamResponse::Task(task(json)?),
@@ -88,18 +88,18 @@ pub fn event(json: &Json) -> Result<StreamResponse, serde_json::Error> {
     })
 }
 
-/// The result of `tasks/get` and `tasks/cancel`.
+/// Reads the result of `tasks/get` or `tasks/cancel`.
 ///
 /// # Errors
-/// When it is no task.
+/// When the value is not a task.
 pub fn task(json: &Json) -> Result<Task, serde_json::Error> {
     json.to::<WireTask>().map(Task::from)
 }
 
-/// A part of a message or an artifact.
+/// Reads a part of a message or an artifact.
 ///
 /// # Errors
-/// When it is no part.
+/// When the value is not a part.
 pub fn part(json: &Json) -> Result<Part, serde_json::Error> {
     json.to::<WirePart<JsonRpc>>().map(WirePart::into_part)
 }

@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::Message;
 use crate::{CancelTaskRequest, GetTaskRequest, Metadata, SendMessageRequest, SubscribeToTaskRequest, TaskId};
 
-/// The parameters of `message/send` and `message/stream`. A push notification config is left out: 0.3 has another form
-/// of it, and nothing here asks a server of 0.3 for one.
+/// The parameters of `message/send` and `message/stream`. They have no push notification config: 0.3 writes it in
+/// another form, and no caller sends one to a server of 0.3.
 #[derive(Clone, Debug, Serialize)]
 pub struct MessageSendParams<'a> {
     message: Message<'a>,

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCard<'a> {
-    // `flatten` is safe in a type that is only written: it loses the text of free-form JSON only when it reads.
+    // `flatten` is safe in a type that is only written. Only reading with it loses the text of free-form JSON.
     #[serde(flatten)]
     common: Common<'a>,
     #[serde(flatten)]
@@ -27,7 +27,7 @@ pub struct AgentCard<'a> {
 }
 
 impl<'a> AgentCard<'a> {
-    /// The 0.3 form of `card`; `None` when none of its interfaces speaks 0.3. The first one that does is the main one.
+    /// The 0.3 form of `card`, with the first interface that speaks 0.3 as the main one. `None` if no interface does.
     pub fn of(card: &'a crate::AgentCard) -> Option<Self> {
         Some(Self {
             common: card.into(),
@@ -43,10 +43,10 @@ impl<'a> AgentCard<'a> {
     }
 }
 
-/// A card for clients of either version: the one of 1.0 with all that 0.3 wants beside it. When no interface of the card
-/// speaks 0.3, it is the card of 1.0 alone.
+/// A card for clients of both versions: the 1.0 card with all fields of 0.3 added. If no interface of the card speaks
+/// 0.3, only the 1.0 card.
 ///
-/// The signatures are those of `card`. A client that verifies all the JSON that it gets needs one over the merged form.
+/// The signatures are those of `card`. A client that verifies the whole JSON needs a signature over the merged form.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MergedAgentCard<'a> {
@@ -166,7 +166,7 @@ impl<'a> Own<'a> {
     }
 }
 
-/// `0.3` or a patch release of it.
+/// True for `0.3` and its patch releases.
 fn speaks_0_3(interface: &AgentInterface) -> bool {
     let patch = interface.protocol_version.strip_prefix(VERSION);
     // `0.3.1` is a patch release of 0.3, and `0.30` is not.
@@ -226,7 +226,7 @@ impl<'a> From<&'a AgentSkill> for Skill<'a> {
     }
 }
 
-/// A scheme in both forms at once; no field name is in both.
+/// A scheme in both forms at once. The two forms share no field name.
 #[derive(Clone, Debug, Serialize)]
 struct MergedScheme<'a> {
     #[serde(flatten)]

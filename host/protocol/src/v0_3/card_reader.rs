@@ -11,7 +11,7 @@ use crate::{AgentCard, AgentInterface, Json, JsonObject};
 struct Interfaces {
     url: String,
     preferred_transport: Option<String>,
-    /// Some agents write `null` for none.
+    /// Some agents write `null` for an empty list.
     additional_interfaces: Option<Vec<Json>>,
 }
 
@@ -21,8 +21,8 @@ struct Interface {
     url: String,
 }
 
-/// Reads a card of 1.0, or one that has the fields of 0.3 only. The security schemes of the latter are left out, because
-/// they have another form.
+/// Reads a card of 1.0, or a card with only the fields of 0.3. The security schemes of 0.3 have another form and are
+/// skipped.
 ///
 /// ```
 /// use annex_protocol::v0_3;
@@ -34,10 +34,10 @@ struct Interface {
 /// ```
 ///
 /// # Errors
-/// When it is neither.
+/// When the text is neither.
 pub fn read_card(text: &str) -> Result<AgentCard, serde_json::Error> {
     let mut object = JsonObject::parse(text)?;
-    // A merged card has the fields of both versions, and those of 1.0 say more.
+    // A merged card has the fields of both versions; those of 1.0 contain more.
     let is_current = ["supportedInterfaces", "supported_interfaces"].iter().any(|name| object.contains_key(name));
     if is_current || !object.contains_key("url") {
         return serde_json::from_str(text);
@@ -49,7 +49,7 @@ pub fn read_card(text: &str) -> Result<AgentCard, serde_json::Error> {
     let Interfaces { url, preferred_transport, additional_interfaces } = serde_json::from_str(text)?;
     // JSON-RPC is the default of `preferredTransport` in 0.3.
     let transport = preferred_transport.unwrap_or_else(|| "JSONRPC".to_owned());
-    // One that cannot be read is not used, and keeps no other from being used.
+    // An unreadable interface is skipped, and the others are still used.
     let additional = additional_interfaces.into_iter().flatten().filter_map(|interface| interface.to().ok());
     for Interface { transport, url } in [Interface { transport, url }].into_iter().chain(additional) {
         let interface =

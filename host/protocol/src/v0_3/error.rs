@@ -1,4 +1,4 @@
-//! Errors as clients of 0.3 know them (A2A 0.3 section 8).
+//! Errors in the form of 0.3 (A2A 0.3 section 8).
 
 use serde::Serialize;
 
@@ -9,9 +9,9 @@ use crate::error_text::unknown_extensions;
 use crate::jsonrpc::RequestId;
 use crate::{A2aError, Json};
 
-/// The JSON-RPC code. 0.3 has no error for a version that is not served: it is an internal error (-32603), as the
-/// official SDKs answer it. It has none for a required extension either, but its clients take any code, and some know that
-/// of 1.0 (-32008). What an extension or the server defines keeps its code.
+/// The JSON-RPC code. 0.3 has no error for an unsupported version; the official SDKs answer an internal error (-32603),
+/// and so does this function. 0.3 has no error for a missing required extension either. Its clients accept any code,
+/// and some know the one of 1.0 (-32008), so that one is used. Codes of extensions and of the server stay the same.
 pub fn code(error: &A2aError) -> i32 {
     match error {
         A2aError::VersionNotSupported { .. } | A2aError::PathOfOtherVersion { .. } => -32603,
@@ -50,13 +50,13 @@ struct ErrorResponse {
     data: ErrorData,
 }
 
-/// `data` may be anything in the 0.3 schema, but some of its clients read only objects.
+/// 0.3 allows any `data`, but some of its clients read only objects.
 #[derive(Serialize)]
 struct ErrorData {
     details: Vec<Json>,
 }
 
-/// The JSON-RPC response with an error. `data` is an object with what [`A2aError::details`] gives.
+/// The JSON-RPC response with an error. `data` is an object with the entries of [`A2aError::details`].
 pub fn failure(id: &RequestId, error: &A2aError) -> String {
     let data = ErrorData { details: error.details() };
     let response = ErrorResponse { code: code(error), message: text(error), data };

@@ -6,8 +6,7 @@ use super::message::Message;
 use super::task::{Artifact, Task, TaskStatus};
 use crate::{ContextId, Metadata, SendMessageResponse, StreamResponse, TaskId};
 
-/// The result of `message/send` and of each event of a stream, written as 0.3 JSON: a bare object that says by `kind`
-/// what it is.
+/// The result of `message/send`, or an event of a stream, written as 0.3 JSON: an object whose type is in `kind`.
 ///
 /// ```
 /// use annex_protocol::v0_3::Event;
@@ -51,8 +50,8 @@ impl<'a> From<&'a StreamResponse> for Event<'a> {
     }
 }
 
-/// A change of the status, written as 0.3 JSON. `final` is true when the task is terminal or interrupted: clients of 0.3
-/// end their stream there.
+/// A change of the status, written as 0.3 JSON. `final` is true for a terminal or interrupted task: clients of 0.3 end
+/// their stream at that event.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskStatusUpdateEvent<'a> {

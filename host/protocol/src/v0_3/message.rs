@@ -43,7 +43,7 @@ impl<'a> From<&'a crate::Message> for Message<'a> {
     }
 }
 
-/// 0.3 has no third role; a server's message without one is the agent's.
+/// The name of the role. 0.3 knows two roles; a message of a server without a role is the agent's.
 fn role_name(role: Role) -> &'static str {
     match role {
         Role::User => "user",
@@ -82,7 +82,7 @@ impl From<WireMessage> for crate::Message {
     }
 }
 
-/// `message`, or left out.
+/// The field `kind` of a message: `message`, or absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct MessageKind;
 

@@ -1,9 +1,9 @@
-//! The JSON-RPC methods of 0.3 (A2A 0.3 section 7). None of their names is a method of 1.0, so the name alone says
-//! which version a request is in.
+//! The JSON-RPC methods of 0.3 (A2A 0.3 section 7). No method of 1.0 has the same name, so the name decides the version
+//! of a request.
 
 use crate::method;
 
-/// A JSON-RPC method of 0.3, called as the operation of 1.0 that it stands for. 0.3 has no ListTasks.
+/// A JSON-RPC method of 0.3. Each variant has the name of its operation in 1.0. 0.3 has no ListTasks.
 ///
 /// ```
 /// use annex_protocol::v0_3::Method;
@@ -51,7 +51,7 @@ impl Method {
         Self::GetExtendedAgentCard,
     ];
 
-    /// The method with exactly this name; `None` when 0.3 has no such method.
+    /// The method with exactly this name; `None` if 0.3 has no such name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|method| method.name() == name)
     }
@@ -72,7 +72,7 @@ impl Method {
         }
     }
 
-    /// Tells whether it is answered with a stream of events.
+    /// Tells whether the method's answer is a stream of events.
     pub fn streams(self) -> bool {
         matches!(self, Self::SendStreamingMessage | Self::SubscribeToTask)
     }

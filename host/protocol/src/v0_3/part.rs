@@ -12,11 +12,11 @@ use crate::base64::standard;
 use crate::proto_json::{FieldName, FieldValue, choose, chosen, read_field, skip_field};
 use crate::{Json, JsonObject, Metadata, PartContent};
 
-/// In the metadata of a data part: the value is not `data` itself but `data.value`. 0.3 has only objects as data; the
-/// official SDKs wrap other values like this.
+/// The metadata key that marks a data part whose value is in `data.value`. Data in 0.3 must be an object; the official
+/// SDKs wrap other values this way.
 const WRAPPED: &str = "data_part_compat";
 
-/// A part, written as 0.3 JSON. Of a text or data part, 0.3 knows neither file name nor media type.
+/// A part, written as 0.3 JSON. A text or data part loses its file name and media type, which 0.3 does not have.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a>(pub &'a crate::Part);
 
@@ -62,7 +62,7 @@ impl Serialize for Part<'_> {
     }
 }
 
-/// Data as an object: itself, or `{"value": data}`.
+/// Data as an object: the value itself, or `{"value": data}`.
 pub(super) struct DataObject<'a>(pub(super) &'a Json);
 
 impl Serialize for DataObject<'_> {
@@ -72,11 +72,11 @@ impl Serialize for DataObject<'_> {
     }
 }
 
-/// Writes the metadata of `part`, with the mark of wrapped data if it is such.
+/// Writes the metadata of `part`, with the mark for wrapped data.
 pub(super) fn serialize_metadata<M: SerializeMap>(part: &crate::Part, map: &mut M) -> Result<(), M::Error> {
     match &part.content {
         PartContent::Data(data) if !is_object(data) => {
-            // A copy, because the part itself must not carry the mark: it is shown to clients of 1.0 too.
+            // A copy, because the part itself must not carry the mark: clients of 1.0 also get the part.
             let mut metadata = part.metadata.clone();
             metadata.insert(WRAPPED.to_owned(), Json::from_serialize(&true).map_err(serde::ser::Error::custom)?);
             map.serialize_entry("metadata", &metadata)
@@ -90,17 +90,17 @@ fn is_object(json: &Json) -> bool {
     json.get().starts_with('{')
 }
 
-/// The names that a binding of 0.3 has for the fields of a part.
+/// The field names of a part in one binding of 0.3.
 pub(super) trait PartForm {
     /// The fields of a part.
     const FIELDS: &'static [&'static str];
-    /// The field of a file that holds its bytes, and the one that holds its address.
+    /// The fields of a file for its bytes and for its URL.
     const CONTENT: [&'static str; 2];
     /// All fields of a file.
     const FILE_FIELDS: &'static [&'static str];
     /// The value of the field `data`.
     type Data: DeserializeOwned + Into<Json>;
-    /// The bytes of a file as base64, from what stands in the field.
+    /// The base64 of a file, from the text in the field.
     fn base64(text: String) -> String;
 }
 
@@ -195,7 +195,7 @@ impl<'de, F: PartForm> Visitor<'de> for PartVisitor<F> {
                 Some("metadata") => read_field(&mut map, "metadata", &mut metadata).map(|()| None)?,
                 _ => skip_field(&mut map).map(|()| None)?,
             };
-            // A part with two contents is refused: readers could differ on which one it is.
+            // A part with two contents is refused, because readers could choose different ones.
             choose(&mut content, value, CONTENT)?;
         }
         let (found, mut part) = chosen(content, CONTENT)?;
@@ -206,7 +206,7 @@ impl<'de, F: PartForm> Visitor<'de> for PartVisitor<F> {
     }
 }
 
-/// `kind` may be left out, as the official SDKs allow; if it is there it must fit.
+/// Checks that `kind`, if present, fits the content. The official SDKs allow a part without `kind`.
 fn check_kind<E: Error>(kind: &str, found: &'static str) -> Result<(), E> {
     match kind {
         "" => Ok(()),

@@ -75,7 +75,7 @@ readable! {
 }
 
 impl WirePushConfig {
-    /// The config of `task_id`; `None` inside a message.
+    /// Converts to a config of 1.0. `task_id` is `None` for a config inside a message.
     pub(super) fn of(self, task_id: Option<TaskId>) -> crate::TaskPushNotificationConfig {
         crate::TaskPushNotificationConfig {
             tenant: None,
@@ -90,7 +90,7 @@ impl WirePushConfig {
 }
 
 impl WireAuthentication {
-    /// 0.3 lets the receiver name several schemes; the sender takes the first one.
+    /// A receiver of 0.3 may list several schemes; the first one is used.
     fn into_info(self) -> Option<AuthenticationInfo> {
         let scheme = self.schemes.into_iter().next().unwrap_or_default();
         // Credentials without a scheme stay, with an empty scheme, so that the check names the field that is missing.

@@ -48,7 +48,7 @@ readable! {
     }
 }
 
-/// The parameters of `message/send` and `message/stream`.
+/// Reads the parameters of `message/send` and `message/stream`.
 ///
 /// The answer is awaited unless `blocking` is `false`. This is how the official servers of 0.3 read a missing
 /// `blocking`.
@@ -71,12 +71,12 @@ pub fn send_message(json: &Json) -> Result<SendMessageRequest, A2aError> {
         accepted_output_modes: sent.configuration.accepted_output_modes,
         task_push_notification_config: sent.configuration.push_notification_config.map(|config| config.of(None)),
         history_length: history_length(sent.configuration.history_length),
-        // Only an explicit `false` counts. In HTTP+JSON of 0.3 it is the other way round.
+        // Only an explicit `false` counts. In HTTP+JSON of 0.3 the default is the opposite.
         return_immediately: sent.configuration.blocking == Some(false),
     };
     let request =
         SendMessageRequest { tenant: None, message: sent.message.into(), configuration, metadata: sent.metadata };
-    // The rules are those of 1.0, and so would be the names in the errors. The client knows only those of 0.3.
+    // The rules are those of 1.0, but the client knows only the field names of 0.3, so errors use these.
     let validate = |request: &SendMessageRequest| request.validate().map_err(with_role_of_0_3);
     checked(request, validate, field_of_message)
 }
@@ -86,12 +86,12 @@ fn field_of_message(field: &str) -> String {
     field.replace("authentication.scheme", "authentication.schemes").replace(".raw", ".file.bytes")
 }
 
-/// A refusal of a message that [`send_message`] has read, by the names that its client knows.
+/// Renames the fields in an error about a message that [`send_message`] has read to those of 0.3.
 pub fn refusal_of_message(error: A2aError) -> A2aError {
     renamed(error, field_of_message)
 }
 
-/// A refusal of a config that [`create_push_config`] has read, by the names that its client knows.
+/// Renames the fields in an error about a config that [`create_push_config`] has read to those of 0.3.
 pub fn refusal_of_push_config(error: A2aError) -> A2aError {
     renamed(error, field_of_push_config)
 }
@@ -131,7 +131,7 @@ pub fn subscribe_to_task(json: &Json) -> Result<SubscribeToTaskRequest, A2aError
 /// [`A2aError::InvalidParams`]
 pub fn create_push_config(json: &Json) -> Result<TaskPushNotificationConfig, A2aError> {
     let sent: SetPushConfigParams = params(json.get())?;
-    // An empty id becomes no id, which is what the check of 1.0 calls missing.
+    // An empty id becomes no id, which the validation of 1.0 reports as missing.
     let request = sent.push_notification_config.of(Some(sent.task_id).filter(|id| !id.is_empty()));
     checked(request, TaskPushNotificationConfig::validate, field_of_push_config)
 }
@@ -145,15 +145,16 @@ fn field_of_push_config(field: &str) -> String {
     }
 }
 
-/// The parameters of `tasks/pushNotificationConfig/get`.
+/// Reads the parameters of `tasks/pushNotificationConfig/get`.
 ///
-/// 0.3 allows to leave the config out; it then means the first config of the task, and `id` of the request is empty.
+/// The config's id is optional in 0.3. Without it the request's `id` is empty, which means the first config of the
+/// task.
 ///
 /// # Errors
 /// [`A2aError::InvalidParams`]
 pub fn get_push_config(json: &Json) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
     let sent: PushConfigParams = params(json.get())?;
-    // The check of 1.0 would demand the id of the config too.
+    // The validation of 1.0 would require the config's id as well.
     if sent.id.is_empty() {
         return Err(A2aError::invalid_field("id", "is required"));
     }
@@ -203,12 +204,12 @@ fn push_config_field(field: &str) -> String {
     name.to_owned()
 }
 
-/// 0.3 has no way to ask for no history: 0 is no limit, as if it were left out.
+/// Converts the history length. 0.3 cannot request an empty history, so that 0 means no limit.
 pub fn history_length(sent: Option<i32>) -> Option<i32> {
     sent.filter(|length| *length != 0)
 }
 
-/// Checks the request by the rules of 1.0 and names the fields that are wrong by `rename`.
+/// Validates the request by the rules of 1.0. `rename` converts the field names in errors.
 pub(super) fn checked<T>(
     request: T,
     validate: impl Fn(&T) -> Result<(), A2aError>,

@@ -2,7 +2,7 @@
 //!
 //! Its bodies are ProtoJSON of the package `a2a.v1` (A2A 0.3 section 3.2.3): `content` instead of `parts`, wrappers
 //! instead of `kind`, enums by their proto name. Only the card of `GET /v1/card` is [`AgentCard`](super::AgentCard).
-//! What stands in the path or the query (task ids, `historyLength`) is left to the caller.
+//! The caller reads the values in the path or the query, such as task ids and `historyLength`.
 
 mod base64_text;
 mod part;

@@ -1,4 +1,4 @@
-//! Security schemes: OpenAPI objects that say by `type` what they are (A2A 0.3 section 5.5.3).
+//! Security schemes: OpenAPI objects whose kind is in `type` (A2A 0.3 section 5.5.3).
 
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub enum SecurityScheme<'a> {
         /// A description for people.
         #[serde(skip_serializing_if = "Option::is_none")]
         description: Option<&'a str>,
-        /// The flow under its name. Empty for the device code flow, which 0.3 does not know.
+        /// The flow under its name. Empty for the device code flow, which does not exist in 0.3.
         flows: IndexMap<&'static str, OAuthFlow<'a>>,
         /// The URL of the authorization server's metadata.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ pub enum SecurityScheme<'a> {
     },
 }
 
-/// One OAuth 2.0 flow; it has the URLs that its kind requires, be they empty.
+/// One OAuth 2.0 flow. It has all URLs that its kind requires, some perhaps empty.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuthFlow<'a> {
@@ -141,7 +141,7 @@ fn flow(flows: &OAuthFlows) -> Option<(&'static str, OAuthFlow<'_>)> {
                 scopes: &flow.scopes,
             },
         ),
-        // 0.3 has no such flow. The scheme stays on the card, because requirements refer to it by name.
+        // 0.3 has no device code flow. The scheme stays on the card, because requirements refer to its name.
         OAuthFlows::DeviceCode(_) => return None,
     };
     Some((name, flow))

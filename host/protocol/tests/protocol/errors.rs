@@ -1,4 +1,4 @@
-//! The error table, row by row as the specification has it.
+//! Each row of the specification's error table.
 
 use annex_protocol::{A2aError, FieldViolation, Json, JsonObject, TaskState};
 use insta::assert_snapshot;
@@ -108,7 +108,7 @@ unsupported operation: why
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"UNSUPPORTED_OPERATION","domain":"a2a-protocol.org"}
 content type a/b is not supported; the agent card lists the supported input modes
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"CONTENT_TYPE_NOT_SUPPORTED","domain":"a2a-protocol.org","metadata":{"contentType":"a/b"}}
-the body has the content type a/b, and only JSON is taken; send the header `Content-Type: application/json` (with curl: -H 'content-type: application/json')
+the body has the content type a/b, and only JSON is accepted; send the header `Content-Type: application/json` (with curl: -H 'content-type: application/json')
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"CONTENT_TYPE_NOT_SUPPORTED","domain":"a2a-protocol.org","metadata":{"contentType":"a/b"}}
 the agent gave an invalid response: why
   {"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INVALID_AGENT_RESPONSE","domain":"a2a-protocol.org"}

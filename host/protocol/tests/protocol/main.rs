@@ -1,4 +1,4 @@
-//! The crate through its public edge.
+//! Tests of the crate's public interface.
 
 // Lets the lints see helper functions, too, as test code.
 #![cfg(test)]

@@ -1,4 +1,4 @@
-//! Tasks change by events, and messages and cards are asked for what they have.
+//! Changes of tasks by events, and lookups in messages and cards.
 
 use annex_protocol::{
     AgentCard, Artifact, Message, Part, PartContent, Role, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,

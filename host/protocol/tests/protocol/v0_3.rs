@@ -1,5 +1,4 @@
-//! A2A 0.3, with requests of its official Python client and answers that it was seen to parse
-//! (`v0_3/fixtures/README.md`).
+//! A2A 0.3: requests of its official Python client, and answers that this client parses (`v0_3/fixtures/README.md`).
 
 mod cards;
 mod errors;

@@ -1,4 +1,4 @@
-//! The text that is written when only the required fields are known.
+//! The JSON of values with only the required fields.
 
 use annex_protocol::{
     AgentCard, AgentSkill, Artifact, ListTasksResponse, Message, SendMessageRequest, Task, TaskArtifactUpdateEvent,

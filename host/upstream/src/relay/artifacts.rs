@@ -1,4 +1,4 @@
-//! The artifacts of a turn that were sent on.
+//! The artifacts that a turn has relayed.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem;
@@ -8,19 +8,19 @@ use annex_protocol::{Artifact, ArtifactId, Part, PartContent};
 
 use crate::links::Link;
 
-/// Artifacts of earlier turns that are told apart from new ones.
+/// The artifacts of earlier turns that are remembered. Older ones would be relayed again.
 const MAX_DIGESTS: usize = 1_000;
 
-/// The parts of one artifact that were sent on.
-pub(super) struct Relayed {
+/// An artifact, as far as it was relayed.
+pub(super) struct RelayedArtifact {
     pub(super) id: ArtifactId,
-    /// The digest of their contents, by which a snapshot tells a replaced artifact from one that was sent on.
+    /// The digest of its contents. A snapshot whose artifact has another digest has replaced the artifact.
     digest: DefaultHasher,
     pub(super) text: String,
 }
 
-impl Relayed {
-    /// The artifact without its text, which is not the conversation's yet.
+impl RelayedArtifact {
+    /// A record of the artifact without its text, because the session does not have the text yet.
     pub(super) fn of(artifact: &Artifact) -> Self {
         let id = artifact.artifact_id.clone();
         let mut relayed = Self { id, digest: DefaultHasher::new(), text: String::new() };
@@ -47,7 +47,8 @@ impl Relayed {
         self.id == other.id && self.digest.finish() == other.digest.finish()
     }
 
-    /// The digests of its id and of its contents. If another build makes other digests, an artifact is sent on once more.
+    /// The digests of its id and of its contents. A build of Annex that makes other digests relays the artifact once
+    /// more.
     fn digests(&self) -> (u64, u64) {
         let mut id = DefaultHasher::new();
         self.id.as_str().hash(&mut id);
@@ -55,33 +56,33 @@ impl Relayed {
     }
 }
 
-/// The artifacts of a turn that were sent on.
+/// The artifacts that a turn has relayed.
 #[derive(Default)]
 pub(super) struct Artifacts {
-    relayed: Vec<Relayed>,
-    /// Digests of those that earlier turns have sent on, oldest first.
+    relayed: Vec<RelayedArtifact>,
+    /// Digests of artifacts that earlier turns relayed, oldest first.
     earlier: Vec<(u64, u64)>,
-    /// The number of those that came without an id, in earlier turns too.
+    /// The number of artifacts without an id so far, earlier turns included.
     unnamed: usize,
-    /// The number of those in earlier turns.
+    /// The number of artifacts without an id in earlier turns.
     unnamed_before: usize,
 }
 
 impl Artifacts {
-    /// The artifacts of a turn whose task has these from earlier turns.
+    /// The record of a turn whose task got the artifacts in `earlier` from earlier turns.
     pub(super) fn after(earlier: &Link) -> Self {
         let Link { unnamed, artifacts, .. } = earlier;
         Self { earlier: artifacts.clone(), unnamed: *unnamed, unnamed_before: *unnamed, ..Self::default() }
     }
 
-    /// The number of those that came without an id, in earlier turns too.
+    /// The number of artifacts without an id so far, earlier turns included.
     pub(super) fn unnamed(&self) -> usize {
         self.unnamed
     }
 
-    /// Digests of all that the task has here.
+    /// Digests of all artifacts of the task that this server has relayed.
     pub(super) fn digests(&self) -> Vec<(u64, u64)> {
-        let now: Vec<(u64, u64)> = self.relayed.iter().map(Relayed::digests).collect();
+        let now: Vec<(u64, u64)> = self.relayed.iter().map(RelayedArtifact::digests).collect();
         let is_replaced = |id: u64| now.iter().any(|(other, _)| *other == id);
         let before = self.earlier.iter().copied().filter(|(id, _)| !is_replaced(*id));
         let mut all: Vec<(u64, u64)> = before.chain(now.iter().copied()).collect();
@@ -89,35 +90,36 @@ impl Artifacts {
         all
     }
 
-    /// True if an earlier turn has sent on the artifact as it is, and this turn nothing of it.
+    /// True if an earlier turn relayed the same artifact with the same contents, and this turn has relayed no piece of
+    /// this artifact.
     pub(super) fn is_earlier(&self, artifact: &Artifact) -> bool {
         // Most turns have none from before, and make no digest.
         !self.earlier.is_empty()
             && !self.knows(&artifact.artifact_id)
-            && self.earlier.contains(&Relayed::of(artifact).digests())
+            && self.earlier.contains(&RelayedArtifact::of(artifact).digests())
     }
 
     pub(super) fn len(&self) -> usize {
         self.relayed.len()
     }
 
-    /// True if the artifact, as it is, was sent on.
-    pub(super) fn has(&self, shown: &Relayed) -> bool {
+    /// True if the artifact was relayed with these contents.
+    pub(super) fn has(&self, shown: &RelayedArtifact) -> bool {
         self.relayed.iter().any(|relayed| relayed.is_same(shown))
     }
 
-    /// The texts of all, in order.
+    /// The texts of all artifacts, in order.
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         self.relayed.iter().map(|relayed| relayed.text.as_str()).filter(|text| !text.is_empty())
     }
 
-    /// The artifact counts as sent on, without its text.
+    /// Records the artifact as relayed, without its text.
     pub(super) fn mark(&mut self, artifact: &Artifact) {
         self.relayed.retain(|relayed| relayed.id != artifact.artifact_id);
-        self.relayed.push(Relayed::of(artifact));
+        self.relayed.push(RelayedArtifact::of(artifact));
     }
 
-    /// Gives the artifacts of a task that have no id the ids that they have as events of a stream: by their order.
+    /// Gives the artifacts of a whole task that have no id the ids that a stream's events would give, by their order.
     pub(super) fn name_all(&mut self, artifacts: &mut [Artifact]) {
         let mut number = 0;
         for artifact in artifacts.iter_mut().filter(|artifact| artifact.artifact_id.is_empty()) {
@@ -127,7 +129,8 @@ impl Artifacts {
         self.unnamed = self.unnamed.max(number);
     }
 
-    /// Gives the artifact of an event an id if it has none. A piece without one belongs to the last such artifact of the turn.
+    /// Gives the artifact of an event an id if it has none. A further piece without an id belongs to the last artifact
+    /// without one.
     pub(super) fn name(&mut self, artifact: &mut Artifact, append: bool) {
         if artifact.artifact_id.is_empty() {
             if !append || self.unnamed == self.unnamed_before {
@@ -137,13 +140,13 @@ impl Artifacts {
         }
     }
 
-    /// True if a piece of it was sent on.
+    /// True if this turn has relayed a piece of the artifact.
     fn knows(&self, id: &ArtifactId) -> bool {
         self.relayed.iter().any(|relayed| relayed.id == *id)
     }
 
-    /// Takes note of an artifact, or a piece of one, that is sent on. Its text becomes the session's history as far as all
-    /// texts together have at most so many bytes.
+    /// Records an artifact, or a piece, as relayed. Its text is kept for the session's history until all texts together
+    /// reach `max_bytes`.
     pub(super) fn add(&mut self, artifact: &Artifact, append: bool, max_bytes: usize) {
         let id = &artifact.artifact_id;
         // Without `append` it is the first chunk, or an artifact that takes the place of one with the same id.
@@ -158,7 +161,7 @@ impl Artifacts {
                 relayed.add(&artifact.parts);
                 relayed.text.push_str(&text);
             }
-            None => self.relayed.push(Relayed { text, ..Relayed::of(artifact) }),
+            None => self.relayed.push(RelayedArtifact { text, ..RelayedArtifact::of(artifact) }),
         }
     }
 }

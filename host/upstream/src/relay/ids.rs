@@ -1,4 +1,4 @@
-//! The upstream's ids of a turn: checked, and noted before anybody hears of what has them.
+//! The upstream's ids of a turn: checked, and stored before an event with these ids is relayed.
 
 use annex_agent::{AgentError, UpstreamContext};
 use annex_protocol::{ContextId, MessageId, TaskId, TaskState};
@@ -9,14 +9,14 @@ use crate::links::Link;
 
 pub(super) struct Ids<'a> {
     remote: &'a UpstreamContext,
-    /// The ids as they are noted.
+    /// The ids that are stored.
     noted: Link,
-    /// The ids as they are known. The task is that of this turn, once the upstream has named it.
+    /// The ids that are known. The task is the one of this turn, once the upstream has named it.
     known: Link,
 }
 
 impl<'a> Ids<'a> {
-    /// The ids of a turn whose message went to the context and the waiting task in `sent`.
+    /// The ids of a turn. `sent` has the context and the waiting task that the message was sent to.
     pub(super) fn new(remote: &'a UpstreamContext, noted: Link, sent: &Link) -> Self {
         let mut known = Link { context: sent.context.clone(), task: sent.waiting_task().cloned(), ..Link::default() };
         if known.task.is_some() {
@@ -26,7 +26,7 @@ impl<'a> Ids<'a> {
         Self { remote, noted, known }
     }
 
-    /// The ids as they are known.
+    /// The ids that are known.
     pub(super) fn known(&self) -> &Link {
         &self.known
     }
@@ -36,7 +36,7 @@ impl<'a> Ids<'a> {
         self.known.task.as_ref()
     }
 
-    /// Checks the ids of an event, and notes those that are new.
+    /// Checks the ids of an event, and stores new ones.
     pub(super) async fn enter(&mut self, context: &ContextId, task: Option<&TaskId>) -> Result<(), AgentError> {
         match &self.known.context {
             // An upstream that has no contexts names none.
@@ -54,7 +54,7 @@ impl<'a> Ids<'a> {
         self.note().await
     }
 
-    /// Checks the task that an event names. An event without the id of its task is about the one of this turn.
+    /// Checks the task id of an event. An event without a task id is about the task of this turn.
     pub(super) fn check_task(&self, task: Option<&TaskId>) -> Result<(), Deviation> {
         match (&self.known.task, task.filter(|task| !task.is_empty())) {
             (Some(expected), Some(task)) if expected != task => {
@@ -64,8 +64,8 @@ impl<'a> Ids<'a> {
         }
     }
 
-    /// Notes the state in which the turn ends. Of a task that waits, the next turn knows the last message that was `shown`, and
-    /// its artifacts.
+    /// Stores the state in which the turn ended. For a waiting task also stores the last message that was `shown` and
+    /// the artifacts, which the next turn compares with.
     pub(super) async fn note_end(
         &mut self,
         state: TaskState,

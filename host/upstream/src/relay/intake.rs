@@ -1,24 +1,24 @@
-//! What comes of the upstream in a turn: made readable, and counted before anything is stored or sent on.
+//! The events that the upstream sends in a turn: made readable, and counted before they are stored or relayed.
 
 use annex_protocol::StreamResponse;
 
 use super::measure::{replace_unreadable, size};
 use crate::failure::Deviation;
 
-/// Artifacts of one turn.
+/// The most artifacts of one turn.
 const MAX_ARTIFACTS: usize = 1_000;
 
-/// The events that have come. An upstream that never stops must not fill the task.
+/// The size and number of events so far. The limits keep an upstream that never stops from filling the task.
 pub(super) struct Intake {
-    /// The most bytes that may come.
+    /// The most bytes that the turn may have.
     room: usize,
-    /// Bytes of the events, roughly.
+    /// Approximate bytes of the events so far.
     bytes: usize,
-    /// Bytes of the largest form in which the task has come as a whole.
+    /// Bytes of the largest whole task so far.
     task_bytes: usize,
     /// The number of events.
     taken: usize,
-    /// The number of events in which bytes were not base64.
+    /// The number of events with bytes that were not valid base64.
     unreadable: usize,
 }
 
@@ -27,17 +27,17 @@ impl Intake {
         Self { room, bytes: 0, task_bytes: 0, taken: 0, unreadable: 0 }
     }
 
-    /// The number of events that have come.
+    /// The number of events so far.
     pub(super) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Bytes of the events that have come, roughly.
+    /// Approximate bytes of the events so far.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes an event. `artifacts` were sent on so far.
+    /// Counts an event. `artifacts` is the number that was relayed so far.
     pub(super) fn take(&mut self, event: &mut StreamResponse, artifacts: usize) -> Result<(), Deviation> {
         let bytes = self.read(event);
         if matches!(event, StreamResponse::Task(_)) {
@@ -46,7 +46,7 @@ impl Intake {
         self.count(bytes, artifacts)
     }
 
-    /// Takes the task as a whole, which repeats what it had before. That counts once.
+    /// Counts a whole task. Only its growth since the last whole task is counted.
     pub(super) fn take_asked(&mut self, event: &mut StreamResponse, artifacts: usize) -> Result<(), Deviation> {
         let bytes = self.read(event);
         let before = self.task_bytes;
@@ -54,7 +54,7 @@ impl Intake {
         self.count(bytes.saturating_sub(before), artifacts)
     }
 
-    /// Takes the task as it was before this turn. It may have as many bytes as it has.
+    /// Records the size of the whole task before this turn. That size is not held against the limit.
     pub(super) fn take_first(&mut self, event: &mut StreamResponse) {
         self.taken += 1;
         self.task_bytes = self.read(event);
@@ -75,7 +75,7 @@ impl Intake {
         self.check_number(artifacts)
     }
 
-    /// Replaces what no client could read, which the log tells once for the turn. Returns the bytes of the event.
+    /// Replaces bytes that no client could read, and logs it once per turn. Returns the size of the event in bytes.
     fn read(&mut self, event: &mut StreamResponse) -> usize {
         if replace_unreadable(event) {
             self.unreadable += 1;

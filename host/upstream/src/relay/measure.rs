@@ -1,8 +1,8 @@
-//! What is looked at in any event: its parts, its metadata and its size.
+//! Access to the parts and metadata that any kind of event has, and the event's size.
 
 use annex_protocol::{Artifact, Message, Metadata, Part, PartContent, Parts, StreamResponse};
 
-/// Replaces what no client could read in the parts of an event. Returns whether there was any.
+/// Replaces unreadable parts of an event, such as bytes that are not base64. Returns whether there were any.
 pub(super) fn replace_unreadable(event: &mut StreamResponse) -> bool {
     let mut is_replaced = false;
     for parts in parts_of(event) {
@@ -14,7 +14,7 @@ pub(super) fn replace_unreadable(event: &mut StreamResponse) -> bool {
 /// Removes entries of the metadata of parts.
 pub(super) fn remove_from_parts(event: &mut StreamResponse, is_removed: fn(&str) -> bool) {
     for parts in parts_of(event) {
-        // Parts that others share are copied only where something is to be removed.
+        // Shared parts are copied only if something is removed.
         if parts.iter().any(|part| part.metadata.keys().any(is_removed)) {
             parts.iter_mut().for_each(|part| part.metadata.retain_keys(|key| !is_removed(key)));
         }
@@ -37,7 +37,7 @@ fn parts_of(event: &mut StreamResponse) -> Vec<&mut Parts> {
     }
 }
 
-/// All metadata of an event but that of parts, which are content.
+/// All metadata of an event, without that of parts: parts are content.
 pub(super) fn metadata_of(event: &mut StreamResponse) -> Vec<&mut Metadata> {
     match event {
         StreamResponse::Message(message) => vec![&mut message.metadata],
@@ -50,9 +50,9 @@ pub(super) fn metadata_of(event: &mut StreamResponse) -> Vec<&mut Metadata> {
     }
 }
 
-/// The bytes that an event takes: its content, and a flat charge for the rest.
+/// The size of an event in bytes: its content, and a flat charge for the rest.
 pub(super) fn size(event: &StreamResponse) -> usize {
-    // Parts without content take memory too, so a flood of them is charged.
+    // Parts without content need memory too, so many of them must count.
     const OVERHEAD: usize = 256;
     let metadata =
         |metadata: &Metadata| metadata.iter().map(|(key, value)| key.len() + value.get().len()).sum::<usize>();

@@ -1,56 +1,58 @@
-//! The messages of a turn: those that came before any task, and those that were sent on.
+//! The messages of a turn: those before the first task event, and those that were relayed.
+//!
+//! Some agents send parts of a task's answer as message events in place of status updates. These are called loose messages.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use annex_protocol::{Message, MessageId, Part, PartContent, Role};
 
-/// Messages of a task's history that one look at the task may bring.
+/// The most messages of a task's history that one read of the task may relay.
 const MAX_HISTORY: usize = 100;
 
 #[derive(Default)]
 pub(super) struct Messages {
-    /// Those that came while there was no task. They are the answer, or its beginning.
+    /// Messages received before any task event: the answer, or the beginning of one.
     waiting: Vec<Message>,
-    /// True if one was left out because it had no parts.
+    /// True if a message without parts was dropped.
     had_empty: bool,
-    /// The last one that came beside the task, as long as further pieces of it may come.
+    /// The last loose message, held until its next piece arrives.
     held: Option<Message>,
-    /// Those that came beside the task, as one message.
+    /// All loose messages, joined into one.
     beside: Option<Message>,
-    /// Digests of those that were sent on.
+    /// Digests of the messages that were relayed.
     sent: HashSet<u64>,
 }
 
 impl Messages {
-    /// A message has come that has no parts.
+    /// Records that a message without parts was dropped.
     pub(super) fn leave_out(&mut self) {
-        tracing::debug!("a message of the upstream agent has no parts and is left out");
+        tracing::debug!("a message of the upstream agent has no parts and is dropped");
         self.had_empty = true;
     }
 
-    /// True if one was left out because it had no parts.
+    /// True if a message without parts was dropped.
     pub(super) fn had_empty(&self) -> bool {
         self.had_empty
     }
 
-    /// Keeps a message until it is known what it belongs to.
+    /// Keeps a message until the next event shows whether a task follows.
     pub(super) fn wait(&mut self, message: Message) {
         self.waiting.push(message);
     }
 
-    /// True if a message waits.
+    /// True if messages wait for a task to follow.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Those that wait, in order.
+    /// Takes the waiting messages, in order.
     pub(super) fn take_waiting(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// All that wait as one message; `None` when there are none. One in the name of the user counts only where there is no
-    /// other: an agent may repeat what it was told.
+    /// Joins all waiting messages into one; `None` if none waits. Messages with the user's role count only if the agent
+    /// sent no other: an agent may repeat the user's message.
     pub(super) fn answer(&mut self) -> Option<Message> {
         let mut waiting = self.take_waiting();
         if waiting.iter().any(|message| message.role != Role::User) {
@@ -59,7 +61,7 @@ impl Messages {
         waiting.into_iter().reduce(joined)
     }
 
-    /// Holds a message that came beside the task, because what comes next may be a further piece of it.
+    /// Holds a loose message, or joins it to the held one.
     pub(super) fn hold(&mut self, message: Message) {
         self.held = Some(match self.held.take() {
             Some(before) => joined(before, message),
@@ -67,7 +69,7 @@ impl Messages {
         });
     }
 
-    /// True if the message is a further piece of the one that is held. Messages without an id are no pieces.
+    /// True if the message continues the held one: both have the same id and role. Messages without an id never do.
     pub(super) fn is_piece(&self, message: &Message) -> bool {
         let is_same = |held: &Message| held.message_id == message.message_id && held.role == message.role;
         !message.message_id.is_empty() && self.held.as_ref().is_some_and(is_same)
@@ -78,12 +80,12 @@ impl Messages {
         self.held.is_some()
     }
 
-    /// The message that is held.
+    /// Takes the held message.
     pub(super) fn take_held(&mut self) -> Option<Message> {
         self.held.take()
     }
 
-    /// Takes note of a message that came beside the task: some agents send their answer so, piece by piece.
+    /// Adds to the text of loose messages. Some agents send their answer this way, piece by piece.
     pub(super) fn add_beside(&mut self, message: &Message) {
         self.beside = Some(match self.beside.take() {
             Some(before) => joined(before, message.clone()),
@@ -91,23 +93,24 @@ impl Messages {
         });
     }
 
-    /// Those that came beside the task, as one message.
+    /// Takes all loose messages, joined into one.
     pub(super) fn take_beside(&mut self) -> Option<Message> {
         self.beside.take()
     }
 
-    /// Takes note of a message that is sent on.
+    /// Records a message as relayed.
     pub(super) fn note(&mut self, message: &Message) {
         self.sent.insert(digest(message));
     }
 
-    /// True if the message was sent on.
+    /// True if the message was relayed.
     pub(super) fn was_sent(&self, message: &Message) -> bool {
         self.sent.contains(&digest(message))
     }
 
-    /// The agent's messages in the history of a task that were not sent on: those behind the last one of the user, and behind
-    /// the last that an earlier turn has `shown`. Where neither is there, a task that was there before says nothing new.
+    /// The agent's messages in a task's history that were not relayed: those after the user's last one, and after
+    /// `shown`, the last message of an earlier turn. If the history has neither and the turn `continues` a task, no
+    /// message counts as new.
     pub(super) fn unseen(&self, history: Vec<Message>, shown: Option<&MessageId>, continues: bool) -> Vec<Message> {
         let is_old = |message: &Message| message.role == Role::User || Some(&message.message_id) == shown;
         let begin = match history.iter().rposition(is_old) {
@@ -121,7 +124,7 @@ impl Messages {
             let left_out = unseen.len() - MAX_HISTORY;
             tracing::warn!(
                 left_out,
-                "the history of the upstream agent's task is long; its first messages are left out"
+                "the history of the upstream agent's task is too long; its first messages are dropped"
             );
             unseen.drain(..left_out);
         }
@@ -129,7 +132,7 @@ impl Messages {
     }
 }
 
-/// One message of both. Texts under one message id are pieces of one text.
+/// Joins two messages. Texts under the same message id are joined into one text.
 fn joined(mut first: Message, second: Message) -> Message {
     let is_same = first.message_id == second.message_id;
     let mut parts = second.parts.into_iter().peekable();
@@ -149,7 +152,7 @@ fn is_plain_text(part: &Part) -> bool {
     matches!(part.content, PartContent::Text(_)) && part.metadata.is_empty()
 }
 
-/// Ids alone do not tell messages apart: some agents have one for all.
+/// A digest of the whole message. The id alone is not enough: some agents use one id for all messages.
 fn digest(message: &Message) -> u64 {
     let mut hasher = DefaultHasher::new();
     message.message_id.as_str().hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! What leaves the relay: changes of the session, and events for the client.
+//! The relay's output: changes of the session, and events for the client.
 
 use annex_agent::{AgentError, AgentEvent, EventSender, TurnContext, UpstreamContext};
 use annex_protocol::{ExtensionUri, Message, MessageId, Part, Role, StreamResponse};
@@ -6,7 +6,7 @@ use annex_session::{Event, StateDelta};
 
 use super::measure::{metadata_of, remove_from_parts};
 
-/// True for the keys of metadata under which this server itself tells its clients something, such as `annex/not-carried`.
+/// True for metadata keys that this server itself sets for its clients, such as `annex/not-carried`.
 fn is_of_server(key: &str) -> bool {
     key.starts_with("annex/")
 }
@@ -14,10 +14,10 @@ fn is_of_server(key: &str) -> bool {
 pub(super) struct Outlet<'a> {
     turn: &'a TurnContext,
     remote: &'a UpstreamContext,
-    /// The agent's name, under which the session keeps its events.
+    /// The agent's name, the author of its events in the session.
     agent: &'a str,
     events: EventSender,
-    /// The number of events that were sent on.
+    /// The number of events that were relayed.
     sent: usize,
 }
 
@@ -26,18 +26,18 @@ impl<'a> Outlet<'a> {
         Self { turn, remote, agent, events, sent: 0 }
     }
 
-    /// The number of events that were sent on.
+    /// The number of events that were relayed.
     pub(super) fn sent(&self) -> usize {
         self.sent
     }
 
-    /// The upstream has taken the message, and says nothing else yet.
+    /// Relays that the upstream has accepted the message and has sent no event yet.
     pub(super) async fn begin(&self) -> Result<(), AgentError> {
         self.events.send(AgentEvent::Begun).await
     }
 
-    /// Sends it on without metadata under the keys of extensions that run here and of this server, because nobody else writes
-    /// there.
+    /// Relays an event. Removes metadata under the keys of this server and of extensions that run here, because only
+    /// these may write such keys.
     pub(super) async fn send(&mut self, mut event: StreamResponse) -> Result<(), AgentError> {
         self.sent += 1;
         let own = &self.remote.own_keys;
@@ -56,7 +56,7 @@ impl<'a> Outlet<'a> {
         self.turn.session.append(self.event(Vec::new(), delta)).await.map_err(AgentError::unstored)
     }
 
-    /// Takes the answer into the session's history, with a last change of its state.
+    /// Adds the answer to the session's history, with a last change of its state.
     pub(super) async fn remember(&self, answer: String, delta: StateDelta) -> Result<(), AgentError> {
         let parts = if answer.is_empty() { Vec::new() } else { vec![Part::text(answer)] };
         self.turn.session.append_last(self.event(parts, delta)).await.map_err(AgentError::unstored)
@@ -66,19 +66,18 @@ impl<'a> Outlet<'a> {
         Event::new(self.agent, self.turn.task_id.clone(), parts, delta)
     }
 
-    /// A message about the task as the agent's; `None` for one that repeats what the user said, and for one without parts.
+    /// The message with the agent's role, for relaying as a status; `None` for a copy of the user's message and for a
+    /// message without parts.
     pub(super) fn adopted(&self, message: Message) -> Option<Message> {
         if message.role == Role::User || message.parts.is_empty() {
-            tracing::debug!(
-                "a status of the upstream agent has a message of the user, or without parts; it is left out"
-            );
+            tracing::debug!("a status message of the upstream agent is the user's or has no parts; it is dropped");
             return None;
         }
         Some(self.as_agents(message))
     }
 
-    /// The message as the agent's, without ids and extensions that mean something at the upstream only. It gets an id if it
-    /// has none.
+    /// The message with the agent's role, without ids and extensions that only the upstream understands. A message
+    /// without an id gets one.
     pub(super) fn as_agents(&self, mut message: Message) -> Message {
         message.role = Role::Agent;
         if message.message_id.is_empty() {
@@ -89,7 +88,8 @@ impl<'a> Outlet<'a> {
         message
     }
 
-    /// Only extensions that were asked of the upstream are passed on: it does not speak for those that run here.
+    /// Removes extensions that were not requested from the upstream. The upstream cannot activate extensions that run
+    /// here.
     pub(super) fn retain_asked(&self, extensions: &mut Vec<ExtensionUri>) {
         extensions.retain(|uri| self.remote.extensions.contains(uri));
     }

@@ -1,4 +1,4 @@
-//! Answers of the upstream: relayed, and taken into the session.
+//! Answers of the upstream: relayed, and added to the session.
 
 use annex_upstream::UpstreamConfig;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ async fn a_stream_is_relayed_and_its_text_is_the_answer_in_the_session() {
     .await;
     let bench = Bench::new(&upstream).await;
     let turn = bench.say("t").await;
-    // The first says only that the task is there.
+    // The first event only creates the task.
     assert_eq!(kinds(&turn.events), ["message", "WORKING", "Hello", "COMPLETED"], "{turn:?}");
     assert_eq!(bench.said().await, json!([["user", [{"text": "hi"}]], ["front", [{"text": "Hello"}]]]));
 }
@@ -89,7 +89,7 @@ async fn a_new_word_of_a_task_that_is_asked_for_again_is_told_once_though_its_st
 async fn a_task_that_each_new_stream_repeats_counts_once_towards_the_length_of_the_answer() {
     let upstream = Upstream::start(true, |number, method, _| {
         let mut now = task(0, "WORKING");
-        // More than half of what a turn may have, because each part counts as more than its text.
+        // More than half of a turn's limit, because each part counts as more than its text.
         now["artifacts"] = json!([{"artifactId": "a", "parts": vec![json!({"text": "x"}); 100]}]);
         let mut events = vec![json!({"task": now})];
         if number > 3 {

@@ -1,4 +1,4 @@
-//! Turns as a server runs them: a session, and a place for the upstream's ids.
+//! Runs turns as a server does, with a session and a store for the upstream's ids.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::upstream::Upstream;
 
-/// A config with short times.
+/// A config with short timeouts.
 pub(crate) fn config(card: &str) -> UpstreamConfig {
     let second = Duration::from_secs(1);
     UpstreamConfig {
@@ -42,12 +42,12 @@ pub(crate) fn config(card: &str) -> UpstreamConfig {
     }
 }
 
-/// `[agent.state]`
+/// Parses a table of the config, `[agent.state]`.
 pub(crate) fn mapping(table: Value) -> StateMapping {
     serde_json::from_value(table).unwrap()
 }
 
-/// An agent in front of an upstream, with one conversation.
+/// An agent in front of a test's upstream, with one conversation.
 pub(crate) struct Bench {
     pub(crate) agent: UpstreamAgent,
     service: Arc<dyn SessionService>,
@@ -88,14 +88,14 @@ impl UpstreamIds for IdsOfTurn {
     }
 }
 
-/// A client's message, and the parts of the call that the server knows.
+/// A client's message, and the parts of the call that a server would add.
 pub(crate) struct Call {
     pub(crate) task: &'static str,
     pub(crate) message: Message,
     pub(crate) metadata: Metadata,
-    /// The change of state that extensions write with the message.
+    /// The change of state that extensions store with the message, as JSON.
     pub(crate) delta: &'static str,
-    /// Changes what the server tells of the call.
+    /// Changes the server's side of the call, such as the start of the turn.
     pub(crate) told: fn(&mut UpstreamContext),
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// The reason that it failed, as the user is told.
+    /// The text of the turn's error.
     pub(crate) fn failure(&self) -> String {
         self.result.as_ref().unwrap_err().to_string()
     }
@@ -131,12 +131,12 @@ impl Bench {
         Self { agent, service, ids: Arc::default() }
     }
 
-    /// The upstream's ids that are known.
+    /// The upstream's ids that are stored.
     pub(crate) fn ids(&self) -> Ids {
         self.ids.lock().unwrap().clone()
     }
 
-    /// What the server knows of a task that has no turn.
+    /// The context of a task without a turn.
     pub(crate) fn remote(&self, task: &'static str) -> UpstreamContext {
         UpstreamContext::new(Arc::new(IdsOfTurn { task: task.into(), ids: Arc::clone(&self.ids) }))
     }
@@ -182,7 +182,7 @@ impl Bench {
         serde_json::from_str(&session.state.merged().to_json_string()).unwrap()
     }
 
-    /// The authors and words of the session's events; without events that say nothing.
+    /// The authors and texts of the session's events, without events that have no text.
     pub(crate) async fn said(&self) -> Value {
         let session = self.service.read(&key(), EventFilter::ALL).await.unwrap();
         let spoken = session.events.iter().filter(|event| !event.parts.is_empty());

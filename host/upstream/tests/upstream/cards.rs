@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::bench::config;
 use crate::upstream::Upstream;
 
-/// The reason that there is no agent, with all causes.
+/// The error of connecting, with all its causes in one text.
 async fn refusal(config: UpstreamConfig) -> String {
     let error = UpstreamAgent::connect(config).await.unwrap_err();
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
@@ -41,7 +41,7 @@ async fn what_no_waiting_changes_is_told_at_once_with_the_address() {
     ];
     for (status, card, expected) in cases {
         upstream.show([(status, card)]);
-        // A test would not wait for so long.
+        // Longer than a test would wait.
         let patient = UpstreamConfig { start: Duration::from_secs(86_400), ..config(&upstream.url) };
         let refusal = refusal(patient).await;
         assert!(refusal.contains(&upstream.url) && refusal.contains(expected), "{expected}: {refusal}");

@@ -1,4 +1,4 @@
-//! Faults of a config, told by the key.
+//! Faults of a config, each reported with its key.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Connections to the upstream, which turns share one after the other.
+//! Reuse of connections to the upstream by one turn after the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ fn stream() -> String {
     format!("{head}{:x}\r\n{event}\r\n", event.len())
 }
 
-/// True if there was a request.
+/// Reads one request; false at the end of the connection.
 async fn read_request(connection: &mut TcpStream) -> bool {
     let mut bytes = Vec::new();
     while !bytes.windows(4).any(|window| window == b"\r\n\r\n") || bytes.starts_with(b"POST") && !bytes.ends_with(b"}")
@@ -56,7 +56,7 @@ async fn a_stream_that_ends_behind_its_last_event_leaves_its_connection_to_the_n
                 while read_request(&mut connection).await {
                     connection.write_all(stream().as_bytes()).await.unwrap();
                     may_end.notified().await;
-                    // The connection may have been given up meanwhile.
+                    // The client may have closed the connection in between.
                     let _ = connection.write_all(b"0\r\n\r\n").await;
                 }
             });
@@ -69,7 +69,7 @@ async fn a_stream_that_ends_behind_its_last_event_leaves_its_connection_to_the_n
         turn_over.notify_one();
         tokio::task::yield_now().await;
     }
-    // A turn may begin before the end of the last one's stream is here, and takes another connection then.
+    // A turn may begin before the end of the previous stream has arrived, and then uses another connection.
     let connections = connections.load(Ordering::Relaxed);
     assert!(connections < TURNS, "{connections} connections for {TURNS} turns");
 }

@@ -1,4 +1,4 @@
-//! Failed calls to the upstream, as the caller is told of them.
+//! Failed calls to the upstream, and the errors that callers get.
 
 use annex_agent::AgentError;
 use annex_protocol::A2aError;
@@ -12,7 +12,7 @@ fn error(code: i64, message: &str) -> Value {
     json!({"code": code, "message": message})
 }
 
-/// The first message is answered by this error.
+/// The error of a turn whose first message the upstream refuses with `error`.
 async fn refused(error: Value) -> AgentError {
     let upstream = Upstream::start(false, move |_, _, _| Answer::Error(error.clone())).await;
     let turn = Bench::new(&upstream).await.say("t").await;
@@ -114,8 +114,8 @@ async fn an_upstream_that_takes_no_message_now_refuses_it_and_says_when_it_may_c
     let unavailable = json!({"code": -32_000, "message": "secret", "data": details("OVERLOADED")});
     let cases: [(Answer, &str); 3] = [
         (Answer::Later(503, "30"), "in 30 s"),
-        (Answer::Later(429, "soon"), "takes no message now"),
-        (Answer::Error(unavailable), "takes no message now"),
+        (Answer::Later(429, "soon"), "accepts no messages now"),
+        (Answer::Error(unavailable), "accepts no messages now"),
     ];
     for (answer, expected) in cases {
         let upstream = Upstream::start(true, move |_, _, _| answer.clone()).await;
@@ -190,7 +190,7 @@ async fn an_answer_of_another_task_fails_the_turn_and_nobody_hears_it() {
     let turn = Bench::new(&upstream).await.say("t").await;
     assert_eq!(turn.failure(), "The agent behind this server answered something else than A2A.");
     assert!(turn.events.iter().all(|event| !event.to_string().contains("not for you")), "{turn:?}");
-    // Nobody listens to the first task any more.
+    // The client of the first task has gone.
     let last = upstream.asked().pop().unwrap();
     assert_eq!((last.method.as_str(), &last.params["id"]), ("CancelTask", &json!("task-0")));
 }

@@ -1,5 +1,4 @@
-//! The agent that lives elsewhere, without a server of ours in front of it: turns as a server runs them, and an upstream
-//! that is made by hand.
+//! Tests of the upstream agent without a server in front: turns run as in a server, and each test scripts its upstream.
 
 #![cfg(test)]
 

@@ -1,4 +1,5 @@
-//! Answers that are not quite what A2A has: what can be understood is, what can be passed over is, what is missing is made.
+//! Answers that deviate a little from A2A. The agent accepts readable ones, skips superfluous ones and makes up missing
+//! ids.
 
 use annex_agent::TurnStart;
 use annex_upstream::UpstreamConfig;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, Call, Turn, config};
 use crate::upstream::{Answer, Upstream, task};
 
-/// The turn that an upstream answers with a stream of these events.
+/// A turn whose upstream answers with a stream of these events.
 async fn streamed(events: Value) -> Turn {
     let events = events.as_array().unwrap().clone();
     let upstream = Upstream::start(true, move |_, method, _| match method {
@@ -19,13 +20,13 @@ async fn streamed(events: Value) -> Turn {
     Bench::new(&upstream).await.say("t").await
 }
 
-/// The turn that an upstream without streams answers with this.
+/// A turn whose upstream answers with this body and has no streams.
 async fn whole(answer: Value) -> Turn {
     let upstream = Upstream::start(false, move |_, _, _| Answer::Result(answer.clone())).await;
     Bench::new(&upstream).await.say("t").await
 }
 
-/// The turn that an upstream of 0.3 answers with this.
+/// A turn whose upstream speaks 0.3 and answers with this body.
 async fn whole_of_0_3(answer: Value) -> Turn {
     let upstream = Upstream::start(false, move |_, _, _| Answer::Result(answer.clone())).await;
     let card = json!({"name": "By hand", "description": "Made by hand", "version": "1", "protocolVersion": "0.3.0",
@@ -54,7 +55,7 @@ fn artifact(append: bool, artifact: &Value) -> Value {
     json!({"artifactUpdate": {"taskId": "task-0", "contextId": "theirs", "append": append, "artifact": artifact}})
 }
 
-/// What the events say, shortly: states with their words, artifacts with their ids.
+/// The events in short: each state with its text, each artifact with its id.
 fn told(turn: &Turn) -> Vec<String> {
     assert!(turn.result.is_ok(), "{turn:?}");
     let text = |parts: &Value| {
@@ -121,7 +122,7 @@ async fn an_answer_in_messages_beside_its_task_is_whole_when_the_task_ends() {
 async fn an_answer_in_thousands_of_pieces_beside_its_task_is_no_status_for_each() {
     let piece = json!({"message": agent("m", "word ")});
     let pieces = std::iter::repeat_n(piece, 2_000);
-    // The task comes first, or in between: those before it are a status of their own, which says that it works.
+    // With the task first or in between: messages before it become a status message of the working task.
     for number in [0, 1_000] {
         let mut events: Vec<Value> = pieces.clone().collect();
         events.insert(number, json!({"task": task(0, "WORKING")}));
@@ -229,7 +230,7 @@ async fn bytes_that_are_no_base64_become_text_wherever_they_stand() {
         json!([artifact(false, &done["artifacts"][0]), status("COMPLETED", done["status"]["message"].clone())]);
     assert_eq!(told(&streamed(events).await), ["a A", "COMPLETED in the status!"]);
     assert_eq!(told(&whole(json!({"message": words("m", "not base64!!")})).await), ["message not base64!!"]);
-    // Line breaks are no reason to do without the bytes.
+    // Line breaks must not make the bytes unreadable.
     let turn = whole(json!({"message": words("m", "aGVs\nbG8=\n")})).await;
     assert_eq!(turn.events[0]["message"]["parts"], json!([{"raw": "aGVsbG8="}]));
 }
@@ -332,7 +333,7 @@ async fn what_an_agent_says_only_in_the_history_of_its_task_is_told() {
     let mut done = task(0, "COMPLETED");
     done["history"] = history;
     assert_eq!(told(&whole(json!({"task": done})).await), ["WORKING At work.", "COMPLETED The answer."]);
-    // What was told as an event, or stands in an artifact, is not told again.
+    // A text that was relayed as an event, or is in an artifact, is not relayed again.
     done["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "The answer."}]}]);
     let events = json!([status("WORKING", agent("m", "At work.")), {"task": done}]);
     assert_eq!(told(&streamed(events).await), ["WORKING At work.", "a The answer.", "COMPLETED"]);

@@ -1,4 +1,4 @@
-//! The request to the upstream: state, ids, metadata and what travels beside it.
+//! Requests to the upstream: state, ids, metadata and header fields.
 
 use annex_agent::AgentError;
 use annex_protocol::{ExtensionUri, Json, Message, Metadata};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, Call, config, mapping};
 use crate::upstream::{Answer, Upstream, task};
 
-/// The state of each test here.
+/// The session's state in each test of this file.
 const STATE: &str = r#"{"name":"Ada","n":1.50,"user:tier":"gold"}"#;
 
 #[tokio::test]

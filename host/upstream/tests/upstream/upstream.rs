@@ -1,4 +1,4 @@
-//! An upstream that answers what a test wants, over JSON-RPC.
+//! An upstream whose answers a test scripts, over JSON-RPC.
 
 use std::sync::{Arc, Mutex};
 
@@ -26,24 +26,24 @@ pub(crate) enum Answer {
     Later(u16, &'static str),
 }
 
-/// A request as it came.
+/// A request that the upstream has received.
 #[derive(Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) headers: HeaderMap,
     pub(crate) method: String,
     pub(crate) params: Value,
 }
 
-/// A server on a free port, until the test ends.
+/// A server on a free port, which runs until the test ends.
 pub(crate) struct Upstream {
     pub(crate) url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
-    /// Answers to requests for the card, in turn; the last one stays.
+    asked: Arc<Mutex<Vec<RecordedRequest>>>,
+    /// The responses for the card, in order. The last one repeats.
     cards: Arc<Mutex<Vec<(StatusCode, Value)>>>,
 }
 
 impl Upstream {
-    /// `answer` gets the number of the request, from 0, its method and its parameters.
+    /// Starts an upstream. `answer` gets the number of the request, from 0, its method and its parameters.
     pub(crate) async fn start(
         streaming: bool,
         answer: impl Fn(usize, &str, &Value) -> Answer + Clone + Send + Sync + 'static,
@@ -61,7 +61,7 @@ impl Upstream {
             let params = request["params"].clone();
             let mut seen = seen.lock().unwrap();
             let answer = answer(seen.len(), &method, &params);
-            seen.push(Asked { headers, method, params });
+            seen.push(RecordedRequest { headers, method, params });
             std::future::ready(respond(&request["id"], answer))
         };
         let router = Router::new().route("/.well-known/agent-card.json", get(shown)).route("/rpc", post(answered));
@@ -69,22 +69,22 @@ impl Upstream {
         Self { url, asked, cards }
     }
 
-    /// One that completes each message with a task.
+    /// Starts an upstream that answers each message with a completed task.
     pub(crate) async fn completing() -> Self {
         Self::start(false, |number, _, _| Answer::Result(json!({"task": task(number, "COMPLETED")}))).await
     }
 
-    /// The requests that it got, without those for its card.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    /// The requests so far, without those for the card.
+    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// The card as it is shown.
+    /// The card as the upstream serves it.
     pub(crate) fn card(&self) -> Value {
         self.cards.lock().unwrap().last().unwrap().1.clone()
     }
 
-    /// Answers requests for the card with these from now on, in turn; the last one stays.
+    /// Serves these cards from now on, in order. The last one repeats.
     pub(crate) fn show(&self, cards: impl IntoIterator<Item = (StatusCode, Value)>) {
         *self.cards.lock().unwrap() = cards.into_iter().collect();
     }

@@ -1,4 +1,4 @@
-//! An issuer's key server on the loopback interface that can be told to misbehave.
+//! An issuer's key server on the loopback interface, with faults on demand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ pub(crate) enum Answer {
 pub(crate) struct JwksServer {
     pub(crate) url: String,
     answer: watch::Sender<Answer>,
-    /// One permit lets one request be answered.
+    /// One permit releases one response.
     gate: Arc<Semaphore>,
     hits: Arc<AtomicUsize>,
     hit: watch::Receiver<usize>,
@@ -30,12 +30,12 @@ pub(crate) struct JwksServer {
 }
 
 impl JwksServer {
-    /// Serves `answer` to everybody.
+    /// Starts a server that answers every request with `answer`.
     pub(crate) async fn start(answer: Answer) -> Self {
         Self::start_with(answer, Semaphore::MAX_PERMITS).await
     }
 
-    /// Serves nothing until [`Self::open`] is called.
+    /// Starts a server that answers no request until [`Self::open`] is called.
     pub(crate) async fn start_closed(answer: Answer) -> Self {
         Self::start_with(answer, 0).await
     }
@@ -68,17 +68,17 @@ impl JwksServer {
         self.gate.add_permits(1000);
     }
 
-    /// Lets one request be answered.
+    /// Releases one response.
     pub(crate) fn open_once(&self) {
         self.gate.add_permits(1);
     }
 
-    /// The number of times that it was asked: connections are not reused.
+    /// The number of requests. Connections are not reused.
     pub(crate) fn hits(&self) -> usize {
         self.hits.load(Ordering::SeqCst)
     }
 
-    /// Waits until it was asked for the first time.
+    /// Waits for the first request.
     pub(crate) async fn was_asked(&self) {
         self.was_asked_times(1).await;
     }
@@ -87,7 +87,7 @@ impl JwksServer {
         self.hit.clone().wait_for(|hits| *hits >= times).await.unwrap();
     }
 
-    /// Stops listening: connections are refused from here on.
+    /// Stops listening, so that further connections are refused.
     pub(crate) async fn stop(self) {
         self.running.abort();
         let _ = self.running.await;

@@ -1,4 +1,4 @@
-//! Tokens as an issuer would sign them, and as it would not.
+//! Valid and invalid tokens.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ pub(crate) fn time(offset: i64) -> i64 {
     i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap() + offset
 }
 
-/// Claims that are good, with `changes` over them; `null` removes a claim.
+/// Valid claims with `changes`; `null` removes a claim.
 pub(crate) fn claims(changes: &Value) -> Value {
     let mut claims = json!({"iss": "https://issuer.example", "aud": "annex", "sub": "ada", "exp": time(600)});
     for (name, value) in changes.as_object().unwrap() {
@@ -28,12 +28,12 @@ pub(crate) fn claims(changes: &Value) -> Value {
     claims
 }
 
-/// A good token with these changes, by the key `p256`.
+/// A valid token with these changes, signed with the key `p256`.
 pub(crate) fn token(changes: &Value) -> String {
     signed("p256", &json!({"alg": "ES256", "kid": "p256", "typ": "JWT"}), &claims(changes))
 }
 
-/// A token by a private key in `fixtures`, with any header.
+/// A token with any header, signed with a private key in `fixtures`.
 pub(crate) fn signed(key: &str, header: &Value, claims: &Value) -> String {
     signed_text(key, &header.to_string(), &claims.to_string())
 }

@@ -6,7 +6,7 @@ const URI: &str = "https://a.example/v1";
 const TASK_ID: &str = "0197f9c2-7c1e-7d8a-b0a5-2f2b3f6c9a11";
 const CONTEXT_ID: &str = "0197f9c2-7c1e-7d8a-b0a5-000000000000";
 
-/// A turn with these steps and these further fields.
+/// A turn with these steps and additional fields.
 #[expect(clippy::needless_pass_by_value, reason = "each caller writes the JSON in its place")]
 fn turn(steps: Json, more: Json) -> RecordedTurn {
     let mut turn = json!({
@@ -39,7 +39,7 @@ fn calling(calls: Json) -> RecordedTurn {
     turn(json!([step]), json!({}))
 }
 
-/// Asserts that the turn becomes this.
+/// Checks the inputs that a turn is converted to.
 #[track_caller]
 fn check(turn: &RecordedTurn, expected: &str) {
     let converted = given(turn, &ExtensionUri::from(URI)).unwrap();
@@ -47,7 +47,7 @@ fn check(turn: &RecordedTurn, expected: &str) {
     assert_eq!(converted.given, expected, "{}", converted.given);
 }
 
-/// The reason for which the turn is no case.
+/// The reason why a turn cannot be a case.
 #[track_caller]
 fn reason(turn: &RecordedTurn) -> String {
     given(turn, &ExtensionUri::from(URI)).unwrap_err()
@@ -185,16 +185,16 @@ fn a_turn_that_no_case_can_hold_is_left_out_with_its_reason() {
     let tasks = |answer: Json| json!([{ "tasks": { "request": "{}", "answer": answer } }]);
     let page = json!({ "tasks": [], "nextPageToken": "x", "pageSize": 1, "totalSize": 2 });
     for (turn, expected) in [
-        (turn(json!([hello()]), json!({ "resumed": true })), "taken up again"),
+        (turn(json!([hello()]), json!({ "resumed": true })), "is resumed"),
         (turn(json!([]), json!({})), "neither a message nor a call"),
         (turn(json!([hello()]), hex), "the key \"k\" has no text"),
         (turn(json!([request(json!({ "parts": [{ "data": null }] }))]), json!({})), "TOML cannot say its message"),
         (calling(json!([http("GET https://x.example/?k=(secret)", None)])), "has a secret"),
-        (calling(json!([http("GET /", None), http("GET /", Some(json!({ "text": "" })))])), "not another time"),
+        (calling(json!([http("GET /", None), http("GET /", Some(json!({ "text": "" })))])), "failed another time"),
         (calling(json!([http("GET /", Some(json!({ "hex": "ff" })))])), "is no text"),
         (calling(tasks(page)), "further pages"),
         (calling(json!([{ "tasks": { "request": "{", "error": "no" } }])), "was refused"),
-        (calling(json!([{ "resume": { "task_id": "t", "error": "no" } }])), "could not go on"),
+        (calling(json!([{ "resume": { "task_id": "t", "error": "no" } }])), "could not be resumed"),
     ] {
         let found = reason(&turn);
         assert!(found.contains(expected), "{expected}: {found}");

@@ -1,14 +1,14 @@
-//! The numbers of JSON that doubles stand for.
+//! Conversion of JSON numbers to doubles.
 
 use crate::convert::FieldError;
 
-/// 2^53: from here on some integers have no double of their own.
+/// 2^53, above which some integers have no equal double.
 const FIRST_GAP: f64 = 9_007_199_254_740_992.0;
 
-/// The double that a JSON number becomes. Fractions become the one that is nearest.
+/// The double for a JSON number. A fraction becomes the nearest double.
 ///
 /// # Errors
-/// An integer that no double is equal to, such as `9007199254740993`, and a number beyond the range of doubles.
+/// An integer without an equal double, such as `9007199254740993`, and a number beyond the range of doubles.
 pub(super) fn double_of(number: &str) -> Result<f64, FieldError> {
     let double: f64 = number.parse().map_err(FieldError::not_carried)?;
     if double.is_infinite() {
@@ -18,12 +18,12 @@ pub(super) fn double_of(number: &str) -> Result<f64, FieldError> {
     if double.abs() < FIRST_GAP || stands_for(double, number) {
         return Ok(double);
     }
-    Err(FieldError::not_carried(format_args!("{} is an integer that no double is equal to", shortened(number))))
+    Err(FieldError::not_carried(format_args!("{} is an integer without an equal double", shortened(number))))
 }
 
-/// Tells whether a double of at least 2^53 is the number that its author meant. Digits alone mean exactly that integer.
-/// With an exponent or a point, the author had a double as likely as not, and wrote as few digits as tell it from
-/// others.
+/// Tells whether a double of at least 2^53 has the value that the number's author meant. Digits alone mean exactly that
+/// integer. With an exponent or a point the author probably started from a double, and wrote only as many digits as
+/// identify it.
 fn stands_for(double: f64, number: &str) -> bool {
     // Compared as decimal digits, because a comparison of doubles would have rounded already.
     let value = Decimal::of(number);
@@ -35,8 +35,8 @@ fn stands_for(double: f64, number: &str) -> bool {
         || (!is_written_as_integer && value == Decimal::of(&format!("{double:e}")))
 }
 
-/// The size of a number, whatever its notation: the integer `digits`, which begins and ends with no zero, times ten to the
-/// power of `exponent`.
+/// The value of a number, independent of its notation: the integer `digits`, without leading or trailing zeros, times
+/// ten to the power of `exponent`.
 #[derive(PartialEq)]
 struct Decimal {
     digits: String,
@@ -57,7 +57,7 @@ impl Decimal {
     }
 }
 
-/// For a message: a number may have as many digits as the document has room for.
+/// A number for an error text, shortened: it may have as many digits as fit into the document.
 fn shortened(number: &str) -> String {
     const SHOWN: usize = 40;
     if number.len() <= SHOWN { number.to_owned() } else { number.chars().take(SHOWN).chain(['…']).collect() }

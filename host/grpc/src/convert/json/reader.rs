@@ -1,4 +1,5 @@
-//! JSON text to protobuf values in one pass, which sees the digits of numbers; serde_json's own values do not keep them.
+//! Converts JSON text to protobuf values in one pass. The pass sees the digits of numbers, which serde_json's own
+//! values lose.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +12,20 @@ use serde_json::value::RawValue;
 use super::double::double_of;
 use crate::convert::{FieldError, at};
 
-/// Reads the text of a [`Json`](annex_protocol::Json): it is valid, and nests at most `Json::MAX_DEPTH` deep, which bounds
-/// the recursion.
+/// Reads the text of a [`Json`](annex_protocol::Json). The text is valid and nests at most `Json::MAX_DEPTH` deep,
+/// which limits the recursion.
 pub(super) struct Reader<'a> {
     rest: &'a str,
-    /// The messages around the next value, among those that the whole value is made of.
+    /// The number of messages around the next value.
     depth: usize,
 }
 
-/// The messages that one value may nest. Readers of protobuf take a hundred, and a value is at most ten deep in an answer.
+/// The most messages that a value may nest. Readers of protobuf allow a hundred in total, and the value itself is up to
+/// ten deep in an answer.
 const MAX_DEPTH: usize = 90;
-/// The messages of an object around a value in it: the value that is the object, the struct, its entry.
+/// The messages that an object adds around its values: the value, the struct, the entry.
 const OBJECT: usize = 3;
-/// The messages of an array around a value in it: the value that is the array, the list.
+/// The messages that an array adds around its values: the value, the list.
 const ARRAY: usize = 2;
 
 impl<'a> Reader<'a> {
@@ -31,10 +33,10 @@ impl<'a> Reader<'a> {
         Self { rest: text, depth: 0 }
     }
 
-    /// The next value.
+    /// Reads the next value.
     ///
     /// # Errors
-    /// A number that no double stands for, and half a surrogate pair, which is JSON but nothing that protobuf has.
+    /// A number without an equal double, and half a surrogate pair, which JSON allows and protobuf does not.
     pub(super) fn value(&mut self) -> Result<Value, FieldError> {
         self.rest = self.rest.trim_ascii_start();
         let kind = match self.rest.as_bytes() {
@@ -78,7 +80,7 @@ impl<'a> Reader<'a> {
         Ok(items)
     }
 
-    /// Steps over what stands before an entry or an item, or behind the last one.
+    /// Skips the separator before an entry or item, or the closing bracket. Returns whether another one follows.
     fn has_next(&mut self) -> bool {
         match self.step() {
             // In an empty object or list the closing bracket follows at once, and there is no entry to read.
@@ -91,7 +93,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Steps over one character and the white space before it.
+    /// Skips white space and one character.
     fn step(&mut self) -> Option<char> {
         let mut rest = self.rest.trim_ascii_start().chars();
         let stepped_over = rest.next();

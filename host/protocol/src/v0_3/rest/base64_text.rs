@@ -1,15 +1,16 @@
 //! The bytes of a file.
 //!
-//! The proto file declares `bytes`, which ProtoJSON writes as base64. The official SDKs of 0.3 however put the base64
-//! text of the file into that field, so that on the wire the text is encoded a second time. Both are read. A file that
-//! is encoded once and whose content is padded base64 cannot be told apart; it is read as the SDKs write it.
+//! The proto file declares `bytes`, which ProtoJSON writes as base64. However, the official SDKs of 0.3 put the base64
+//! text of the file into that field, so that the text on the wire is encoded twice. Both forms are read. A file that is
+//! encoded once and consists of padded base64 looks the same as a file that is encoded twice, and is read as the SDKs'
+//! form.
 
 use base64::Engine;
 use base64::alphabet::STANDARD as STANDARD_ALPHABET;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 
-/// Decodes all that ProtoJSON wants readers to take, once both alphabets are made one.
+/// Decodes base64 with or without padding, after both alphabets were made one.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD_ALPHABET,
     GeneralPurposeConfig::new()
@@ -17,8 +18,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The base64 of the file from what stands in the field: the text inside when it is padded base64 itself, else the text
-/// of the field. Text that is no base64 at all comes back as it is and fails when the request is checked.
+/// The base64 of the file. If the field contains padded base64 of padded base64, the inner text, otherwise the field
+/// itself. Invalid base64 is returned unchanged, and validation of the request refuses it.
 pub(super) fn decode(field: String) -> String {
     let standard: String = field.chars().map(standard_digit).collect();
     let inner = LENIENT.decode(&standard).ok().and_then(|bytes| String::from_utf8(bytes).ok());
@@ -30,7 +31,7 @@ pub(super) fn decode(field: String) -> String {
     }
 }
 
-/// The text that stands in the field for a file whose base64 is `text`.
+/// The text of the field for a file whose base64 is `text`.
 pub(super) fn encode(text: &str) -> String {
     STANDARD.encode(text)
 }

@@ -1,4 +1,4 @@
-//! Parts: the field that is set says what a part is.
+//! Parts, whose kind follows from the field that is set.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -9,7 +9,8 @@ use crate::proto_json::readable;
 use crate::v0_3::part::{AnyObject, DataObject, PartForm, serialize_metadata};
 use crate::{Json, PartContent};
 
-/// A part, written as ProtoJSON of `a2a.v1`. Of a text or data part, it knows neither file name nor media type.
+/// A part, written as ProtoJSON of `a2a.v1`. A text or data part loses its file name and media type, for which the
+/// format has no field.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a>(pub &'a crate::Part);
 

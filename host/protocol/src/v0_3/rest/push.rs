@@ -1,4 +1,4 @@
-//! Push notification configs: named by their path instead of by ids.
+//! Push notification configs, which have resource names instead of ids.
 
 use serde::Serialize;
 

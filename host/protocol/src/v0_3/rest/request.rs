@@ -1,4 +1,4 @@
-//! The bodies that requests have; `POST /v1/tasks/{id}:cancel` has one that says nothing.
+//! The bodies of requests. The body of `POST /v1/tasks/{id}:cancel` is ignored.
 
 use super::part::Rest;
 use crate::jsonrpc::params;
@@ -73,7 +73,7 @@ fn field_of_message(field: &str) -> String {
     field.replace("message.parts", "message.content").replace(".raw", ".file.fileWithBytes")
 }
 
-/// A refusal of a message that [`send_message`] has read, by the names that its client knows.
+/// Renames the fields in an error about a message that [`send_message`] has read to those of the body.
 pub fn refusal_of_message(error: A2aError) -> A2aError {
     renamed(error, field_of_message)
 }
@@ -88,34 +88,36 @@ impl From<WireMessage> for Message {
             parts: message.content.into_iter().map(WirePart::into_part).collect(),
             metadata: message.metadata,
             extensions: message.extensions,
-            // `a2a.v1` has no field for them.
+            // `a2a.v1` has no field for references.
             reference_task_ids: Vec::new(),
         }
     }
 }
 
-/// The body of `POST /v1/tasks/{id}/pushNotificationConfigs`, with the task from the path. The config may be the body,
-/// as the proto file has it, or its field `config`, as the official clients send it.
+/// Reads the body of `POST /v1/tasks/{id}/pushNotificationConfigs`, with the task from the path. The config is either
+/// the whole body, as in the proto file, or its field `config`, as the official clients send it.
 ///
 /// # Errors
 /// [`A2aError::InvalidParams`]
 pub fn create_push_config(task_id: TaskId, body: &Json) -> Result<TaskPushNotificationConfig, A2aError> {
     let sent: WireCreatePushConfig = params(body.get())?;
     let is_body = sent.push_notification_config.is_some();
-    // The form of the proto file goes before that of the official clients.
+    // The form of the proto file takes precedence over that of the official clients.
     let mut config = sent.push_notification_config.unwrap_or(sent.config.push_notification_config);
     config.id = config.id.or(sent.config_id);
     let request = config.of(Some(task_id).filter(|id| !id.is_empty()));
     checked(request, TaskPushNotificationConfig::validate, field_of_push_config(is_body))
 }
 
-/// A refusal of the config that [`create_push_config`] has read from `body`, by the names that its client knows.
+/// Renames the fields in an error about the config that [`create_push_config`] has read from `body` to those of the
+/// body.
 pub fn refusal_of_push_config(error: A2aError, body: &Json) -> A2aError {
     let is_body = params(body.get()).is_ok_and(|sent: WireCreatePushConfig| sent.push_notification_config.is_some());
     renamed(error, field_of_push_config(is_body))
 }
 
-/// The names of the fields of a config that is the body, or else the body's field `config`.
+/// The renaming of a config's fields. `is_body` is true if the config is the whole body, false if it is the field
+/// `config`.
 fn field_of_push_config(is_body: bool) -> impl Fn(&str) -> String {
     let prefix = if is_body { "pushNotificationConfig" } else { "config.pushNotificationConfig" };
     move |field: &str| match field {

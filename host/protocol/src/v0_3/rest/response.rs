@@ -1,4 +1,4 @@
-//! Tasks, messages and events. Readers of ProtoJSON refuse fields that `a2a.v1` does not have, so there are none.
+//! Tasks, messages and events. Readers of ProtoJSON refuse unknown fields, so only fields of `a2a.v1` are written.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::{
     TaskState, Timestamp,
 };
 
-/// The answer to `message:send` and each event of a stream: an object with one field that says what it is.
+/// The answer to `message:send`, or an event of a stream: an object whose only field names the type.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Event<'a> {
@@ -43,7 +43,7 @@ impl<'a> From<&'a StreamResponse> for Event<'a> {
     }
 }
 
-/// A message, written as ProtoJSON of `a2a.v1`, which has no place for `referenceTaskIds`.
+/// A message, written as ProtoJSON of `a2a.v1`, which has no field for `referenceTaskIds`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Message<'a> {
@@ -122,7 +122,7 @@ impl<'a> From<&'a crate::TaskStatus> for TaskStatus<'a> {
     }
 }
 
-/// `a2a.v1` spells one state differently.
+/// The name of the state. `a2a.v1` spells one state differently: `TASK_STATE_CANCELLED`.
 fn state_name(state: TaskState) -> &'static str {
     match state {
         TaskState::Canceled => "TASK_STATE_CANCELLED",

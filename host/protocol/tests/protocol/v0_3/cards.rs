@@ -1,4 +1,4 @@
-//! Cards that are of 0.3, and cards that merging must leave as they are for clients of 1.0.
+//! Cards of 0.3, and 1.0 cards that merging must not change.
 
 use annex_protocol::AgentCard;
 use annex_protocol::v0_3::{self, MergedAgentCard};

@@ -1,4 +1,4 @@
-//! Parameters that are wrong, and how the answer names them.
+//! Wrong parameters, and their names in the error.
 
 use annex_protocol::v0_3::request;
 use annex_protocol::{Json, http_json, jsonrpc};

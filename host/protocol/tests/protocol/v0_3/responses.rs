@@ -1,4 +1,4 @@
-//! Values of 1.0 (`*.1_0.json`) and what clients of 0.3 get for them: `*.jsonrpc.json` and `*.rest.json`.
+//! Values of 1.0 (`*.1_0.json`) and their forms for clients of 0.3: `*.jsonrpc.json` and `*.rest.json`.
 
 use std::path::Path;
 

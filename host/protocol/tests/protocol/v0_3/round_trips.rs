@@ -1,4 +1,4 @@
-//! Requests of 0.3 clients come back to them as they sent them.
+//! Round trips: clients of 0.3 get back what they sent.
 
 use annex_protocol::v0_3::{self, Message, request};
 use annex_protocol::{

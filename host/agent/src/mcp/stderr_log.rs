@@ -1,17 +1,17 @@
-//! The words of a program besides its protocol: lines of the log, each cut, and not more of them than somebody reads.
+//! Logs the standard error of a program. Long lines are cut, and lines beyond a rate limit are only counted.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 
-/// The most bytes of a line. The rest of a longer one is left out.
+/// The most bytes of a line. The rest is dropped.
 const MAX_LINE: usize = 4 << 10;
-/// The most lines in a time. The number of those beyond is told when the time is over.
+/// The most lines per [`TIME`]. The number of dropped lines is logged at the end of that time.
 const MAX_LINES: u64 = 200;
 const TIME: Duration = Duration::from_secs(10);
 
-/// Logs the lines; gives the last one when the program has ended.
+/// Logs the lines until the program ends. Returns the last line.
 pub(super) async fn log_lines(server: String, mut words: impl AsyncRead + Unpin) -> String {
     let mut log = Log { server, last: String::new(), line: Vec::new(), since: Instant::now(), lines: 0 };
     let mut buffer = vec![0; 8 << 10];
@@ -67,7 +67,7 @@ impl Log {
     fn tell_rest(&self) {
         let left_out = self.lines.saturating_sub(MAX_LINES);
         if left_out > 0 {
-            tracing::info!(server = self.server, left_out, "an MCP server says more than is logged");
+            tracing::info!(server = self.server, left_out, "an MCP server writes more lines than are logged");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Answers as they came. They are read when the type of the result is known: one pass over the text, envelope and all.
+//! Responses before decoding. They are decoded once the type of the result is known, in one pass over the whole text.
 
 use std::sync::Arc;
 
@@ -8,58 +8,58 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::odd_parts;
+use super::part_repair;
 use crate::error::quoted;
 use crate::{ClientError, RemoteError};
 
-/// The names under which 1.0 has the events of a stream.
+/// The field names of stream events in 1.0.
 const EVENTS: [&str; 6] = ["task", "message", "statusUpdate", "artifactUpdate", "status_update", "artifact_update"];
 
-/// An answer, or an event of a stream, that is still to be read.
-pub(crate) enum Unread {
-    /// The binding had to take it apart already.
+/// A response, or an event of a stream, before decoding.
+pub(crate) enum RawAnswer {
+    /// A result that the binding has already extracted.
     Result { url: Arc<str>, json: Json },
-    /// Its text.
+    /// The whole text.
     Text(Text),
 }
 
-/// The text of an answer or of an event.
+/// The text of a response or an event.
 pub(crate) struct Text {
-    /// Where it came from.
+    /// The URL of the request.
     url: Arc<str>,
-    /// The HTTP status that it came with.
+    /// The HTTP status of the response.
     status: StatusCode,
     text: String,
     form: Form,
-    /// True for an event with another name than those of A2A have, which is `message` or none.
+    /// True for an event with a name that A2A does not use. A2A's events are named `message` or have no name.
     is_named: bool,
 }
 
-/// The form in which a binding has its results.
+/// The form of a binding's responses.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
-    /// Reads the result out of any text.
-    pub(super) read: fn(&str) -> Result<Json, Unreadable>,
-    /// The place of the result in a text that is a success.
-    pub(super) place: Place,
+    /// Extracts the result from a text, or the error.
+    pub(super) read: fn(&str) -> Result<Json, ReadFailure>,
+    /// The place of the result in the text of a success.
+    pub(super) place: ResultPlace,
 }
 
-/// The place of the result in a text that is a success.
+/// The place of the result in the text of a success.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
-    /// The member `result`, where there is no `error` beside it.
+pub(super) enum ResultPlace {
+    /// The member `result`, if the object has no `error`.
     Result,
-    /// The whole text, if it has no member `error`.
+    /// The whole text, if the object has no member `error`.
     Whole,
-    /// Only [`Form::read`] knows.
+    /// Unknown without [`Form::read`].
     Unknown,
 }
 
-/// The reason that a text is no result.
-pub(super) enum Unreadable {
-    /// It is the agent's error.
+/// The reason why a text has no result.
+pub(super) enum ReadFailure {
+    /// The text is the agent's error.
     Agent(RemoteError),
-    /// It is not what the binding has.
+    /// The text does not have the binding's form.
     Foreign(Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -70,14 +70,14 @@ struct Success<T> {
     error: Option<IgnoredAny>,
 }
 
-impl Unread {
-    /// Reads the result.
+impl RawAnswer {
+    /// Decodes the result.
     ///
     /// # Errors
-    /// The agent's error, or that it is not what the binding has.
+    /// The agent's error, or a breach of the protocol.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
-        // Nearly all answers are a success, and are read in one pass. A text that is not is read again, slowly, to
-        // find out what it is.
+        // Nearly all answers are successes and are read in one pass. Any other text is read again, slowly, to find its
+        // kind.
         if let Self::Text(text) = self
             && let Some(result) = text.success()
         {
@@ -85,22 +85,23 @@ impl Unread {
         }
         let json = self.result()?;
         let read = json.to::<T>().or_else(|error| {
-            let mended = odd_parts::mended(&json, odd_parts::of_1_0);
+            let mended = part_repair::mended(&json, part_repair::of_1_0);
             mended.and_then(|mended| mended.to().ok()).ok_or(error)
         });
         read.map_err(|error| ClientError::protocol(self.url(), json.get(), error))
     }
 
-    /// Reads an event of a stream; `None` where it is of a kind that A2A does not have, so that it can be passed over. Some
-    /// agents of 1.0 write single events as 0.3 has them. Some keep a stream alive by events with a name of their own.
+    /// Decodes an event of a stream; `None` for an event of an unknown kind, which is skipped. Some agents of 1.0 write
+    /// single events in the form of 0.3. Some send keep-alive events with a name of their own.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
     pub(crate) fn decode_event(&self) -> Result<Option<StreamResponse>, ClientError> {
         match self.decode() {
             Err(error @ ClientError::Protocol { .. }) => {
-                let odd =
-                    |json: Json| odd_event(&json).or_else(|| odd_event(&odd_parts::mended(&json, odd_parts::of_1_0)?));
+                let odd = |json: Json| {
+                    odd_event(&json).or_else(|| odd_event(&part_repair::mended(&json, part_repair::of_1_0)?))
+                };
                 let odd = self.result().ok().and_then(odd);
                 odd.or_else(|| self.is_named().then_some(None)).ok_or(error)
             }
@@ -108,12 +109,12 @@ impl Unread {
         }
     }
 
-    /// True for an event of a stream whose name says that it is none of A2A.
+    /// True for a stream event with a name that A2A does not use.
     pub(crate) fn is_named(&self) -> bool {
         matches!(self, Self::Text(Text { is_named: true, .. }))
     }
 
-    /// The same, taken apart already: where an error is to be told before the result is asked for.
+    /// Extracts the result now, where an agent's error must be reported before the result is decoded.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -125,7 +126,7 @@ impl Unread {
         Ok(Self::Result { url, json })
     }
 
-    /// Checks that an answer with an HTTP status that is no success has an error of A2A in it.
+    /// Checks that the body of an error status contains an A2A error.
     ///
     /// # Errors
     /// The status, with the time after which the request may be sent again.
@@ -137,12 +138,12 @@ impl Unread {
             Err(ClientError::Status { url, status, body, .. }) => {
                 Err(ClientError::Status { url, status, body, retry_after: seconds })
             }
-            // The agent's own error is told when the answer is read.
+            // The agent's own error is reported when the answer is decoded.
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    /// The error of a result that has another shape than it is to have.
+    /// The error for a result with an unexpected shape.
     pub(crate) fn misshapen(&self, problem: &'static str) -> ClientError {
         match self.result() {
             Ok(json) => ClientError::protocol(self.url(), json.get(), problem),
@@ -166,8 +167,8 @@ impl Unread {
     }
 }
 
-/// Reads an event that is not in the form of 1.0, as nothing where its kind is unknown. `None` where it is in that form, and
-/// something else is wrong with it.
+/// Decodes an event that does not have the form of 1.0; `Some(None)` for an unknown kind. `None` if the event has the
+/// form of 1.0 and another fault.
 fn odd_event(json: &Json) -> Option<Option<StreamResponse>> {
     let object: JsonObject = json.to().ok()?;
     if EVENTS.iter().any(|name| object.contains_key(name)) {
@@ -186,8 +187,8 @@ fn odd_event(json: &Json) -> Option<Option<StreamResponse>> {
 }
 
 impl Text {
-    /// A text that came from `url`. What not everybody can read in it is replaced, so that it goes no further; the log says
-    /// where, once for each place that `is_told` stands for.
+    /// A text from `url`. Values that some readers cannot read are replaced, and the log names the first one. `is_told`
+    /// prevents a second log line.
     pub(super) fn new(url: Arc<str>, status: StatusCode, text: String, form: Form, is_told: &mut bool) -> Self {
         let is_named = false;
         let Some(repaired) = portable::repaired(&text) else { return Self { url, status, text, form, is_named } };
@@ -200,34 +201,34 @@ impl Text {
         Self { url, status, text: repaired, form, is_named }
     }
 
-    /// The text of an event with this name.
+    /// Sets the name of the event.
     pub(super) fn named(self, name: &str) -> Self {
         Self { is_named: !matches!(name, "" | "message"), ..self }
     }
 
-    /// The result of a success; `None` for all else.
+    /// The result of a success; `None` for any other text.
     fn success<T: DeserializeOwned>(&self) -> Option<T> {
         if !self.status.is_success() {
             return None;
         }
         match self.form.place {
-            Place::Result => {
+            ResultPlace::Result => {
                 let Success { result, error } = serde_json::from_str(&self.text).ok()?;
                 if error.is_none() { Some(result) } else { None }
             }
             // Any `error` in it may be that of another member, or a text, which takes a closer look.
-            Place::Whole if memmem::find(self.text.as_bytes(), br#""error""#).is_none() => {
+            ResultPlace::Whole if memmem::find(self.text.as_bytes(), br#""error""#).is_none() => {
                 serde_json::from_str(&self.text).ok()
             }
-            Place::Whole | Place::Unknown => None,
+            ResultPlace::Whole | ResultPlace::Unknown => None,
         }
     }
 
     fn result(&self) -> Result<Json, ClientError> {
         let Self { url, status, text, form, .. } = self;
         match (form.read)(text) {
-            // The agent's own error says more than the HTTP status that it comes with.
-            Err(Unreadable::Agent(error)) => Err(error.into()),
+            // The agent's own error is more precise than its HTTP status.
+            Err(ReadFailure::Agent(error)) => Err(error.into()),
             _ if !status.is_success() => Err(ClientError::Status {
                 url: url.to_string(),
                 status: *status,
@@ -235,7 +236,7 @@ impl Text {
                 retry_after: None,
             }),
             Ok(json) => Ok(json),
-            Err(Unreadable::Foreign(source)) => Err(ClientError::protocol(url, text, source)),
+            Err(ReadFailure::Foreign(source)) => Err(ClientError::protocol(url, text, source)),
         }
     }
 }
@@ -245,7 +246,7 @@ mod tests {
     use annex_protocol::{StreamResponse, TaskState};
     use http::StatusCode;
 
-    use super::{Text, Unread};
+    use super::{RawAnswer, Text};
     use crate::ClientError;
     use crate::transport::{http_json, json_rpc};
 
@@ -254,7 +255,7 @@ mod tests {
     fn decoded(text: &str, form: super::Form) -> Result<StreamResponse, ClientError> {
         let (url, text) = ("http://a.example".into(), text.to_owned());
         let text = Text { url, status: StatusCode::OK, text, form, is_named: false };
-        Unread::Text(text).decode()
+        RawAnswer::Text(text).decode()
     }
 
     #[test]
@@ -283,7 +284,7 @@ mod tests {
     fn named(name: &str, text: &str) -> Result<Option<StreamResponse>, ClientError> {
         let (url, text) = ("http://a.example".into(), text.to_owned());
         let text = Text { url, status: StatusCode::OK, text, form: json_rpc::FORM, is_named: false };
-        Unread::Text(text.named(name)).decode_event()
+        RawAnswer::Text(text.named(name)).decode_event()
     }
 
     #[test]

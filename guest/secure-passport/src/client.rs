@@ -1,4 +1,4 @@
-//! The calling side: how a client writes its passport.
+//! The client's side: writes a passport.
 
 use annex_sdk::members::Members;
 use annex_sdk::{Addition, Outgoing, Rejection, Violation, json, pointer};
@@ -6,12 +6,12 @@ use annex_sdk::{Addition, Outgoing, Rejection, Violation, json, pointer};
 use crate::parameters::Parameters;
 use crate::passport::Passport;
 
-/// The passport for a call: the program's input, in the name of `sign_as` and signed by it when that is configured.
-/// Nothing where there is no input, or the call has no message.
+/// The passport for a call: the program's input, named after `sign_as` and signed if that is configured. Empty if the
+/// program gives no input, or the call has no message.
 ///
 /// # Errors
-/// The agent does not declare the extension, or the input is no passport, has a key that the agent does not support, or
-/// cannot be signed.
+/// The agent does not declare the extension. Or the input is not a passport, has a key that the agent does not support,
+/// or cannot be signed.
 pub fn addition(parameters: &Parameters, call: &Outgoing) -> Result<Addition, Rejection> {
     let (Some(_), Some(input)) = (&call.message, &call.input) else { return Ok(Addition::none()) };
     // A passport tells of a user, so it goes to agents that declare the extension and to no others.
@@ -32,7 +32,7 @@ pub fn addition(parameters: &Parameters, call: &Outgoing) -> Result<Addition, Re
     Ok(Addition::entry(parameters.uri.clone(), text(&passport)))
 }
 
-/// The input with the name of the client that signs, unless it has one.
+/// The input with the name of the signing client, unless the input has a name.
 fn named(parameters: &Parameters, input: &str) -> String {
     // The name is put in as text, so that the values of the input stay as they were written.
     let has_name = Members::of(input).is_none_or(|fields| fields.get("clientId").is_some());
@@ -45,7 +45,7 @@ fn named(parameters: &Parameters, input: &str) -> String {
     }
 }
 
-/// An agent that names no keys takes any.
+/// Checks the keys against the agent's declaration. A declaration without keys allows all.
 fn check_keys(declaration: &str, passport: &Passport) -> Result<(), Rejection> {
     let params = Members::of(declaration).and_then(|entry| entry.get("params")).and_then(Members::of);
     let supported = params.and_then(|params| params.get("supportedStateKeys"));

@@ -1,4 +1,4 @@
-//! A tool that an MCP server offers.
+//! A tool of an MCP server.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::content::Content;
 use crate::model::ToolDeclaration;
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
 
-/// The most characters of a server's words about a failed call.
+/// The most characters of a server's error text.
 const MAX_ERROR: usize = 4 << 10;
 
 pub(super) struct OfferedTool {
@@ -28,7 +28,7 @@ pub(super) struct OfferedTool {
     peer: CurrentPeer,
     is_long_running: bool,
     timeout: Duration,
-    /// The scopes that its results may change.
+    /// The scopes that results may change.
     scopes: Vec<Scope>,
 }
 
@@ -39,7 +39,7 @@ impl OfferedTool {
             declaration: ToolDeclaration {
                 name: tool.name.to_string(),
                 description: description.to_owned(),
-                // A schema that nests too deeply is left out: the model tries without.
+                // A schema that nests too deeply is dropped: the model then calls the tool without one.
                 parameters: Json::from_serialize(&*tool.input_schema).unwrap_or_else(|_| Json::string("")),
             },
             origin: format!("MCP server `{}`", config.name),
@@ -63,7 +63,8 @@ impl OfferedTool {
         let handle = sent.await.map_err(|error| self.failed(error))?;
         let mut call = OpenCall { peer: handle.peer.clone(), id: Some(handle.id.clone()) };
         let answered = handle.await_response().await;
-        // The server has answered, or has heard of the timeout from rmcp, so the drop tells it nothing.
+        // The server has answered, or rmcp has reported the timeout to the server, so dropping the call must not cancel
+        // it.
         call.id = None;
         match answered.map_err(|error| self.failed(error))? {
             ServerResult::CallToolResult(result) => Ok(result),
@@ -72,15 +73,15 @@ impl OfferedTool {
         }
     }
 
-    /// The server's words about a call are for the model. A fault on the way there is for the log.
+    /// The error of a call. The server's own error text goes to the model, a transport error to the log only.
     fn failed(&self, error: ServiceError) -> ToolError {
         match error {
-            // Cut, because it is stored in the session and told the model again in each later turn.
+            // Cut, because the session stores the text, and each later prompt contains it.
             ServiceError::McpError(error) => refused(error.message.chars().take(MAX_ERROR).collect()),
             ServiceError::Timeout { .. } => refused(format!("the tool gave no result within {:?}", self.timeout)),
             other => {
                 let tool = &self.declaration.name;
-                // The server has a say in the text.
+                // The server may have written a part of the text.
                 let error = annex_text::line_within(&annex_text::with_causes(&other), MAX_ERROR);
                 tracing::warn!(tool, origin = self.origin, error, "a tool could not be called");
                 refused("the tool could not be reached".to_owned())
@@ -89,10 +90,10 @@ impl OfferedTool {
     }
 }
 
-/// A call that is waited for. The server is told when nobody waits any more, because the task was cancelled.
+/// A call without an answer yet. If it is dropped, because the task was cancelled, the server gets a cancellation.
 struct OpenCall {
     peer: Peer<RoleClient>,
-    /// `None` once it is answered.
+    /// `None` after the answer.
     id: Option<RequestId>,
 }
 
@@ -102,7 +103,7 @@ impl Drop for OpenCall {
         let peer = self.peer.clone();
         runtime.spawn(async move {
             let reason = Some("the task was cancelled".to_owned());
-            // A server that has ended needs to hear nothing.
+            // A server that has ended needs no cancellation.
             let _ = peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
         });
     }
@@ -125,7 +126,7 @@ impl Tool for OfferedTool {
     async fn call(&self, context: &mut ToolContext, arguments: &Json) -> Result<ToolOutput, ToolError> {
         let result = self.ask(arguments).await?;
         let is_error = result.is_error == Some(true);
-        // The bounds hold for errors too, because the model is told them.
+        // The limits apply to errors too, because the model gets them.
         let content = Content::of(&self.declaration.name, result).map_err(refused)?;
         if is_error {
             return Err(refused(content.text));
@@ -134,7 +135,8 @@ impl Tool for OfferedTool {
         let set = changes.and_then(|changes| context.state.set_all(changes).map_err(|error| error.to_string()));
         if let Err(reason) = set {
             let tool = &self.declaration.name;
-            // The result itself is good and is kept. The operator sees which scope or key the server asked for.
+            // The result itself is valid and is kept. The log shows the operator the scope or key that the server tried
+            // to change.
             tracing::warn!(tool, origin = self.origin, reason, "the state in a tool's result is not written");
         }
         let response = content.response().map_err(refused)?;

@@ -1,10 +1,9 @@
-//! The bytes that streams may have together.
+//! A limit on the bytes of several streams together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The bytes that the streams of several calls may have together, with comments and all else that keeps them alive. Clones
-/// are the same room.
+/// A limit on the bytes of several calls' streams together, keep-alive comments included. Clones share the limit.
 #[derive(Clone, Debug)]
 pub struct StreamRoom {
     most: usize,
@@ -12,26 +11,26 @@ pub struct StreamRoom {
 }
 
 impl StreamRoom {
-    /// Room for so many bytes.
+    /// A limit of this number of bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         Self { most: bytes, left: Arc::new(AtomicUsize::new(bytes)) }
     }
 
-    /// Takes room for bytes that have come.
+    /// Counts received bytes.
     ///
     /// # Errors
-    /// [`NoRoom`] when not so much is left.
+    /// [`NoRoom`] when they exceed the limit.
     pub(crate) fn take(&self, bytes: usize) -> Result<(), NoRoom> {
         let rest = |left: usize| left.checked_sub(bytes);
-        // Relaxed, because streams agree on this number alone; no other memory is published by it.
+        // Relaxed suffices, because streams share only this number and no other memory.
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
         taken.map(drop).map_err(|_| NoRoom { most: self.most })
     }
 }
 
-/// The streams have brought more bytes than they may have together.
+/// The error for streams that exceed their common limit.
 pub(crate) struct NoRoom {
-    /// The bytes that they may have.
+    /// The limit in bytes.
     pub(crate) most: usize,
 }

@@ -1,9 +1,9 @@
-//! Parts that are not as the version of the binding has them: read where they are those of the other version, left out where
-//! they are empty.
+//! Repairs parts that do not have the form of the binding's version. Parts in the form of the other version are
+//! converted; empty parts are dropped.
 
 use annex_protocol::{Json, JsonObject, Part, v0_3};
 
-/// The fields behind which messages and artifacts stand.
+/// The fields on the way to messages and artifacts.
 const PATH: [&str; 11] = [
     "task",
     "tasks",
@@ -17,23 +17,22 @@ const PATH: [&str; 11] = [
     "status_update",
     "artifact_update",
 ];
-/// The most objects and arrays around parts: a task in a list, its history, and a message in that.
+/// The most objects and arrays around parts: a task in a list, its history, and a message in the history.
 const MAX_LEVELS: usize = 6;
-/// The fields that a part can have its content in, beside `file`.
+/// The fields for a part's content, without `file`.
 const CONTENT: [&str; 4] = ["text", "raw", "url", "data"];
-/// The fields that a file of 0.3 can have its content in.
+/// The fields for the content of a file in 0.3.
 const FILE_CONTENT: [&str; 2] = ["bytes", "uri"];
 
-/// Writes a part of either version as one version has it; `None` for what is no part.
+/// Writes a part of either version in one version's form; `None` if the value is not a part.
 pub(super) type WritePart = fn(&Json) -> Option<Json>;
 
-/// An answer with parts that can be read; `None` where there is nothing to mend. An answer is looked at only after it could not
-/// be read.
+/// The answer with repaired parts; `None` if nothing needed repair. Called only for an answer that could not be read.
 pub(super) fn mended(answer: &Json, write: WritePart) -> Option<Json> {
     mended_within(answer, write, MAX_LEVELS)
 }
 
-/// A part as 1.0 has it.
+/// The part in the form of 1.0.
 pub(super) fn of_1_0(part: &Json) -> Option<Json> {
     if part.to::<Part>().is_ok() {
         return Some(part.clone());
@@ -42,7 +41,7 @@ pub(super) fn of_1_0(part: &Json) -> Option<Json> {
     Json::from_peer(&part).ok()
 }
 
-/// A part as 0.3 has it.
+/// The part in the form of 0.3.
 pub(super) fn of_0_3(part: &Json) -> Option<Json> {
     if v0_3::answer::part(part).is_ok() {
         return Some(part.clone());
@@ -91,11 +90,11 @@ fn mended_parts(json: &Json, write: WritePart) -> Option<Json> {
     if mended == parts {
         return None;
     }
-    tracing::debug!("parts that are empty or of another version of A2A were left out or translated");
+    tracing::debug!("parts that are empty or of another version of A2A were dropped or converted");
     Json::from_peer(&mended).ok()
 }
 
-/// True for a part without content, such as a file with nothing but a name.
+/// True for a part without content, such as a file with only a name.
 fn is_empty(part: &Json) -> bool {
     let is_empty_file =
         |file: &Json| file.is_null() || file.to::<JsonObject>().is_ok_and(|file| has_none(&file, &FILE_CONTENT));

@@ -1,14 +1,14 @@
-//! The server's side: decides whether a passport is relied on, and makes the state delta of it.
+//! The server's side: decides whether to trust a passport, and converts it to a state delta.
 
 use annex_sdk::{Json, Location, MetadataEntry, Rejection, Violation, json, log, pointer};
 
 use crate::parameters::{OnMalformed, OnUnsupportedKey, Parameters};
 use crate::passport::{Malformed, Passport};
 
-/// The state delta of a request: the passport under the configured key, or `None` when there is none to rely on.
+/// The state delta of a request: the passport under the configured key, or `None` without a trusted passport.
 ///
 /// # Errors
-/// The reason for which the request is refused.
+/// The reason for refusing the request.
 pub fn state_delta(parameters: &Parameters, metadata: &[MetadataEntry]) -> Result<Option<Json>, Rejection> {
     // The public specification puts the passport on the message. An entry on the request is none.
     let shown = metadata.iter().find(|entry| entry.location == Location::Message && entry.key == parameters.uri);
@@ -18,7 +18,7 @@ pub fn state_delta(parameters: &Parameters, metadata: &[MetadataEntry]) -> Resul
         Ok(passport) => passport,
         Err(malformed) => return refuse_malformed(parameters, &base, &malformed),
     };
-    // The signature covers all keys, so it is verified before any of them is dropped.
+    // The signature covers all keys, so it is verified before a key is dropped.
     let (mut passport, is_verified) = verified(parameters, &base, passport)?;
     check_keys(parameters, &base, &mut passport)?;
     Ok(Some(delta(&parameters.state_key, &passport, is_verified)))
@@ -37,7 +37,7 @@ fn refuse_malformed(parameters: &Parameters, base: &str, malformed: &Malformed) 
     }
 }
 
-/// The passport to rely on, and whether its client signed it. A signature that does not verify is always refused.
+/// The passport, and whether its client signed it. A wrong signature is always refused.
 fn verified(parameters: &Parameters, base: &str, passport: Passport) -> Result<(Passport, bool), Rejection> {
     let refusal = |message: &str| Err(Violation::new(format!("{base}/signature"), message).into());
     let (Some(signature), Some(client)) = (&passport.signature, parameters.client(&passport.client_id)) else {
@@ -50,7 +50,7 @@ fn verified(parameters: &Parameters, base: &str, passport: Passport) -> Result<(
     };
     let verifies = client
         .verifying_key()
-        // A key that cannot be had, or a form that cannot be made, verifies nothing.
+        // A missing key, or a passport without canonical form, verifies no signature.
         .is_ok_and(|key| passport.canonical().is_ok_and(|signed| key.verifies(&signed, signature)));
     // A verified passport is read from the signed text, so that nothing in it is unsigned.
     match passport.as_signed() {
@@ -69,7 +69,7 @@ fn check_keys(parameters: &Parameters, base: &str, passport: &mut Passport) -> R
     if parameters.on_unsupported_key == OnUnsupportedKey::Reject {
         let state = format!("{base}/state");
         let violation = |key: &&str| Violation::new(pointer::child(&state, key), "is not supported by this agent");
-        // A client can send any number of keys. The answer names as many as somebody may read.
+        // A client can send any number of keys. The answer lists only a readable number.
         return Err(Rejection::Violations(unsupported.iter().take(64).map(violation).collect()));
     }
     // Their number alone: keys are the client's words, and may be many.
@@ -104,7 +104,7 @@ mod tests {
 
     const POINTER: &str = "/message/metadata/https:~1~1github.com~1a2aproject~1a2a-samples~1tree~1main~1samples~1python~1extensions~1secure-passport";
 
-    /// The host of an agent that knows two clients; `more` over these parameters.
+    /// The host of an agent with two known clients; `more` replaces single parameters.
     fn known(more: &str) -> Host {
         host().parameters(format!(
             r#"{{"supported_state_keys": ["tier", "n"], "clients": [
@@ -114,7 +114,7 @@ mod tests {
         ))
     }
 
-    /// The delta, or the pointer of the first violation below the passport and what it says.
+    /// The delta, or the pointer (below the passport) and the text of the first violation.
     fn show(host: &Host, passport: &str) -> Result<Option<String>, (String, String)> {
         let entry =
             MetadataEntry { location: Location::Message, key: DEFAULT_URI.to_owned(), value: passport.to_owned() };
@@ -195,7 +195,7 @@ mod tests {
     fn a_malformed_passport_is_ignored_with_a_warning_or_refused() {
         let host = known("");
         assert_eq!(show(&host, r#"{"clientId": "c", "state": {}, "admin": true}"#), Ok(None));
-        assert_eq!(host.log(), ["warn: a passport is ignored: /admin is no field of a passport"]);
+        assert_eq!(host.log(), ["warn: a passport is ignored: /admin is not a field of a passport"]);
         let refused = show(&known(r#", "on_malformed": "reject""#), r#"{"clientId": "c", "state": []}"#);
         assert_eq!(refused, Err(("/state".to_owned(), "must be a JSON object".to_owned())));
     }

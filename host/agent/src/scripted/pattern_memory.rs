@@ -1,42 +1,42 @@
-//! Bytes that the compiled patterns of all scripts of the process keep.
+//! Limits the memory of the compiled patterns of all scripts in the process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most of them in each room.
+/// The most bytes in each room.
 const MAX_BYTES: usize = 512 << 20;
 
-/// The room for scripts of the operator, which those of strangers take nothing of.
+/// The room for the operator's scripts, separate from the one for tenants' scripts.
 pub(super) static OWN: Room = Room(AtomicUsize::new(0));
-/// The room for scripts that have a share of it each.
+/// The room for tenants' scripts. Each script gets an equal share.
 pub(super) static SHARED: Room = Room(AtomicUsize::new(0));
 
-/// A number of bytes that scripts take of [`MAX_BYTES`].
+/// The number of reserved bytes, at most [`MAX_BYTES`].
 #[derive(Debug)]
 pub(super) struct Room(AtomicUsize);
 
-/// The bytes of one script, given back when this is dropped.
+/// The reserved bytes of one script, released on drop.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct Reservation {
     bytes: usize,
     room: &'static Room,
 }
 
-/// The bytes that each of so many scripts may keep, so that there is room for all of them.
+/// The bytes for each script, such that `scripts` of them fit together.
 pub(super) fn share(scripts: usize) -> usize {
     MAX_BYTES / scripts.max(1)
 }
 
 impl Room {
-    /// `None` when there are not so many left.
-    pub(super) fn reserve(&'static self, bytes: usize) -> Option<Kept> {
+    /// Reserves bytes; `None` if too few are left.
+    pub(super) fn reserve(&'static self, bytes: usize) -> Option<Reservation> {
         let fits = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= MAX_BYTES);
-        // Relaxed, because threads agree on this number alone; no other memory is published by it.
+        // Relaxed suffices, because threads share only this number and no other memory.
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        Some(Kept { bytes, room: self })
+        Some(Reservation { bytes, room: self })
     }
 }
 
-impl Drop for Kept {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.room.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn what_is_beyond_the_bound_of_the_process_is_refused_and_changes_nothing() {
         assert!(OWN.reserve(MAX_BYTES + 1).is_none());
-        // Other tests reserve a little meanwhile.
+        // Other tests reserve a little at the same time.
         let half = OWN.reserve(MAX_BYTES / 2).expect("room");
         assert!(OWN.reserve(MAX_BYTES / 2 + 1).is_none());
         assert!(SHARED.reserve(MAX_BYTES / 2 + 1).is_some(), "it is another room");
