@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
 use reqwest::Method;
 
-use crate::admin::{self, Admin};
+use crate::admin::{self, Admin, OfTenant};
 
 mod shadow;
 mod shown;
@@ -29,6 +29,8 @@ pub(crate) struct Extension {
     command: Command,
     #[command(flatten)]
     admin: Admin,
+    #[command(flatten)]
+    of: OfTenant,
 }
 
 #[derive(Subcommand)]
@@ -105,7 +107,7 @@ enum Command {
 
 impl Extension {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let client = self.admin.client()?;
+        let client = self.admin.client()?.on(&self.of);
         match &self.command {
             Command::List => {
                 let answer = client.call(Method::GET, &["extensions"], None::<&()>).await?;

@@ -14,7 +14,7 @@ use reqwest::{Method, Response};
 use serde::Deserialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::admin::Target;
+use crate::admin::{OfTenant, Target};
 use crate::line::Line;
 use crate::output;
 
@@ -51,6 +51,8 @@ pub(crate) struct Record {
     force: bool,
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    tenant: OfTenant,
 }
 
 fn seconds(text: &str) -> Result<u64, String> {
@@ -75,7 +77,7 @@ impl Record {
             let is_there = fs::symlink_metadata(file).is_ok();
             ensure!(self.force || !is_there, "{} is there already; --force writes in its place", file.display());
         }
-        let client = self.target.client()?;
+        let client = self.target.client()?.on(&self.tenant);
         let bounds = Recording { turns: Some(self.turns), bytes: Some(self.bytes), seconds: Some(self.time) };
         let within = Duration::from_secs(self.time).saturating_add(GRACE);
         // From now on, so that Ctrl-C keeps what was written.

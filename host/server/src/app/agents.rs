@@ -76,6 +76,18 @@ pub(super) async fn check(config: &AgentConfig) -> Result<(), AppError> {
     Ok(())
 }
 
+/// The peers that an agent waits for when it is loaded, for errors.
+pub(super) fn peers(config: &AgentConfig) -> String {
+    match config {
+        AgentConfig::Upstream { upstream, .. } => format!("the upstream agent at {}", upstream.card),
+        AgentConfig::Template(template) if !template.mcp.is_empty() => {
+            let servers: Vec<String> = template.mcp.iter().map(|server| format!("`{}`", server.name)).collect();
+            format!("the MCP servers {}", servers.join(", "))
+        }
+        AgentConfig::Template(_) | AgentConfig::Script { .. } => "nobody else".to_owned(),
+    }
+}
+
 async fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {
     Ok(match config {
         ModelConfig::Scripted(script) => {

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use annex_agent::unclosed_placeholder;
 use annex_auth::{AuthConfig, Authenticator};
 use annex_files::Purpose;
 use annex_operations::fault;
@@ -17,13 +18,17 @@ use super::error::AppError;
 use super::{agents, open_folder, runtime};
 use crate::admin;
 use crate::config::served::ServedConfig;
-use crate::config::{AgentConfig, Config, ConfigError, Document, SecretConfig, TenantConfig, tenant};
+use crate::config::{AgentConfig, Config, ConfigError, Document, Problem, SecretConfig, TenantConfig, tenant};
 use crate::installation::installer::{Folder, Installer, Parts};
 use crate::installation::issuer::Issuer;
 use crate::installation::named;
 use crate::locations::Locations;
 use crate::settings::located;
 use crate::stores::postgres::PostgresDatabases;
+
+mod added;
+
+pub use added::check_tenant_text;
 
 /// What was checked, where nothing is wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +37,8 @@ pub struct Checked {
     pub extensions: usize,
     /// The tenants of the config.
     pub tenants: usize,
+    /// What a server starts with although it is probably not meant.
+    pub warnings: Vec<Problem>,
 }
 
 /// Checks the file of a config, those of its tenants, and the files and environment variables that they name.
@@ -46,11 +53,15 @@ pub async fn check(path: &Path, locations: &Locations) -> Result<Checked, Config
     let config = Arc::new(config);
     check_own(&config, locations, true, &mut document).await;
     check_later(&config, locations, &mut document);
-    let mut checked = Checked { extensions: config.extensions.len(), tenants: config.tenants.len() };
+    let warnings = warnings(&ServedConfig::own(&config), &document);
+    let mut checked = Checked { extensions: config.extensions.len(), tenants: config.tenants.len(), warnings };
     let mut of_tenants = Vec::new();
     for (number, tenant) in config.tenants.iter().enumerate() {
         match check_tenant(tenant, &config, locations).await {
-            Ok(extensions) => checked.extensions += extensions,
+            Ok(of_tenant) => {
+                checked.extensions += of_tenant.extensions;
+                checked.warnings.extend(of_tenant.warnings);
+            }
             Err(ConfigError::Problems(problems)) => of_tenants.extend(problems),
             Err(error @ ConfigError::Read { .. }) => {
                 document.wrong(&format!("tenant[{number}].config"), fault::text(&error));
@@ -115,12 +126,12 @@ pub(super) async fn check_start(config: &Config, locations: &Locations, has_agen
     document.into_checked(Some(()))
 }
 
-/// The file of a tenant, and what it names. Returns the number of its extensions.
+/// The file of a tenant, and what it names.
 async fn check_tenant(
     tenant: &TenantConfig,
     config: &Arc<Config>,
     locations: &Locations,
-) -> Result<usize, ConfigError> {
+) -> Result<Checked, ConfigError> {
     let path = locations.config.join(&tenant.config);
     let text = tenant::text(&path)?;
     let mut document = Document::parse(&path, &text);
@@ -128,7 +139,22 @@ async fn check_tenant(
         return document.into_checked(None);
     };
     check_served(&served, &of_tenant(tenant, locations), true, &mut document).await;
-    document.into_checked(Some(served.extensions.len()))
+    let warnings = warnings(&served, &document);
+    document.into_checked(Some(Checked { extensions: served.extensions.len(), tenants: 0, warnings }))
+}
+
+/// What an agent can be served with although it is probably not meant.
+fn warnings(served: &ServedConfig, document: &Document<'_>) -> Vec<Problem> {
+    let Ok(AgentConfig::Template(template)) = served.agent() else { return Vec::new() };
+    let open = unclosed_placeholder(&template.instruction);
+    let warning = open.and_then(|name| {
+        let reason = format!(
+            "the brace before {name} is not closed, so that it and the name stay text; write {{{name}}} for the value in the \
+             session's state"
+        );
+        document.remark("agent.instruction", reason)
+    });
+    warning.into_iter().collect()
 }
 
 /// What the config of the process names itself.

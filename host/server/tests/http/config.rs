@@ -69,9 +69,6 @@ async fn an_origin_that_no_browser_sends_is_refused_with_its_line_and_what_brows
 
 #[tokio::test]
 async fn replicas_are_for_a_database_that_several_processes_share() {
-    for value in [true, false] {
-        check(&format!("[tasks]\nrecover = {value}"), &["tasks.recover", "no longer a key", "take the line out"]).await;
-    }
     check("[replica]\nname = \"a\"", &["replica.name", "tasks.postgres_env"]).await;
     check("[postgres]\nlisten_env = \"A\"", &["postgres.listen_env", "tasks.postgres_env"]).await;
     check("[replica]\nname = \"a b\"\n[tasks]\npostgres_env = \"A\"", &["replica.name", "\"a b\" is not a name"]).await;
