@@ -47,8 +47,8 @@ enum Command {
                             settings have the keys of an [[extension]] without `component`, such as [grants]. Without \
                             --settings those in force stay. With tasks in PostgreSQL all replicas install and keep it, or \
                             none does. With runtime.extensions_dir the component is kept there, otherwise it is gone after a \
-                            restart.\n\nA safe update:\n  annex extension add ./new.wasm --shadow \
-                            https://example.com/my-extension/v1 --share 10\n  annex extension show \
+                            restart.\n\nA safe update:\n  annex extension add ./new.wasm --share 10 \\\n    \
+                            --shadow https://example.com/my-extension/v1\n  annex extension show \
                             https://example.com/my-extension/v1\n  annex extension promote \
                             https://example.com/my-extension/v1")]
     Add {

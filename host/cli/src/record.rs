@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(60);
 /// replaced. The server's config needs `allow_recording = true` in `[admin]`.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  annex record https://example.com/my-extension/v1 -o turns.jsonl\n  annex record \
-                        https://example.com/my-extension/v1 --turns 500 --time 10m -o turns.jsonl\n\nThe recording \
+                        https://example.com/my-extension/v1 --turns 500 -o turns.jsonl\n\nThe recording \
                         ends with the first bound that it reaches, or with Ctrl-C. The file is for its user alone. \
                         `annex replay` plays it to another version. The token is read from --token-file, or from the \
                         environment variable ANNEX_ADMIN_TOKEN.")]

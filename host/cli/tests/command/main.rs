@@ -41,6 +41,7 @@ mod stopping;
 mod strangers;
 mod support;
 mod tenants;
+mod terminal;
 mod trace;
 mod trips;
 mod turns;

@@ -99,3 +99,25 @@ async fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::peers;
+    use crate::config::Config;
+
+    #[test]
+    fn an_agent_that_is_late_is_named_with_the_address_that_it_waits_for() {
+        let of = |text: &str| {
+            let config = Config::parse(Path::new("annex.toml"), text).expect("a config");
+            peers(config.agent().expect("an agent"))
+        };
+        let upstream = "[agent]\nkind = \"upstream\"\nname = \"a\"\ncard = \"http://127.0.0.1:1\"\n";
+        assert_eq!(of(upstream), "the upstream agent at http://127.0.0.1:1");
+        let template = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\n\
+                        instruction = \"i\"\n[agent.model.scripted]\nfallback = \"f\"\n[[agent.mcp]]\nname = \"files\"\n\
+                        command = \"x\"\n";
+        assert_eq!(of(template), "the MCP servers `files`");
+    }
+}

@@ -19,7 +19,11 @@ const NOT_HERE: &str = "is no component that the config names; the server takes 
 ///
 /// # Errors
 /// With all that is wrong in the text; or what is wrong in the config.
-pub async fn check_tenant_text(file: &Path, config: Option<&Path>, locations: &Locations) -> Result<Checked, ConfigError> {
+pub async fn check_tenant_text(
+    file: &Path,
+    config: Option<&Path>,
+    locations: &Locations,
+) -> Result<Checked, ConfigError> {
     let text = tenant::text(file)?;
     let parsed = TenantText::parse(&text).map_err(|error| error.in_file(file, &text))?;
     let Some(config) = config.map(Config::read).transpose()? else {
