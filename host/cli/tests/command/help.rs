@@ -38,14 +38,15 @@ fn each_help_text_shows_an_example() -> Result<()> {
 
 #[test]
 fn an_option_is_listed_only_where_it_is_taken() -> Result<()> {
-    for (command, takes) in [
-        (&["extension", "list"][..], true),
+    let commands: [(&[&str], bool); 6] = [
+        (&["extension", "list"], true),
         (&["session", "list"], true),
         (&["record"], true),
         (&["tenant", "list"], false),
         (&["replica", "list"], false),
         (&["component", "list"], false),
-    ] {
+    ];
+    for (command, takes) in commands {
         let help = run(command.iter().chain(&["--help"]))?.out;
         assert!(help.contains("--token-file"), "{help}");
         assert_eq!(help.contains("--tenant"), takes, "{command:?}: {help}");

@@ -15,9 +15,11 @@ use annex_runtime::{Installed, KeyValueStore, MemoryKeyValueStore, Runtime};
 use annex_upstream::ConnectError;
 
 use super::error::AppError;
+use super::tenants::{ComponentsOf, admit};
 use super::{agents, open_folder, runtime};
 use crate::admin;
 use crate::config::served::ServedConfig;
+use crate::config::tenant_text::{TenantText, TenantTextError};
 use crate::config::{AgentConfig, Config, ConfigError, Document, Problem, SecretConfig, TenantConfig, tenant};
 use crate::installation::installer::{Folder, Installer, Parts};
 use crate::installation::issuer::Issuer;
@@ -25,10 +27,6 @@ use crate::installation::named;
 use crate::locations::Locations;
 use crate::settings::located;
 use crate::stores::postgres::PostgresDatabases;
-
-mod added;
-
-pub use added::check_tenant_text;
 
 /// What was checked, where nothing is wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +55,7 @@ pub async fn check(path: &Path, locations: &Locations) -> Result<Checked, Config
     let mut checked = Checked { extensions: config.extensions.len(), tenants: config.tenants.len(), warnings };
     let mut of_tenants = Vec::new();
     for (number, tenant) in config.tenants.iter().enumerate() {
-        match check_tenant(tenant, &config, locations).await {
+        match check_tenant_file(tenant, &config, locations).await {
             Ok(of_tenant) => {
                 checked.extensions += of_tenant.extensions;
                 checked.warnings.extend(of_tenant.warnings);
@@ -71,6 +69,47 @@ pub async fn check(path: &Path, locations: &Locations) -> Result<Checked, Config
     let mut problems = document.into_problems();
     problems.extend(of_tenants);
     if problems.is_empty() { Ok(checked) } else { Err(ConfigError::Problems(problems)) }
+}
+
+/// Said of a component that is no file.
+const NOT_HERE: &str = "is no component that the config names; the server takes the text only if this component was uploaded \
+                        (`annex component push`)";
+
+/// Checks the text of a tenant as the admin API does before it loads components. Without a config only the keys of the text
+/// are checked: the config says which secrets, hosts and components a text may name.
+///
+/// # Errors
+/// With all that is wrong in the text; or what is wrong in the config.
+pub async fn check_tenant_text(
+    file: &Path,
+    config: Option<&Path>,
+    locations: &Locations,
+) -> Result<Checked, ConfigError> {
+    let text = tenant::text(file)?;
+    let parsed = TenantText::parse(&text).map_err(|error| error.in_file(file, &text))?;
+    let Some(config) = config.map(Config::read).transpose()? else {
+        return Ok(Checked { extensions: parsed.extensions(), ..Checked::default() });
+    };
+    let config = Arc::new(config);
+    let stored = config.stored_tenants.clone().ok_or_else(|| no_tenants().in_file(file, &text))?;
+    let components = ComponentsOf::new(Arc::clone(&config), locations).allowed;
+    let admitted = admit(parsed, &stored, &components).map_err(|error| error.in_file(file, &text))?;
+    let served = ServedConfig::of_added(admitted, &config);
+    let served = served.map_err(|(key, reason)| TenantTextError::new(key, reason).in_file(file, &text))?;
+    let mut document = Document::parse(file, &text);
+    check_served(&served, locations, true, &mut document).await;
+    let mut warnings = warnings(&served, &document);
+    for (number, extension) in served.extensions.iter().enumerate() {
+        if let Some(digest) = extension.uploaded() {
+            let key = format!("extension[{number}].component");
+            warnings.extend(document.remark(&key, format!("{digest} {NOT_HERE}")));
+        }
+    }
+    document.into_checked(Some(Checked { extensions: served.extensions.len(), tenants: 0, warnings }))
+}
+
+fn no_tenants() -> TenantTextError {
+    TenantTextError::new("", "the config has no [tenants], so that its server takes no tenants; add that table")
 }
 
 /// Loads the extensions of a config and of its tenants, each set by itself, as a start does. Nothing else is started.
@@ -127,7 +166,7 @@ pub(super) async fn check_start(config: &Config, locations: &Locations, has_agen
 }
 
 /// The file of a tenant, and what it names.
-async fn check_tenant(
+async fn check_tenant_file(
     tenant: &TenantConfig,
     config: &Arc<Config>,
     locations: &Locations,
