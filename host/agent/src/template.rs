@@ -59,6 +59,12 @@ static STATE_KEY: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^(?:app:|user:|temp:)?[_\p{XID_Start}]\p{XID_Continue}*$").expect("the pattern is a constant")
 });
 
+/// A brace and a name, up to the next brace that does not close it.
+static UNCLOSED: LazyLock<Regex> = LazyLock::new(|| {
+    let name = r"(?:app:|user:|temp:|artifact\.)?[_\p{XID_Start}]\p{XID_Continue}*\??";
+    Regex::new(&format!(r"^\{{({name})[^{{}}]*(?:\{{|$)")).expect("the pattern is a constant")
+});
+
 /// Replaces each `{name}` with its value. `lookup` gets full keys such as `user:name`. For an artifact it gets
 /// `artifact.` and the artifact's name, which cannot be a state key.
 ///
@@ -132,6 +138,15 @@ pub fn check_template(template: &str) -> Result<(), TemplateError> {
         Some((what, given, most)) => Err(TemplateError::TooMany { what, given, most }),
         None => Ok(()),
     }
+}
+
+/// The name in the first placeholder that is not closed, as in `You answer {user_info.`: such a brace stays text. `None` for a
+/// template whose placeholders are all closed. A brace before anything but a name is text that nobody misses, as in `{"a": 1`.
+#[must_use]
+pub fn unclosed_placeholder(template: &str) -> Option<&str> {
+    let braces = template.match_indices('{').map(|(place, _)| template.split_at(place));
+    let open = braces.filter(|(before, _)| !before.ends_with(['$', '\\']));
+    open.filter_map(|(_, rest)| UNCLOSED.captures(rest)?.get(1)).map(|name| name.as_str()).next()
 }
 
 /// Tells whether a template may read keys that several sessions share.

@@ -31,7 +31,7 @@ const MAX_ANSWER_BYTES: usize = 256 << 20;
 #[derive(Args)]
 pub(crate) struct Admin {
     #[command(flatten)]
-    pub(crate) target: Target,
+    target: Target,
     /// Print the API's JSON
     #[arg(long, global = true)]
     json: bool,
@@ -46,6 +46,11 @@ pub(crate) struct Target {
     /// A file with the admin token
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
+}
+
+/// Whose extensions or sessions, for commands about those of one agent.
+#[derive(Args)]
+pub(crate) struct OfTenant {
     /// Act on this tenant; default: the agent of the server's config
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
@@ -64,7 +69,7 @@ impl Target {
         let base = self.base()?;
         let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
         // Most editors end a file with a line break, which is no part of the token.
-        Ok(Client { http, base, token: token.trim().to_owned(), tenant: self.tenant.clone() })
+        Ok(Client { http, base, token: token.trim().to_owned(), tenant: None })
     }
 
     /// The URL of the option, or else from the environment.
@@ -82,17 +87,6 @@ impl Admin {
     /// A client with the token from the file, or else from the environment.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         self.target.client()
-    }
-
-    /// The client of a command that is about no single tenant of the option; `hint` says what to do without it.
-    ///
-    /// # Errors
-    /// When `--tenant` names one.
-    pub(crate) fn client_without_tenant(&self, hint: &str) -> anyhow::Result<Client> {
-        if self.target.tenant.is_some() {
-            return Err(Failure::Usage.error(format!("--tenant is for other commands; {hint}")));
-        }
-        self.client()
     }
 
     /// Prints the API's JSON, or what `text` makes of it.
@@ -116,6 +110,11 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// The client for what one agent has: that of the tenant, if the option names one.
+    pub(crate) fn on(self, of: &OfTenant) -> Self {
+        Self { tenant: of.tenant.clone(), ..self }
+    }
+
     /// Calls `/v1/` and `path`, whose segments may have any characters, and returns the answer's JSON.
     pub(crate) async fn call(
         &self,

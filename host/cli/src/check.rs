@@ -1,6 +1,6 @@
 //! `annex check`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use annex_server::Checked;
 use anyhow::anyhow;
@@ -11,25 +11,40 @@ use crate::{output, serve};
 /// Check a config without starting it.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  annex check annex.toml\n  annex check annex.toml --load\n\nAll errors are shown at once, \
+    after_help = "Examples:\n  annex check annex.toml\n  annex check annex.toml --load\n  annex check annex.toml --tenant \
+                        acme.toml\n\nAll errors are shown at once, \
                         with file, line and what is accepted: those of the config, of the files of its tenants, and of \
                         the files and environment variables that they name. `annex serve` says the same. The command opens \
                         no port and makes no connections; `annex doctor` does."
 )]
 pub(crate) struct Check {
     /// The config, a TOML file
-    config: PathBuf,
+    #[arg(required_unless_present = "tenant")]
+    config: Option<PathBuf>,
     /// Load the extensions too, to check their grants and parameters. Compiles components that are not in the cache
-    #[arg(long)]
+    #[arg(long, conflicts_with = "tenant")]
     load: bool,
+    /// Check the file of a tenant that is to be added, as `annex tenant add` takes it. Without a config only its keys are
+    /// checked, and not what it names
+    #[arg(long, value_name = "FILE")]
+    tenant: Option<PathBuf>,
 }
 
 impl Check {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let locations = serve::locations(&self.config);
-        let checked = annex_server::check(&self.config, &locations).await?;
+        match (&self.tenant, &self.config) {
+            (Some(tenant), config) => check_tenant(tenant, config.as_deref()).await,
+            (None, Some(config)) => self.check(config).await,
+            // The parser asks for one of them.
+            (None, None) => Ok(()),
+        }
+    }
+
+    async fn check(&self, config: &Path) -> anyhow::Result<()> {
+        let locations = serve::locations(config);
+        let checked = annex_server::check(config, &locations).await?;
         if self.load {
-            let failures = annex_server::check_extensions(&self.config, &locations).await?;
+            let failures = annex_server::check_extensions(config, &locations).await?;
             let failures: Vec<String> = failures.into_iter().map(|error| format!("{:#}", anyhow!(error))).collect();
             match failures.as_slice() {
                 [] => {}
@@ -37,21 +52,33 @@ impl Check {
                 several => return Err(anyhow!("{} errors\n{}", several.len(), several.join("\n"))),
             }
         }
-        output::write(&self.report(&checked))
-    }
-
-    fn report(&self, checked: &Checked) -> String {
-        let config = annex_text::line(&self.config.display().to_string()).into_owned();
-        let tenants =
-            if checked.tenants == 0 { String::new() } else { format!(", {}", count(checked.tenants, "tenant")) };
-        let extensions = count(checked.extensions, "extension");
         let loaded = match (checked.extensions, self.load) {
             (0, _) => "",
             (_, true) => " All extensions were loaded.",
             (_, false) => " No extension was loaded; `--load` does that.",
         };
-        format!("{config}: no errors ({extensions}{tenants}).{loaded}\n")
+        report(config, &checked, loaded)
     }
+}
+
+async fn check_tenant(tenant: &Path, config: Option<&Path>) -> anyhow::Result<()> {
+    let locations = serve::locations(config.unwrap_or(Path::new("")));
+    let checked = annex_server::check_tenant_text(tenant, config, &locations).await?;
+    let left_out = match config {
+        Some(_) => " No extension was loaded; `annex tenant add` does that.",
+        None => " Name the server's config too, to check what the file names.",
+    };
+    report(tenant, &checked, left_out)
+}
+
+fn report(file: &Path, checked: &Checked, more: &str) -> anyhow::Result<()> {
+    for warning in &checked.warnings {
+        output::warning(&warning.to_string());
+    }
+    let file = annex_text::line(&file.display().to_string()).into_owned();
+    let tenants = if checked.tenants == 0 { String::new() } else { format!(", {}", count(checked.tenants, "tenant")) };
+    let extensions = count(checked.extensions, "extension");
+    output::write(&output::hanging(&format!("{file}: no errors ({extensions}{tenants}).{more}\n"), 2))
 }
 
 fn count(number: usize, of: &str) -> String {

@@ -52,9 +52,42 @@ impl From<Color> for ColorChoice {
     }
 }
 
+/// The look of a word that says how something is.
+#[derive(Clone, Copy)]
+pub(crate) enum Tint {
+    Good,
+    Warning,
+    Bad,
+}
+
+impl Tint {
+    /// The text in this colour, where standard output is coloured.
+    pub(crate) fn on_standard_output(self, text: &str) -> String {
+        self.paint(text, is_chosen(io::stdout().is_terminal()))
+    }
+
+    /// The text in this colour, where standard error is coloured.
+    pub(crate) fn on_standard_error(self, text: &str) -> String {
+        self.paint(text, on_standard_error())
+    }
+
+    fn paint(self, text: &str, coloured: bool) -> String {
+        let code = match self {
+            Self::Good => "32",
+            Self::Warning => "1;33",
+            Self::Bad => "1;31",
+        };
+        if coloured { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
 /// True if text on standard error is coloured.
 pub(crate) fn on_standard_error() -> bool {
-    is_wanted(CHOICE.get().copied().unwrap_or_default(), io::stderr().is_terminal(), |name| {
+    is_chosen(io::stderr().is_terminal())
+}
+
+fn is_chosen(is_terminal: bool) -> bool {
+    is_wanted(CHOICE.get().copied().unwrap_or_default(), is_terminal, |name| {
         env::var_os(name).is_some_and(|value| !value.is_empty() && (name == "NO_COLOR" || value == "dumb"))
     })
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
 use reqwest::Method;
 
-use crate::admin::{self, Admin};
+use crate::admin::{self, Admin, OfTenant};
 
 mod shadow;
 mod shown;
@@ -29,6 +29,8 @@ pub(crate) struct Extension {
     command: Command,
     #[command(flatten)]
     admin: Admin,
+    #[command(flatten)]
+    of: OfTenant,
 }
 
 #[derive(Subcommand)]
@@ -45,8 +47,8 @@ enum Command {
                             settings have the keys of an [[extension]] without `component`, such as [grants]. Without \
                             --settings those in force stay. With tasks in PostgreSQL all replicas install and keep it, or \
                             none does. With runtime.extensions_dir the component is kept there, otherwise it is gone after a \
-                            restart.\n\nA safe update:\n  annex extension add ./new.wasm --shadow \
-                            https://example.com/my-extension/v1 --share 10\n  annex extension show \
+                            restart.\n\nA safe update:\n  annex extension add ./new.wasm --share 10 \\\n    \
+                            --shadow https://example.com/my-extension/v1\n  annex extension show \
                             https://example.com/my-extension/v1\n  annex extension promote \
                             https://example.com/my-extension/v1")]
     Add {
@@ -105,7 +107,7 @@ enum Command {
 
 impl Extension {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let client = self.admin.client()?;
+        let client = self.admin.client()?.on(&self.of);
         match &self.command {
             Command::List => {
                 let answer = client.call(Method::GET, &["extensions"], None::<&()>).await?;

@@ -51,6 +51,7 @@ mod uploads;
 mod version;
 mod wit;
 mod with;
+mod wrap;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

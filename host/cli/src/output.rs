@@ -4,7 +4,8 @@ use std::io::{self, ErrorKind, Write};
 
 use anyhow::Context;
 
-use crate::{color, progress};
+use crate::color::{self, Tint};
+use crate::{progress, wrap};
 
 /// Stands before the further lines of a remark, which could be taken for other remarks otherwise.
 const INDENT: &str = "  ";
@@ -55,7 +56,24 @@ pub(crate) fn prompt(text: &str) {
 
 /// The reason for which the command failed.
 pub(crate) fn error(text: &str) {
+    labelled("error:", Tint::Bad, text);
+}
+
+/// Something that the user should know and that is no failure.
+pub(crate) fn warning(text: &str) {
+    labelled("warning:", Tint::Warning, text);
+}
+
+fn labelled(label: &str, tint: Tint, text: &str) {
     let _paused = progress::pause();
-    let label = if color::on_standard_error() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
-    let _ = writeln!(io::stderr(), "{label} {}", annex_text::indented(text, INDENT));
+    let text = format!("{label} {}", annex_text::indented(text, INDENT));
+    let text = wrap::hanging(&text, INDENT.len(), wrap::columns(&io::stderr()));
+    let rest = text.strip_prefix(label).unwrap_or_default();
+    let _ = writeln!(io::stderr(), "{}{rest}", tint.on_standard_error(label));
+}
+
+/// Lines for standard output. On a terminal long ones are broken, and their further lines begin `indent` columns behind
+/// their own beginning.
+pub(crate) fn hanging(text: &str, indent: usize) -> String {
+    wrap::hanging(text, indent, wrap::columns(&io::stdout()))
 }

@@ -14,7 +14,7 @@ use reqwest::{Method, Response};
 use serde::Deserialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::admin::Target;
+use crate::admin::{OfTenant, Target};
 use crate::line::Line;
 use crate::output;
 
@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(60);
 /// replaced. The server's config needs `allow_recording = true` in `[admin]`.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  annex record https://example.com/my-extension/v1 -o turns.jsonl\n  annex record \
-                        https://example.com/my-extension/v1 --turns 500 --time 10m -o turns.jsonl\n\nThe recording \
+                        https://example.com/my-extension/v1 --turns 500 -o turns.jsonl\n\nThe recording \
                         ends with the first bound that it reaches, or with Ctrl-C. The file is for its user alone. \
                         `annex replay` plays it to another version. The token is read from --token-file, or from the \
                         environment variable ANNEX_ADMIN_TOKEN.")]
@@ -51,6 +51,8 @@ pub(crate) struct Record {
     force: bool,
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    tenant: OfTenant,
 }
 
 fn seconds(text: &str) -> Result<u64, String> {
@@ -75,7 +77,7 @@ impl Record {
             let is_there = fs::symlink_metadata(file).is_ok();
             ensure!(self.force || !is_there, "{} is there already; --force writes in its place", file.display());
         }
-        let client = self.target.client()?;
+        let client = self.target.client()?.on(&self.tenant);
         let bounds = Recording { turns: Some(self.turns), bytes: Some(self.bytes), seconds: Some(self.time) };
         let within = Duration::from_secs(self.time).saturating_add(GRACE);
         // From now on, so that Ctrl-C keeps what was written.

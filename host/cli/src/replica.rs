@@ -29,7 +29,7 @@ enum Command {
 
 impl Replica {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let client = self.admin.client_without_tenant("all tenants are served by the same processes")?;
+        let client = self.admin.client()?;
         let Command::List = self.command;
         let answer = client.call(Method::GET, &["replicas"], None::<&()>).await?;
         self.admin.print(&answer, list)

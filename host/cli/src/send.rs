@@ -14,7 +14,7 @@ use crate::{output, shell, template};
 /// Send a message to an agent and print its answer.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  annex send http://127.0.0.1:9999 \"Who am I and what is my email?\" \\\n    --state \
+    after_help = "Example:\n  annex send http://127.0.0.1:9999 \"Who am I and what is my email?\" --state \\\n    \
                   '{\"user_info\":{\"name\":\"Ada\",\"role\":\"Engineer\",\"email\":\"ada@example.com\"}}'\n\n  annex \
                   send http://127.0.0.1:9999 --template > state.json\n  annex send http://127.0.0.1:9999 \"Who am I?\" \
                   --state @state.json\n\nThe agent's words go to standard output, remarks about the task to standard \

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde::Serialize;
 
-use crate::admin::Admin;
+use crate::admin::{Admin, OfTenant};
 use crate::line::Line;
 use crate::pretty::pretty_text;
 
@@ -32,6 +32,8 @@ pub(crate) struct Session {
     command: Command,
     #[command(flatten)]
     admin: Admin,
+    #[command(flatten)]
+    of: OfTenant,
     /// Read the sessions from the folder or database that this config names, without a server
     #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["admin", "token_file"])]
     config: Option<PathBuf>,
@@ -119,7 +121,7 @@ impl Session {
 
     /// Asks the admin API.
     async fn ask(&self) -> anyhow::Result<String> {
-        let client = self.admin.client()?;
+        let client = self.admin.client()?.on(&self.of);
         let (method, path, query): (_, Vec<&str>, Vec<(&str, String)>) = match &self.command {
             Command::List { user, after, limit } => {
                 let query = [("user", user.clone()), ("after", after.clone()), ("limit", Some(limit.to_string()))];
@@ -153,7 +155,7 @@ impl Session {
         let folder = config.parent().unwrap_or(Path::new(""));
         let config = Config::read(config)?;
         let sessions = Sessions::open(&config, folder).await?;
-        let tenant = self.admin.target.tenant.clone();
+        let tenant = self.of.tenant.clone();
         let name = |named: &Named| SessionName {
             tenant: tenant.clone(),
             user: named.user.clone(),

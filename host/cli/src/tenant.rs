@@ -92,7 +92,7 @@ struct Named {
 
 impl Tenant {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let client = self.admin.client_without_tenant("name the tenant as in `annex tenant show acme`")?;
+        let client = self.admin.client()?;
         match &self.command {
             Command::List => self.admin.print(&all(&client).await?, list),
             Command::Show { name } => {

@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::json;
 use similar::TextDiff;
 
+use crate::color::Tint;
 use crate::exit::Failure;
 use crate::{component, notes, output, progress, serve};
 
@@ -49,7 +50,7 @@ impl Test {
         for case in &cases {
             let run = runner.run(case, self.update).await;
             if !self.json {
-                output::show(&line(&run))?;
+                output::write(&line(&run))?;
             }
             runs.push(run);
         }
@@ -100,11 +101,19 @@ fn line(run: &CaseRun) -> String {
     let name = run.path.display().to_string();
     let name = annex_text::line(&name);
     let took = millis(run.took);
-    match &run.verdict {
-        Verdict::Passed => format!("ok      {name} ({took} ms)\n"),
-        Verdict::Updated => format!("updated {name}\n"),
-        failed => format!("FAILED  {name}\n{}\n", indented(&reason(failed))),
-    }
+    let (tint, verdict) = match &run.verdict {
+        Verdict::Passed => (Tint::Good, "ok"),
+        Verdict::Updated => (Tint::Warning, "updated"),
+        Verdict::Different { .. } | Verdict::Broken(_) => (Tint::Bad, "FAILED"),
+    };
+    let text = match &run.verdict {
+        Verdict::Passed => format!("{verdict:7} {name} ({took} ms)\n"),
+        Verdict::Updated => format!("{verdict:7} {name}\n"),
+        failed => format!("{verdict:7} {name}\n{}\n", indented(&reason(failed))),
+    };
+    // The words of the extension steer no terminal, and are broken before colours are added.
+    let text = output::hanging(&annex_text::block(&text), INDENT);
+    format!("{}{}", tint.on_standard_output(verdict), text.strip_prefix(verdict).unwrap_or_default())
 }
 
 /// The reason for which a case failed; empty when it did not.
@@ -115,6 +124,9 @@ fn reason(verdict: &Verdict) -> String {
         Verdict::Different { expected, found, words } => format!("{}{words}", difference(expected, found)),
     }
 }
+
+/// Columns by which the further lines of a line that is broken stand behind its beginning.
+const INDENT: usize = 2;
 
 /// The time in which the shortest difference is looked for; then any will do.
 const DIFF_TIME: Duration = Duration::from_secs(2);

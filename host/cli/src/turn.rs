@@ -2,7 +2,8 @@
 
 use annex_client::{Agent, ClientError, ServiceParameters};
 use annex_protocol::{
-    A2aError, AgentCard, AgentExtension, ExtensionUri, Json, Message, SendMessageRequest, StreamResponse,
+    A2aError, AgentCard, AgentExtension, ExtensionUri, Json, Message, SecurityScheme, SendMessageRequest,
+    StreamResponse,
 };
 use futures::TryStreamExt;
 use serde::Deserialize;
@@ -58,9 +59,17 @@ pub(crate) fn note_inactive(requested: &[ExtensionUri], active: &[ExtensionUri])
     }
 }
 
-/// Says in this command's terms what to do about missing extensions, and adds what an agent's error carries beside its
-/// message.
+/// Says in this command's terms what to do about credentials and missing extensions, and adds what an agent's error carries
+/// beside its message.
 pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[ExtensionUri]) -> anyhow::Error {
+    if error.downcast_ref::<ClientError>().is_some_and(wants_credentials) {
+        let options: Vec<String> = credentials(card).iter().map(|option| format!("\n  {option}")).collect();
+        let how = if options.len() > 1 { "with one of these options" } else { "with this option" };
+        if options.is_empty() {
+            return error;
+        }
+        return Failure::Refused.error(format!("{error:#}\nsend the credentials {how}:{}", options.concat()));
+    }
     let code = A2aError::ExtensionSupportRequired { missing: Vec::new(), unknown: Vec::new() }.code();
     let answered = error.downcast_ref::<ClientError>().and_then(ClientError::agent);
     let Some(answered) = answered else { return error };
@@ -87,6 +96,30 @@ pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[Exten
         return error;
     }
     Failure::Refused.error(format!("{error:#}\nadd to this command:{options}"))
+}
+
+/// True if the agent does not know who calls.
+fn wants_credentials(error: &ClientError) -> bool {
+    let is_status = matches!(error, ClientError::Status { status, .. } if status.as_u16() == 401);
+    is_status || error.agent().is_some_and(|answered| answered.reason.as_deref() == Some("UNAUTHENTICATED"))
+}
+
+/// The options of this command for credentials of the kinds on the card that go into a header field.
+fn credentials(card: &AgentCard) -> Vec<String> {
+    let mut options = Vec::new();
+    for scheme in card.security_schemes.values() {
+        let field = match scheme {
+            SecurityScheme::ApiKey(key) if key.location == "header" => format!("{}: KEY", key.name),
+            SecurityScheme::HttpAuth(http) => format!("authorization: {} CREDENTIALS", http.scheme),
+            SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => "authorization: Bearer TOKEN".to_owned(),
+            SecurityScheme::ApiKey(_) | SecurityScheme::MutualTls(_) => continue,
+        };
+        let option = format!("--header {}", shell::word(&field));
+        if !options.contains(&option) {
+            options.push(option);
+        }
+    }
+    options
 }
 
 /// True for the details that the error's text spells out.

@@ -48,7 +48,7 @@ enum Command {
 
 impl Uploads {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let client = self.admin.client_without_tenant("the text of any tenant may name what is uploaded")?;
+        let client = self.admin.client()?;
         match &self.command {
             Command::Push { file } => {
                 let bytes = annex_files::read(file, Purpose::Named, MAX_COMPONENT_BYTES)

@@ -259,6 +259,9 @@ impl Config {
         if let Some(Err((key, reason))) = self.admin.as_ref().map(AdminConfig::check) {
             wrong(key, reason);
         }
+        if let Some(Err((key, reason))) = self.admin.as_ref().map(|admin| admin.check_listeners(self.server.listen)) {
+            wrong(key, &reason);
+        }
         if self.tasks.list_all_anonymous && self.auth.is_some() {
             wrong("tasks.list_all_anonymous", "does nothing with [auth], which leaves no caller anonymous");
         }

@@ -1,5 +1,5 @@
 //! Looks at all that a server needs around it, before it is started: what the config names, folders and their rights, keys,
-//! databases, agents elsewhere, the clock, the machine, and known faults of the engine. Nothing is changed.
+//! databases, agents elsewhere, ports, the clock, the machine, and known faults of the engine. Nothing is changed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ mod finding;
 mod folders;
 mod machine;
 mod peers;
+mod ports;
 
 pub use finding::{Finding, Gravity};
 
@@ -24,6 +25,7 @@ pub async fn examine(path: &Path, locations: &Locations) -> Vec<Finding> {
     if let Ok(config) = Config::read(path).map(Arc::new) {
         findings.extend(folders::examine(&config, locations));
         findings.extend(peers::examine(&config, locations).await);
+        findings.extend(ports::examine(&config));
         findings.extend(machine::examine(&config));
     } else {
         findings.push(Finding::warning("config", "the rest is not looked at before the config can be read"));
@@ -36,8 +38,10 @@ pub async fn examine(path: &Path, locations: &Locations) -> Vec<Finding> {
 async fn config(path: &Path, locations: &Locations) -> Vec<Finding> {
     match app::check(path, locations).await {
         Ok(checked) => {
-            let app::Checked { extensions, tenants } = checked;
-            vec![Finding::fine("config", format!("no errors; extensions: {extensions}, tenants: {tenants}"))]
+            let app::Checked { extensions, tenants, warnings } = checked;
+            let fine = Finding::fine("config", format!("no errors; extensions: {extensions}, tenants: {tenants}"));
+            let warnings = warnings.iter().map(|warning| Finding::warning("config", warning.to_string()));
+            [fine].into_iter().chain(warnings).collect()
         }
         Err(ConfigError::Problems(problems)) => {
             problems.iter().map(|problem| Finding::error("config", problem.to_string())).collect()
@@ -46,25 +50,28 @@ async fn config(path: &Path, locations: &Locations) -> Vec<Finding> {
     }
 }
 
-/// The known faults of the engine, and whether an extension may reach them.
+/// The known faults of the engine that an extension may reach. The others are a number.
 fn engine() -> Vec<Finding> {
     let version = annex_runtime::ENGINE_VERSION;
-    let advisories = annex_runtime::advisories();
-    if advisories.is_empty() {
-        return vec![Finding::fine("engine", format!("wasmtime {version} has no fault that is known to this release"))];
-    }
-    let finding = |advisory: &annex_runtime::Advisory| {
-        let annex_runtime::Advisory { id, about, mended, kept_off } = advisory;
-        match kept_off {
-            Some(reason) => Finding::fine("engine", format!("{id} ({about}) is not reached by extensions: {reason}")),
-            None => Finding::warning(
-                "engine",
-                format!(
-                    "{id} ({about}) may be reached by extensions; take a release of Annex that is built with wasmtime \
-                     {mended} or later"
-                ),
-            ),
-        }
+    let (kept_off, reached): (Vec<_>, Vec<_>) =
+        annex_runtime::advisories().into_iter().partition(|advisory| advisory.kept_off.is_some());
+    let reached = reached.into_iter().map(|annex_runtime::Advisory { id, about, mended, .. }| {
+        let remedy = format!("take a release of Annex that is built with wasmtime {mended} or later");
+        Finding::warning("engine", format!("{id} ({about}) may be reached by extensions; {remedy}"))
+    });
+    let others = match kept_off.len() {
+        0 => format!("wasmtime {version}"),
+        number => format!("wasmtime {version}; known faults that no extension reaches: {number}"),
     };
-    advisories.into_iter().map(finding).collect()
+    reached.chain([Finding::fine("engine", others)]).collect()
+}
+
+/// The known faults of the engine that no extension reaches, each with the reason.
+#[must_use]
+pub fn advisories() -> Vec<Finding> {
+    let kept_off = annex_runtime::advisories().into_iter().filter_map(|advisory| {
+        let annex_runtime::Advisory { id, about, kept_off, .. } = advisory;
+        Some(Finding::fine("engine", format!("{id} ({about}) is not reached by extensions: {}", (*kept_off)?)))
+    });
+    kept_off.collect()
 }

@@ -27,7 +27,7 @@ mod tenants;
 
 pub use admin::TokenError;
 pub use annex_agent::{end_programs, kill_programs};
-pub use app::{App, AppError, Checked, check, check_extensions};
+pub use app::{App, AppError, Checked, check, check_extensions, check_tenant_text};
 pub use config::{
     AccessShare, ActivateConfig, AdminConfig, AdminTokenConfig, AgentConfig, BindingConfig, CardConfig, Config,
     ConfigError, ConfigFile, CorsOrigins, ExtensionConfig, GrantsConfig, HttpGrantConfig, HttpRuleConfig,
@@ -36,7 +36,7 @@ pub use config::{
     SessionStateGrantConfig, SessionsConfig, SkillConfig, StateScopeConfig, StoredTenantsConfig, TasksConfig,
     TemplateConfig, TenantConfig, WakeConfig,
 };
-pub use doctor::{Finding, Gravity, examine};
+pub use doctor::{Finding, Gravity, advisories, examine};
 pub use installation::installer::{InstallError, Installer, Origin, ReloadOutcome};
 pub use locations::Locations;
 pub use process::readiness_gate::Phase;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use annex_agent::{TemplateError, check_template, render};
+use annex_agent::{TemplateError, check_template, render, unclosed_placeholder};
 use annex_protocol::{Json, JsonObject};
 use serde::Deserialize;
 
@@ -144,6 +144,29 @@ fn literal_braces_can_be_written() {
 fn the_first_missing_variable_ends_it_and_scopes_do_not_stand_in_for_each_other() {
     check("{name} {app:name} {other}", Err("Context variable not found: `app:name`."));
     check("{app:name?}{other?}", Ok(""));
+}
+
+#[test]
+fn a_placeholder_that_is_not_closed_is_found_and_other_braces_are_text() {
+    for (template, expected) in [
+        ("Answer {user_info", Some("user_info")),
+        ("Answer {user_info about {name}.", Some("user_info")),
+        ("{name} and {user:role", Some("user:role")),
+        ("{artifact.note? is {", Some("artifact.note?")),
+        ("{name} {name?} {{name}} {artifact.a b}", None),
+        ("{\"a\": {\"b\": 1", None),
+        ("fn f() { return", None),
+        ("${name \\{name {", None),
+        ("name}", None),
+    ] {
+        assert_eq!(unclosed_placeholder(template), expected, "{template}");
+        // It stays text.
+        if let Some(name) = expected {
+            let rendered = render(template, |_| Some(Json::string("")));
+            assert!(rendered.is_ok_and(|text| text.contains(&format!("{{{name}"))), "{template}");
+        }
+    }
+    assert_eq!(unclosed_placeholder(&"{{a} ".repeat(200_000)), None);
 }
 
 #[test]

@@ -7,9 +7,12 @@ use annex_runtime::ManifestSection;
 use annex_text::line;
 
 use super::report::{AccessReport, DescriptorReport, Report};
+use crate::output;
 use crate::pretty::pretty;
 
 const NAME_WIDTH: usize = 15;
+/// Columns by which the further lines of a line without a name stand behind its beginning.
+const INDENT: usize = 2;
 
 pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
     let mut text = String::new();
@@ -36,7 +39,8 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
         } else {
             "This host refuses it"
         };
-        writeln!(text, "\n{outcome}:\n  {}", line(problem))?;
+        let problem = output::hanging(&format!("{outcome}:\n  {}", line(problem)), INDENT);
+        writeln!(text, "\n{problem}")?;
     }
     if let Some(schema) = &report.parameter_schema {
         text.push('\n');
@@ -50,8 +54,12 @@ pub(super) fn of(report: &Report) -> Result<String, fmt::Error> {
 
 /// Lines after the first one of the value stand below it.
 fn row(text: &mut String, name: &str, value: &str) -> fmt::Result {
-    let value = value.replace('\n', &format!("\n{:NAME_WIDTH$}", ""));
-    writeln!(text, "{name:NAME_WIDTH$}{value}")
+    for (number, line_of_value) in value.split('\n').enumerate() {
+        let name = if number == 0 { name } else { "" };
+        let indent = if name.is_empty() { INDENT } else { NAME_WIDTH };
+        writeln!(text, "{}", output::hanging(&format!("{name:NAME_WIDTH$}{line_of_value}"), indent))?;
+    }
+    Ok(())
 }
 
 fn imports(text: &mut String, report: &Report) -> fmt::Result {

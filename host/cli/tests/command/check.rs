@@ -1,6 +1,7 @@
 //! `annex init`, `annex check` and `annex doctor`.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -82,8 +83,6 @@ fn init_writes_every_key_that_a_config_takes() -> Result<()> {
     let file = folder.path().join("annex.toml");
     run(["init".as_ref(), file.as_os_str()])?;
     let text = fs::read_to_string(&file)?;
-    // `recover` is known only to be refused with the reason.
-    let left_out = ["recover"];
     let words: Vec<&str> = text.split(|letter: char| !(letter.is_alphanumeric() || "_-".contains(letter))).collect();
     // The error about a key that nobody knows lists the keys that are known.
     let config = format!("unknown = 1\n{}\nunknown = 1\n", TABLES.join("\nunknown = 1\n"));
@@ -92,7 +91,7 @@ fn init_writes_every_key_that_a_config_takes() -> Result<()> {
     assert_eq!(lines.len(), TABLES.len() + 1, "{}", listed.err);
     for line in lines {
         let (_, keys) = line.split_once(" takes ").with_context(|| line.to_owned())?;
-        for key in keys.split('`').skip(1).step_by(2).filter(|key| !left_out.contains(key)) {
+        for key in keys.split('`').skip(1).step_by(2) {
             assert!(words.contains(&key), "{key} of {line}");
         }
     }
@@ -192,6 +191,13 @@ fn a_doctor_looks_at_everything_and_says_what_to_do() -> Result<()> {
         assert!(seen.out.contains(part), "{part}: {}", seen.out);
     }
     assert!(!seen.out.contains("may be reached by extensions"), "{}", seen.out);
+    let of_engine = |out: &str| out.lines().filter(|line| line.starts_with("ok       engine ")).count();
+    assert_eq!(of_engine(&seen.out), 1, "{}", seen.out);
+    let listed = run(["doctor".as_ref(), config.path.as_os_str(), "--advisories".as_ref()])?;
+    let number = listed.out.lines().filter(|line| line.contains("is not reached by extensions: ")).count();
+    assert_eq!(of_engine(&listed.out), number + 1, "{}", listed.out);
+    let summary = format!("known faults that no extension reaches: {number}");
+    assert!(number == 0 || seen.out.contains(&summary), "{number}: {}", seen.out);
     assert!(!config.path.with_file_name("data").exists(), "nothing is made");
     Ok(())
 }
@@ -304,5 +310,106 @@ fn a_check_of_two_hundred_tenants_finds_the_one_that_is_wrong() -> Result<()> {
         "{}",
         refused.err
     );
+    Ok(())
+}
+
+#[test]
+fn a_doctor_tries_the_addresses_and_names_one_that_is_in_use() -> Result<()> {
+    let taken = TcpListener::bind("127.0.0.1:0")?;
+    let address = taken.local_addr()?;
+    let admin = "[admin]\nlisten = \"127.0.0.1:0\"\ntoken_env = \"ANNEX_TEST_DOCTOR\"\n\n[agent]";
+    let text = specialist().replace("127.0.0.1:0", &address.to_string()).replacen("[agent]", admin, 1);
+    let config = ConfigFile::new(&text)?;
+    let doctor = || {
+        let mut command = annex(["doctor".as_ref(), config.path.as_os_str()]);
+        let output = command.env("ANNEX_TEST_DOCTOR", "0123456789abcdef").output()?;
+        anyhow::Ok((output.status.code(), String::from_utf8(output.stdout)?))
+    };
+    let (code, out) = doctor()?;
+    assert_eq!(code, Some(0), "{out}");
+    assert!(out.contains(&format!("warning  port         server.listen: {address} is in use")), "{out}");
+    assert!(out.contains("ok       port         admin.listen: 127.0.0.1:0 is free"), "{out}");
+    drop(taken);
+    // An address of no machine (RFC 5737).
+    fs::write(&config.path, text.replace(&address.to_string(), "192.0.2.1:9999\"\nallow_anonymous = true #"))?;
+    let (code, out) = doctor()?;
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.contains("error    port         server.listen: cannot listen on 192.0.2.1:9999: "), "{out}");
+    Ok(())
+}
+
+#[test]
+fn a_brace_that_is_not_closed_is_a_warning_with_its_place() -> Result<()> {
+    let text = crate::support::template_agent("You answer {user_info about {topic?}", "").replace("        ", "");
+    let line = text.lines().position(|line| line.starts_with("instruction")).context("the instruction")? + 1;
+    let config = ConfigFile::new(&text)?;
+    let expected = format!("annex.toml:{line}:1: agent.instruction: the brace before user_info is not closed");
+    let checked = run_on("check", &config)?;
+    assert_eq!(checked.code, Some(0), "{}", checked.err);
+    assert!(checked.err.starts_with("warning: ") && checked.err.contains(&expected), "{}", checked.err);
+    assert!(checked.out.contains("no errors"), "{}", checked.out);
+    let seen = run_on("doctor", &config)?;
+    let is_told = seen.out.lines().any(|line| line.starts_with("warning  config ") && line.contains(&expected));
+    assert!(seen.code == Some(0) && is_told, "{}", seen.out);
+    fs::write(&config.path, text.replace("{user_info ", "{user_info} "))?;
+    assert_eq!(run_on("check", &config)?.err, "");
+    Ok(())
+}
+
+/// The text of a tenant whose instruction is line 6.
+fn tenant_text(more: &str) -> String {
+    format!(
+        "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\ninstruction = \"i\"\nname = \"a\"\n\
+         [agent.model.scripted]\nfallback = \"f\"\n{more}"
+    )
+}
+
+#[test]
+fn the_file_of_a_tenant_is_checked_before_it_is_added() -> Result<()> {
+    let config = ConfigFile::new(&specialist().replacen("[agent]", "[tenants]\n\n[agent]", 1))?;
+    let file = config.path.with_file_name("acme.toml");
+    let check = |text: &str, with_config: bool| -> Result<Run> {
+        fs::write(&file, text)?;
+        let with = with_config.then_some(config.path.as_os_str());
+        run(["check".as_ref(), "--tenant".as_ref(), file.as_os_str()].into_iter().chain(with))
+    };
+    let shipped = "[[extension]]\ncomponent = \"timestamp\"\ngrants = { clock = true }\n";
+    for with_config in [true, false] {
+        let sound = check(&tenant_text(shipped), with_config)?;
+        assert_eq!(sound.code, Some(0), "{}", sound.err);
+        assert!(sound.out.contains("acme.toml: no errors (1 extension)."), "{}", sound.out);
+        let wrong = tenant_text("[card.signng]\n").replace("\"n\"", "5");
+        let refused = check(&wrong, with_config)?;
+        assert_eq!(refused.code, Some(1), "{}", refused.out);
+        for part in
+            ["acme.toml:2:8: card.name: is the number 5", "acme.toml:10:1: card.signng: unknown key; did you mean"]
+        {
+            assert!(refused.err.contains(part), "{}", refused.err);
+        }
+    }
+    let lent = "[card.signing]\nkid = \"k\"\nsecret = \"pem\"\n";
+    for (more, part) in [
+        (lent, "acme.toml:12:1: card.signing.secret: \"pem\" is lent to nobody"),
+        ("[[extension]]\ncomponent = \"timestmp\"\n", "acme.toml:11:1: extension.component: "),
+        (
+            "[[extension]]\ncomponent = \"timestamp\"\nlimits = { cpu_ms = 5000000 }\n",
+            "extension.limits.cpu_ms: is 5000000; it must be at most 60000",
+        ),
+    ] {
+        let refused = check(&tenant_text(more), true)?;
+        assert!(refused.code == Some(1) && refused.err.contains(part), "{part}: {}", refused.err);
+    }
+    let uploaded = format!("[[extension]]\ncomponent = \"sha256:{}\"\n", "0".repeat(64));
+    let warned = check(&tenant_text(&uploaded), true)?;
+    assert_eq!(warned.code, Some(0), "{}", warned.err);
+    assert!(
+        warned.err.contains("extension.component: sha256:000") && warned.err.contains("uploaded"),
+        "{}",
+        warned.err
+    );
+    fs::write(&config.path, specialist())?;
+    let none = check(&tenant_text(""), true)?;
+    assert!(none.code == Some(1) && none.err.contains("has no [tenants]"), "{}", none.err);
+    assert_eq!(run(["check"])?.code, Some(2));
     Ok(())
 }

@@ -44,6 +44,7 @@ mod support;
 #[expect(dead_code, reason = "these tests only begin leases")]
 mod table;
 mod tenants;
+mod terminal;
 mod trace;
 mod trips;
 mod turns;

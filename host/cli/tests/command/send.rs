@@ -62,6 +62,11 @@ fn credentials_are_sent_as_header_fields() -> Result<()> {
     let send = |fields: &[&str]| run([&["send", server.url.as_str(), QUESTION, "--state", STATE], fields].concat());
     let refused = send(&[])?;
     assert!(refused.code == Some(3) && refused.err.contains("credentials"), "{}", refused.err);
+    for binding in ["jsonrpc", "http+json", "grpc"] {
+        let refused = send(&["--binding", binding])?;
+        let how = "send the credentials with this option:\n    --header 'x-api-key: KEY'\n";
+        assert!(refused.code == Some(3) && refused.err.contains(how), "{binding}: {}", refused.err);
+    }
     let answered = send(&["--header", "X-API-Key: a-key-of-ada-0123456789"])?;
     assert_eq!((answered.code, answered.out.as_str()), (Some(0), ANSWER), "{}", answered.err);
     let malformed = send(&["--header", "X-API-Key a-key-of-ada"])?;

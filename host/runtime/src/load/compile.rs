@@ -227,7 +227,7 @@ impl Compiler {
             Err(_) => Err(LoadError::CompileTime { digest, limit: self.time }),
         };
         if let Some(under_way) = under_way {
-            under_way.end(made.is_ok());
+            under_way.end(made.as_ref().err());
         }
         made
     }

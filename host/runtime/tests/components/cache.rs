@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use annex_runtime::{Digest, Extension, Runtime, RuntimeConfig};
+use annex_runtime::{Digest, Extension, LoadError, Runtime, RuntimeConfig};
 use tempfile::TempDir;
 
 use crate::support::{component, installation, log_of};
@@ -126,6 +126,18 @@ async fn compiling_is_logged_with_its_name_and_its_end() {
     let log = log.await;
     assert!(log.contains("compiling my-rule") && log.contains("compiled my-rule in "), "{log}");
     assert!(annex_runtime::compilations().iter().all(|compilation| *compilation.name != *"my-rule"));
+}
+
+#[tokio::test]
+async fn a_component_without_its_grant_is_logged_as_refused_and_not_as_compiled() {
+    let (_parent, folder) = missing_folder();
+    let log = log_of(async {
+        let loaded = open(&folder).load_named("my-rule", component(annex_components::TIMESTAMP), installation()).await;
+        assert!(matches!(loaded, Err(LoadError::NotGranted { .. })));
+    });
+    let log = log.await;
+    assert!(log.contains("my-rule was refused before it was compiled"), "{log}");
+    assert!(!log.contains("compiled my-rule in") && !log.contains("could not be compiled"), "{log}");
 }
 
 #[tokio::test]

@@ -76,6 +76,18 @@ pub(super) async fn check(config: &AgentConfig) -> Result<(), AppError> {
     Ok(())
 }
 
+/// The peers that an agent waits for when it is loaded, for errors.
+pub(super) fn peers(config: &AgentConfig) -> String {
+    match config {
+        AgentConfig::Upstream { upstream, .. } => format!("the upstream agent at {}", upstream.card),
+        AgentConfig::Template(template) if !template.mcp.is_empty() => {
+            let servers: Vec<String> = template.mcp.iter().map(|server| format!("`{}`", server.name)).collect();
+            format!("the MCP servers {}", servers.join(", "))
+        }
+        AgentConfig::Template(_) | AgentConfig::Script { .. } => "nobody else".to_owned(),
+    }
+}
+
 async fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {
     Ok(match config {
         ModelConfig::Scripted(script) => {
@@ -86,4 +98,26 @@ async fn model(config: &ModelConfig) -> Result<Arc<dyn Model>, AppError> {
             Arc::new(GenerativeModel::new(generative.clone()).map_err(|error| AppError::Model(error.into()))?)
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::peers;
+    use crate::config::Config;
+
+    #[test]
+    fn an_agent_that_is_late_is_named_with_the_address_that_it_waits_for() {
+        let of = |text: &str| {
+            let config = Config::parse(Path::new("annex.toml"), text).expect("a config");
+            peers(config.agent().expect("an agent"))
+        };
+        let upstream = "[agent]\nkind = \"upstream\"\nname = \"a\"\ncard = \"http://127.0.0.1:1\"\n";
+        assert_eq!(of(upstream), "the upstream agent at http://127.0.0.1:1");
+        let template = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"template\"\nname = \"a\"\n\
+                        instruction = \"i\"\n[agent.model.scripted]\nfallback = \"f\"\n[[agent.mcp]]\nname = \"files\"\n\
+                        command = \"x\"\n";
+        assert_eq!(of(template), "the MCP servers `files`");
+    }
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use annex_agent::unclosed_placeholder;
 use annex_auth::{AuthConfig, Authenticator};
 use annex_files::Purpose;
 use annex_runtime::{Installed, KeyValueStore, MemoryKeyValueStore, Runtime};
@@ -14,10 +15,12 @@ use annex_telemetry::fault;
 use annex_upstream::ConnectError;
 
 use super::error::AppError;
+use super::tenants::{ComponentsOf, admit};
 use super::{agents, open_folder, runtime};
 use crate::admin;
 use crate::config::served::ServedConfig;
-use crate::config::{AgentConfig, Config, ConfigError, Document, SecretConfig, TenantConfig, tenant};
+use crate::config::tenant_text::{TenantText, TenantTextError};
+use crate::config::{AgentConfig, Config, ConfigError, Document, Problem, SecretConfig, TenantConfig, tenant};
 use crate::installation::installer::{Folder, Installer, Parts};
 use crate::installation::issuer::Issuer;
 use crate::installation::named;
@@ -32,6 +35,8 @@ pub struct Checked {
     pub extensions: usize,
     /// The tenants of the config.
     pub tenants: usize,
+    /// What a server starts with although it is probably not meant.
+    pub warnings: Vec<Problem>,
 }
 
 /// Checks the file of a config, those of its tenants, and the files and environment variables that they name.
@@ -46,11 +51,15 @@ pub async fn check(path: &Path, locations: &Locations) -> Result<Checked, Config
     let config = Arc::new(config);
     check_own(&config, locations, true, &mut document).await;
     check_later(&config, locations, &mut document);
-    let mut checked = Checked { extensions: config.extensions.len(), tenants: config.tenants.len() };
+    let warnings = warnings(&ServedConfig::own(&config), &document);
+    let mut checked = Checked { extensions: config.extensions.len(), tenants: config.tenants.len(), warnings };
     let mut of_tenants = Vec::new();
     for (number, tenant) in config.tenants.iter().enumerate() {
-        match check_tenant(tenant, &config, locations).await {
-            Ok(extensions) => checked.extensions += extensions,
+        match check_tenant_file(tenant, &config, locations).await {
+            Ok(of_tenant) => {
+                checked.extensions += of_tenant.extensions;
+                checked.warnings.extend(of_tenant.warnings);
+            }
             Err(ConfigError::Problems(problems)) => of_tenants.extend(problems),
             Err(error @ ConfigError::Read { .. }) => {
                 document.wrong(&format!("tenant[{number}].config"), fault::text(&error));
@@ -60,6 +69,47 @@ pub async fn check(path: &Path, locations: &Locations) -> Result<Checked, Config
     let mut problems = document.into_problems();
     problems.extend(of_tenants);
     if problems.is_empty() { Ok(checked) } else { Err(ConfigError::Problems(problems)) }
+}
+
+/// Said of a component that is no file.
+const NOT_HERE: &str = "is no component that the config names; the server takes the text only if this component was uploaded \
+                        (`annex component push`)";
+
+/// Checks the text of a tenant as the admin API does before it loads components. Without a config only the keys of the text
+/// are checked: the config says which secrets, hosts and components a text may name.
+///
+/// # Errors
+/// With all that is wrong in the text; or what is wrong in the config.
+pub async fn check_tenant_text(
+    file: &Path,
+    config: Option<&Path>,
+    locations: &Locations,
+) -> Result<Checked, ConfigError> {
+    let text = tenant::text(file)?;
+    let parsed = TenantText::parse(&text).map_err(|error| error.in_file(file, &text))?;
+    let Some(config) = config.map(Config::read).transpose()? else {
+        return Ok(Checked { extensions: parsed.extensions(), ..Checked::default() });
+    };
+    let config = Arc::new(config);
+    let stored = config.stored_tenants.clone().ok_or_else(|| no_tenants().in_file(file, &text))?;
+    let components = ComponentsOf::new(Arc::clone(&config), locations).allowed;
+    let admitted = admit(parsed, &stored, &components).map_err(|error| error.in_file(file, &text))?;
+    let served = ServedConfig::of_added(admitted, &config);
+    let served = served.map_err(|(key, reason)| TenantTextError::new(key, reason).in_file(file, &text))?;
+    let mut document = Document::parse(file, &text);
+    check_served(&served, locations, true, &mut document).await;
+    let mut warnings = warnings(&served, &document);
+    for (number, extension) in served.extensions.iter().enumerate() {
+        if let Some(digest) = extension.uploaded() {
+            let key = format!("extension[{number}].component");
+            warnings.extend(document.remark(&key, format!("{digest} {NOT_HERE}")));
+        }
+    }
+    document.into_checked(Some(Checked { extensions: served.extensions.len(), tenants: 0, warnings }))
+}
+
+fn no_tenants() -> TenantTextError {
+    TenantTextError::new("", "the config has no [tenants], so that its server takes no tenants; add that table")
 }
 
 /// Loads the extensions of a config and of its tenants, each set by itself, as a start does. Nothing else is started.
@@ -115,12 +165,12 @@ pub(super) async fn check_start(config: &Config, locations: &Locations, has_agen
     document.into_checked(Some(()))
 }
 
-/// The file of a tenant, and what it names. Returns the number of its extensions.
-async fn check_tenant(
+/// The file of a tenant, and what it names.
+async fn check_tenant_file(
     tenant: &TenantConfig,
     config: &Arc<Config>,
     locations: &Locations,
-) -> Result<usize, ConfigError> {
+) -> Result<Checked, ConfigError> {
     let path = locations.config.join(&tenant.config);
     let text = tenant::text(&path)?;
     let mut document = Document::parse(&path, &text);
@@ -128,7 +178,22 @@ async fn check_tenant(
         return document.into_checked(None);
     };
     check_served(&served, &of_tenant(tenant, locations), true, &mut document).await;
-    document.into_checked(Some(served.extensions.len()))
+    let warnings = warnings(&served, &document);
+    document.into_checked(Some(Checked { extensions: served.extensions.len(), tenants: 0, warnings }))
+}
+
+/// What an agent can be served with although it is probably not meant.
+fn warnings(served: &ServedConfig, document: &Document<'_>) -> Vec<Problem> {
+    let Ok(AgentConfig::Template(template)) = served.agent() else { return Vec::new() };
+    let open = unclosed_placeholder(&template.instruction);
+    let warning = open.and_then(|name| {
+        let reason = format!(
+            "the brace before {name} is not closed, so that it and the name stay text; write {{{name}}} for the value in the \
+             session's state"
+        );
+        document.remark("agent.instruction", reason)
+    });
+    warning.into_iter().collect()
 }
 
 /// What the config of the process names itself.

@@ -64,8 +64,11 @@ pub enum AppError {
     #[error("sessions cannot be kept")]
     Sessions(#[from] SessionStoreError),
     /// The agent of a tenant takes too long.
-    #[error("[agent] was not there in time")]
-    AgentLate,
+    #[error("[agent] was not there in time: it waited for {peers}")]
+    AgentLate {
+        /// Those that the agent needs, with their addresses.
+        peers: String,
+    },
     /// The text of a tenant cannot be used.
     #[error(transparent)]
     TenantText(#[from] TenantTextError),

@@ -17,7 +17,7 @@ use super::{AppError, Served, Shared};
 use crate::authentication::Authentication;
 use crate::config::served::ServedConfig;
 use crate::config::tenant_text::{AdmittedTenant, TenantText, TenantTextError};
-use crate::config::{AgentConfig, Config, ExtensionConfig, TenantConfig};
+use crate::config::{AgentConfig, Config, ExtensionConfig, StoredTenantsConfig, TenantConfig};
 use crate::installation::allowed::AllowedComponents;
 use crate::installation::installer::Installer;
 use crate::installation::issuer::Issuer;
@@ -42,13 +42,13 @@ struct Loader {
 }
 
 /// The components that texts may name, of one reading of the config.
-struct ComponentsOf {
+pub(super) struct ComponentsOf {
     config: Arc<Config>,
-    allowed: Arc<AllowedComponents>,
+    pub(super) allowed: Arc<AllowedComponents>,
 }
 
 impl ComponentsOf {
-    fn new(config: Arc<Config>, locations: &Locations) -> Self {
+    pub(super) fn new(config: Arc<Config>, locations: &Locations) -> Self {
         let added = config.stored_tenants.as_ref();
         let own = config.extensions.iter().map(|extension| &extension.component);
         let named = added.iter().flat_map(|added| added.components.iter().chain(own.clone()));
@@ -124,7 +124,7 @@ impl Loader {
             Some(until) => timeout_at(until, agent).await.and_then(|agent| agent),
             None => agent.await,
         };
-        let agent = agent.map_err(|_| AppError::AgentLate)??;
+        let agent = agent.map_err(|_| AppError::AgentLate { peers: agents::peers(config) })??;
         self.places.work.run(&name, failed_before, Box::pin(self.shared.serve(served, agent))).await
     }
 
@@ -133,17 +133,7 @@ impl Loader {
         let config = self.settings.config();
         let components = self.components(&config);
         let allowed = config.stored_tenants.clone().unwrap_or_default();
-        // Digesting components reads their files.
-        let admitting = spawn_blocking(move || -> Result<_, TenantTextError> {
-            let mut admitted = TenantText::parse(&text)?.admit(&allowed)?;
-            for extension in &mut admitted.extensions {
-                // One that is no file is looked for among those that were uploaded.
-                if let Some(file) = extension.digest.as_ref().and_then(|digest| components.find(digest)) {
-                    extension.component = file.to_string_lossy().into_owned();
-                }
-            }
-            Ok(admitted)
-        });
+        let admitting = spawn_blocking(move || admit(TenantText::parse(&text)?, &allowed, &components));
         let broke_off = |error: tokio::task::JoinError| TenantTextError::new("the text", fault::text(&error));
         let admitted: AdmittedTenant = admitting.await.map_err(broke_off)??;
         for digest in admitted.extensions.iter().filter_map(ExtensionConfig::uploaded) {
@@ -214,6 +204,22 @@ impl Loader {
         issuer.cards(&installed).map_err(|error| wrong("card", &error))?;
         Ok(())
     }
+}
+
+/// The content of a text, with the files of components that it names by their digests. Digesting components reads their files.
+pub(super) fn admit(
+    text: TenantText,
+    allowed: &StoredTenantsConfig,
+    components: &AllowedComponents,
+) -> Result<AdmittedTenant, TenantTextError> {
+    let mut admitted = text.admit(allowed)?;
+    for extension in &mut admitted.extensions {
+        // One that is no file is looked for among those that were uploaded.
+        if let Some(file) = extension.digest.as_ref().and_then(|digest| components.find(digest)) {
+            extension.component = file.to_string_lossy().into_owned();
+        }
+    }
+    Ok(admitted)
 }
 
 fn wrong(place: &str, error: &(dyn std::error::Error + 'static)) -> TenantTextError {

@@ -93,6 +93,20 @@ impl AdminConfig {
         Ok(())
     }
 
+    /// Finds a listener that another one leaves no room for. `server` is `server.listen`. The value is the key and the reason.
+    pub(super) fn check_listeners(&self, server: SocketAddr) -> Result<(), (&'static str, String)> {
+        let mut listeners = vec![("server.listen", server), ("admin.listen", self.listen)];
+        listeners.extend(self.metrics_listen.map(|listen| ("admin.metrics_listen", listen)));
+        for (number, (key, address)) in listeners.iter().enumerate() {
+            let before = listeners.iter().take(number).find(|(_, other)| share_a_port(*address, *other));
+            if let Some((taken_by, other)) = before {
+                let reason = format!("is {address}, where {taken_by} ({other}) listens too; take another port");
+                return Err((key, reason));
+            }
+        }
+        Ok(())
+    }
+
     /// The token that opens `/metrics` alone.
     pub(crate) fn metrics_token(&self) -> Option<AdminTokenConfig> {
         let (token_file, token_env) = (self.metrics_token_file.clone(), self.metrics_token_env.clone());
@@ -133,4 +147,13 @@ impl AdminConfig {
         });
         own.into_iter().chain(self.tokens.iter().cloned()).collect()
     }
+}
+
+/// True if only one of the two can be listened on. Port 0 is a free one each time. The unspecified address of IPv6 has those of
+/// IPv4 with it.
+fn share_a_port(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |whole: SocketAddr, part: SocketAddr| {
+        whole.ip() == part.ip() || whole.ip().is_unspecified() && (whole.is_ipv6() || part.is_ipv4())
+    };
+    one.port() == other.port() && one.port() != 0 && (covers(one, other) || covers(other, one))
 }

@@ -24,6 +24,9 @@ use place::{Found, Step};
 /// The most mistakes that are looked for in one text unless somebody asks for fewer. Each takes another round.
 const MAX_PROBLEMS: usize = 200;
 
+/// Said by the parser of a key that stands there twice.
+const DUPLICATE: &str = "duplicate key";
+
 /// The text of a config and its file, to tell later where something stands in it.
 #[derive(Clone)]
 pub(crate) struct ConfigText {
@@ -132,13 +135,15 @@ impl<'a> Document<'a> {
         if !self.broken_lines.is_empty() || self.lost.iter().any(comes_of) {
             return;
         }
+        let problem = self.remark(key, reason);
+        self.problems.extend(problem);
+    }
+
+    /// What is to be said of a key, with its place. The text can be used all the same, so it is not noted.
+    pub(crate) fn remark(&self, key: &str, reason: impl Into<String>) -> Option<Problem> {
         let steps = place::steps(key);
-        let key = place::dotted(&steps);
-        let Some(start) = self.start_of(&steps) else { return };
-        match start {
-            Some(start) => self.note(&key, start, reason),
-            None => self.problems.push(Problem { path: self.path.to_owned(), place: None, key, reason }),
-        }
+        let place = self.start_of(&steps)?.map(|start| self.position(start));
+        Some(Problem { path: self.path.to_owned(), place, key: place::dotted(&steps), reason: reason.into() })
     }
 
     /// What is wrong, in the order of the lines.
@@ -221,9 +226,12 @@ impl<'a> Document<'a> {
             }
             Mistake::MissingKey { key, needed } => self.missing(&steps, &span, key, &needed),
             Mistake::Other(text) => {
+                if self.joins_misspelt_list(&steps) {
+                    return true;
+                }
                 let text = match place::at(&self.root, &steps).map(Spanned::get_ref) {
                     Some(DeValue::Table(_)) if text.ends_with("a list in brackets") => {
-                        format!("is one table, and there may be several; write it as [[{}]]", place::dotted(&steps))
+                        one_or_several(&place::dotted(&steps), steps.last())
                     }
                     _ => text,
                 };
@@ -317,6 +325,7 @@ impl<'a> Document<'a> {
     fn rename(&mut self, steps: &[Step], name: String) -> bool {
         let Some((Step::Key(old), parent)) = steps.split_last() else { return false };
         let renamed: Vec<Step> = parent.iter().cloned().chain([Step::Key(name.clone())]).collect();
+        self.join(&renamed, steps);
         if place::at(&self.root, &renamed).is_some() {
             return false;
         }
@@ -331,9 +340,53 @@ impl<'a> Document<'a> {
         true
     }
 
+    /// Moves a table into the last one of a list beside it whose name is surely a misspelling of its own. What is wrong with
+    /// that name is found by itself.
+    fn joins_misspelt_list(&mut self, steps: &[Step]) -> bool {
+        let Some((Step::Key(name), parent)) = steps.split_last() else { return false };
+        let Some(table) = place::table_mut(&mut self.root, parent) else { return false };
+        let is_misspelt = |key: &str| key != name && nearest(key, [name.as_str()]).is_some_and(|meant| meant.is_sure);
+        let keys: Vec<String> = table.keys().map(|key| key.get_ref().to_string()).collect();
+        let lists = keys.into_iter().filter(|key| is_misspelt(key));
+        let mut lists = lists.map(|key| parent.iter().cloned().chain([Step::Key(key)]).collect::<Vec<_>>());
+        lists.any(|list| self.join(steps, &list))
+    }
+
+    /// Moves the table `from` into the last one of the list `to`, if that is what they are.
+    fn join(&mut self, from: &[Step], to: &[Step]) -> bool {
+        let is_moved = place::move_into_last(&mut self.root, from, to);
+        if is_moved {
+            self.forget_duplicates_behind(to);
+        }
+        is_moved
+    }
+
+    /// Takes back that keys stand there twice, behind the entry: each element of a misspelt list may have them.
+    fn forget_duplicates_behind(&mut self, steps: &[Step]) {
+        let first = place::start(&self.root, steps).map_or(usize::MAX, |start| self.position(start).0);
+        let is_one = |problem: &Problem| {
+            problem.key.is_empty() && problem.reason == DUPLICATE && problem.place.is_some_and(|(line, _)| line > first)
+        };
+        let (duplicates, others): (Vec<_>, _) = std::mem::take(&mut self.problems).into_iter().partition(is_one);
+        self.problems = others;
+        let lines: Vec<usize> = duplicates.iter().filter_map(|problem| problem.place).map(|(line, _)| line).collect();
+        self.broken_lines.retain(|line| !lines.contains(line));
+    }
+
     fn replace(&mut self, steps: &[Step], text: String) -> bool {
         let Some(value) = place::at_mut(&mut self.root, steps) else { return false };
         *value.get_mut() = DeValue::String(Cow::Owned(text));
         true
+    }
+}
+
+/// Said of a table that is written as one of several, or of one of several that is written as one.
+fn one_or_several(key: &str, last: Option<&Step>) -> String {
+    match last {
+        Some(Step::Item(_)) => {
+            let meant = if key == "tenants" { ", or as [[tenant]] for a tenant of this config" } else { "" };
+            format!("is a list of tables, and there is one; write it as [{key}]{meant}")
+        }
+        _ => format!("is one table, and there may be several; write it as [[{key}]]"),
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 type Wrong = (&'static str, String);
 
 /// `[extension.limits]`; what is absent has the value of [`Limits::standard`], or of the ceiling where that is less.
-/// `[runtime.ceiling]` has the same keys; what is absent there has no ceiling but the engine's own.
+/// `[runtime.ceiling]` has the same keys; what is absent there has no ceiling but the most that each limit may be.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
@@ -104,6 +104,7 @@ impl LimitsConfig {
         if self.table_elements.is_some_and(|elements| elements > TABLE_CEILING) {
             return Err(("limits.table_elements", format!("must be at most {TABLE_CEILING}")));
         }
+        self.check_most()?;
         let at_least_one = [
             ("limits.cpu_ms", self.cpu_ms),
             ("limits.turn_cpu_ms", self.turn_cpu_ms),
@@ -115,6 +116,30 @@ impl LimitsConfig {
             Some((key, _)) => Err((key, "must be at least 1".to_owned())),
             None => Ok(()),
         }
+    }
+
+    /// Refuses what no extension needs: a larger number is a slip, such as microseconds for milliseconds.
+    fn check_most(&self) -> Result<(), Wrong> {
+        let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        // No instance has more memory for what it is handed, and for what it hands over.
+        let bytes = wide(MEMORY_CEILING);
+        let limits = [
+            ("limits.cpu_ms", self.cpu_ms, 60_000),
+            ("limits.turn_cpu_ms", self.turn_cpu_ms, 600_000),
+            ("limits.wall_ms", self.wall_ms, 600_000),
+            ("limits.turn_wall_ms", self.turn_wall_ms, 3_600_000),
+            ("limits.host_calls", self.host_calls.map(u64::from), 10_000_000),
+            ("limits.input_bytes", self.input_bytes.map(wide), bytes),
+            ("limits.output_bytes", self.output_bytes.map(wide), bytes),
+            ("limits.log_lines", self.log_lines.map(u64::from), 100_000),
+            ("limits.log_bytes", self.log_bytes.map(wide), bytes),
+            ("limits.turns", self.turns.map(u64::from), 1_000_000),
+        ];
+        let above = limits.into_iter().find_map(|(key, given, most)| {
+            let given = given.filter(|given| *given > most)?;
+            Some((key, format!("is {given}; it must be at most {most}")))
+        });
+        above.map_or(Ok(()), Err)
     }
 }
 

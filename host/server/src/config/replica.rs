@@ -23,10 +23,6 @@ pub struct ReplicaConfig {
 impl ReplicaConfig {
     /// Checks it beside the place of the tasks. An error is the key and the reason.
     pub(super) fn check(&self, tasks: &TasksConfig) -> Result<(), (&'static str, String)> {
-        if tasks.recover.is_some() {
-            let reason = "is no longer a key: a start never touches what another process works on; take the line out";
-            return Err(("tasks.recover", reason.to_owned()));
-        }
         let key = match (&self.name, &self.name_env) {
             (None, None) => return Ok(()),
             (Some(_), Some(_)) => return Err(("replica", "needs one of name and name_env".to_owned())),

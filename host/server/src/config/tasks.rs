@@ -12,8 +12,6 @@ pub struct TasksConfig {
     pub data_dir: Option<PathBuf>,
     /// Name of the environment variable with the URL of the PostgreSQL database that keeps the tasks.
     pub postgres_env: Option<String>,
-    /// Of versions before replicas; a config that still has it is refused with the reason.
-    pub(super) recover: Option<bool>,
     /// Days that a finished task is kept. Default 30.
     pub keep_days: u64,
     /// Finished tasks kept of each tenant; its oldest goes first. Default 100,000.
@@ -55,7 +53,6 @@ impl Default for TasksConfig {
         Self {
             data_dir: None,
             postgres_env: None,
-            recover: None,
             keep_days: 30,
             keep_count: 100_000,
             max_tasks: 10_000,

@@ -3,10 +3,12 @@
 //! Whoever writes it is not who runs the server, so it names no files, environment variables, programs or paths. Its types
 //! are its own and list what may stand there: a key that the config gets is refused here until somebody adds it.
 
+use std::path::Path;
+
 use annex_operations::quota::TenantQuota;
 use serde::Deserialize;
 
-use super::{AgentConfig, BindingConfig, ExtendedCardConfig};
+use super::{AgentConfig, BindingConfig, ConfigError, Document, ExtendedCardConfig};
 use super::{CardConfig, ExtensionConfig, ProviderConfig, SigningConfig, SkillConfig, StoredTenantsConfig};
 
 mod agent;
@@ -45,6 +47,16 @@ fn gap(reason: &str) -> &'static str {
 impl TenantTextError {
     pub(crate) fn new(place: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { place: place.into(), reason: reason.into() }
+    }
+
+    /// The same with the places in the file of the text.
+    pub(crate) fn in_file(self, file: &Path, text: &str) -> ConfigError {
+        let mut problems = mistakes::in_file::<TenantText>(file, text);
+        if problems.is_empty() {
+            let document = Document::parse(file, text);
+            problems.extend(document.remark(&self.place, self.reason));
+        }
+        ConfigError::Problems(problems)
     }
 }
 
@@ -100,6 +112,11 @@ struct TextSigning {
 }
 
 impl TenantText {
+    /// The number of its extensions.
+    pub(crate) fn extensions(&self) -> usize {
+        self.extensions.len()
+    }
+
     /// # Errors
     /// The lines, and what is wrong there.
     pub(crate) fn parse(text: &str) -> Result<Self, TenantTextError> {

@@ -18,7 +18,10 @@ pub(crate) fn check(
 ) {
     for (number, extension) in extensions.iter().enumerate() {
         let key = format!("extension[{number}]");
-        check_component(&extension.component, locations, &format!("{key}.component"), document);
+        // One that was uploaded is no file.
+        if extension.uploaded().is_none() {
+            check_component(&extension.component, locations, &format!("{key}.component"), document);
+        }
         let callers = extension.check_callers(process.auth.as_ref());
         let installation = extension.installation(&locations.config, &process.runtime.ceiling).map(drop);
         for (inner, reason) in [callers, installation].into_iter().filter_map(Result::err) {

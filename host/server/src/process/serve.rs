@@ -246,7 +246,8 @@ fn listen(address: SocketAddr, key: &'static str) -> Result<(TcpListener, Socket
 /// clients try again after a second.
 const BACKLOG: u32 = 4_096;
 
-fn open(address: SocketAddr) -> io::Result<TcpListener> {
+/// Listens on the address.
+pub(crate) fn open(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // A server that starts again does not wait for the connections of the one before it.
     socket.set_reuseaddr(true)?;

@@ -1,5 +1,7 @@
 //! The mistakes of operators in a config, and the errors that they get.
 
+use std::path::Path;
+
 use annex_test_support::{TestConfig, TestServer};
 
 const MINIMAL: &str = r#"
@@ -69,15 +71,61 @@ async fn an_origin_that_no_browser_sends_is_refused_with_its_line_and_what_brows
 
 #[tokio::test]
 async fn replicas_are_for_a_database_that_several_processes_share() {
-    for value in [true, false] {
-        check(&format!("[tasks]\nrecover = {value}"), &["tasks.recover", "no longer a key", "take the line out"]).await;
-    }
     check("[replica]\nname = \"a\"", &["replica.name", "tasks.postgres_env"]).await;
     check("[postgres]\nlisten_env = \"A\"", &["postgres.listen_env", "tasks.postgres_env"]).await;
     check("[replica]\nname = \"a b\"\n[tasks]\npostgres_env = \"A\"", &["replica.name", "\"a b\" is not a name"]).await;
     let stored = "[tasks]\npostgres_env = \"A\"";
     check(&format!("[replica]\nname = \"a\"\nname_env = \"B\"\n{stored}"), &["one of name and name_env"]).await;
     check(&format!("[replica]\nname_env = \"ANNEX_TEST_NOT_SET\"\n{stored}"), &["replica.name_env", "is not set"])
+        .await;
+}
+
+#[tokio::test]
+async fn two_listeners_of_a_config_have_two_ports() {
+    let at = |admin: &str| format!("[admin]\ntoken_env = \"HOME\"\n{admin}");
+    // The server of the test has port 0, which is another one each time.
+    let config = |text: &str| annex_server::Config::parse(Path::new("test.toml"), &format!("{MINIMAL}{text}"));
+    assert!(config(&at("listen = \"127.0.0.1:0\"")).is_ok());
+    let listening = |server: &str, admin: &str| config(&format!("[server]\nlisten = {server:?}\n{}", at(admin)));
+    for (server, admin, key, reason) in [
+        ("127.0.0.1:9", "listen = \"127.0.0.1:9\"", "admin.listen", "server.listen (127.0.0.1:9)"),
+        (
+            "127.0.0.1:9",
+            "listen = \"0.0.0.0:9\"\nallow_remote = true",
+            "admin.listen",
+            "is 0.0.0.0:9, where server.listen (127.0.0.1:9) listens too; take another port",
+        ),
+        ("127.0.0.1:9998", "", "admin", "is 127.0.0.1:9998, where server.listen"),
+        ("127.0.0.1:9", "metrics_listen = \"127.0.0.1:9\"", "admin.metrics_listen", "server.listen (127.0.0.1:9)"),
+        ("[::1]:9", "metrics_listen = \"127.0.0.1:9998\"", "admin.metrics_listen", "admin.listen (127.0.0.1:9998)"),
+    ] {
+        let error = listening(server, admin).expect_err(admin).to_string();
+        assert!(error.contains(key) && error.contains(reason), "{error}");
+    }
+    assert!(listening("127.0.0.1:9", "listen = \"127.0.0.2:9\"").is_ok());
+    assert!(listening("[::1]:9", "listen = \"127.0.0.1:9\"").is_ok());
+}
+
+#[tokio::test]
+async fn a_misspelt_list_of_tables_is_one_error() {
+    let extension = |header: &str| format!("{header}\ncomponent = \"timestamp\"\n[extension.grants]\nclock = true\n");
+    for (text, expected) in [
+        (extension("[[extensions]]"), "test.toml:11:1: extensions: unknown key; did you mean `extension`?"),
+        (extension("[[extensions]]").repeat(2), "test.toml:11:1: extensions: unknown key; did you mean `extension`?"),
+        (extension("[[extention]]"), "test.toml:11:1: extention: unknown key; did you mean `extension`?"),
+        (extension("[extension]"), "extension: is one table, and there may be several; write it as [[extension]]"),
+        (
+            "[[tenants]]\nname = \"a\"\nconfig = \"a.toml\"\n".to_owned(),
+            "tenants: is a list of tables, and there is one; write it as [tenants], or as [[tenant]]",
+        ),
+    ] {
+        let parsed = annex_server::Config::parse(Path::new("test.toml"), &format!("{MINIMAL}{text}"));
+        let error = parsed.expect_err(&text).to_string();
+        assert!(error.contains(expected) && error.lines().count() == 1, "{text}\n{error}");
+    }
+    // What is wrong in the tables of the list is found all the same.
+    let both = extension("[[extensions]]").replace("clock", "clok");
+    check(&both, &["2 errors", "extensions: unknown key", "extension.grants.clok: unknown key; did you mean `clock`?"])
         .await;
 }
 
@@ -241,7 +289,10 @@ async fn a_switch_for_anonymous_callers_is_refused_where_there_are_none() {
 
 #[tokio::test]
 async fn limits_beyond_the_ceiling_or_the_engine_are_refused_with_key_value_and_ceiling() {
-    let cases: [(&str, &str, &[&str]); 9] = [
+    let cases: [(&str, &str, &[&str]); 12] = [
+        ("", "cpu_ms = 5000000", &["limits.cpu_ms", "is 5000000; it must be at most 60000"]),
+        ("", "output_bytes = 67108865", &["limits.output_bytes", "at most 67108864"]),
+        ("turns = 1000001", "", &["runtime.ceiling.turns", "is 1000001; it must be at most 1000000"]),
         ("memory_mib = 8", "memory_mib = 9", &["limits.memory_mib", "is 9", "ceiling of 8", "[runtime.ceiling]"]),
         ("cpu_ms = 20", "cpu_ms = 21", &["limits.cpu_ms", "is 21", "ceiling of 20"]),
         ("turn_cpu_ms = 20", "turn_cpu_ms = 21", &["limits.turn_cpu_ms", "is 21", "ceiling of 20"]),

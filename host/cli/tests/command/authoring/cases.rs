@@ -52,6 +52,12 @@ fn a_difference_is_shown_line_by_line_and_fails_the_command() -> Result<()> {
     }
     assert_eq!(run.out.lines().last(), Some("1 passed, 1 failed"));
 
+    let coloured = project.run(&["test", "--color", "always"])?;
+    for expected in ["\x1b[1;31mFAILED\x1b[0m  ", "\x1b[32mok\x1b[0m      "] {
+        assert!(coloured.out.contains(expected), "{expected:?}: {:?}", coloured.out);
+    }
+    assert!(!run.out.contains('\x1b'), "{:?}", run.out);
+
     let one = project.run(&["test", "cases/b.toml"])?;
     assert_eq!((one.code, one.out.lines().last()), (Some(0), Some("1 passed, 0 failed")), "only what is named runs");
     Ok(())

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use crate::error::LoadError;
+
 /// A running compilation.
 #[derive(Clone, Debug)]
 pub struct Compilation {
@@ -34,12 +36,18 @@ impl UnderWay {
         Self(compilation)
     }
 
-    /// Logs the duration. The caller logs why compiling failed.
-    pub(super) fn end(self, compiled: bool) {
+    /// Logs the result and the duration. The caller logs the reason of a failure.
+    pub(super) fn end(self, failure: Option<&LoadError>) {
         let Compilation { name, tenant, since } = &*self.0;
-        let what = if compiled { "compiled" } else { "could not compile" };
+        let (name, tenant) = (shown(name), tenant_of(tenant));
         let seconds = since.elapsed().as_secs_f64();
-        tracing::info!(tenant = tenant_of(tenant), "{what} {} in {seconds:.1} s", shown(name));
+        match failure {
+            None => tracing::info!(tenant, "compiled {name} in {seconds:.1} s"),
+            Some(error) if is_of_compiler(error) => {
+                tracing::info!(tenant, "{name} could not be compiled; the attempt took {seconds:.1} s");
+            }
+            Some(_) => tracing::info!(tenant, "{name} was refused before it was compiled"),
+        }
     }
 }
 
@@ -55,4 +63,18 @@ fn tenant_of(tenant: &str) -> Option<&str> {
 
 fn shown(name: &str) -> &str {
     if name.is_empty() { "the component" } else { name }
+}
+
+/// True if the compiler was at work when it went wrong. Other components are refused before that.
+fn is_of_compiler(error: &LoadError) -> bool {
+    matches!(
+        error,
+        LoadError::Compile { .. }
+            | LoadError::CompileTime { .. }
+            | LoadError::CompileMemory { .. }
+            | LoadError::CompilerStart { .. }
+            | LoadError::CompilerForbidden { .. }
+            | LoadError::CompilerCrash { .. }
+            | LoadError::CompilerAnswer { .. }
+    )
 }

@@ -188,3 +188,18 @@ pub(super) fn take_out(root: &mut DeTable<'_>, steps: &[Step]) -> bool {
         }
     }
 }
+
+/// Moves what is in the table `from` into the last table of the list `to`, as `[extension.grants]` is meant for the
+/// `[[extensions]]` before it. Returns false, and does nothing, where these are not there.
+pub(super) fn move_into_last(root: &mut DeTable<'_>, from: &[Step], to: &[Step]) -> bool {
+    let is_table = matches!(at(root, from).map(Spanned::get_ref), Some(DeValue::Table(_)));
+    let is_list = matches!(at(root, to).map(Spanned::get_ref), Some(DeValue::Array(items))
+        if matches!(items.last().map(Spanned::get_ref), Some(DeValue::Table(_))));
+    let (true, true, Some((Step::Key(name), parent))) = (is_table, is_list, from.split_last()) else { return false };
+    let moved = table_mut(root, parent).and_then(|table| table.remove(name.as_str()));
+    let Some(DeValue::Table(moved)) = moved.map(Spanned::into_inner) else { return false };
+    let Some(DeValue::Array(items)) = at_mut(root, to).map(Spanned::get_mut) else { return false };
+    let Some(DeValue::Table(last)) = items.last_mut().map(Spanned::get_mut) else { return false };
+    last.extend(moved);
+    true
+}

@@ -44,8 +44,22 @@ pub(super) fn of<T: DeserializeOwned>(text: &str, first: &toml::de::Error) -> (S
     }
 }
 
+/// What is wrong in the text of a file, where it is no `T`.
+pub(super) fn in_file<T: DeserializeOwned>(file: &Path, text: &str) -> Vec<Problem> {
+    let mut problems = problems_at::<T>(file, text);
+    let unknown = problems.iter_mut().rfind(|problem| problem.reason.starts_with("unknown key"));
+    if let Some(Problem { reason, .. }) = unknown {
+        reason.push_str(&format!("; {NAMES_NO_FILES}"));
+    }
+    problems
+}
+
 fn problems<T: DeserializeOwned>(text: &str) -> Vec<Problem> {
-    let mut document = Document::parse(Path::new(""), text).with_most(MAX_MISTAKES);
+    problems_at::<T>(Path::new(""), text)
+}
+
+fn problems_at<T: DeserializeOwned>(file: &Path, text: &str) -> Vec<Problem> {
+    let mut document = Document::parse(file, text).with_most(MAX_MISTAKES);
     // The value is not used: what is wrong has been taken out of it.
     drop(document.decode::<T>());
     document.into_problems()

@@ -1,0 +1,66 @@
+//! Rows of lists on a terminal: a long line is broken at spaces, and its further lines begin below its text.
+
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+
+use rustix::termios::tcgetwinsize;
+
+/// A terminal with fewer columns behind the indent breaks lines itself.
+const LEAST_ROOM: usize = 20;
+
+/// The columns of the terminal that the stream is; `None` where it is none, and for one that does not know.
+pub(crate) fn columns(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
+    let size = stream.is_terminal().then(|| tcgetwinsize(stream).ok()).flatten()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// The text with lines of at most so many columns, where a space allows it. The further lines of a line begin `indent` columns
+/// behind its own beginning. Without columns it is the text.
+pub(crate) fn hanging(text: &str, indent: usize, columns: Option<usize>) -> String {
+    let Some(columns) = columns else { return text.to_owned() };
+    text.split_inclusive('\n').map(|line| broken(line, indent, columns)).collect()
+}
+
+fn broken(line: &str, indent: usize, columns: usize) -> String {
+    let indent = line.len() - line.trim_start_matches(' ').len() + indent;
+    if indent + LEAST_ROOM > columns || line.trim_end().chars().count() <= columns {
+        return line.to_owned();
+    }
+    let mut broken = String::with_capacity(line.len() * 2);
+    let mut column = 0;
+    for word in line.split_inclusive(' ') {
+        if column > indent && column + word.trim_end().chars().count() > columns {
+            broken.truncate(broken.trim_end().len());
+            broken.push('\n');
+            broken.extend(std::iter::repeat_n(' ', indent));
+            column = indent;
+        }
+        broken.push_str(word);
+        column += word.chars().count();
+    }
+    broken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hanging;
+
+    #[test]
+    fn further_lines_begin_below_the_text_and_no_line_is_longer_than_the_terminal() {
+        let row = "ok       clock        one two three four five six\n";
+        let expected = "ok       clock        one two three four\n                      five six\n";
+        assert_eq!(hanging(row, 22, Some(42)), expected);
+        assert_eq!(hanging(row, 22, None), row);
+        assert_eq!(hanging(row, 22, Some(49)), row);
+        assert_eq!(hanging(row, 22, Some(41)), row, "there is no room behind the indent");
+    }
+
+    #[test]
+    fn each_line_keeps_its_own_indent_and_long_words_stay_whole() {
+        let list = "error: 2 errors in the config\n  a.toml:1:1: a: unknown key, and so on\n  b";
+        let expected = "error: 2 errors in the\n  config\n  a.toml:1:1: a: unknown\n    key, and so on\n  b";
+        assert_eq!(hanging(list, 2, Some(24)), expected);
+        let path = format!("row: {} b", "x".repeat(40));
+        assert_eq!(hanging(&path, 2, Some(30)), format!("row:\n  {}\n  b", "x".repeat(40)));
+    }
+}

@@ -1,0 +1,115 @@
+//! What the command prints on a terminal: broken lines and colours.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::support::{ConfigFile, annex, run, specialist};
+
+const COLUMNS: usize = 80;
+
+/// What the command writes on a terminal of 80 columns, without colours. The program `script` of Debian's essential packages
+/// runs it there.
+fn on_a_terminal(arguments: &str) -> Result<String> {
+    let command = format!("stty rows 24 cols {COLUMNS}; {} {arguments}", env!("CARGO_BIN_EXE_annex"));
+    let mut script = Command::new("script");
+    script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").env("NO_COLOR", "1");
+    script.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    Ok(String::from_utf8(script.output()?.stdout)?.replace("\r\n", "\n"))
+}
+
+/// Each line fits, but for one that is a name and a word that cannot be broken.
+#[track_caller]
+fn check_lines(shown: &str) {
+    for line in shown.lines() {
+        let fits = line.chars().count() <= COLUMNS || line.split_whitespace().count() <= 2;
+        assert!(fits, "{line}\nof {shown}");
+    }
+}
+
+/// The line that begins so, and those that go on with it `indent` columns in.
+fn whole(shown: &str, begin: &str, indent: usize) -> Result<String> {
+    let mut lines = shown.lines().skip_while(|line| !line.starts_with(begin));
+    let mut whole = lines.next().with_context(|| format!("{begin} in {shown}"))?.to_owned();
+    let indent = " ".repeat(indent);
+    for rest in lines.map_while(|line| line.strip_prefix(&indent)) {
+        assert!(!rest.starts_with(' '), "{shown}");
+        whole.push(' ');
+        whole.push_str(rest);
+    }
+    Ok(whole)
+}
+
+#[test]
+fn rows_of_a_doctor_go_on_below_their_text() -> Result<()> {
+    let config = ConfigFile::new(&specialist())?;
+    let path = config.path.display();
+    let plain = run(["doctor".as_ref(), config.path.as_os_str()])?.out;
+    let shown = on_a_terminal(&format!("doctor {path}"))?;
+    check_lines(&shown);
+    for begin in ["warning  tasks ", "ok       engine "] {
+        let row = plain.lines().find(|line| line.starts_with(begin)).with_context(|| plain.clone())?;
+        assert_eq!(whole(&shown, begin, 22)?, row);
+    }
+    assert!(shown.lines().count() > plain.lines().count(), "{shown}");
+    Ok(())
+}
+
+#[test]
+fn errors_and_their_lists_go_on_below_their_text() -> Result<()> {
+    let config = ConfigFile::new(&specialist().replace("[server]\n", "[server]\nmax_streams = 0\nbody_secnds = 1\n"))?;
+    let path = config.path.display();
+    let plain = run(["check".as_ref(), config.path.as_os_str()])?.err;
+    let shown = on_a_terminal(&format!("check {path}"))?;
+    check_lines(&shown);
+    let begin = format!("  {path}:7:1:");
+    let row = plain.lines().find(|line| line.starts_with(&begin)).with_context(|| plain.clone())?;
+    assert_eq!(whole(&shown, &begin, 4)?, row);
+    assert!(row.len() > COLUMNS, "{row}");
+    Ok(())
+}
+
+#[test]
+fn an_inspection_fits_a_terminal_and_its_block_for_the_config_stays_as_it_is() -> Result<()> {
+    let plain = run(["inspect", "strict-parts"])?.out;
+    let shown = on_a_terminal("inspect strict-parts 2>/dev/null")?;
+    check_lines(&shown);
+    let block = |text: &str| text.split_once("For the config:").map(|(_, block)| block.to_owned());
+    assert_eq!(block(&shown), block(&plain));
+    assert!(plain.lines().any(|line| line.len() > COLUMNS), "{plain}");
+    Ok(())
+}
+
+#[test]
+fn lines_of_help_texts_fit_a_terminal_without_being_broken_in_examples() -> Result<()> {
+    for command in ["", "check", "doctor", "tenant", "send", "extension", "session", "new", "record"] {
+        let shown = on_a_terminal(&format!("{command} --help"))?;
+        check_lines(&shown);
+        let wide = run([command, "--help"].iter().filter(|word| !word.is_empty()))?.out;
+        let (_, examples) = wide.split_once("Example").unwrap_or_default();
+        for example in examples.lines().filter(|line| line.starts_with("  ")) {
+            assert!(shown.lines().any(|line| line == example), "{command}: {example}\n{shown}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_of_a_doctor_are_coloured_where_colours_are_wanted() -> Result<()> {
+    let config = ConfigFile::new(&specialist())?;
+    let doctor = |options: &[&str]| {
+        let mut command = annex(["doctor".as_ref(), config.path.as_os_str()]);
+        let output = command.args(options).env_remove("NO_COLOR").output()?;
+        anyhow::Ok(String::from_utf8(output.stdout)?)
+    };
+    let coloured = doctor(&["--color", "always"])?;
+    for row in ["\x1b[32mok\x1b[0m       engine ", "\x1b[1;33mwarning\x1b[0m  tasks "] {
+        assert!(coloured.contains(row), "{coloured}");
+    }
+    assert!(!doctor(&[])?.contains('\x1b') && !doctor(&["--color=never"])?.contains('\x1b'));
+    assert!(!on_a_terminal(&format!("doctor {}", config.path.display()))?.contains('\x1b'), "NO_COLOR is set");
+    fs::write(&config.path, "unknown = 1")?;
+    assert!(doctor(&["--color=always"])?.contains("\x1b[1;31merror\x1b[0m    config "));
+    Ok(())
+}
