@@ -107,7 +107,7 @@ fn caller(parameters: &CallParameters) -> Result<&Caller, A2aError> {
 }
 
 fn reply<T>(value: T) -> Reply<T> {
-    // Operations that carry no message activate nothing and echo nothing (`docs/decisions/server-read-operations.md`).
+    // Operations that carry no message activate nothing and echo nothing (`docs/decisions/server.md`).
     Reply { value, active: Vec::new() }
 }
 
