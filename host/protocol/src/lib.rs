@@ -15,7 +15,7 @@
 //!
 //! # Requests and answers
 //!
-//! The types encode to the JSON of the specification and decode from it:
+//! Serde encodes the types to the JSON of the specification, and decodes that JSON:
 //!
 //! ```
 //! use annex_protocol::{Json, Message, SendMessageRequest, SendMessageResponse};
