@@ -1,4 +1,18 @@
-//! The `annex` command: one file per subcommand.
+//! The `annex` command: one file per subcommand. This page is also the way into the documentation of the other crates.
+//!
+//! | to | read |
+//! |---|---|
+//! | call an agent from a program | [`annex_client`] |
+//! | use the types of A2A | [`annex_protocol`] |
+//! | write an extension in Rust | [`annex_sdk`](../annex_sdk/index.html) |
+//! | start a server inside a program, with an agent of its own | [`annex_server::App`], [`annex_agent`](../annex_agent/index.html) |
+//! | load and call components without a server | [`annex_runtime`] |
+//! | build and test projects of extensions | [`annex_authoring`] |
+//! | follow a message | [`annex_server`], [`annex_operations`](../annex_operations/index.html) |
+//! | store sessions and tasks | [`annex_session`](../annex_session/index.html), [`annex_tasks`](../annex_tasks/index.html) |
+//! | validate JSON Schema of strangers | [`annex_schema`] |
+//!
+//! The code map in ARCHITECTURE.md has all crates, and what each may not know.
 
 // The future of a server is one type, which is made of those of all its steps.
 #![recursion_limit = "256"]

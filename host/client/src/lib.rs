@@ -1,14 +1,15 @@
-//! An A2A 1.0 client: finds an agent by its card and calls it over JSON-RPC, HTTP+JSON or gRPC. Agents that only speak
-//! A2A 0.3 are called over JSON-RPC, with the same types.
+//! A client for A2A agents. It finds an agent by its card and calls it over JSON-RPC, HTTP+JSON or gRPC. Agents that speak
+//! only A2A 0.3 are called over JSON-RPC of 0.3, with the same types.
 //!
-//! [`Client`] reads and caches cards. [`Agent`] is the remote agent, with a method for each operation. [`Interceptor`]s
-//! see each call before it is sent, and each answer. [`ClientSession`] tracks the conversation and its latest task.
-//! User data is preserved: numbers such as `1.0` and `9007199254740993` keep their text. gRPC has doubles only: there
-//! `1.0` becomes `1`, and the second number is refused.
+//! | type | purpose |
+//! |---|---|
+//! | [`Client`] | reads cards, checks their signatures and keeps them. A program needs one |
+//! | [`Agent`] | has a method for each operation of A2A, and calls methods of extensions |
+//! | [`ServiceParameters`] | the extensions to activate, and further header fields of a call |
+//! | [`ClientSession`] | remembers the conversation and the task that waits for an answer |
+//! | [`Interceptor`] | sees and changes each call before it is sent, and sees each answer |
 //!
-//! The feature `components` adds `ComponentInterceptor`, which runs an extension's component on the client's side. It
-//! links annex-runtime, and wasmtime with it. A program that only calls agents does not enable the feature and builds
-//! no engine.
+//! # A message and its answer
 //!
 //! ```no_run
 //! use annex_client::{Client, ClientConfig, ServiceParameters};
@@ -26,7 +27,45 @@
 //! # }
 //! ```
 //!
-//! TLS is rustls with the provider that the process has installed; without one, [`Client::new`] panics as reqwest does.
+//! # A stream, with an extension
+//!
+//! ```no_run
+//! use annex_client::{Client, ClientConfig, ServiceParameters};
+//! use annex_protocol::{ExtensionUri, Message, SendMessageRequest, StreamResponse};
+//! use futures::StreamExt;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! # let agent = Client::new(ClientConfig::default())?.agent("http://127.0.0.1:9999").await?;
+//! let mut parameters = ServiceParameters::default();
+//! let uri = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1";
+//! parameters.activate(ExtensionUri::new(uri))?;
+//!
+//! let request = SendMessageRequest { message: Message::user_text("Tell me more."), ..Default::default() };
+//! let answer = agent.send_streaming_message(parameters, request).await?;
+//! println!("active extensions: {:?}", answer.active);
+//! let mut events = answer.value;
+//! while let Some(event) = events.next().await {
+//!     match event? {
+//!         StreamResponse::StatusUpdate(update) => println!("the task is {}", update.status.state),
+//!         StreamResponse::ArtifactUpdate(update) => println!("{:?}", update.artifact.metadata),
+//!         StreamResponse::Task(task) => println!("the task is {}", task.id),
+//!         StreamResponse::Message(message) => println!("{}", message.text()),
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Notes
+//!
+//! JSON of users keeps its text in both directions: numbers such as `1.0` and `9007199254740993` are not changed. gRPC has
+//! only doubles: there `1.0` becomes `1`, and `9007199254740993` is refused.
+//!
+//! The feature `components` adds `ComponentInterceptor`, which runs the client's half of an extension's component. It links
+//! annex-runtime and with it wasmtime. A program that only calls agents leaves the feature off and builds no engine.
+//!
+//! TLS is rustls with the provider that the process has installed. Without a provider [`Client::new`] panics, as reqwest
+//! does.
 
 #![warn(missing_docs)]
 

@@ -145,7 +145,7 @@ impl RequestHandler {
             // such card.
             Operation::GetExtendedAgentCard(_) => OperationResult::ExtendedAgentCard(self.get_extended_agent_card()?),
         };
-        // Operations that carry no message activate no extension (`docs/decisions/server-read-operations.md`).
+        // Operations that carry no message activate no extension (`docs/decisions/server.md`).
         Ok(Answer { value: result, active: Vec::new() })
     }
 }

@@ -176,7 +176,7 @@ impl App {
     /// # Errors
     /// [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while nobody can tell.
     pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Identity, A2aError> {
-        // Without [auth] ids are all that keeps clients apart (`docs/decisions/server-list-tasks-context.md`).
+        // Without [auth] ids are all that keeps clients apart (`docs/decisions/server.md`).
         let Some(authentication) = &self.authentication else { return Ok(Identity::default()) };
         match authentication.current().authenticate(headers).await {
             // The tenant is filled in by `Tenants::serving`, once the request has named one.

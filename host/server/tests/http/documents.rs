@@ -19,8 +19,8 @@ const FOLDERS: [&str; 4] = ["examples", "guest", "host", "wit"];
 const FOREIGN: [&str; 4] = ["artifacts", "corpus", "node_modules", "target"];
 /// Pages that are read in one go, and how many bytes they may have.
 const SHORT: [(&str, usize); 2] = [("README.md", 10_240), ("ARCHITECTURE.md", 12_000)];
-/// The lines of a decision, in their order.
-const DECISION: [&str; 5] = ["Decided: ", "Because: ", "Instead of: ", "Costs: ", "Look again when: "];
+/// The beginnings of the paragraphs of a decision, in their order.
+const DECISION: [&str; 6] = ["Decided: ", "Because: ", "Measured: ", "Instead of: ", "Costs: ", "Look again when: "];
 
 const CARD: &str = r#"
 [card]
@@ -145,16 +145,20 @@ fn load(block: &Block) -> Result<(), String> {
     }
 }
 
-/// The anchors that GitHub makes of the headings of a page.
-fn anchors(text: &str) -> BTreeSet<String> {
+/// The anchor that GitHub makes of a heading, if no other heading of the page has the same.
+fn anchor(heading: &str) -> String {
     let in_anchor = |letter: char| match letter {
         ' ' => Some('-'),
         letter => (letter.is_alphanumeric() || matches!(letter, '-' | '_')).then_some(letter),
     };
+    heading.to_lowercase().chars().filter_map(in_anchor).collect()
+}
+
+/// The anchors that GitHub makes of the headings of a page.
+fn anchors(text: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     for line in prose(text).into_iter().filter(|line| line.starts_with('#')) {
-        let heading = line.trim_start_matches('#').trim().to_lowercase();
-        let name: String = heading.chars().filter_map(in_anchor).collect();
+        let name = anchor(line.trim_start_matches('#').trim());
         let repeated = (1..).map(|count| format!("{name}-{count}"));
         let free = iter::once(name.clone()).chain(repeated).find(|anchor| !anchors.contains(anchor));
         anchors.extend(free);
@@ -232,27 +236,52 @@ fn the_first_pages_are_short_enough_to_be_read_in_one_go() {
     }
 }
 
+/// The pages of a folder except its index, with their file names.
+fn indexed_pages(folder: &str) -> Vec<(String, String)> {
+    let files = entries(&root().join(folder)).into_iter().filter(|path| path.is_file() && !path.ends_with("README.md"));
+    files.map(|path| (path.file_name().expect("a name").to_string_lossy().into_owned(), read(&path))).collect()
+}
+
 #[test]
-fn every_page_for_operators_and_every_decision_is_in_its_index() {
-    for folder in ["host/docs", "host/docs/decisions"] {
-        let folder = root().join(folder);
-        let index = read(&folder.join("README.md"));
-        let listed = links(&index);
-        for path in entries(&folder).into_iter().filter(|path| path.is_file() && !path.ends_with("README.md")) {
-            let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-            assert!(listed.contains(&name), "{name} is not in the index of {}", folder.display());
-        }
+fn every_page_for_operators_is_in_its_index() {
+    let index = read(&root().join("host/docs/README.md"));
+    let listed = links(&index);
+    for (name, _) in indexed_pages("host/docs") {
+        assert!(listed.contains(&name.as_str()), "{name} is not in the index of host/docs");
     }
 }
 
 #[test]
-fn every_decision_says_why_instead_of_what_and_at_what_cost() {
-    let decisions = entries(&root().join("host/docs/decisions"));
-    for path in decisions.iter().filter(|path| !path.ends_with("README.md")) {
-        let text = read(path);
-        let starts: Vec<&str> =
-            text.lines().filter_map(|line| DECISION.into_iter().find(|start| line.starts_with(start))).collect();
-        assert_eq!(starts, DECISION, "{}", path.display());
+fn every_decision_is_in_the_index_of_decisions() {
+    let index = read(&root().join("host/docs/decisions/README.md"));
+    let mut found = 0;
+    for (name, text) in indexed_pages("host/docs/decisions") {
+        for heading in text.lines().filter_map(|line| line.strip_prefix("## ")) {
+            found += 1;
+            let entry = format!("- [{heading}]({name}#{})", anchor(heading));
+            assert!(
+                index.lines().any(|line| line == entry),
+                "the index of host/docs/decisions lacks this line: {entry}"
+            );
+        }
+    }
+    assert!(found > 100, "{found} decisions were found");
+}
+
+#[test]
+fn every_decision_has_its_paragraphs_in_order_and_none_without_content() {
+    for (name, text) in indexed_pages("host/docs/decisions") {
+        for section in text.split("\n## ").skip(1) {
+            let mut paragraphs = section.trim_end().split("\n\n");
+            let heading = paragraphs.next().unwrap_or_default();
+            let label = |paragraph: &str| DECISION.into_iter().position(|start| paragraph.starts_with(start));
+            let labels: Vec<Option<usize>> = paragraphs.map(label).collect();
+            let place =
+                format!("{name}, {heading:?}: the paragraphs of a decision begin with {DECISION:?}, in this order");
+            assert_eq!(labels.first(), Some(&Some(0)), "{place}");
+            assert!(labels.iter().all(Option::is_some) && labels.is_sorted_by(|a, b| a < b), "{place}");
+            assert!(!section.contains("not recorded"), "{name}, {heading:?}: leave out a paragraph without content");
+        }
     }
 }
 

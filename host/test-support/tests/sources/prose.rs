@@ -52,7 +52,7 @@ const NOT_YET: &[(&str, usize, usize)] = &[
     ("host/bench", 220, 45),
     ("host/cli", 230, 60),
     ("host/client", 220, 45),
-    ("host/cluster", 520, 245),
+    ("host/leases", 520, 245),
     ("host/components", 330, 30),
     ("host/docs", 100, 10),
     ("host/fuzz", 320, 80),
