@@ -6,6 +6,7 @@
 mod clock;
 mod editions;
 mod lease;
+#[expect(dead_code, reason = "only tests of other crates make leases without a process")]
 mod table;
 
 #[path = "../../../tasks/tests/stores/cluster.rs"]
