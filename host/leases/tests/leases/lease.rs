@@ -43,7 +43,8 @@ async fn is_alive(clock: &mut Clock, replica: &str) -> bool {
         is_alive!("asked.id"),
         " FROM (SELECT $1::TEXT AS id) AS asked"
     );
-    let (by_all, by_one) = sqlx::query_as(sql).bind(replica).fetch_one(&mut clock.database).await.unwrap();
+    let (by_all, by_one): (bool, bool) =
+        sqlx::query_as(sql).bind(replica).fetch_one(&mut clock.database).await.unwrap();
     assert_eq!(by_all, by_one, "all ways to ask say the same");
     by_all
 }
