@@ -15,7 +15,7 @@ const TIMEOUT_SECONDS: u64 = 30;
 pub struct McpConfig {
     /// The name of the server in log lines and errors.
     pub name: String,
-    pub(crate) place: Place,
+    pub(crate) place: ServerAddress,
     tools: Option<Vec<String>>,
     long_running: Vec<String>,
     pub(crate) timeout: Duration,
@@ -25,7 +25,7 @@ pub struct McpConfig {
 
 /// The address of a server.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum ServerAddress {
     /// A program that speaks MCP over standard input and output.
     Program {
         command: String,
@@ -107,7 +107,7 @@ impl TryFrom<McpTable> for McpConfig {
     }
 }
 
-fn place(table: &McpTable) -> Result<Place, McpTableError> {
+fn place(table: &McpTable) -> Result<ServerAddress, McpTableError> {
     let foreign = |key, place| Err(McpTableError::Foreign { name: table.name.clone(), key, place });
     match (&table.command, &table.url) {
         // A key that has no effect is refused: a token that is never sent looks like a server that refuses it.
@@ -115,9 +115,9 @@ fn place(table: &McpTable) -> Result<Place, McpTableError> {
         (None, Some(_)) if !table.args.is_empty() => foreign("args", "url"),
         (None, Some(_)) if !table.env.is_empty() => foreign("env", "url"),
         (Some(command), None) => {
-            Ok(Place::Program { command: command.clone(), args: table.args.clone(), env: table.env.clone() })
+            Ok(ServerAddress::Program { command: command.clone(), args: table.args.clone(), env: table.env.clone() })
         }
-        (None, Some(url)) => Ok(Place::Url { url: url.clone(), token_env: table.token_env.clone() }),
+        (None, Some(url)) => Ok(ServerAddress::Url { url: url.clone(), token_env: table.token_env.clone() }),
         (Some(_), Some(_)) | (None, None) => Err(McpTableError::Place { name: table.name.clone() }),
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::bounded::BoundedProgram;
-use super::config::{McpConfig, Place};
+use super::config::{McpConfig, ServerAddress};
 use super::http::BoundedHttp;
 use super::program::{self, Program};
 use super::words::log_lines;
@@ -118,9 +118,9 @@ impl McpConfig {
     /// The reason why the server cannot be used.
     pub fn check_environment(&self) -> Result<(), McpError> {
         match &self.place {
-            Place::Program { env, .. } => env.iter().try_for_each(|name| self.variable(name).map(drop)),
-            Place::Url { token_env: None, .. } => Ok(()),
-            Place::Url { token_env: Some(variable), .. } => {
+            ServerAddress::Program { env, .. } => env.iter().try_for_each(|name| self.variable(name).map(drop)),
+            ServerAddress::Url { token_env: None, .. } => Ok(()),
+            ServerAddress::Url { token_env: Some(variable), .. } => {
                 let token = self.variable(variable)?;
                 let is_sent = HeaderValue::try_from(format!("Bearer {token}")).is_ok();
                 let unusable = || McpError::Token { server: self.name.clone(), variable: variable.clone() };
@@ -233,7 +233,7 @@ impl Starter {
     async fn connect(&self) -> Result<(Service, Vec<Tool>), McpError> {
         let failed = |source| McpError::Start { server: self.config.name.clone(), source };
         let service = match &self.config.place {
-            Place::Program { command, args, env } => {
+            ServerAddress::Program { command, args, env } => {
                 let command = self.command(command, args, env)?;
                 let (process, stderr) = Program::spawn(command).map_err(|error| failed(error.into()))?;
                 // Read continuously, because a program blocks if its pipe is full.
@@ -243,7 +243,7 @@ impl Starter {
                     Err(error) => return Err(failed(with_last_words(ended(error), words).await)),
                 }
             }
-            Place::Url { url, token_env } => {
+            ServerAddress::Url { url, token_env } => {
                 let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
                 if let Some(variable) = token_env {
                     config = config.auth_header(self.config.variable(variable)?);
