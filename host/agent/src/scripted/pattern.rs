@@ -116,10 +116,10 @@ impl Pattern {
     }
 
     /// The first match in the text.
-    pub(super) fn captures<'a>(&self, text: &'a str) -> Option<Captured<'a>> {
+    pub(super) fn captures<'a>(&self, text: &'a str) -> Option<CapturedPieces<'a>> {
         let mut groups = self.regex.create_captures();
         self.with_tables(|tables| self.regex.search_captures_with(tables, &Input::new(text), &mut groups));
-        groups.is_match().then_some(Captured { text, groups })
+        groups.is_match().then_some(CapturedPieces { text, groups })
     }
 
     /// Runs a search with the kept tables. The regex engine would keep tables of any size for each thread.
@@ -134,12 +134,12 @@ impl Pattern {
 }
 
 /// The texts that the groups of a pattern have captured.
-pub(super) struct Captured<'a> {
+pub(super) struct CapturedPieces<'a> {
     text: &'a str,
     groups: Captures,
 }
 
-impl<'a> Captured<'a> {
+impl<'a> CapturedPieces<'a> {
     pub(super) fn name(&self, name: &str) -> Option<&'a str> {
         self.text.get(self.groups.get_group_by_name(name)?.range())
     }
