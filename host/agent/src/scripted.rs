@@ -26,7 +26,7 @@ mod pattern;
 mod rule;
 
 use kept::Kept;
-use rule::{Applied, Rule};
+use rule::{Rule, RuleAnswer};
 
 const NAME: &str = "scripted";
 /// The most patterns in all rules of a script.
@@ -292,15 +292,15 @@ impl Script {
     }
 
     /// The answer and the calls of the first rule that applies.
-    fn answer(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> Applied {
+    fn answer(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> RuleAnswer {
         let mut rules = self.rules.iter().take_while(|_| !given_up());
-        rules.find_map(|rule| rule.apply(prompt, given_up)).unwrap_or_else(|| Applied::fallback(&self.fallback))
+        rules.find_map(|rule| rule.apply(prompt, given_up)).unwrap_or_else(|| RuleAnswer::fallback(&self.fallback))
     }
 }
 
 impl ScriptedModel {
     /// Finds the answer, for larger work on a thread of its own. Returns the prompt as well.
-    async fn answer(&self, prompt: Prompt) -> Result<(Applied, Prompt), ModelError> {
+    async fn answer(&self, prompt: Prompt) -> Result<(RuleAnswer, Prompt), ModelError> {
         let failed = |source: Box<dyn Error + Send + Sync>| ModelError { model: NAME.to_owned(), source };
         let cost = self.script.cost(&prompt);
         if cost > MAX_WORK {
@@ -331,7 +331,7 @@ impl Model for ScriptedModel {
     }
 
     async fn stream(&self, prompt: Prompt) -> Result<ModelStream, ModelError> {
-        let (Applied { answer, chunks, delay, calls }, prompt) = self.answer(prompt).await?;
+        let (RuleAnswer { answer, chunks, delay, calls }, prompt) = self.answer(prompt).await?;
         let calls = tool_calls(calls, &prompt)?;
         let pieces = stream::iter(answer.map_or_else(Vec::new, |answer| split(answer, chunks)));
         let pieces = pieces.then(move |piece| async move {

@@ -33,7 +33,7 @@ pub(super) struct Rule {
 }
 
 /// The answer and the calls of a rule, with the pieces filled in.
-pub(super) struct Applied {
+pub(super) struct RuleAnswer {
     pub(super) answer: Option<String>,
     pub(super) chunks: usize,
     pub(super) delay: Duration,
@@ -50,7 +50,7 @@ enum Segment {
 
 type Pieces<'a> = BTreeMap<&'a str, &'a str>;
 
-impl Applied {
+impl RuleAnswer {
     pub(super) fn fallback(answer: &str) -> Self {
         Self { answer: Some(answer.to_owned()), chunks: 1, delay: Duration::ZERO, calls: Vec::new() }
     }
@@ -123,7 +123,7 @@ impl Rule {
 
     /// The answer and the calls, if the rule applies. A rule whose texts would be too long does not apply, and none
     /// applies after the work is `given_up`.
-    pub(super) fn apply(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> Option<Applied> {
+    pub(super) fn apply(&self, prompt: &Prompt, given_up: &dyn Fn() -> bool) -> Option<RuleAnswer> {
         let result = self.result(prompt)?;
         let mut pieces = Pieces::new();
         if self.when.names().next().is_none() {
@@ -155,7 +155,7 @@ impl Rule {
         let call =
             |(tool, arguments): &(String, Vec<Segment>)| Some((tool.clone(), fill(arguments, &mut room, escaped)?));
         let calls = self.calls.iter().map(call).collect::<Option<_>>()?;
-        Some(Applied { answer, chunks: self.chunks, delay: self.delay, calls })
+        Some(RuleAnswer { answer, chunks: self.chunks, delay: self.delay, calls })
     }
 
     /// The result that the rule reads; empty for a rule about the user's message. `None` if the rule does not apply to
