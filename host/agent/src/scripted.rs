@@ -25,7 +25,7 @@ mod kept;
 mod pattern;
 mod rule;
 
-use kept::Kept;
+use kept::Reservation;
 use rule::{Rule, RuleAnswer};
 
 const NAME: &str = "scripted";
@@ -212,7 +212,7 @@ pub struct ScriptedModel {
 struct Script {
     rules: Vec<Rule>,
     fallback: String,
-    _kept: Kept,
+    _kept: Reservation,
 }
 
 impl ScriptedModel {

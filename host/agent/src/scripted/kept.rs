@@ -16,7 +16,7 @@ pub(super) struct Room(AtomicUsize);
 
 /// The reserved bytes of one script, released on drop.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct Reservation {
     bytes: usize,
     room: &'static Room,
 }
@@ -28,15 +28,15 @@ pub(super) fn share(scripts: usize) -> usize {
 
 impl Room {
     /// Reserves bytes; `None` if too few are left.
-    pub(super) fn reserve(&'static self, bytes: usize) -> Option<Kept> {
+    pub(super) fn reserve(&'static self, bytes: usize) -> Option<Reservation> {
         let fits = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= MAX_BYTES);
         // Relaxed suffices, because threads share only this number and no other memory.
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        Some(Kept { bytes, room: self })
+        Some(Reservation { bytes, room: self })
     }
 }
 
-impl Drop for Kept {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.room.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
