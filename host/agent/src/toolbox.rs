@@ -28,7 +28,7 @@ pub(crate) struct Outcome {
 }
 
 /// One call, with its changes.
-struct Called {
+struct CallOutcome {
     outcome: Outcome,
     changes: StateDelta,
     artifacts: Vec<(String, Vec<Part>)>,
@@ -49,7 +49,7 @@ impl Toolbox<'_> {
     pub(crate) async fn call_all(&self, calls: Vec<ToolCall>) -> Result<Outcomes, AgentError> {
         let mut outcomes = Outcomes::default();
         for called in join_all(calls.into_iter().map(|call| self.call_one(call))).await {
-            let Called { outcome, changes, artifacts } = called?;
+            let CallOutcome { outcome, changes, artifacts } = called?;
             outcomes.results.push(outcome);
             // In the order of the calls and not of their completion, so that the outcome does not depend on timing.
             outcomes.changes.merge(changes);
@@ -58,7 +58,7 @@ impl Toolbox<'_> {
         Ok(outcomes)
     }
 
-    async fn call_one(&self, mut call: ToolCall) -> Result<Called, AgentError> {
+    async fn call_one(&self, mut call: ToolCall) -> Result<CallOutcome, AgentError> {
         let mut context = callback_context(self.turn);
         let instead = match self.callbacks {
             Some(callbacks) => callbacks.before_tool(&mut context, &mut call).await?,
@@ -91,7 +91,7 @@ impl Toolbox<'_> {
         }
         let result = ToolResult { id: call.id.clone(), name: call.name.clone(), response };
         let outcome = Outcome { call, result, is_pending };
-        Ok(Called { outcome, changes: context.state.into_changes(), artifacts })
+        Ok(CallOutcome { outcome, changes: context.state.into_changes(), artifacts })
     }
 
     async fn run(&self, context: &mut ToolContext, call: &ToolCall) -> Result<ToolOutput, ToolError> {
