@@ -34,7 +34,7 @@ pub(super) struct Run<'a> {
 
 /// An answer, and the state changes for its event.
 #[derive(Default)]
-struct Answered {
+struct AnswerStep {
     answer: ModelAnswer,
     changes: StateDelta,
     /// True if the model only reasoned and gave no text.
@@ -131,13 +131,13 @@ impl<'a> Run<'a> {
 
     /// The answer of the callback, if any. State without an answer is stored at once, so that the instruction can use
     /// it.
-    async fn before_agent(&self) -> Result<Option<Answered>, AgentError> {
+    async fn before_agent(&self) -> Result<Option<AnswerStep>, AgentError> {
         let Some(callbacks) = self.callbacks() else { return Ok(None) };
         let mut context = callback_context(self.turn);
         let text = callbacks.before_agent(&mut context).await?;
         let changes = context.state.into_changes();
         match text {
-            Some(text) => Ok(Some(Answered::of(text, changes))),
+            Some(text) => Ok(Some(AnswerStep::of(text, changes))),
             None => {
                 self.note(changes).await?;
                 Ok(None)
@@ -146,14 +146,14 @@ impl<'a> Run<'a> {
     }
 
     /// Calls the model once and sends its answer on.
-    async fn ask(&mut self, mut prompt: Prompt) -> Result<Answered, AgentError> {
+    async fn ask(&mut self, mut prompt: Prompt) -> Result<AnswerStep, AgentError> {
         let mut context = callback_context(self.turn);
         let instead = match self.callbacks() {
             Some(callbacks) => callbacks.before_model(&mut context, &mut prompt).await?,
             None => None,
         };
         let mut answered = match instead {
-            Some(text) => Answered::of(text, StateDelta::new()),
+            Some(text) => AnswerStep::of(text, StateDelta::new()),
             None => self.listen(prompt).await?,
         };
         self.after_model(&mut context, &mut answered.answer).await?;
@@ -168,7 +168,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn listen(&mut self, prompt: Prompt) -> Result<Answered, AgentError> {
+    async fn listen(&mut self, prompt: Prompt) -> Result<AnswerStep, AgentError> {
         let step = self.turn.steps.begin(StepKind::Model, self.agent.model.name());
         step.pass(prompt.bytes());
         let not_reached = |error| {
@@ -208,11 +208,11 @@ impl<'a> Run<'a> {
             }
         }
         step.finish();
-        Ok(Answered { answer, changes: StateDelta::new(), is_silent: has_thought && !has_said })
+        Ok(AnswerStep { answer, changes: StateDelta::new(), is_silent: has_thought && !has_said })
     }
 
     /// Stores the calls, makes them, and stores the results. Returns the calls whose results the client sends later.
-    async fn call_tools(&self, answered: Answered) -> Result<Vec<Outcome>, AgentError> {
+    async fn call_tools(&self, answered: AnswerStep) -> Result<Vec<Outcome>, AgentError> {
         let calls = self.with_ids_of_their_own(answered.answer.calls).await?;
         let mut parts = Vec::new();
         if !answered.answer.text.is_empty() {
@@ -278,8 +278,8 @@ impl<'a> Run<'a> {
     }
 
     /// Stores the answer and sends its last piece.
-    async fn finish(mut self, answered: Answered) -> Result<(), AgentError> {
-        let Answered { answer, changes, is_silent } = answered;
+    async fn finish(mut self, answered: AnswerStep) -> Result<(), AgentError> {
+        let AnswerStep { answer, changes, is_silent } = answered;
         self.pieces.correct(&answer.text);
         // Stored first, so that a client that has the last piece can read the new state.
         let mut kept = self.keep(answer.text, changes, is_silent).await?;
@@ -335,7 +335,7 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Answered {
+impl AnswerStep {
     fn of(text: String, changes: StateDelta) -> Self {
         Self { answer: ModelAnswer { text, calls: Vec::new() }, changes, is_silent: false }
     }
