@@ -54,17 +54,17 @@ impl fmt::Debug for CpuTime {
 /// Wraps a future so that its CPU time counts: the time of its polls and of its work in [`aside`].
 pub fn counted<'a, T: 'a>(time: Option<CpuTime>, future: BoxFuture<'a, T>) -> BoxFuture<'a, T> {
     match time {
-        Some(time) => Box::pin(Counted { time, future }),
+        Some(time) => Box::pin(CountedFuture { time, future }),
         None => future,
     }
 }
 
-struct Counted<'a, T> {
+struct CountedFuture<'a, T> {
     time: CpuTime,
     future: BoxFuture<'a, T>,
 }
 
-impl<T> Future for Counted<'_, T> {
+impl<T> Future for CountedFuture<'_, T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
