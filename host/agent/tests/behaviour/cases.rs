@@ -33,7 +33,7 @@ struct Input {
 struct Observed {
     stored_state: Value,
     stored_event_deltas: Vec<Delta>,
-    model_saw: Vec<Saw>,
+    model_saw: Vec<RecordedPrompt>,
 }
 
 #[derive(Deserialize)]
@@ -43,7 +43,7 @@ struct Delta {
 }
 
 #[derive(Deserialize)]
-struct Saw {
+struct RecordedPrompt {
     system_instruction: String,
 }
 
