@@ -48,10 +48,10 @@ struct RecordedPrompt {
 }
 
 /// The callback of a case, by name.
-struct Does(&'static str);
+struct CaseCallback(&'static str);
 
 #[async_trait]
-impl Callbacks for Does {
+impl Callbacks for CaseCallback {
     async fn before_agent(&self, context: &mut CallbackContext) -> Result<Option<String>, AgentError> {
         if self.0 != "before_agent_callback_skips" {
             return Ok(None);
@@ -138,7 +138,7 @@ const NOT_HERE: [(&str, &str); 5] = [
 fn bench(&(case, instruction, output_key, answers): &Setup) -> Bench {
     let mut bench = Bench::answering(instruction, output_key, answers);
     bench.agent.name = "agent".into();
-    bench.agent.callbacks = Some(Arc::new(Does(case)));
+    bench.agent.callbacks = Some(Arc::new(CaseCallback(case)));
     let small = |name, act| Arc::new(Small { name, act }) as Arc<dyn Tool>;
     bench.agent.tools = Tools::new(vec![small("set_x", set_x), small("add_pen", add_pen)]).unwrap();
     bench
@@ -196,7 +196,7 @@ async fn a_callback_may_take_the_place_of_the_model_or_of_the_answer() {
     ];
     for (does, events, out, instruction) in expected {
         let mut bench = Bench::answering("I", Some("out"), answers);
-        bench.agent.callbacks = Some(Arc::new(Does(does)));
+        bench.agent.callbacks = Some(Arc::new(CaseCallback(does)));
         assert_eq!(bench.turn("hi", "{}").await.0, events);
         assert_eq!(bench.state().await, format!(r#"{{"out":"{out}"}}"#));
         let told = bench.model.prompts.lock().unwrap().first().map(|prompt| prompt.instruction.clone());
