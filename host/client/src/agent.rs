@@ -11,7 +11,7 @@ use annex_protocol::{
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use crate::binding::{self, Spoken};
+use crate::binding::{self, SupportedInterface};
 use crate::card::AgentCardDocument;
 use crate::config::ClientConfig;
 use crate::http::Http;
@@ -45,7 +45,7 @@ impl Agent {
     ) -> Result<Self, ClientError> {
         // Without allowed hosts, any interface may be used. `Exchange::headers` then decides whether it gets header
         // fields.
-        let may_use = |spoken: &Spoken<'_>| {
+        let may_use = |spoken: &SupportedInterface<'_>| {
             let url = transport::interface_url(spoken.binding, &spoken.interface.url, &document.url);
             config.allowed_hosts.is_none() || url.is_ok_and(|url| config.trusts(&url, &document.url))
         };
@@ -321,7 +321,7 @@ impl Agent {
     }
 }
 
-fn not_allowed(spoken: &Spoken<'_>, document: &AgentCardDocument) -> ClientError {
+fn not_allowed(spoken: &SupportedInterface<'_>, document: &AgentCardDocument) -> ClientError {
     let interface = &spoken.interface.url;
     let url = match transport::interface_url(spoken.binding, interface, &document.url) {
         Ok(url) => url,

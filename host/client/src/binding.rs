@@ -67,7 +67,7 @@ pub(crate) enum Version {
 
 /// An interface that this client can use.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spoken<'a> {
+pub(crate) struct SupportedInterface<'a> {
     pub(crate) binding: Binding,
     pub(crate) version: Version,
     pub(crate) interface: &'a AgentInterface,
@@ -79,10 +79,10 @@ pub(crate) struct Spoken<'a> {
 pub(crate) fn choose<'a>(
     card: &'a AgentCard,
     preferred: &[Binding],
-    may_use: impl Fn(&Spoken<'_>) -> bool,
-) -> Result<Spoken<'a>, ClientError> {
+    may_use: impl Fn(&SupportedInterface<'_>) -> bool,
+) -> Result<SupportedInterface<'a>, ClientError> {
     let spoken = card.supported_interfaces.iter().filter_map(spoken);
-    let offered: Vec<Spoken<'a>> = spoken.filter(|spoken| may_use(spoken)).collect();
+    let offered: Vec<SupportedInterface<'a>> = spoken.filter(|spoken| may_use(spoken)).collect();
     let of = |version| offered.iter().filter(move |spoken| spoken.version == version);
     let first = |version| match preferred {
         [] => of(version).next(),
@@ -93,7 +93,7 @@ pub(crate) fn choose<'a>(
     found.copied().ok_or_else(|| no_interface(card, preferred))
 }
 
-fn spoken(interface: &AgentInterface) -> Option<Spoken<'_>> {
+fn spoken(interface: &AgentInterface) -> Option<SupportedInterface<'_>> {
     let is = |version: &str| {
         // `1.0.1` is a patch release of 1.0, and `1.01` is not.
         let rest = interface.protocol_version.strip_prefix(version);
@@ -102,10 +102,10 @@ fn spoken(interface: &AgentInterface) -> Option<Spoken<'_>> {
     let binding = Binding::ALL.into_iter().find(|binding| binding.name() == interface.protocol_binding)?;
     // Some agents in use set no version, and official clients speak 1.0 to these agents.
     if is(VERSION) || interface.protocol_version.is_empty() {
-        return Some(Spoken { binding, version: Version::Current, interface });
+        return Some(SupportedInterface { binding, version: Version::Current, interface });
     }
     let is_older = is(v0_3::VERSION) && binding == Binding::JsonRpc;
-    is_older.then_some(Spoken { binding, version: Version::V0_3, interface })
+    is_older.then_some(SupportedInterface { binding, version: Version::V0_3, interface })
 }
 
 fn no_interface(card: &AgentCard, preferred: &[Binding]) -> ClientError {

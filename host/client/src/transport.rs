@@ -2,7 +2,7 @@
 
 use reqwest::Url;
 
-use crate::binding::{Spoken, Version};
+use crate::binding::{SupportedInterface, Version};
 use crate::http::Http;
 use crate::{Binding, ClientError};
 
@@ -19,7 +19,7 @@ pub(crate) use unread::Unread;
 pub(crate) use wire::{Answers, Transport, WireCall};
 
 /// The transport of an interface at `url`.
-pub(crate) fn open(spoken: &Spoken<'_>, url: Url, http: &Http) -> Result<Box<dyn Transport>, ClientError> {
+pub(crate) fn open(spoken: &SupportedInterface<'_>, url: Url, http: &Http) -> Result<Box<dyn Transport>, ClientError> {
     http.check(&url)?;
     Ok(match (spoken.version, spoken.binding) {
         (Version::V0_3, _) => Box::new(v0_3::JsonRpc::new(http.clone(), url)),
