@@ -21,7 +21,7 @@ use crate::{Answer, Binding, ClientError, EventStream, ExtensionMethod, Operatio
 mod exchange;
 mod params;
 
-use exchange::{Around, Exchange};
+use exchange::{CallContext, Exchange};
 use params::{MethodParams, Params};
 
 /// A remote agent: its card, and the interface on the card that this client uses.
@@ -34,7 +34,7 @@ pub struct Agent {
     url: String,
     tenant: Option<String>,
     transport: Box<dyn Transport>,
-    around: Arc<Around>,
+    around: Arc<CallContext>,
 }
 
 impl Agent {
@@ -62,7 +62,7 @@ impl Agent {
         let transport = transport::open(&spoken, url.clone(), http)?;
         let takes_fields = config.trusts(&url, &document.url);
         let interceptors = config.interceptors.clone();
-        let around = Arc::new(Around { document, interface: url, takes_fields, interceptors });
+        let around = Arc::new(CallContext { document, interface: url, takes_fields, interceptors });
         Ok(Self { binding, url: shown, tenant, transport, around })
     }
 

@@ -18,7 +18,7 @@ use crate::{
 const MAX_PASSED_OVER: usize = 1_000;
 
 /// The context that all calls to an agent share.
-pub(super) struct Around {
+pub(super) struct CallContext {
     pub(super) document: Arc<AgentCardDocument>,
     pub(super) interface: Url,
     /// True if header fields may be sent to the interface.
@@ -28,7 +28,7 @@ pub(super) struct Around {
 
 pub(super) struct Exchange {
     pub(super) operation: Operation,
-    around: Arc<Around>,
+    around: Arc<CallContext>,
     parameters: ServiceParameters,
     context: Extensions,
 }
@@ -43,7 +43,7 @@ struct Followed {
 }
 
 impl Exchange {
-    pub(super) fn new(around: &Arc<Around>, operation: Operation, parameters: ServiceParameters) -> Self {
+    pub(super) fn new(around: &Arc<CallContext>, operation: Operation, parameters: ServiceParameters) -> Self {
         Self { operation, around: Arc::clone(around), parameters, context: Extensions::new() }
     }
 
