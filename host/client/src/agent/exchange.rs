@@ -34,7 +34,7 @@ pub(super) struct Exchange {
 }
 
 /// A stream, and the state for reading its next event.
-struct Followed {
+struct EventReader {
     exchange: Exchange,
     active: Vec<ExtensionUri>,
     events: Answers,
@@ -107,12 +107,12 @@ impl Exchange {
     pub(super) fn follow(self, answer: Answer<Answers>) -> Answer<EventStream> {
         let Answer { value: events, active } = answer;
         // The header arrives before the first event, so its active extensions apply to all events.
-        let followed = Followed { exchange: self, active: active.clone(), events, passed_over: 0 };
-        Answer { value: stream::try_unfold(followed, Followed::step).boxed(), active }
+        let followed = EventReader { exchange: self, active: active.clone(), events, passed_over: 0 };
+        Answer { value: stream::try_unfold(followed, EventReader::step).boxed(), active }
     }
 }
 
-impl Followed {
+impl EventReader {
     async fn step(mut self) -> Result<Option<(StreamResponse, Self)>, ClientError> {
         loop {
             let Some(answer) = self.events.try_next().await? else { return Ok(None) };
