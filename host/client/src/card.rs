@@ -42,10 +42,10 @@ pub struct AgentCardDocument {
 }
 
 /// A cache of cards by URL.
-pub(crate) struct Cards(Mutex<LruCache<Url, Kept>>);
+pub(crate) struct Cards(Mutex<LruCache<Url, CachedCard>>);
 
 #[derive(Clone)]
-struct Kept {
+struct CachedCard {
     document: Arc<AgentCardDocument>,
     etag: Option<HeaderValue>,
     fresh_until: Instant,
@@ -94,7 +94,7 @@ impl Cards {
         Ok(document)
     }
 
-    fn kept(&self, url: &Url) -> Option<Kept> {
+    fn kept(&self, url: &Url) -> Option<CachedCard> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(url).cloned()
     }
 
@@ -109,7 +109,7 @@ impl Cards {
         // not belong.
         let before = cards.peek(&document.url).filter(|kept| Arc::ptr_eq(&kept.document, document));
         let etag = headers.get(ETAG).cloned().or_else(|| before.and_then(|kept| kept.etag.clone()));
-        let kept = Kept { document: Arc::clone(document), etag, fresh_until: Instant::now() + age };
+        let kept = CachedCard { document: Arc::clone(document), etag, fresh_until: Instant::now() + age };
         cards.put(document.url.clone(), kept);
     }
 }
