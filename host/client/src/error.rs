@@ -252,12 +252,12 @@ pub(crate) fn quoted(body: &str) -> String {
 /// A JSON body with an error: a text, or an object that contains one.
 #[derive(Deserialize)]
 struct Refusal {
-    error: Told,
+    error: ErrorMember,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Told {
+enum ErrorMember {
     Text(String),
     Object { message: String },
 }
@@ -266,7 +266,7 @@ enum Told {
 /// page.
 pub(crate) fn own_words(body: &str) -> String {
     let words = match serde_json::from_str(body) {
-        Ok(Refusal { error: Told::Text(message) | Told::Object { message } }) => message,
+        Ok(Refusal { error: ErrorMember::Text(message) | ErrorMember::Object { message } }) => message,
         Err(_) => body.to_owned(),
     };
     let words = words.trim();
