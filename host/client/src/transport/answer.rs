@@ -30,7 +30,7 @@ pub(super) fn events(http: &Http, response: Response, form: Form, room: Option<S
     let status = response.status();
     // A stream lasts as long as its task. Its total size is limited by the room, or by its reader.
     let limits = StreamLimits { event: http.max_bytes, total: usize::MAX };
-    let events = Events::new(Counted { response, room }, limits);
+    let events = Events::new(CountedBody { response, room }, limits);
     let answers = EventAnswers { url, status, form, events, is_repair_told: false };
     stream::try_unfold(answers, EventAnswers::step).boxed()
 }
@@ -39,18 +39,18 @@ struct EventAnswers {
     url: Arc<str>,
     status: StatusCode,
     form: Form,
-    events: Events<Counted>,
+    events: Events<CountedBody>,
     /// True after a log line about repaired events.
     is_repair_told: bool,
 }
 
 /// A body that counts its bytes on arrival.
-struct Counted {
+struct CountedBody {
     response: Response,
     room: Option<StreamRoom>,
 }
 
-impl Body for Counted {
+impl Body for CountedBody {
     type Error = ClientError;
 
     async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {

@@ -131,10 +131,10 @@ pub(crate) struct Sender {
 type AnyError = Box<dyn Error + Send + Sync>;
 
 /// The body of a response that counts its bytes on arrival.
-type Counted = UnsyncBoxBody<Bytes, AnyError>;
+type CountedBody = UnsyncBoxBody<Bytes, AnyError>;
 
 impl Service<Request<Body>> for Sender {
-    type Response = Response<Counted>;
+    type Response = Response<CountedBody>;
     type Error = NotSent;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, NotSent>> + Send>>;
 
@@ -156,7 +156,7 @@ impl Service<Request<Body>> for Sender {
     }
 }
 
-fn counted(body: reqwest::Body, url: String, room: Option<StreamRoom>) -> Counted {
+fn counted(body: reqwest::Body, url: String, room: Option<StreamRoom>) -> CountedBody {
     let frames = BodyStream::new(body).map(move |frame| {
         let frame = frame.map_err(AnyError::from)?;
         if let (Some(room), Some(bytes)) = (&room, frame.data_ref()) {
