@@ -15,7 +15,7 @@ mod unread;
 mod v0_3;
 mod wire;
 
-pub(crate) use unread::Unread;
+pub(crate) use unread::RawAnswer;
 pub(crate) use wire::{Answers, Transport, WireCall};
 
 /// The transport of an interface at `url`.

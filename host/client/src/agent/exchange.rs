@@ -9,7 +9,7 @@ use http::{Extensions, HeaderMap};
 use reqwest::Url;
 
 use crate::card::AgentCardDocument;
-use crate::transport::{Answers, Unread};
+use crate::transport::{Answers, RawAnswer};
 use crate::{
     Answer, ClientError, EventStream, Incoming, Interceptor, Operation, OutgoingCall, ServiceParameters, StreamRoom,
 };
@@ -127,7 +127,7 @@ impl EventReader {
     }
 
     /// Skips an event of an unknown kind (specification section 5.7). Fails after [`MAX_PASSED_OVER`] of them.
-    fn pass_over(&mut self, answer: &Unread) -> Result<(), ClientError> {
+    fn pass_over(&mut self, answer: &RawAnswer) -> Result<(), ClientError> {
         self.passed_over += 1;
         let problem = answer.misshapen("an event of an unknown kind");
         match self.passed_over {

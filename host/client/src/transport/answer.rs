@@ -8,18 +8,18 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::StatusCode;
 
-use super::unread::{Form, Text, Unread};
+use super::unread::{Form, RawAnswer, Text};
 use super::wire::Answers;
 use crate::http::{Http, Response, unread};
 use crate::{ClientError, StreamRoom};
 
 /// The response to a call with one answer.
-pub(super) async fn single(http: &Http, response: Response, form: Form) -> Result<Unread, ClientError> {
+pub(super) async fn single(http: &Http, response: Response, form: Form) -> Result<RawAnswer, ClientError> {
     let status = response.status();
     let url = response.url().into();
     let wait = retry_after(response.headers(), SystemTime::now());
     let text = http.text(response).await?;
-    let unread = Unread::Text(Text::new(url, status, text, form, &mut false));
+    let unread = RawAnswer::Text(Text::new(url, status, text, form, &mut false));
     unread.check_status(status, wait.map(|wait| wait.as_secs()))?;
     Ok(unread)
 }
@@ -65,12 +65,12 @@ impl Body for CountedBody {
 
 impl EventAnswers {
     /// `None` at the end of the stream.
-    async fn step(mut self) -> Result<Option<(Unread, Self)>, ClientError> {
+    async fn step(mut self) -> Result<Option<(RawAnswer, Self)>, ClientError> {
         let Some(event) = self.events.next_event().await.map_err(|error| unread(&self.url, error))? else {
             return Ok(None);
         };
         let url = Arc::clone(&self.url);
         let text = Text::new(url, self.status, event.data, self.form, &mut self.is_repair_told);
-        Ok(Some((Unread::Text(text.named(&event.name)), self)))
+        Ok(Some((RawAnswer::Text(text.named(&event.name)), self)))
     }
 }

@@ -17,7 +17,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
 
-use super::unread::Unread;
+use super::unread::RawAnswer;
 use super::wire::{Answers, Transport, WireCall};
 use crate::http::{Http, failed};
 use crate::{Answer, ClientError, Operation, RemoteError, StreamRoom};
@@ -47,7 +47,7 @@ impl Grpc {
 
 #[async_trait]
 impl Transport for Grpc {
-    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError> {
+    async fn call(&self, call: WireCall) -> Result<Answer<RawAnswer>, ClientError> {
         let params = call.members(BINDING)?;
         let WireCall { operation, headers, .. } = call;
         let client = self.client(None);
@@ -56,7 +56,7 @@ impl Transport for Grpc {
             operation => client.call(operation.name(), &params, headers).await,
         };
         let reply = called.map_err(|error| told(&self.url, self.max_bytes, error))?;
-        Ok(Answer { value: Unread::Result { url: Arc::clone(&self.url), json: reply.value }, active: reply.active })
+        Ok(Answer { value: RawAnswer::Result { url: Arc::clone(&self.url), json: reply.value }, active: reply.active })
     }
 
     async fn open(&self, call: WireCall) -> Result<Answer<Answers>, ClientError> {
@@ -71,7 +71,7 @@ impl Transport for Grpc {
         let url = Arc::clone(&self.url);
         let max_bytes = self.max_bytes;
         let events = reply.value.map(move |event| match event {
-            Ok(json) => Ok(Unread::Result { url: Arc::clone(&url), json }),
+            Ok(json) => Ok(RawAnswer::Result { url: Arc::clone(&url), json }),
             Err(error) => Err(told(&url, max_bytes, error)),
         });
         Ok(Answer { value: events.boxed(), active: reply.active })

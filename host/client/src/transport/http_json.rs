@@ -9,7 +9,7 @@ use reqwest::Url;
 use serde::Deserialize;
 
 use super::answer;
-use super::unread::{Form, Place, Unread, Unreadable};
+use super::unread::{Form, Place, RawAnswer, Unreadable};
 use super::wire::{Answers, Transport, WireCall, active};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::remote_error::HttpError;
@@ -61,7 +61,7 @@ impl HttpJson {
 
 #[async_trait]
 impl Transport for HttpJson {
-    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError> {
+    async fn call(&self, call: WireCall) -> Result<Answer<RawAnswer>, ClientError> {
         let response = self.request(call, ACCEPTED).await?;
         let active = active(response.headers());
         // The answer of an extension's method may have a member called `error`.

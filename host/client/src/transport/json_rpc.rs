@@ -9,7 +9,7 @@ use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 
 use super::answer;
-use super::unread::{Form, Place, Unread, Unreadable};
+use super::unread::{Form, Place, RawAnswer, Unreadable};
 use super::wire::{Answers, Transport, WireCall, active};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::remote_error::RpcError;
@@ -69,7 +69,7 @@ pub(super) async fn post(
 
 #[async_trait]
 impl Transport for JsonRpc {
-    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError> {
+    async fn call(&self, call: WireCall) -> Result<Answer<RawAnswer>, ClientError> {
         let response = self.post(call, JSON).await?;
         let active = active(response.headers());
         Ok(Answer { value: answer::single(&self.endpoint.http, response, FORM).await?, active })

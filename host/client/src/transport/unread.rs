@@ -16,7 +16,7 @@ use crate::{ClientError, RemoteError};
 const EVENTS: [&str; 6] = ["task", "message", "statusUpdate", "artifactUpdate", "status_update", "artifact_update"];
 
 /// A response, or an event of a stream, before decoding.
-pub(crate) enum Unread {
+pub(crate) enum RawAnswer {
     /// A result that the binding has already extracted.
     Result { url: Arc<str>, json: Json },
     /// The whole text.
@@ -70,7 +70,7 @@ struct Success<T> {
     error: Option<IgnoredAny>,
 }
 
-impl Unread {
+impl RawAnswer {
     /// Decodes the result.
     ///
     /// # Errors
@@ -245,7 +245,7 @@ mod tests {
     use annex_protocol::{StreamResponse, TaskState};
     use http::StatusCode;
 
-    use super::{Text, Unread};
+    use super::{RawAnswer, Text};
     use crate::ClientError;
     use crate::transport::{http_json, json_rpc};
 
@@ -254,7 +254,7 @@ mod tests {
     fn decoded(text: &str, form: super::Form) -> Result<StreamResponse, ClientError> {
         let (url, text) = ("http://a.example".into(), text.to_owned());
         let text = Text { url, status: StatusCode::OK, text, form, is_named: false };
-        Unread::Text(text).decode()
+        RawAnswer::Text(text).decode()
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
     fn named(name: &str, text: &str) -> Result<Option<StreamResponse>, ClientError> {
         let (url, text) = ("http://a.example".into(), text.to_owned());
         let text = Text { url, status: StatusCode::OK, text, form: json_rpc::FORM, is_named: false };
-        Unread::Text(text.named(name)).decode_event()
+        RawAnswer::Text(text.named(name)).decode_event()
     }
 
     #[test]

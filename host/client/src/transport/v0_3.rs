@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::answer;
 use super::json_rpc::{self, JSON};
 use super::odd_parts;
-use super::unread::{Form, Place, Unread, Unreadable};
+use super::unread::{Form, Place, RawAnswer, Unreadable};
 use super::wire::{Answers, Transport, WireCall};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::{Answer, ClientError, Operation};
@@ -42,7 +42,7 @@ impl JsonRpc {
 
 #[async_trait]
 impl Transport for JsonRpc {
-    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError> {
+    async fn call(&self, call: WireCall) -> Result<Answer<RawAnswer>, ClientError> {
         // These two have a task as their result and nothing else, so its `kind` is not asked for.
         let reads_task = matches!(call.operation, Operation::GetTask | Operation::CancelTask);
         let response = self.post(call, JSON).await?;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use http::HeaderMap;
 
-use super::unread::Unread;
+use super::unread::RawAnswer;
 use crate::{Answer, ClientError, Operation, StreamRoom};
 
 /// A call with all its parameters.
@@ -27,13 +27,13 @@ impl WireCall {
 }
 
 /// The answers of a stream. It ends after an error.
-pub(crate) type Answers = BoxStream<'static, Result<Unread, ClientError>>;
+pub(crate) type Answers = BoxStream<'static, Result<RawAnswer, ClientError>>;
 
 /// A binding, for one interface of one agent.
 #[async_trait]
 pub(crate) trait Transport: Send + Sync {
     /// Sends a call with one answer.
-    async fn call(&self, call: WireCall) -> Result<Answer<Unread>, ClientError>;
+    async fn call(&self, call: WireCall) -> Result<Answer<RawAnswer>, ClientError>;
 
     /// Sends a call with a stream of answers.
     async fn open(&self, call: WireCall) -> Result<Answer<Answers>, ClientError>;
