@@ -9,7 +9,7 @@ use reqwest::Url;
 use serde::Deserialize;
 
 use super::answer;
-use super::unread::{Form, Place, RawAnswer, Unreadable};
+use super::unread::{Form, Place, RawAnswer, ReadFailure};
 use super::wire::{Answers, Transport, WireCall, active};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::remote_error::HttpError;
@@ -139,15 +139,15 @@ fn query_text(value: &Json) -> String {
 }
 
 /// Reads a result. Some operations answer with an empty body.
-fn result(text: &str) -> Result<Json, Unreadable> {
+fn result(text: &str) -> Result<Json, ReadFailure> {
     let text = if text.trim().is_empty() { "null" } else { text };
-    Json::parse(text.to_owned()).map_err(|error| Unreadable::Foreign(error.into()))
+    Json::parse(text.to_owned()).map_err(|error| ReadFailure::Foreign(error.into()))
 }
 
 /// Reads a response that may be an error.
-fn failure(text: &str) -> Result<Json, Unreadable> {
+fn failure(text: &str) -> Result<Json, ReadFailure> {
     match serde_json::from_str::<Failure>(text) {
-        Ok(Failure { error }) => Err(Unreadable::Agent(error.into())),
+        Ok(Failure { error }) => Err(ReadFailure::Agent(error.into())),
         Err(_) => result(text),
     }
 }

@@ -9,7 +9,7 @@ use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 
 use super::answer;
-use super::unread::{Form, Place, RawAnswer, Unreadable};
+use super::unread::{Form, Place, RawAnswer, ReadFailure};
 use super::wire::{Answers, Transport, WireCall, active};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::remote_error::RpcError;
@@ -87,12 +87,12 @@ impl Transport for JsonRpc {
     }
 }
 
-pub(super) fn result(text: &str) -> Result<Json, Unreadable> {
-    let response: RpcResponse = serde_json::from_str(text).map_err(|error| Unreadable::Foreign(error.into()))?;
+pub(super) fn result(text: &str) -> Result<Json, ReadFailure> {
+    let response: RpcResponse = serde_json::from_str(text).map_err(|error| ReadFailure::Foreign(error.into()))?;
     match response {
         // JSON-RPC 2.0 forbids both members. Where both come, the answer is no success.
-        RpcResponse { error: Some(error), .. } => Err(Unreadable::Agent(error.into())),
+        RpcResponse { error: Some(error), .. } => Err(ReadFailure::Agent(error.into())),
         RpcResponse { result: Some(result), .. } => Ok(result),
-        RpcResponse { .. } => Err(Unreadable::Foreign("it has neither `result` nor `error`".into())),
+        RpcResponse { .. } => Err(ReadFailure::Foreign("it has neither `result` nor `error`".into())),
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Text {
 #[derive(Clone, Copy)]
 pub(super) struct Form {
     /// Extracts the result from a text, or the error.
-    pub(super) read: fn(&str) -> Result<Json, Unreadable>,
+    pub(super) read: fn(&str) -> Result<Json, ReadFailure>,
     /// The place of the result in the text of a success.
     pub(super) place: Place,
 }
@@ -56,7 +56,7 @@ pub(super) enum Place {
 }
 
 /// The reason why a text has no result.
-pub(super) enum Unreadable {
+pub(super) enum ReadFailure {
     /// The text is the agent's error.
     Agent(RemoteError),
     /// The text does not have the binding's form.
@@ -227,7 +227,7 @@ impl Text {
         let Self { url, status, text, form, .. } = self;
         match (form.read)(text) {
             // The agent's own error is more precise than its HTTP status.
-            Err(Unreadable::Agent(error)) => Err(error.into()),
+            Err(ReadFailure::Agent(error)) => Err(error.into()),
             _ if !status.is_success() => Err(ClientError::Status {
                 url: url.to_string(),
                 status: *status,
@@ -235,7 +235,7 @@ impl Text {
                 retry_after: None,
             }),
             Ok(json) => Ok(json),
-            Err(Unreadable::Foreign(source)) => Err(ClientError::protocol(url, text, source)),
+            Err(ReadFailure::Foreign(source)) => Err(ClientError::protocol(url, text, source)),
         }
     }
 }

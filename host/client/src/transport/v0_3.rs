@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::answer;
 use super::json_rpc::{self, JSON};
 use super::odd_parts;
-use super::unread::{Form, Place, RawAnswer, Unreadable};
+use super::unread::{Form, Place, RawAnswer, ReadFailure};
 use super::wire::{Answers, Transport, WireCall};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::{Answer, ClientError, Operation};
@@ -115,7 +115,7 @@ fn active(headers: &HeaderMap) -> Vec<ExtensionUri> {
     parse_extensions(fields.filter_map(|value| value.to_str().ok()))
 }
 
-fn event(text: &str) -> Result<Json, Unreadable> {
+fn event(text: &str) -> Result<Json, ReadFailure> {
     let result = json_rpc::result(text)?;
     let event = with_odd_parts(&result, read::event);
     match event.and_then(|event| Json::from_peer(&event)) {
@@ -130,7 +130,7 @@ fn is_of_unknown_kind(result: &Json) -> bool {
     kind.is_some_and(|kind| !matches!(kind.as_str(), "task" | "message" | "status-update" | "artifact-update"))
 }
 
-fn task(text: &str) -> Result<Json, Unreadable> {
+fn task(text: &str) -> Result<Json, ReadFailure> {
     let task = with_odd_parts(&json_rpc::result(text)?, read::task);
     task.and_then(|task| Json::from_peer(&task)).map_err(foreign)
 }
@@ -143,6 +143,6 @@ fn with_odd_parts<T>(answer: &Json, read: fn(&Json) -> Result<T, serde_json::Err
     })
 }
 
-fn foreign(error: serde_json::Error) -> Unreadable {
-    Unreadable::Foreign(error.into())
+fn foreign(error: serde_json::Error) -> ReadFailure {
+    ReadFailure::Foreign(error.into())
 }
