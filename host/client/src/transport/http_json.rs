@@ -9,7 +9,7 @@ use reqwest::Url;
 use serde::Deserialize;
 
 use super::answer;
-use super::unread::{Form, Place, RawAnswer, ReadFailure};
+use super::unread::{Form, RawAnswer, ReadFailure, ResultPlace};
 use super::wire::{Answers, Transport, WireCall, active};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::remote_error::HttpError;
@@ -20,9 +20,9 @@ const BINDING: &str = "HTTP+JSON";
 const ACCEPTED: &str = "application/a2a+json, application/json";
 
 /// The form of a response that may be a success or an error.
-pub(super) const FORM: Form = Form { read: failure, place: Place::Whole };
+pub(super) const FORM: Form = Form { read: failure, place: ResultPlace::Whole };
 /// The form of a response that can only be a success.
-const SUCCESS: Form = Form { read: result, place: Place::Whole };
+const SUCCESS: Form = Form { read: result, place: ResultPlace::Whole };
 
 pub(super) struct HttpJson {
     endpoint: Endpoint,

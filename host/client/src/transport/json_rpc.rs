@@ -9,7 +9,7 @@ use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 
 use super::answer;
-use super::unread::{Form, Place, RawAnswer, ReadFailure};
+use super::unread::{Form, RawAnswer, ReadFailure, ResultPlace};
 use super::wire::{Answers, Transport, WireCall, active};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::remote_error::RpcError;
@@ -21,7 +21,7 @@ pub(super) struct JsonRpc {
     endpoint: Endpoint,
 }
 
-pub(super) const FORM: Form = Form { read: result, place: Place::Result };
+pub(super) const FORM: Form = Form { read: result, place: ResultPlace::Result };
 
 /// The text of a request. `params` is JSON.
 pub(super) fn request(method: &str, params: &str) -> String {

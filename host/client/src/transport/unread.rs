@@ -41,12 +41,12 @@ pub(super) struct Form {
     /// Extracts the result from a text, or the error.
     pub(super) read: fn(&str) -> Result<Json, ReadFailure>,
     /// The place of the result in the text of a success.
-    pub(super) place: Place,
+    pub(super) place: ResultPlace,
 }
 
 /// The place of the result in the text of a success.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum ResultPlace {
     /// The member `result`, if the object has no `error`.
     Result,
     /// The whole text, if the object has no member `error`.
@@ -211,15 +211,15 @@ impl Text {
             return None;
         }
         match self.form.place {
-            Place::Result => {
+            ResultPlace::Result => {
                 let Success { result, error } = serde_json::from_str(&self.text).ok()?;
                 if error.is_none() { Some(result) } else { None }
             }
             // Any `error` in it may be that of another member, or a text, which takes a closer look.
-            Place::Whole if memmem::find(self.text.as_bytes(), br#""error""#).is_none() => {
+            ResultPlace::Whole if memmem::find(self.text.as_bytes(), br#""error""#).is_none() => {
                 serde_json::from_str(&self.text).ok()
             }
-            Place::Whole | Place::Unknown => None,
+            ResultPlace::Whole | ResultPlace::Unknown => None,
         }
     }
 

@@ -15,14 +15,14 @@ use serde::de::DeserializeOwned;
 use super::answer;
 use super::json_rpc::{self, JSON};
 use super::odd_parts;
-use super::unread::{Form, Place, RawAnswer, ReadFailure};
+use super::unread::{Form, RawAnswer, ReadFailure, ResultPlace};
 use super::wire::{Answers, Transport, WireCall};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::{Answer, ClientError, Operation};
 
 const BINDING: &str = "JSON-RPC of A2A 0.3";
-const EVENT: Form = Form { read: event, place: Place::Unknown };
-const TASK: Form = Form { read: task, place: Place::Unknown };
+const EVENT: Form = Form { read: event, place: ResultPlace::Unknown };
+const TASK: Form = Form { read: task, place: ResultPlace::Unknown };
 
 pub(super) struct JsonRpc {
     endpoint: Endpoint,
