@@ -27,7 +27,7 @@ use crate::ClientError;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(into = "Stored")]
+#[serde(into = "SessionJson")]
 pub struct ClientSession {
     context_id: Option<ContextId>,
     task: Option<(TaskId, TaskState)>,
@@ -184,7 +184,7 @@ fn not_blank(field: &'static str, id: &str) -> Result<(), SessionError> {
 /// The JSON form.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Stored {
+struct SessionJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     context_id: Option<ContextId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -197,22 +197,22 @@ struct Stored {
 impl<'de> Deserialize<'de> for ClientSession {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = JsonObject::deserialize(deserializer)?;
-        let stored: Stored = serde_json::from_str(&object.to_json_string()).map_err(D::Error::custom)?;
+        let stored: SessionJson = serde_json::from_str(&object.to_json_string()).map_err(D::Error::custom)?;
         Self::try_from(stored).map_err(D::Error::custom)
     }
 }
 
-impl From<ClientSession> for Stored {
+impl From<ClientSession> for SessionJson {
     fn from(session: ClientSession) -> Self {
         let task_state = session.task_state();
         Self { context_id: session.context_id, task_id: session.task.map(|(id, _)| id), task_state }
     }
 }
 
-impl TryFrom<Stored> for ClientSession {
+impl TryFrom<SessionJson> for ClientSession {
     type Error = SessionError;
 
-    fn try_from(stored: Stored) -> Result<Self, SessionError> {
+    fn try_from(stored: SessionJson) -> Result<Self, SessionError> {
         let session = stored.context_id.map(Self::in_context).transpose()?.unwrap_or_default();
         match (stored.task_id, stored.task_state) {
             (Some(id), state) => session.with_task(id, state.unwrap_or_default()),
