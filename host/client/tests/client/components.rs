@@ -10,14 +10,14 @@ use futures::TryStreamExt;
 
 use crate::support::{Foreign, by, card, chain, client, no_parameters, ok, specialist, text};
 
-type Told = Arc<Mutex<Vec<String>>>;
+type ToldValues = Arc<Mutex<Vec<String>>>;
 
 /// The client's half of an extension, as an interceptor.
 struct Half {
     /// Ends guests that loop.
     _runtime: Runtime,
     interceptor: Arc<ComponentInterceptor>,
-    told: Told,
+    told: ToldValues,
 }
 
 fn installation(parameters: &str) -> Installation {
@@ -32,7 +32,7 @@ async fn half(component: &str, input: &str, parameters: &str) -> Half {
     let runtime = Runtime::new(&RuntimeConfig { instances: 4, ..RuntimeConfig::default() }).expect("a runtime");
     let bytes = std::fs::read(component).expect("a component");
     let extension = runtime.load(bytes, installation(parameters)).await.expect("an extension");
-    let told = Told::default();
+    let told = ToldValues::default();
     let notes = Arc::clone(&told);
     let tell = move |_: &_, json: Json| notes.lock().expect("no panic").push(json.get().to_owned());
     let input = Json::parse(input.to_owned()).expect("JSON");
