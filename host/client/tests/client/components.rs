@@ -13,7 +13,7 @@ use crate::support::{Foreign, by, card, chain, client, no_parameters, ok, specia
 type ToldValues = Arc<Mutex<Vec<String>>>;
 
 /// The client's half of an extension, as an interceptor.
-struct Half {
+struct ClientHalf {
     /// Ends guests that loop.
     _runtime: Runtime,
     interceptor: Arc<ComponentInterceptor>,
@@ -28,7 +28,7 @@ fn installation(parameters: &str) -> Installation {
     }
 }
 
-async fn half(component: &str, input: &str, parameters: &str) -> Half {
+async fn half(component: &str, input: &str, parameters: &str) -> ClientHalf {
     let runtime = Runtime::new(&RuntimeConfig { instances: 4, ..RuntimeConfig::default() }).expect("a runtime");
     let bytes = std::fs::read(component).expect("a component");
     let extension = runtime.load(bytes, installation(parameters)).await.expect("an extension");
@@ -37,10 +37,10 @@ async fn half(component: &str, input: &str, parameters: &str) -> Half {
     let tell = move |_: &_, json: Json| notes.lock().expect("no panic").push(json.get().to_owned());
     let input = Json::parse(input.to_owned()).expect("JSON");
     let interceptor = ComponentInterceptor::new(Arc::new(extension), Some(input), tell).expect("a client's half");
-    Half { _runtime: runtime, interceptor: Arc::new(interceptor), told }
+    ClientHalf { _runtime: runtime, interceptor: Arc::new(interceptor), told }
 }
 
-async fn agent(server: &str, binding: Binding, half: &Half) -> Agent {
+async fn agent(server: &str, binding: Binding, half: &ClientHalf) -> Agent {
     let config = ClientConfig { interceptors: vec![half.interceptor.clone()], ..by(binding) };
     client(config).agent(server).await.expect("an agent")
 }
