@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use indexmap::IndexMap;
 
 use crate::api_key::ApiKeys;
-use crate::jwt::{JwtVerifier, Refused};
+use crate::jwt::{JwtVerifier, TokenError};
 use crate::{AuthConfig, AuthConfigError, AuthError, Principal};
 
 /// The name of the API key scheme in the Agent Card.
@@ -95,8 +95,8 @@ impl Authenticator {
                 Ok(Principal { id, scheme: API_KEY_SCHEME, scopes: Vec::new(), claims: JsonObject::new() })
             }
             (None, Some((jwt, token))) => jwt.principal_of(token).await.map_err(|refused| match refused {
-                Refused::Invalid => self.invalid(),
-                Refused::Unavailable => AuthError::Unavailable,
+                TokenError::Invalid => self.invalid(),
+                TokenError::Unavailable => AuthError::Unavailable,
             }),
         }
     }

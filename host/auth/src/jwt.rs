@@ -23,7 +23,7 @@ pub(crate) struct JwtVerifier {
 
 /// The reason why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum TokenError {
     Invalid,
     Unavailable,
 }
@@ -48,25 +48,25 @@ impl JwtVerifier {
     }
 
     /// The principal of the token.
-    pub(crate) async fn principal_of(&self, token: &str) -> Result<Principal, Refused> {
+    pub(crate) async fn principal_of(&self, token: &str) -> Result<Principal, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {
-            return Err(Refused::Invalid);
+            return Err(TokenError::Invalid);
         }
-        let header = decode_header(token).map_err(|_| Refused::Invalid)?;
+        let header = decode_header(token).map_err(|_| TokenError::Invalid)?;
         // No extension of JWS is understood here, so none may be critical (RFC 7515 section 4.1.11).
         if header.crit.is_some() {
-            return Err(Refused::Invalid);
+            return Err(TokenError::Invalid);
         }
         // The algorithm is not the token's choice (RFC 8725, section 3.1).
         let allowed = |algorithm: &Algorithm| self.config.algorithms.contains(algorithm);
-        let algorithm = Algorithm::from_jws(header.alg).filter(allowed).ok_or(Refused::Invalid)?;
+        let algorithm = Algorithm::from_jws(header.alg).filter(allowed).ok_or(TokenError::Invalid)?;
         let key = self.keys.key(header.kid.as_deref(), algorithm).await.map_err(|missing| match missing {
-            NoKey::Unknown => Refused::Invalid,
-            NoKey::Unavailable => Refused::Unavailable,
+            NoKey::Unknown => TokenError::Invalid,
+            NoKey::Unavailable => TokenError::Unavailable,
         })?;
         let token = decode::<JsonObject>(token, &key.key, &self.validation(algorithm));
-        let claims = token.map_err(|_| Refused::Invalid)?.claims;
-        self.principal(&claims).ok_or(Refused::Invalid)
+        let claims = token.map_err(|_| TokenError::Invalid)?.claims;
+        self.principal(&claims).ok_or(TokenError::Invalid)
     }
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
