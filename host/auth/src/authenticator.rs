@@ -80,7 +80,9 @@ impl Authenticator {
     /// issuer's.
     pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, AuthError> {
         let key = match &self.api_keys {
-            Some(keys) => only(headers, &keys.header).map_err(|Repeated| self.invalid())?.map(|value| (keys, value)),
+            Some(keys) => {
+                only(headers, &keys.header).map_err(|RepeatedHeader| self.invalid())?.map(|value| (keys, value))
+            }
             None => None,
         };
         let token = match &self.jwt {
@@ -125,7 +127,9 @@ impl Authenticator {
     }
 
     fn bearer_token<'a>(&self, headers: &'a HeaderMap) -> Result<Option<&'a str>, AuthError> {
-        let Some(value) = only(headers, &AUTHORIZATION).map_err(|Repeated| self.invalid())? else { return Ok(None) };
+        let Some(value) = only(headers, &AUTHORIZATION).map_err(|RepeatedHeader| self.invalid())? else {
+            return Ok(None);
+        };
         let (scheme, token) = value.as_bytes().split_at(value.len().min("Bearer ".len()));
         // `Bearer` without a token counts as a credential, and an invalid one.
         if !scheme.eq_ignore_ascii_case(b"Bearer ") && !value.as_bytes().eq_ignore_ascii_case(b"Bearer") {
@@ -158,12 +162,12 @@ impl fmt::Debug for Authenticator {
     }
 }
 
-struct Repeated;
+struct RepeatedHeader;
 
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Repeated> {
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, RepeatedHeader> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (value, None) => Ok(value),
-        (_, Some(_)) => Err(Repeated),
+        (_, Some(_)) => Err(RepeatedHeader),
     }
 }
