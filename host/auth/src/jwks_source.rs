@@ -56,13 +56,13 @@ fn find(jwks: &Jwks, kid: Option<&str>, algorithm: Algorithm) -> Option<PublicKe
 pub(crate) struct RemoteJwks {
     url: Url,
     client: Client,
-    state: RwLock<State>,
+    state: RwLock<JwksState>,
     /// Held during a fetch, so that only one runs at a time.
     fetching: Mutex<()>,
 }
 
 #[derive(Clone, Default)]
-struct State {
+struct JwksState {
     jwks: Option<Arc<Jwks>>,
     fetched_at: Option<Instant>,
     attempted_at: Option<Instant>,
@@ -148,17 +148,17 @@ impl RemoteJwks {
         Jwks::parse(text).map_err(FetchError::Keys)
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> JwksState {
         // A panic cannot leave the state half written: every change is a few assignments.
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn update(&self, change: impl FnOnce(&mut State)) {
+    fn update(&self, change: impl FnOnce(&mut JwksState)) {
         change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-impl State {
+impl JwksState {
     fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Option<PublicKey> {
         self.jwks.as_deref().and_then(|jwks| find(jwks, kid, algorithm))
     }
