@@ -46,13 +46,13 @@ impl<D: Message + Default> Decoder for Reader<D> {
     type Error = Status;
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<D>, Status> {
-        D::decode(bytes).map(Some).map_err(|error| Unreadable::of(&error).into())
+        D::decode(bytes).map(Some).map_err(|error| DecodeFailure::of(&error).into())
     }
 }
 
 /// The error for bytes that are not a message of the rpc.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unreadable {
+pub(crate) enum DecodeFailure {
     #[error(
         "the message nests deeper than 100 levels, the limit of protobuf: each object in `data` or metadata has three \
          levels, each list two; nest less, or send the deep value as text"
@@ -62,7 +62,7 @@ pub(crate) enum Unreadable {
     Misshapen { reason: String },
 }
 
-impl Unreadable {
+impl DecodeFailure {
     fn of(error: &prost::DecodeError) -> Self {
         // Only the text of prost's error tells its kind. The path of fields in front of it has up to a hundred names
         // here.
@@ -76,8 +76,8 @@ impl Unreadable {
 }
 
 /// For a request the status is sent to the client. For an answer the error becomes the status's source.
-impl From<Unreadable> for Status {
-    fn from(unreadable: Unreadable) -> Self {
+impl From<DecodeFailure> for Status {
+    fn from(unreadable: DecodeFailure) -> Self {
         let mut status = status::of(&A2aError::InvalidRequest { reason: unreadable.to_string() });
         status.set_source(Arc::new(unreadable));
         status
