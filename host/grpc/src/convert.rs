@@ -65,14 +65,14 @@ thread_local! {
 /// Reads an agent's answer. Values that some readers cannot read are replaced, because the agent cannot be sent an
 /// error. In requests they are refused.
 pub(crate) fn of_answer<P, T: FromProto<P>>(proto: P) -> Result<T, FieldError> {
-    let _before = Before(READS_ANSWER.replace(true));
+    let _before = RestoreFlag(READS_ANSWER.replace(true));
     T::from_proto(proto)
 }
 
 /// Restores the previous flag on drop: answers may be read within answers, and reading may panic.
-struct Before(bool);
+struct RestoreFlag(bool);
 
-impl Drop for Before {
+impl Drop for RestoreFlag {
     fn drop(&mut self) {
         READS_ANSWER.set(self.0);
     }
