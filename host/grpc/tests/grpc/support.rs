@@ -20,7 +20,7 @@ use tonic::transport::{Channel, Endpoint};
 pub(crate) const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 
 /// A call that reached the operations.
-pub(crate) struct Seen {
+pub(crate) struct RecordedCall {
     pub(crate) operation: &'static str,
     pub(crate) parameters: CallParameters,
     /// In ProtoJSON.
@@ -34,7 +34,7 @@ pub(crate) struct Script {
     events: Mutex<Vec<Result<StreamResponse, A2aError>>>,
     active: Vec<ExtensionUri>,
     serving: bool,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<RecordedCall>>,
 }
 
 impl Script {
@@ -60,7 +60,7 @@ impl Script {
     }
 
     /// The only call so far.
-    pub(crate) fn call(&self) -> Seen {
+    pub(crate) fn call(&self) -> RecordedCall {
         let mut seen = self.seen.lock().unwrap();
         assert_eq!(seen.len(), 1);
         seen.remove(0)
@@ -78,7 +78,7 @@ impl Script {
 
     fn see(&self, operation: &'static str, parameters: CallParameters, request: &impl Serialize) {
         let request = serde_json::to_string(request).unwrap();
-        self.seen.lock().unwrap().push(Seen { operation, parameters, request });
+        self.seen.lock().unwrap().push(RecordedCall { operation, parameters, request });
     }
 
     fn reply<T: DeserializeOwned>(
