@@ -142,13 +142,13 @@ thread_local! {
 /// Runs `decode` on a text that [`check`] has accepted, so that its values are not checked again.
 pub(crate) fn checked<T>(decode: impl FnOnce() -> T) -> T {
     /// Restores the previous flag, also when decoding panics.
-    struct Before(bool);
-    impl Drop for Before {
+    struct RestoreFlag(bool);
+    impl Drop for RestoreFlag {
         fn drop(&mut self) {
             IS_CHECKED.set(self.0);
         }
     }
-    let _before = Before(IS_CHECKED.replace(true));
+    let _before = RestoreFlag(IS_CHECKED.replace(true));
     decode()
 }
 
