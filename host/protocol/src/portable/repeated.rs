@@ -14,7 +14,7 @@ const SHORTEST: usize = r#"{"":0,"":0}"#.len();
 const COMPARED: usize = 16;
 
 /// A key that occurred in its object before.
-pub(super) struct Repeated {
+pub(super) struct RepeatedKey {
     /// The range of the earlier entry, with the comma after the entry.
     pub(super) earlier: Range<usize>,
     /// The byte after the colon of the later entry.
@@ -50,7 +50,7 @@ struct Key<'a> {
 }
 
 /// The first key that occurs twice in an object.
-pub(super) fn first(json: &str) -> Option<Repeated> {
+pub(super) fn first(json: &str) -> Option<RepeatedKey> {
     RepeatedKeys::new(json).next()
 }
 
@@ -113,7 +113,7 @@ impl<'a> RepeatedKeys<'a> {
     }
 
     /// Records the key that ends here and began at `start`. Returns the key if it is repeated.
-    fn key(&mut self, start: usize, has_escapes: bool) -> Option<Repeated> {
+    fn key(&mut self, start: usize, has_escapes: bool) -> Option<RepeatedKey> {
         let name = name(self.json.get(start..self.at)?, has_escapes);
         let open = self.open.last_mut()?;
         let own = self.keys.get(open.first..)?;
@@ -132,7 +132,7 @@ impl<'a> RepeatedKeys<'a> {
         // The key itself is the latest possible next key.
         let earlier = self.keys.get(before)?.start..self.keys.get(before + 1)?.start;
         let value = self.at + self.json.get(self.at..)?.find(':')? + 1;
-        Some(Repeated { earlier, value })
+        Some(RepeatedKey { earlier, value })
     }
 }
 
@@ -143,9 +143,9 @@ fn name(quoted: &str, has_escapes: bool) -> Cow<'_, str> {
 }
 
 impl Iterator for RepeatedKeys<'_> {
-    type Item = Repeated;
+    type Item = RepeatedKey;
 
-    fn next(&mut self) -> Option<Repeated> {
+    fn next(&mut self) -> Option<RepeatedKey> {
         loop {
             let byte = *self.json.as_bytes().get(self.at)?;
             self.at += 1;
