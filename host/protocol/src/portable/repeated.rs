@@ -28,13 +28,13 @@ pub(super) struct RepeatedKeys<'a> {
     /// True where the next string is a key.
     is_key: bool,
     /// The arrays and objects around `at`.
-    open: SmallVec<[Open<'a>; 8]>,
+    open: SmallVec<[OpenContainer<'a>; 8]>,
     /// The keys of all objects around `at`, those of the innermost last.
     keys: SmallVec<[Key<'a>; COMPARED]>,
 }
 
 /// An array or object that has not ended yet.
-struct Open<'a> {
+struct OpenContainer<'a> {
     is_object: bool,
     /// The index of its first key among all keys.
     first: usize,
@@ -84,7 +84,7 @@ impl<'a> RepeatedKeys<'a> {
     }
 
     fn enter(&mut self, is_object: bool) {
-        self.open.push(Open { is_object, first: self.keys.len(), index: None });
+        self.open.push(OpenContainer { is_object, first: self.keys.len(), index: None });
         self.is_key = is_object;
     }
 
