@@ -314,7 +314,7 @@ fn unit(digits: &[u8]) -> Option<u16> {
 }
 
 /// An array or object that encloses a byte of valid JSON.
-enum Around {
+enum Container {
     Array(usize),
     Object(String),
 }
@@ -333,12 +333,12 @@ fn place(json: &str, offset: usize) -> String {
         }
         match (byte, around.last_mut()) {
             (b'"', _) => (in_string, text_from) = (true, at),
-            (b'{', _) => around.push(Around::Object(String::new())),
-            (b'[', _) => around.push(Around::Array(0)),
+            (b'{', _) => around.push(Container::Object(String::new())),
+            (b'[', _) => around.push(Container::Array(0)),
             (b'}' | b']', _) => drop(around.pop()),
-            (b',', Some(Around::Array(index))) => *index += 1,
-            (b',', Some(Around::Object(key))) => key.clear(),
-            (b':', Some(Around::Object(key))) => {
+            (b',', Some(Container::Array(index))) => *index += 1,
+            (b',', Some(Container::Object(key))) => key.clear(),
+            (b':', Some(Container::Object(key))) => {
                 let text = json.get(text_from..at).unwrap_or_default().trim_end();
                 *key = serde_json::from_str(text).unwrap_or_else(|_| text.to_owned());
             }
@@ -348,10 +348,10 @@ fn place(json: &str, offset: usize) -> String {
     let mut path = String::new();
     for step in around {
         match step {
-            Around::Array(index) => path.push_str(&format!("[{index}]")),
-            Around::Object(key) if key.is_empty() => {}
-            Around::Object(key) if path.is_empty() => path.push_str(&key),
-            Around::Object(key) => path.extend([".", &key]),
+            Container::Array(index) => path.push_str(&format!("[{index}]")),
+            Container::Object(key) if key.is_empty() => {}
+            Container::Object(key) if path.is_empty() => path.push_str(&key),
+            Container::Object(key) => path.extend([".", &key]),
         }
     }
     path
