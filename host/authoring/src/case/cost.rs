@@ -73,7 +73,7 @@ impl Cost {
         let mut measured = Vec::new();
         for component in components {
             let extension = measurement.load(&config, component, &case).await?;
-            measured.push(Measured { extension, turns: Vec::new(), hooks: Vec::new() });
+            measured.push(MeasuredComponent { extension, turns: Vec::new(), hooks: Vec::new() });
         }
         for turn in 0..turns + WARM_UP {
             for measured in &mut measured {
@@ -95,13 +95,13 @@ impl Cost {
 }
 
 /// A component during the measurement.
-struct Measured {
+struct MeasuredComponent {
     extension: Arc<Extension>,
     turns: Vec<Duration>,
     hooks: Vec<(Hook, Vec<Duration>)>,
 }
 
-impl Measured {
+impl MeasuredComponent {
     async fn turn(&mut self, case: &CaseFile, counts: bool) -> Result<(), CaseError> {
         let scene = Arc::new(Scene::of(&case.given, self.extension.uri()).await?);
         let before = self.extension.metrics().hooks;
