@@ -220,27 +220,27 @@ impl Clock for Times {
 
 /// The case's random bytes, then numbers from its seed (`SplitMix64`), the same in each run.
 #[derive(Default)]
-struct Numbers(Mutex<State>);
+struct Numbers(Mutex<RandomState>);
 
 #[derive(Default)]
-struct State {
+struct RandomState {
     given: VecDeque<u8>,
     seed: u64,
 }
 
 impl Numbers {
     fn seeded(seed: u64) -> Self {
-        Self(Mutex::new(State { seed, ..State::default() }))
+        Self(Mutex::new(RandomState { seed, ..RandomState::default() }))
     }
 
     fn given(bytes: Vec<u8>) -> Self {
-        Self(Mutex::new(State { given: bytes.into(), ..State::default() }))
+        Self(Mutex::new(RandomState { given: bytes.into(), ..RandomState::default() }))
     }
 }
 
 impl Random for Numbers {
     fn fill(&self, bytes: &mut [u8]) {
-        let State { given, seed } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let RandomState { given, seed } = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = given.len().min(bytes.len());
         let (first, rest) = bytes.split_at_mut(count);
         first.iter_mut().zip(given.drain(..count)).for_each(|(byte, given)| *byte = given);
