@@ -56,7 +56,7 @@ impl CaseError {
 #[serde(deny_unknown_fields)]
 pub(super) struct CaseFile {
     #[serde(default)]
-    pub(super) given: Given,
+    pub(super) given: CaseInputs,
     pub(super) expect: Option<Table>,
     /// The text before the expected outcome.
     #[serde(skip)]
@@ -66,7 +66,7 @@ pub(super) struct CaseFile {
 /// The inputs of a case. All fields are optional.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Given {
+pub(super) struct CaseInputs {
     /// The only hook that runs. Without it the whole turn runs.
     pub(super) hook: Option<String>,
     /// The text of the message, or a Message object.

@@ -14,7 +14,7 @@ use annex_runtime::{
 };
 use toml::Table;
 
-use super::file::{AnswerGiven, CaseError, CaseFile, ClientGiven, Given, MethodGiven};
+use super::file::{AnswerGiven, CaseError, CaseFile, CaseInputs, ClientGiven, MethodGiven};
 use super::outcome::Outcome;
 use super::scene::{self, CONTEXT, Scene, TASK};
 use super::toml_json;
@@ -68,7 +68,7 @@ impl<'a> Runner<'a> {
 
     /// Loads the component without a case.
     pub(crate) async fn extension(&self) -> Result<Extension, CaseError> {
-        self.load(&Given::default()).await
+        self.load(&CaseInputs::default()).await
     }
 
     /// Runs a case and returns the outcome as a table.
@@ -80,7 +80,7 @@ impl<'a> Runner<'a> {
         Ok(outcome.into_table())
     }
 
-    pub(super) async fn load(&self, given: &Given) -> Result<Extension, CaseError> {
+    pub(super) async fn load(&self, given: &CaseInputs) -> Result<Extension, CaseError> {
         let parameters = &given.parameters;
         let mut settings = self.settings.clone();
         let secrets = take_secrets(&mut settings);
@@ -119,7 +119,11 @@ fn take_secrets(settings: &mut Table) -> Vec<String> {
 }
 
 /// Runs the extension on the inputs of a case.
-pub(super) async fn play(given: &Given, extension: &Arc<Extension>, scene: &Arc<Scene>) -> Result<Outcome, CaseError> {
+pub(super) async fn play(
+    given: &CaseInputs,
+    extension: &Arc<Extension>,
+    scene: &Arc<Scene>,
+) -> Result<Outcome, CaseError> {
     let mut outcome = Outcome::default();
     let run = Run { given, extension, scene, outcome: &mut outcome };
     match (&given.method, &given.client) {
@@ -133,7 +137,7 @@ pub(super) async fn play(given: &Given, extension: &Arc<Extension>, scene: &Arc<
 
 /// A running case.
 struct Run<'a> {
-    given: &'a Given,
+    given: &'a CaseInputs,
     extension: &'a Arc<Extension>,
     scene: &'a Arc<Scene>,
     outcome: &'a mut Outcome,
@@ -327,7 +331,7 @@ async fn way_out(
 }
 
 /// The message of the case: from a text, or a Message object with default ids filled in.
-fn message(given: &Given) -> Result<Message, CaseError> {
+fn message(given: &CaseInputs) -> Result<Message, CaseError> {
     let wrong = |reason: String| CaseError::wrong("message", reason);
     let mut message = match &given.message {
         None => Message::user_text("Hello"),
@@ -346,7 +350,7 @@ fn message(given: &Given) -> Result<Message, CaseError> {
     Ok(message)
 }
 
-fn metadata(given: &Given) -> Result<Metadata, CaseError> {
+fn metadata(given: &CaseInputs) -> Result<Metadata, CaseError> {
     let metadata = JsonObject::parse(&toml_json::object(&given.metadata).to_string());
     metadata.map_err(|error| CaseError::wrong("metadata", error))
 }

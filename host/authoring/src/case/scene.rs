@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use serde_json::json;
 
-use super::file::{CaseError, Given, HttpGiven};
+use super::file::{CaseError, CaseInputs, HttpGiven};
 use super::toml_json;
 
 /// The context id of all cases.
@@ -53,7 +53,7 @@ pub(super) fn nowhere() -> Outside {
 }
 
 impl Scene {
-    pub(super) async fn of(given: &Given, extension: &ExtensionUri) -> Result<Self, CaseError> {
+    pub(super) async fn of(given: &CaseInputs, extension: &ExtensionUri) -> Result<Self, CaseError> {
         let keys = Arc::new(MemoryKeyValueStore::default());
         for (bucket, values) in &given.keys {
             let kind = kind(bucket).ok_or_else(|| {
@@ -89,7 +89,7 @@ impl Scene {
 }
 
 /// The times that the extension reads; at least one.
-fn times(given: &Given) -> Result<Vec<Duration>, CaseError> {
+fn times(given: &CaseInputs) -> Result<Vec<Duration>, CaseError> {
     match &given.clock {
         None => Ok(vec![time(&toml::Value::from(TIME))?]),
         Some(toml::Value::Array(times)) if times.is_empty() => {
@@ -116,7 +116,7 @@ fn time(value: &toml::Value) -> Result<Duration, CaseError> {
     Ok(Duration::from_millis(millis))
 }
 
-fn numbers(given: &Given) -> Result<Numbers, CaseError> {
+fn numbers(given: &CaseInputs) -> Result<Numbers, CaseError> {
     let wrong =
         || CaseError::wrong("random", "it is neither a seed from 0 on nor bytes in hexadecimal, two digits each");
     match &given.random {
@@ -328,7 +328,7 @@ mod tests {
             ("random = \"zz\"", "given.random: "),
             ("random = true", "given.random: "),
         ] {
-            let given: Given = toml::from_str(given).unwrap();
+            let given: CaseInputs = toml::from_str(given).unwrap();
             let error = times(&given).err().or(numbers(&given).err()).unwrap().to_string();
             assert!(error.starts_with(key), "{error}");
         }
