@@ -17,7 +17,7 @@ const UNKNOWN: &str = "I can tell you who you are and what your email is.";
 
 /// The expected answer to each request of a round.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expected {
+pub(crate) enum ExpectedAnswer {
     /// A completed task.
     Completed,
     /// The text of the request.
@@ -32,7 +32,7 @@ pub(crate) enum Expected {
     StateAndHeader,
 }
 
-impl Expected {
+impl ExpectedAnswer {
     /// Checks a whole HTTP/1.1 response to a request that activates `extensions`.
     pub(crate) fn check(self, answer: &[u8], extensions: &str) -> anyhow::Result<()> {
         let checked = match self {

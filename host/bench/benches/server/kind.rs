@@ -7,7 +7,7 @@ use std::sync::Arc;
 use annex_server::{AgentConfig, App, AppError, Config, InstancesConfig, Locations, Server};
 use tokio::net::TcpListener;
 
-use crate::answer::Expected;
+use crate::answer::ExpectedAnswer;
 use crate::{echo, floor, native, official, official_native, orders};
 
 pub(crate) const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
@@ -94,15 +94,15 @@ impl Kind {
     }
 
     /// The answer to a request that injects state.
-    pub(crate) const fn answer(self) -> Expected {
+    pub(crate) const fn answer(self) -> ExpectedAnswer {
         match self {
             Self::Component | Self::Kept | Self::OfficialNative | Self::Floor | Self::Neighbours => {
-                Expected::StateAndHeader
+                ExpectedAnswer::StateAndHeader
             }
             // There is no extension that could be active.
-            Self::Native => Expected::State,
-            Self::Bare | Self::Installed => Expected::Unknown,
-            Self::Memory | Self::Sqlite | Self::Official | Self::Many => Expected::Echo,
+            Self::Native => ExpectedAnswer::State,
+            Self::Bare | Self::Installed => ExpectedAnswer::Unknown,
+            Self::Memory | Self::Sqlite | Self::Official | Self::Many => ExpectedAnswer::Echo,
         }
     }
 

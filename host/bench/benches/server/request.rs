@@ -5,7 +5,7 @@ use annex_test_support::{STATE_INJECTION, STATE_KEY, TEST_EXTENSION};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
-use crate::answer::Expected;
+use crate::answer::ExpectedAnswer;
 
 /// The text of every request and of every echo.
 pub(crate) const TEXT: &str = "Who am I and what is my email?";
@@ -18,7 +18,7 @@ pub(crate) struct Request {
     extensions: String,
     /// The members of the message after its parts, as JSON.
     metadata: String,
-    expected: Expected,
+    expected: ExpectedAnswer,
     /// The tenant; empty for the config's own agent.
     tenant: &'static str,
 }
@@ -32,7 +32,7 @@ pub(crate) enum Binding {
 
 impl Request {
     fn new(binding: Binding) -> Self {
-        let expected = Expected::Completed;
+        let expected = ExpectedAnswer::Completed;
         Self { binding, is_streamed: false, extensions: String::new(), metadata: String::new(), expected, tenant: "" }
     }
 
@@ -42,7 +42,7 @@ impl Request {
 
     /// Activates extensions, separated by commas. The answer must name all of them.
     pub(crate) fn activating(self, extensions: String) -> Self {
-        Self { extensions, expected: Expected::EchoAndHeader, ..self }
+        Self { extensions, expected: ExpectedAnswer::EchoAndHeader, ..self }
     }
 
     /// Sends the request to a tenant, on the JSON bindings.
@@ -51,7 +51,7 @@ impl Request {
     }
 
     /// Sets another expected answer.
-    pub(crate) fn expecting(self, expected: Expected) -> Self {
+    pub(crate) fn expecting(self, expected: ExpectedAnswer) -> Self {
         Self { expected, ..self }
     }
 
@@ -83,7 +83,7 @@ impl Request {
         Self {
             extensions: STATE_INJECTION.to_owned(),
             metadata,
-            expected: Expected::StateAndHeader,
+            expected: ExpectedAnswer::StateAndHeader,
             ..Self::json_rpc()
         }
     }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::answer::Expected;
+use crate::answer::ExpectedAnswer;
 use crate::comparison::{Cpu, in_turns};
 use crate::kind::Kind;
 use crate::load::{self, CONNECTIONS, Round};
@@ -84,7 +84,7 @@ fn tasks() -> anyhow::Result<()> {
         load::round(&server, &Request::json_rpc(), CONNECTIONS, count + CONNECTIONS)?;
         servers.push((format!("echo, {count} tasks, {:.0} MiB", mib(server.resident_bytes()?)), server));
     }
-    let request = || Request::json_rpc().expecting(Expected::Echo);
+    let request = || Request::json_rpc().expecting(ExpectedAnswer::Echo);
     let rows = servers.iter().map(|(title, server)| Row {
         title: title.clone(),
         server,
@@ -145,7 +145,7 @@ fn waiting() -> anyhow::Result<()> {
     process::keep_off(SERVER_CORE)?;
     for (title, kind, request) in [
         ("state injected", Kind::Component, Request::injecting(100)),
-        ("echo", Kind::Memory, Request::json_rpc().expecting(Expected::Echo)),
+        ("echo", Kind::Memory, Request::json_rpc().expecting(ExpectedAnswer::Echo)),
     ] {
         let server = ServerProcess::start_with(&Setup { core: Some(SERVER_CORE), ..Setup::new(kind) })?;
         load::round(&server, &request, CONNECTIONS, REQUESTS)?;

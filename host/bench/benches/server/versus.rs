@@ -3,7 +3,7 @@
 //! The ratio is the official server's CPU time divided by Annex's, for the same answer. It is the median of the ratios
 //! per round, so that a temporary slowdown of the machine affects both alike.
 
-use crate::answer::Expected;
+use crate::answer::ExpectedAnswer;
 use crate::burner::Burner;
 use crate::comparison::{Cpu, in_turns};
 use crate::kind::Kind;
@@ -56,7 +56,7 @@ impl Contender {
 /// The contenders that inject state, and those that echo. The official server is the baseline of each group.
 fn groups() -> anyhow::Result<[Vec<Contender>; 2]> {
     let injected = |title, kind: Kind| Contender::start(title, kind, Request::injecting(100).expecting(kind.answer()));
-    let echo = |title, kind| Contender::start(title, kind, Request::json_rpc().expecting(Expected::Echo));
+    let echo = |title, kind| Contender::start(title, kind, Request::json_rpc().expecting(ExpectedAnswer::Echo));
     Ok([
         vec![
             injected("official SDK, compiled in", Kind::OfficialNative)?,
