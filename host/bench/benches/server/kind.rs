@@ -167,7 +167,7 @@ impl Kind {
 }
 
 /// The server that this process runs.
-pub(crate) struct Asked {
+pub(crate) struct ServerArguments {
     kind: Kind,
     /// The folder for the server's files.
     folder: PathBuf,
@@ -176,16 +176,16 @@ pub(crate) struct Asked {
 }
 
 /// The server that this process's arguments name.
-pub(crate) fn asked_for() -> Option<Asked> {
+pub(crate) fn asked_for() -> Option<ServerArguments> {
     let mut arguments = env::args().skip_while(|argument| argument != "--serve").skip(1);
     let name = arguments.next()?;
     let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name)?;
-    Some(Asked { kind, folder: arguments.next()?.into(), settings: arguments.next()? })
+    Some(ServerArguments { kind, folder: arguments.next()?.into(), settings: arguments.next()? })
 }
 
 /// Serves until standard input closes, and executes the orders on standard input.
 #[tokio::main]
-pub(crate) async fn serve(asked: Asked) -> anyhow::Result<()> {
+pub(crate) async fn serve(asked: ServerArguments) -> anyhow::Result<()> {
     let config = asked.kind.config(&asked.settings)?;
     let closed = tokio::task::spawn_blocking(orders::follow);
     let shutdown = async {
