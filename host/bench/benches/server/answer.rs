@@ -77,7 +77,7 @@ struct Artifact<'a> {
     #[serde(borrow)]
     parts: [Part<'a>; 1],
     #[serde(borrow, default)]
-    metadata: HashMap<Cow<'a, str>, State<'a>>,
+    metadata: HashMap<Cow<'a, str>, AnswerState<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -87,7 +87,7 @@ struct Part<'a> {
 }
 
 #[derive(Deserialize)]
-struct State<'a> {
+struct AnswerState<'a> {
     #[serde(borrow)]
     user_info: UserInfo<'a>,
     #[serde(borrow)]
