@@ -50,13 +50,13 @@ struct Announcement {
 }
 
 /// A stored route: the time of its expiry, a space, and the route as JSON.
-struct Kept {
+struct StoredRoute {
     /// Milliseconds since 1970-01-01T00:00:00Z.
     expires: u64,
     route: Json,
 }
 
-impl Kept {
+impl StoredRoute {
     /// Parses a stored route; `None` for a form that this version does not write.
     fn parse(value: Vec<u8>) -> Option<Self> {
         let text = String::from_utf8(value).ok()?;
@@ -98,7 +98,7 @@ pub fn announce(parameters: &Parameters, params: &str, store: &impl Store) -> Re
     // Numbers may have become longer.
     check_size(&text)?;
     let now = store.now();
-    let kept = Kept { expires: now.saturating_add(parameters.ttl_millis), route: text };
+    let kept = StoredRoute { expires: now.saturating_add(parameters.ttl_millis), route: text };
     keep(&route, &kept, now, store).map_err(|error| out_of_order(&error))
 }
 
@@ -124,7 +124,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && std::hint::black_box(difference) == 0
 }
 
-fn keep(route: &Route, kept: &Kept, now: u64, store: &impl Store) -> Result<Json, String> {
+fn keep(route: &Route, kept: &StoredRoute, now: u64, store: &impl Store) -> Result<Json, String> {
     let Route { capability, path, .. } = route;
     let own = key(capability, path);
     let keys = store.keys()?;
@@ -210,8 +210,8 @@ fn is_of(capability: &str, key: &str) -> bool {
 }
 
 /// `None` for a key that was removed since the listing, or was written by another version.
-fn read(key: &str, store: &impl Store) -> Result<Option<Kept>, String> {
-    Ok(store.get(key)?.and_then(Kept::parse))
+fn read(key: &str, store: &impl Store) -> Result<Option<StoredRoute>, String> {
+    Ok(store.get(key)?.and_then(StoredRoute::parse))
 }
 
 #[cfg(test)]
