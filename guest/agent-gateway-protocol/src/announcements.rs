@@ -70,7 +70,7 @@ impl StoredRoute {
 }
 
 #[derive(Serialize)]
-struct Announced<'a> {
+struct AnnounceResult<'a> {
     capability: &'a str,
     path: &'a str,
     expires: String,
@@ -137,7 +137,7 @@ fn keep(route: &Route, kept: &StoredRoute, now: u64, store: &impl Store) -> Resu
     // Expired routes of other capabilities are removed here too, because nothing else removes them.
     forget_old(&keys, now, store)?;
     store.set(&own, kept.text().as_bytes())?;
-    json::text(&Announced { capability, path, expires: clock::text(kept.expires) })
+    json::text(&AnnounceResult { capability, path, expires: clock::text(kept.expires) })
 }
 
 /// Removes expired announcements among some of the keys, other ones each time. Returns the number of removed ones.
