@@ -159,13 +159,13 @@ fn forget_old(keys: &[impl AsRef<str>], now: u64, store: &impl Store) -> Result<
 
 /// The announcements at the time when a turn begins to route. All intents of the turn share one listing of the keys.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct AnnouncedRoutes {
     keys: Vec<String>,
     /// Milliseconds since 1970-01-01T00:00:00Z.
     now: u64,
 }
 
-impl Known {
+impl AnnouncedRoutes {
     /// Lists the keys; empty if the operator does not allow announcements.
     ///
     /// # Errors
@@ -273,7 +273,7 @@ mod tests {
     }
 
     fn table(parameters: &Parameters, store: &FakeStore) -> Table {
-        Known::read(parameters, store).unwrap().table(parameters, "invoice", store).unwrap()
+        AnnouncedRoutes::read(parameters, store).unwrap().table(parameters, "invoice", store).unwrap()
     }
 
     /// The paths of usable routes, and whether an announcement has expired.

@@ -16,7 +16,7 @@ use annex_sdk::{
     MethodDeclaration, Patch, Rejection, Request, Response, Rewrite, clock, secrets,
 };
 
-use crate::announcements::{Known, Store};
+use crate::announcements::{AnnouncedRoutes, Store};
 use crate::parameters::{CARD_PARAMS, PARAMETER_SCHEMA, Parameters};
 use crate::routing::{Intent, Route};
 
@@ -61,7 +61,7 @@ impl Message for AgentGatewayProtocol {
         // Most messages have no intent, and do not need to read the store.
         if !intents.is_empty() {
             let store = Imports::open()?;
-            let known = Known::read(parameters, &store)?;
+            let known = AnnouncedRoutes::read(parameters, &store)?;
             let routes: Result<Vec<Route>, Rejection> =
                 intents.iter().map(|intent| route(parameters, intent, &known, &store)).collect();
             let _ = CHOSEN.set(routing::routes_text(&routes?)?);
@@ -95,14 +95,19 @@ impl Method for AgentGatewayProtocol {
             announcements::announce(parameters, &params, &store)
         } else {
             let intent = routing::intent(&params, "")?;
-            let known = Known::read(parameters, &store)?;
+            let known = AnnouncedRoutes::read(parameters, &store)?;
             route(parameters, &intent, &known, &store).and_then(|route| routing::route_text(&route))
         };
         result.map(Answer::Value)
     }
 }
 
-fn route(parameters: &Parameters, intent: &Intent, known: &Known, store: &Imports) -> Result<Route, Rejection> {
+fn route(
+    parameters: &Parameters,
+    intent: &Intent,
+    known: &AnnouncedRoutes,
+    store: &Imports,
+) -> Result<Route, Rejection> {
     routing::choose(intent, &known.table(parameters, &intent.target_capability, store)?)
 }
 
