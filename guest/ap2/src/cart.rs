@@ -85,7 +85,7 @@ struct Issuer {
 
 /// A checked cart, with its token, which may be used only once.
 #[derive(Debug)]
-pub struct Checked {
+pub struct CheckedCart {
     /// The cart.
     pub cart: Cart,
     /// The cart's token.
@@ -97,7 +97,12 @@ pub struct Checked {
 ///
 /// # Errors
 /// The faults of the mandate.
-pub fn check(parameters: &Parameters, pointer: &str, mandate: &str, is_own: bool) -> Result<Checked, Vec<Violation>> {
+pub fn check(
+    parameters: &Parameters,
+    pointer: &str,
+    mandate: &str,
+    is_own: bool,
+) -> Result<CheckedCart, Vec<Violation>> {
     let at = |place: &str, message: String| vec![Violation::new(format!("{pointer}{place}"), message)];
     fits(schemas::CART, pointer, mandate)?;
     let unread = |error: serde_json::Error| at("", format!("cannot be read: {error}"));
@@ -130,7 +135,7 @@ pub fn check(parameters: &Parameters, pointer: &str, mandate: &str, is_own: bool
     let merchant_agent = merchant.and_then(|merchant| merchant.agent.clone());
     let methods = methods(&contents.payment_request);
     let details_id = contents.payment_request.details.id;
-    Ok(Checked { cart: Cart { details_id, hashes, methods, expiry, merchant_agent, origin }, token })
+    Ok(CheckedCart { cart: Cart { details_id, hashes, methods, expiry, merchant_agent, origin }, token })
 }
 
 /// The payment methods with their totals. A method's modifier may change its total, as in W3C's Payment Request.
