@@ -116,7 +116,7 @@ pub fn check(
         return Err(at("/contents/cart_expiry", "is over".to_owned()));
     }
     let place = "/merchant_authorization";
-    let look = Look { parameters, contents: &contents, cart_hash: &hashes[0], is_own };
+    let look = CartVerification { parameters, contents: &contents, cart_hash: &hashes[0], is_own };
     let trust = look.verify(merchant_authorization.as_deref()).map_err(|message| at(place, message))?;
     let (merchant, token) = match trust {
         Trust::Verified((merchant, claims)) => (Some(merchant), Some(claims)),
@@ -166,14 +166,14 @@ pub(crate) fn fits(of: &str, pointer: &str, mandate: &str) -> Result<(), Vec<Vio
 }
 
 /// A cart whose signature is being verified.
-struct Look<'a> {
+struct CartVerification<'a> {
     parameters: &'a Parameters,
     contents: &'a Contents,
     cart_hash: &'a str,
     is_own: bool,
 }
 
-impl<'a> Look<'a> {
+impl<'a> CartVerification<'a> {
     fn verify(&self, authorization: Option<&str>) -> Result<Trust<(&'a Merchant, Claims)>, String> {
         let Some(text) = authorization else { return Ok(Trust::Unverified("is required")) };
         let text = jws::unwrapped(text);
