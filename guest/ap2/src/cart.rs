@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::jws::{self, Token, Trust};
-use crate::memory::{Cart, Method, Money, Once, Origin};
+use crate::memory::{Cart, Method, Money, Origin, SingleUse};
 use crate::parameters::{Merchant, Parameters};
 use crate::schemas;
 
@@ -89,7 +89,7 @@ pub struct CheckedCart {
     /// The cart.
     pub cart: Cart,
     /// The cart's token.
-    pub token: Option<Once>,
+    pub token: Option<SingleUse>,
 }
 
 /// Checks a CartMandate at `pointer`. `is_own` is true for a cart that this agent sends, whose token is for other
@@ -130,7 +130,7 @@ pub fn check(
     };
     let token = token.filter(|_| !is_own).map(|claims| {
         let until = seconds(claims.exp).saturating_add(parameters.clock_skew_seconds);
-        Once::new(format!("{pointer}{place}"), until, ["jti", &claims.iss, &claims.jti])
+        SingleUse::new(format!("{pointer}{place}"), until, ["jti", &claims.iss, &claims.jti])
     });
     let merchant_agent = merchant.and_then(|merchant| merchant.agent.clone());
     let methods = methods(&contents.payment_request);

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::memory::{self, Cart, Once};
+use crate::memory::{self, Cart, SingleUse};
 use crate::parameters::Parameters;
 use crate::{cart, payment, schemas};
 
@@ -107,7 +107,7 @@ struct Incoming<'a> {
     parameters: &'a Parameters,
     request: &'a Request,
     carts: Vec<Cart>,
-    once: Vec<Once>,
+    once: Vec<SingleUse>,
 }
 
 impl Incoming<'_> {

@@ -98,7 +98,7 @@ fn read(bytes: &[u8]) -> Option<Cart> {
 
 /// An id or token that may be used only once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Once {
+pub struct SingleUse {
     /// Its place in the request.
     pub pointer: String,
     /// The time in seconds after which requests with it are refused for their age.
@@ -106,7 +106,7 @@ pub struct Once {
     hash: String,
 }
 
-impl Once {
+impl SingleUse {
     /// Creates an entry. `of` has the kind, the issuer and the id.
     pub fn new(pointer: String, until: u64, of: [&str; 3]) -> Self {
         // Encoded as JSON, so that different triples have different texts.
@@ -124,14 +124,14 @@ impl Once {
 ///
 /// # Errors
 /// The store is not available or is full. The request must then be refused, because it could be accepted twice.
-pub fn used_before(all: &[Once], now_seconds: u64) -> Result<Vec<&Once>, Rejection> {
+pub fn used_before(all: &[SingleUse], now_seconds: u64) -> Result<Vec<&SingleUse>, Rejection> {
     if all.is_empty() {
         return Ok(Vec::new());
     }
     note(all, now_seconds).map_err(|reason| failed(&reason))
 }
 
-fn note(all: &[Once], now_seconds: u64) -> Result<Vec<&Once>, String> {
+fn note(all: &[SingleUse], now_seconds: u64) -> Result<Vec<&SingleUse>, String> {
     let keys = Keys::open()?;
     let mut known = Vec::new();
     let mut removals = 0;
@@ -146,7 +146,7 @@ fn note(all: &[Once], now_seconds: u64) -> Result<Vec<&Once>, String> {
         }
     }
     // All are looked up before the first is recorded, because a refused message must use up nothing.
-    let mut before: Vec<&Once> = all.iter().filter(|once| known.contains(&once.hash)).collect();
+    let mut before: Vec<&SingleUse> = all.iter().filter(|once| known.contains(&once.hash)).collect();
     if !before.is_empty() {
         return Ok(before);
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::cart::{Item, fits};
 use crate::jws::{self, Trust};
-use crate::memory::{Cart, Once};
+use crate::memory::{Cart, SingleUse};
 use crate::parameters::{Parameters, Role};
 use crate::{presentation, schemas};
 
@@ -49,7 +49,7 @@ pub fn check(
     pointer: &str,
     mandate: &str,
     known: impl FnOnce(&str) -> Result<Option<Cart>, Rejection>,
-) -> Result<Vec<Once>, Rejection> {
+) -> Result<Vec<SingleUse>, Rejection> {
     if parameters.roles.iter().all(|role| *role == Role::Shopper) {
         return Err(Violation::new(pointer, "is not for an agent whose only role is shopper").into());
     }
@@ -72,7 +72,7 @@ pub fn check(
         return Err(Rejection::Violations(payment.violations));
     }
     let place = format!("{pointer}/payment_mandate_contents/payment_mandate_id");
-    Ok(vec![Once::new(place, until, ["payment", "", &payment.contents.payment_mandate_id])])
+    Ok(vec![SingleUse::new(place, until, ["payment", "", &payment.contents.payment_mandate_id])])
 }
 
 impl Payment<'_> {
