@@ -12,7 +12,7 @@ use crate::event::Event;
 use crate::node::Node;
 use crate::parameters::{Limits, Parameters};
 use crate::server::is_good_end;
-use crate::wire::{Mode, Received, Shared, read_mode, read_peer};
+use crate::wire::{Mode, Received, SharedEvents, read_mode, read_peer};
 
 /// A call with shared events, before the acknowledgement.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,14 +72,14 @@ pub fn before(
         }
     }
     let value = shared.write().map_err(|error| Violation::new("", error))?;
-    let Shared { mode, peer, revision, base, up_to, .. } = shared;
+    let SharedEvents { mode, peer, revision, base, up_to, .. } = shared;
     let call =
         Call { agent: call.agent.clone(), mode, peer, revision, up_to, before: base, context, is_settled: false };
     Ok((Addition::entry(parameters.shared_key(), value), Some(call)))
 }
 
 /// Refuses events that exceed the limits of either side.
-fn check_limits(shared: &Shared, limits: &[Limits]) -> Result<(), Violation> {
+fn check_limits(shared: &SharedEvents, limits: &[Limits]) -> Result<(), Violation> {
     let sizes: Vec<usize> = shared.events.iter().map(Event::size).collect();
     let Some(passed) = limits.iter().find_map(|limits| limits.passed_by(&sizes)) else { return Ok(()) };
     let advice = "put a summary in place of older ones, under a new `revision`";
@@ -176,7 +176,7 @@ impl Input {
 
     /// The events for the agent. If the boundary is uncertain, all events. If all exceed the limits, only the newer
     /// ones, because the agent may still have the others.
-    fn within(&self, boundary: Option<Boundary>, limits: &[Limits], agent: &str) -> Result<Shared, Violation> {
+    fn within(&self, boundary: Option<Boundary>, limits: &[Limits], agent: &str) -> Result<SharedEvents, Violation> {
         let newer = self.since(boundary.map_or(0, |boundary| boundary.up_to), agent);
         // The call before got no answer, perhaps because the agent has lost the conversation.
         if boundary.is_some_and(|boundary| boundary.is_open) {
@@ -191,12 +191,12 @@ impl Input {
 
     /// The events for an agent that has those up to `base`. The agent's own answers are included only if `base` is 0,
     /// because the agent may then have lost them.
-    fn since(&self, base: u64, agent: &str) -> Shared {
+    fn since(&self, base: u64, agent: &str) -> SharedEvents {
         let newer = self.events.iter().filter(|event| event.seq > base);
         let marked = newer.map(|event| Event { yours: event.agent.as_deref() == Some(agent), ..event.clone() });
         let events = marked.filter(|event| base == 0 || !event.yours).collect();
         let Self { mode, peer, revision, up_to, .. } = self;
-        Shared { mode: *mode, peer: peer.clone(), revision: *revision, base, up_to: *up_to, events }
+        SharedEvents { mode: *mode, peer: peer.clone(), revision: *revision, base, up_to: *up_to, events }
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::node::Node;
 use crate::parameters::Parameters;
 use crate::quoting;
-use crate::wire::{Mode, Received, Shared, shared_in};
+use crate::wire::{Mode, Received, SharedEvents, shared_in};
 
 /// The client assumes that the agent has events which are missing.
 pub const GAP: i32 = -32_301;
@@ -65,7 +65,7 @@ pub fn check(
     let key = parameters.shared_key();
     let Some(value) = shared_in(message, &key) else { return Ok(None) };
     let node = Node::new(value, pointer::metadata(Location::Message, &key));
-    let mut shared = Shared::read(&node, &parameters.limits())?;
+    let mut shared = SharedEvents::read(&node, &parameters.limits())?;
     let mut is_revised = false;
     // In the mode `full` nothing is kept, so every event is new each time.
     if shared.mode == Mode::Delta {
@@ -78,7 +78,7 @@ pub fn check(
         shared.events.retain(|event| event.seq > known && (is_lost || !event.yours));
     }
     let rewrites = prepend(message, quoting::parts(&shared.events, is_revised));
-    let Shared { mode, peer, revision, up_to, .. } = shared;
+    let SharedEvents { mode, peer, revision, up_to, .. } = shared;
     Ok(Some((Taken { mode, peer, revision, up_to, is_noted: false }, rewrites)))
 }
 
@@ -131,7 +131,7 @@ pub fn is_good_end(state: &str) -> bool {
 
 /// The agent's record for a peer; `None` if the conversation begins with this message. In that case a key is set now,
 /// so that the record has room later.
-fn standing(shared: &Shared, keys: &impl ContextKeys) -> Result<Option<Standing>, Rejection> {
+fn standing(shared: &SharedEvents, keys: &impl ContextKeys) -> Result<Option<Standing>, Rejection> {
     let not_kept = |_: String| {
         error(NOT_KEPT, "the agent cannot store which events it has; share the conversation in the mode \"full\"", None)
     };

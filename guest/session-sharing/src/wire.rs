@@ -23,7 +23,7 @@ pub enum Mode {
 
 /// The part of a conversation that one message shares.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shared {
+pub struct SharedEvents {
     /// The mode of sharing.
     pub mode: Mode,
     /// The peer that owns the conversation.
@@ -38,7 +38,7 @@ pub struct Shared {
     pub events: Vec<Event>,
 }
 
-impl Shared {
+impl SharedEvents {
     /// Parses a client's value, and removes credentials again.
     pub fn read(node: &Node<'_>, limits: &Limits) -> Result<Self, Violation> {
         let object = node.object()?;
