@@ -12,7 +12,7 @@ use crate::event::Event;
 use crate::node::Node;
 use crate::parameters::{Limits, Parameters};
 use crate::server::is_good_end;
-use crate::wire::{Mode, Received, SharedEvents, read_mode, read_peer};
+use crate::wire::{Acknowledgement, Mode, SharedEvents, read_mode, read_peer};
 
 /// A call with shared events, before the acknowledgement.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,7 +107,7 @@ pub fn after(
         return Err(format!("the agent answered in the context {context:?}, and the message was for {named:?}"));
     }
     call.context = Some(context.clone());
-    let expected = Received::of(call.mode, &call.peer, call.revision, call.up_to);
+    let expected = Acknowledgement::of(call.mode, &call.peer, call.revision, call.up_to);
     let key = parameters.received_key();
     let is_received = incoming.metadata.iter().any(|(own, value)| *own == key && expected.is_in(value));
     let moves = answer.is_good && is_received;

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::node::Node;
 use crate::parameters::Parameters;
 use crate::quoting;
-use crate::wire::{Mode, Received, SharedEvents, shared_in};
+use crate::wire::{Acknowledgement, Mode, SharedEvents, shared_in};
 
 /// The client assumes that the agent has events which are missing.
 pub const GAP: i32 = -32_301;
@@ -120,7 +120,7 @@ pub fn acknowledge(
     if !ends_well || !is_noted {
         return Ok(None);
     }
-    let received = Received::of(taken.mode, &taken.peer, taken.revision, taken.up_to).write()?;
+    let received = Acknowledgement::of(taken.mode, &taken.peer, taken.revision, taken.up_to).write()?;
     Ok(Some(Patch::entry(parameters.received_key(), received)))
 }
 

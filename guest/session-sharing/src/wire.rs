@@ -89,7 +89,7 @@ impl SharedEvents {
 
 /// The acknowledgement that an agent has the shared events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Received {
+pub struct Acknowledgement {
     version: u64,
     mode: Mode,
     peer: String,
@@ -97,7 +97,7 @@ pub struct Received {
     received: u64,
 }
 
-impl Received {
+impl Acknowledgement {
     /// The acknowledgement of shared events whose turn has ended successfully.
     pub fn of(mode: Mode, peer: &str, revision: u64, up_to: u64) -> Self {
         Self { version: VERSION, mode, peer: peer.to_owned(), revision, received: up_to }

@@ -60,7 +60,7 @@ impl Program {
     /// Answers with the task in this state. A successful state acknowledges the shared events.
     fn answer(&self, mut made: Made, state: &str, context: &str) -> Result<Option<Json>, String> {
         let Call { mode, peer, revision, up_to, .. } = &made.call;
-        let received = Received::of(*mode, peer, *revision, *up_to).write().unwrap();
+        let received = Acknowledgement::of(*mode, peer, *revision, *up_to).write().unwrap();
         let key = Parameters::default().received_key();
         let metadata = if is_good_end(state) { vec![(key, received)] } else { Vec::new() };
         let event = json!({"task": {"id": "t", "contextId": context, "status": {"state": state}}}).to_string();
@@ -167,10 +167,10 @@ fn an_acknowledgement_of_something_else_moves_nothing() {
     let program = Program::default();
     let made = program.call(&input(3), None).unwrap();
     let others = [
-        Received::of(Mode::Delta, "ada", 0, 2),
-        Received::of(Mode::Delta, "bob", 0, 3),
-        Received::of(Mode::Delta, "ada", 1, 3),
-        Received::of(Mode::Full, "ada", 0, 3),
+        Acknowledgement::of(Mode::Delta, "ada", 0, 2),
+        Acknowledgement::of(Mode::Delta, "bob", 0, 3),
+        Acknowledgement::of(Mode::Delta, "ada", 1, 3),
+        Acknowledgement::of(Mode::Full, "ada", 0, 3),
     ];
     let mut values: Vec<String> = others.iter().map(|other| other.write().unwrap()).collect();
     values.extend(["null", "{}", "\"received\""].map(str::to_owned));
@@ -181,7 +181,7 @@ fn an_acknowledgement_of_something_else_moves_nothing() {
     let told = after(&Parameters::default(), &mut call, &Incoming { active: true, event, metadata }, &program.client);
     assert_eq!(told, Ok(None));
     // An acknowledgement in an unsuccessful turn does not move the boundary either.
-    let received = Received::of(Mode::Delta, "ada", 0, 3).write().unwrap();
+    let received = Acknowledgement::of(Mode::Delta, "ada", 0, 3).write().unwrap();
     let event = json!({"statusUpdate": {"contextId": "c", "status": {"state": "TASK_STATE_FAILED"}}}).to_string();
     let incoming = Incoming { active: true, event, metadata: vec![(key, received)] };
     assert_eq!(after(&Parameters::default(), &mut call, &incoming, &program.client), Ok(None));
