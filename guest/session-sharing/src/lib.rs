@@ -24,11 +24,11 @@ use annex_sdk::{
 };
 
 use crate::parameters::{PARAMETER_SCHEMA, Parameters};
-use crate::server::Taken;
+use crate::server::PendingEvents;
 
 thread_local! {
     /// The events that the turn's message shares. An instance serves one turn.
-    static TAKEN: RefCell<Option<Taken>> = const { RefCell::new(None) };
+    static TAKEN: RefCell<Option<PendingEvents>> = const { RefCell::new(None) };
     /// The call with its shared events. An instance serves one call.
     static CALL: RefCell<Option<client::Call>> = const { RefCell::new(None) };
 }

@@ -40,7 +40,7 @@ pub trait ContextKeys {
 
 /// The events that a message shares, before its turn begins.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Taken {
+pub struct PendingEvents {
     mode: Mode,
     peer: String,
     revision: u64,
@@ -61,7 +61,7 @@ pub fn check(
     parameters: &Parameters,
     message: &str,
     keys: &impl ContextKeys,
-) -> Result<Option<(Taken, Vec<Rewrite>)>, Rejection> {
+) -> Result<Option<(PendingEvents, Vec<Rewrite>)>, Rejection> {
     let key = parameters.shared_key();
     let Some(value) = shared_in(message, &key) else { return Ok(None) };
     let node = Node::new(value, pointer::metadata(Location::Message, &key));
@@ -79,10 +79,10 @@ pub fn check(
     }
     let rewrites = prepend(message, quoting::parts(&shared.events, is_revised));
     let SharedEvents { mode, peer, revision, up_to, .. } = shared;
-    Ok(Some((Taken { mode, peer, revision, up_to, is_noted: false }, rewrites)))
+    Ok(Some((PendingEvents { mode, peer, revision, up_to, is_noted: false }, rewrites)))
 }
 
-impl Taken {
+impl PendingEvents {
     /// Records, once, that the conversation contains the shared events. Returns true on success. Events without a
     /// record will be shared again.
     pub fn note(&mut self, keys: &impl ContextKeys) -> bool {
@@ -106,7 +106,7 @@ impl Taken {
 /// events.
 pub fn acknowledge(
     parameters: &Parameters,
-    taken: &mut Taken,
+    taken: &mut PendingEvents,
     event: &Outgoing,
     keys: &impl ContextKeys,
 ) -> Result<Option<Patch>, String> {

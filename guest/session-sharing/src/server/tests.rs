@@ -21,7 +21,7 @@ fn message(shared: &Value) -> String {
         .to_string()
 }
 
-fn offered(shared: &Value, keys: &Keys) -> Result<(Taken, Vec<Rewrite>), Rejection> {
+fn offered(shared: &Value, keys: &Keys) -> Result<(PendingEvents, Vec<Rewrite>), Rejection> {
     check(&Parameters::default(), &message(shared), keys).map(|taken| taken.expect("something is shared"))
 }
 
@@ -40,7 +40,7 @@ fn texts(rewrites: &[Rewrite]) -> Vec<String> {
     injected.iter().map(text).filter(|text| !text.starts_with("For context:")).collect()
 }
 
-fn code(refusal: Result<(Taken, Vec<Rewrite>), Rejection>) -> i32 {
+fn code(refusal: Result<(PendingEvents, Vec<Rewrite>), Rejection>) -> i32 {
     match refusal {
         Err(Rejection::Error(error)) => error.code,
         other => unreachable!("{other:?}"),
