@@ -92,14 +92,14 @@ impl Response for SessionSharing {
 
 impl Client for SessionSharing {
     fn before(parameters: &Parameters, call: Outgoing) -> Result<Addition, Rejection> {
-        let (addition, call) = client::before(parameters, &call, &Own)?;
+        let (addition, call) = client::before(parameters, &call, &CallerKeys)?;
         CALL.set(call);
         Ok(addition)
     }
 
     fn after(parameters: &Parameters, event: Incoming) -> Result<Option<Json>, String> {
         CALL.with_borrow_mut(|call| {
-            call.as_mut().map_or(Ok(None), |call| client::after(parameters, call, &event, &Own))
+            call.as_mut().map_or(Ok(None), |call| client::after(parameters, call, &event, &CallerKeys))
         })
     }
 }
@@ -122,9 +122,9 @@ impl server::ContextKeys for Conversation {
 }
 
 /// The caller's keys.
-struct Own;
+struct CallerKeys;
 
-impl boundaries::ClientKeys for Own {
+impl boundaries::ClientKeys for CallerKeys {
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
         told(Keys::open().and_then(|keys| keys.get(key)))
     }
