@@ -73,7 +73,7 @@ pub fn without_in_text(text: &str) -> String {
     // Before the text is taken apart: a key in PEM has spaces and line breaks in it.
     let text = without_private_keys(text);
     let mut clean = String::with_capacity(text.len());
-    let mut before = Before::Nothing;
+    let mut before = WordBefore::Nothing;
     for piece in text.split_inclusive(is_separator) {
         let word = piece.strip_suffix(is_separator).unwrap_or(piece);
         let separator = piece.get(word.len()..).unwrap_or_default();
@@ -154,7 +154,7 @@ fn behind_value(text: &str) -> &str {
 
 /// The relevant words before a word.
 #[derive(Clone, Copy, PartialEq)]
-enum Before {
+enum WordBefore {
     Nothing,
     /// `Bearer` or `Basic`.
     Scheme,
@@ -166,7 +166,7 @@ enum Before {
     NameEquals,
 }
 
-impl Before {
+impl WordBefore {
     fn makes_secret(self, word: &str) -> bool {
         let has_digit = || word.bytes().any(|byte| byte.is_ascii_digit());
         match self {
