@@ -16,7 +16,7 @@ struct Program {
 }
 
 /// A call before its answer.
-struct Made {
+struct PendingCall {
     call: Call,
     shared: Value,
     /// The texts before the message's own, or the code with which the agent refused the message.
@@ -39,7 +39,7 @@ fn outgoing(input: &Value, context: Option<&str>) -> Outgoing {
 }
 
 impl Program {
-    fn call(&self, input: &Value, context: Option<&str>) -> Result<Made, Rejection> {
+    fn call(&self, input: &Value, context: Option<&str>) -> Result<PendingCall, Rejection> {
         let parameters = Parameters::default();
         let (addition, call) = before(&parameters, &outgoing(input, context), &self.client)?;
         let [entry] = addition.metadata.as_slice() else { unreachable!("{addition:?}") };
@@ -54,11 +54,11 @@ impl Program {
             Err(Rejection::Error(error)) => Err(error.code),
             Err(other) => unreachable!("{other:?}"),
         };
-        Ok(Made { call: call.unwrap(), shared, heard })
+        Ok(PendingCall { call: call.unwrap(), shared, heard })
     }
 
     /// Answers with the task in this state. A successful state acknowledges the shared events.
-    fn answer(&self, mut made: Made, state: &str, context: &str) -> Result<Option<Json>, String> {
+    fn answer(&self, mut made: PendingCall, state: &str, context: &str) -> Result<Option<Json>, String> {
         let Call { mode, peer, revision, up_to, .. } = &made.call;
         let received = Acknowledgement::of(*mode, peer, *revision, *up_to).write().unwrap();
         let key = Parameters::default().received_key();
@@ -93,7 +93,7 @@ fn input(count: u64) -> Value {
     json!({"peer": "ada", "events": events, "current": count})
 }
 
-fn violation(refusal: Result<Made, Rejection>) -> Violation {
+fn violation(refusal: Result<PendingCall, Rejection>) -> Violation {
     match refusal {
         Err(Rejection::Violations(mut violations)) => violations.remove(0),
         Err(Rejection::Error(error)) => unreachable!("{error:?}"),
