@@ -75,7 +75,7 @@ impl SharedEvents {
     pub fn write(&self) -> Result<Json, String> {
         let events = self.events.iter().map(WrittenEvent::of).collect();
         let Self { mode, peer, revision, base, up_to, .. } = self;
-        json::text(&Written {
+        json::text(&SharedEventsJson {
             version: VERSION,
             mode: *mode,
             peer,
@@ -140,7 +140,7 @@ pub fn shared_in<'a>(message: &'a str, key: &str) -> Option<&'a str> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'a> {
+struct SharedEventsJson<'a> {
     version: u64,
     mode: Mode,
     peer: &'a str,
