@@ -72,12 +72,12 @@ fn default_page_size() -> usize {
 
 /// The position where a search continues: the page of ListTasks, and the number of tasks on that page to skip.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Place {
+struct SearchPosition {
     token: String,
     skip: usize,
 }
 
-impl Place {
+impl SearchPosition {
     /// Parses a page token; `None` if it has another form.
     fn parse(text: &str) -> Option<Self> {
         let (skip, token) = text.split_once(':')?;
@@ -107,10 +107,9 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
     let params: Params =
         serde_json::from_str(params).map_err(|error| Violation::new("", format!("cannot be read: {error}")))?;
     let mut place = match &params.page_token {
-        Some(token) => {
-            Place::parse(token).ok_or_else(|| Violation::new("/pageToken", "is not a page token of a search"))?
-        }
-        None => Place::default(),
+        Some(token) => SearchPosition::parse(token)
+            .ok_or_else(|| Violation::new("/pageToken", "is not a page token of a search"))?,
+        None => SearchPosition::default(),
     };
     let wanted = wanted(&params)?;
     let mut found = Vec::new();
@@ -127,11 +126,11 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
             return Ok(answer(&found, ""));
         }
         place = if seen.up_to < listed.tasks.len() {
-            Place { token: place.token, skip: seen.up_to }
+            SearchPosition { token: place.token, skip: seen.up_to }
         } else {
             // This page may be shorter than the previous call's page, if `fetch` had to request fewer tasks. The
             // remaining skip applies to the next page.
-            Place { token: listed.next_page_token, skip: seen.up_to - listed.tasks.len() }
+            SearchPosition { token: listed.next_page_token, skip: seen.up_to - listed.tasks.len() }
         };
     }
     Ok(answer(&found, &place.text()))
