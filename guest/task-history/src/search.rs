@@ -92,7 +92,7 @@ impl SearchPosition {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Listed<'a> {
+struct TaskPage<'a> {
     #[serde(borrow, default)]
     tasks: Vec<Task<'a>>,
     #[serde(default)]
@@ -117,7 +117,7 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
     let mut bytes = 0;
     while found.len() < params.page_size && looked_at < MAX_LOOKED_AT && bytes < MAX_BYTES {
         let page = fetch(&params, &place.token, &list)?;
-        let listed: Listed<'_> = serde_json::from_str(&page).map_err(|error| refusal(&params, &error.to_string()))?;
+        let listed: TaskPage<'_> = serde_json::from_str(&page).map_err(|error| refusal(&params, &error.to_string()))?;
         let seen = look_at(&listed.tasks, place.skip, params.page_size, &wanted, &mut found);
         // An empty page counts too, so that empty pages cannot keep the search going for ever.
         looked_at += listed.tasks.len().max(1);
