@@ -137,7 +137,7 @@ pub fn search(params: &str, list: impl Fn(&str) -> Result<Json, String>) -> Resu
 }
 
 /// The progress on a page.
-struct Seen {
+struct PageProgress {
     /// The number of examined tasks, skipped ones included. May exceed the number of tasks on the page if tasks were
     /// deleted since the previous call.
     up_to: usize,
@@ -145,7 +145,7 @@ struct Seen {
     is_over: bool,
 }
 
-fn look_at(tasks: &[Task<'_>], skip: usize, page_size: usize, wanted: &Wanted, found: &mut Vec<Json>) -> Seen {
+fn look_at(tasks: &[Task<'_>], skip: usize, page_size: usize, wanted: &Wanted, found: &mut Vec<Json>) -> PageProgress {
     let mut up_to = skip;
     for task in tasks.iter().skip(skip) {
         if found.len() == page_size {
@@ -155,10 +155,10 @@ fn look_at(tasks: &[Task<'_>], skip: usize, page_size: usize, wanted: &Wanted, f
         match wanted.fit(task) {
             Fit::Yes => found.push(task.summary()),
             Fit::No => {}
-            Fit::TooOld => return Seen { up_to, is_over: true },
+            Fit::TooOld => return PageProgress { up_to, is_over: true },
         }
     }
-    Seen { up_to, is_over: false }
+    PageProgress { up_to, is_over: false }
 }
 
 fn wanted(params: &Params) -> Result<Wanted, Rejection> {
