@@ -48,7 +48,7 @@ struct Part {
 
 /// The conditions of a search. A missing condition is always met.
 #[derive(Debug, Default)]
-pub struct Wanted {
+pub struct SearchConditions {
     /// The searched text, in lower case.
     pub query: Option<String>,
     /// The state's name (`TASK_STATE_COMPLETED`).
@@ -70,7 +70,7 @@ pub enum Fit {
     TooOld,
 }
 
-impl Wanted {
+impl SearchConditions {
     /// Compares a task with the conditions.
     pub fn fit(&self, task: &Task<'_>) -> Fit {
         let Ok(status) = serde_json::from_str::<Status<'_>>(task.status.get()) else { return Fit::No };
@@ -132,23 +132,27 @@ mod tests {
     }"#;
     const TIME: u64 = 1_795_167_667_250;
 
-    fn fit(wanted: &Wanted) -> Fit {
+    fn fit(wanted: &SearchConditions) -> Fit {
         wanted.fit(&serde_json::from_str(TASK).unwrap())
     }
 
     #[test]
     fn text_is_found_in_status_history_and_artifacts_in_whatever_case() {
         for query in ["done", "flight to zürich", "seat 7a", "ticket"] {
-            assert_eq!(fit(&Wanted { query: Some(query.to_owned()), ..Wanted::default() }), Fit::Yes, "{query}");
+            assert_eq!(
+                fit(&SearchConditions { query: Some(query.to_owned()), ..SearchConditions::default() }),
+                Fit::Yes,
+                "{query}"
+            );
         }
-        assert_eq!(fit(&Wanted { query: Some("hotel".to_owned()), ..Wanted::default() }), Fit::No);
+        assert_eq!(fit(&SearchConditions { query: Some("hotel".to_owned()), ..SearchConditions::default() }), Fit::No);
     }
 
     #[test]
     fn content_is_parsed_as_far_as_it_is_searched() {
         let task = TASK.replace(r#"[{"role""#, r#"[7, {"role""#);
         let fit = |query: Option<&str>| {
-            let wanted = Wanted { query: query.map(ToOwned::to_owned), ..Wanted::default() };
+            let wanted = SearchConditions { query: query.map(ToOwned::to_owned), ..SearchConditions::default() };
             wanted.fit(&serde_json::from_str(&task).unwrap())
         };
         assert_eq!(fit(None), Fit::Yes);
@@ -158,14 +162,16 @@ mod tests {
 
     #[test]
     fn the_state_is_compared_by_name() {
-        let state = |name: &str| fit(&Wanted { state: Some(format!("TASK_STATE_{name}")), ..Wanted::default() });
+        let state = |name: &str| {
+            fit(&SearchConditions { state: Some(format!("TASK_STATE_{name}")), ..SearchConditions::default() })
+        };
         assert_eq!(state("COMPLETED"), Fit::Yes);
         assert_eq!(state("FAILED"), Fit::No);
     }
 
     #[test]
     fn a_range_of_time_begins_with_its_first_moment_and_ends_before_its_last() {
-        let range = |from, to| fit(&Wanted { from, to, ..Wanted::default() });
+        let range = |from, to| fit(&SearchConditions { from, to, ..SearchConditions::default() });
         assert_eq!(range(Some(TIME), Some(TIME + 1)), Fit::Yes);
         assert_eq!(range(None, Some(TIME)), Fit::No);
         assert_eq!(range(Some(TIME + 1), None), Fit::TooOld);

@@ -4,7 +4,7 @@ use annex_sdk::{Json, Rejection, Violation, clock, json as text};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::matching::{Fit, Task, Wanted};
+use crate::matching::{Fit, SearchConditions, Task};
 
 /// The name of the method.
 pub const NAME: &str = "tasks/search";
@@ -145,7 +145,13 @@ struct PageProgress {
     is_over: bool,
 }
 
-fn look_at(tasks: &[Task<'_>], skip: usize, page_size: usize, wanted: &Wanted, found: &mut Vec<Json>) -> PageProgress {
+fn look_at(
+    tasks: &[Task<'_>],
+    skip: usize,
+    page_size: usize,
+    wanted: &SearchConditions,
+    found: &mut Vec<Json>,
+) -> PageProgress {
     let mut up_to = skip;
     for task in tasks.iter().skip(skip) {
         if found.len() == page_size {
@@ -161,7 +167,7 @@ fn look_at(tasks: &[Task<'_>], skip: usize, page_size: usize, wanted: &Wanted, f
     PageProgress { up_to, is_over: false }
 }
 
-fn wanted(params: &Params) -> Result<Wanted, Rejection> {
+fn wanted(params: &Params) -> Result<SearchConditions, Rejection> {
     let time = |name: &str, text: &Option<String>| match text {
         None => Ok(None),
         Some(text) => match clock::parse(text) {
@@ -169,7 +175,7 @@ fn wanted(params: &Params) -> Result<Wanted, Rejection> {
             None => Err(Violation::new(format!("/{name}"), "must be a time in RFC 3339, from 1970 on")),
         },
     };
-    Ok(Wanted {
+    Ok(SearchConditions {
         // Once for the search and not for each text.
         query: params.query.as_ref().map(|query| query.to_lowercase()),
         state: params.state.clone(),
