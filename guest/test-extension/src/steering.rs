@@ -12,14 +12,14 @@ use crate::{COMMAND_KEY, REQUESTED, RESPONSE_KEY, TestExtension, requested};
 
 /// The part of a message that this extension reads.
 #[derive(Deserialize)]
-struct Seen<'a> {
+struct MessageParts<'a> {
     #[serde(borrow, default)]
     metadata: std::collections::BTreeMap<String, &'a RawValue>,
 }
 
 impl Message for TestExtension {
     fn check(parameters: &Self::Parameters, _: Request, message: Json) -> Result<Vec<Rewrite>, Rejection> {
-        let seen: Option<Seen<'_>> = serde_json::from_str(&message).ok();
+        let seen: Option<MessageParts<'_>> = serde_json::from_str(&message).ok();
         let sent = seen.as_ref().and_then(|seen| seen.metadata.get(COMMAND_KEY)).map(|value| value.get());
         let text = requested(sent.unwrap_or("{}")).check.as_deref().or(parameters.behaviour.check.as_deref());
         let command = Command::of("check", text);
