@@ -17,11 +17,11 @@ static RESULTS: AtomicUsize = AtomicUsize::new(0);
 /// The parameters of a method, or a program's input for the hook `client`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Told {
+struct CallCommand {
     command: Option<String>,
 }
 
-impl Told {
+impl CallCommand {
     fn read(json: &str) -> Self {
         // Parameters that are no command let the method behave.
         serde_json::from_str(json).unwrap_or_default()
@@ -50,7 +50,7 @@ impl Method for TestExtension {
     }
 
     fn call(_: &Self::Parameters, request: Request, name: &str, params: Json) -> Result<Answer, Rejection> {
-        let told = Told::read(&params);
+        let told = CallCommand::read(&params);
         let command = Command::of("call", told.command.as_deref());
         Ok(Answer::Value(match command.name {
             "ok" if name.ends_with("stream") => return Ok(Answer::Results),
@@ -86,7 +86,7 @@ impl Method for TestExtension {
 
 impl Client for TestExtension {
     fn before(_: &Self::Parameters, call: Outgoing) -> Result<Addition, Rejection> {
-        let told = Told::read(call.input.as_deref().unwrap_or("{}"));
+        let told = CallCommand::read(call.input.as_deref().unwrap_or("{}"));
         let command = Command::of("before", told.command.as_deref());
         let seen = [&call.operation, &call.agent].map(|text| json::string(text)).join(",");
         let seen = format!(
