@@ -75,7 +75,7 @@ fn ends_turn(event: &Event) -> bool {
 /// # Errors
 /// When the record does not have the contract's form.
 pub fn response_trace(parameters: &Parameters, event: &Event, recorded: &str) -> Result<Json, String> {
-    let recorded: Vec<Recorded<'_>> =
+    let recorded: Vec<RecordedStep<'_>> =
         serde_json::from_str(recorded).map_err(|error| format!("the recorded steps cannot be read: {error}"))?;
     let trace_id = event.task_id.as_deref().unwrap_or(&event.context_id);
     let steps = recorded.iter().enumerate().map(|(index, step)| step.traced(trace_id, index, parameters)).collect();
@@ -85,7 +85,7 @@ pub fn response_trace(parameters: &Parameters, event: &Event, recorded: &str) ->
 /// A step in the host's record.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Recorded<'a> {
+struct RecordedStep<'a> {
     kind: String,
     name: String,
     start_time: String,
@@ -135,7 +135,7 @@ enum StepAction<'a> {
     },
 }
 
-impl<'a> Recorded<'a> {
+impl<'a> RecordedStep<'a> {
     /// Converts a step. Turns of one task share a trace, so that the time of the step's beginning is a part of its id.
     fn traced(&'a self, trace_id: &'a str, index: usize, parameters: &Parameters) -> Step<'a> {
         Step {
