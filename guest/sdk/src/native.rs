@@ -25,7 +25,7 @@ pub(crate) type Compile = Rc<dyn Fn(&str) -> Result<(), String>>;
 pub(crate) type Validate = Rc<dyn Fn(&str, &str) -> Result<Vec<Violation>, String>>;
 
 /// The state of a test's host, including everything that the extension has sent to it.
-pub(crate) struct State {
+pub(crate) struct HostState {
     pub(crate) parameters: Json,
     pub(crate) secrets: BTreeMap<String, String>,
     pub(crate) buckets: Buckets,
@@ -48,11 +48,11 @@ pub(crate) struct State {
 
 thread_local! {
     /// The current host of the thread. The test runner gives each test a thread, so that each has its own.
-    static CURRENT: RefCell<Option<Rc<RefCell<State>>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Rc<RefCell<HostState>>>> = const { RefCell::new(None) };
 }
 
 /// Restores the previous host on drop, also during a panic.
-pub(crate) struct Entered(Option<Rc<RefCell<State>>>);
+pub(crate) struct Entered(Option<Rc<RefCell<HostState>>>);
 
 impl Drop for Entered {
     fn drop(&mut self) {
@@ -61,7 +61,7 @@ impl Drop for Entered {
 }
 
 /// Makes a host the thread's current one.
-pub(crate) fn enter(state: Rc<RefCell<State>>) -> Entered {
+pub(crate) fn enter(state: Rc<RefCell<HostState>>) -> Entered {
     Entered(CURRENT.replace(Some(state)))
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn enter(state: Rc<RefCell<State>>) -> Entered {
 ///
 /// The host is borrowed during the call. Callbacks of an author must therefore be cloned out of the host before they
 /// run.
-fn ask<T>(function: &str, question: impl FnOnce(&mut State) -> T) -> T {
+fn ask<T>(function: &str, question: impl FnOnce(&mut HostState) -> T) -> T {
     let current = CURRENT.with_borrow(Option::clone);
     let Some(state) = current else { refuse(function) };
     question(&mut state.borrow_mut())

@@ -81,7 +81,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 #[cfg(feature = "http")]
 use crate::http;
 use crate::native::keys::{Buckets, Fault};
-use crate::native::{self, State};
+use crate::native::{self, HostState};
 use crate::{Json, Scopes, Violation, clock};
 
 #[cfg(feature = "http")]
@@ -97,14 +97,14 @@ type Object = BTreeMap<String, IgnoredAny>;
 /// 1970-01-01T00:00:00Z. Methods that take `self` by value configure the host; they may be called between hooks too.
 #[must_use]
 pub struct Host {
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<HostState>>,
 }
 
 /// Methods that configure the host.
 impl Host {
     /// A host without any data.
     pub fn new() -> Self {
-        let state = State {
+        let state = HostState {
             parameters: "{}".to_owned(),
             secrets: BTreeMap::new(),
             buckets: Buckets::default(),
@@ -240,7 +240,7 @@ impl Host {
         self.with(|state| state.http.answer = Some(Rc::new(answer)))
     }
 
-    fn with(self, change: impl FnOnce(&mut State)) -> Self {
+    fn with(self, change: impl FnOnce(&mut HostState)) -> Self {
         change(&mut self.state.borrow_mut());
         self
     }
