@@ -52,17 +52,17 @@ thread_local! {
 }
 
 /// Restores the previous host on drop, also during a panic.
-pub(crate) struct Entered(Option<Rc<RefCell<HostState>>>);
+pub(crate) struct EnteredHost(Option<Rc<RefCell<HostState>>>);
 
-impl Drop for Entered {
+impl Drop for EnteredHost {
     fn drop(&mut self) {
         CURRENT.set(self.0.take());
     }
 }
 
 /// Makes a host the thread's current one.
-pub(crate) fn enter(state: Rc<RefCell<HostState>>) -> Entered {
-    Entered(CURRENT.replace(Some(state)))
+pub(crate) fn enter(state: Rc<RefCell<HostState>>) -> EnteredHost {
+    EnteredHost(CURRENT.replace(Some(state)))
 }
 
 /// Calls `question` with the current host. `function` is the name of the function that the author called, for the
