@@ -85,7 +85,7 @@ use crate::native::{self, HostState};
 use crate::{Json, Scopes, Violation, clock};
 
 #[cfg(feature = "http")]
-pub use native::http::Sent;
+pub use native::http::SentRequest;
 pub use native::keys::Bucket;
 pub use samples::{beginning, change, event, outgoing, request};
 
@@ -236,7 +236,7 @@ impl Host {
 
     /// Sets the function that answers [`http::Request::send`]. No request is really sent.
     #[cfg(feature = "http")]
-    pub fn http(self, answer: impl Fn(&Sent) -> Result<http::Response, http::Error> + 'static) -> Self {
+    pub fn http(self, answer: impl Fn(&SentRequest) -> Result<http::Response, http::Error> + 'static) -> Self {
         self.with(|state| state.http.answer = Some(Rc::new(answer)))
     }
 
@@ -284,7 +284,7 @@ impl Host {
 
     /// The sent requests.
     #[cfg(feature = "http")]
-    pub fn sent(&self) -> Vec<Sent> {
+    pub fn sent(&self) -> Vec<SentRequest> {
         self.state.borrow().http.sent.clone()
     }
 }

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use crate::http::{Error, Method, Request, Response, split};
 
-/// A request that an extension sent in a test. It is public as `testing::Sent`.
+/// A request that an extension sent in a test. It is public as `testing::SentRequest`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentRequest {
     /// The method, in upper case.
     pub method: String,
     /// The URL as the extension wrote it.
@@ -18,12 +18,12 @@ pub struct Sent {
 }
 
 /// Answers a request.
-pub(crate) type Answer = Rc<dyn Fn(&Sent) -> Result<Response, Error>>;
+pub(crate) type Answer = Rc<dyn Fn(&SentRequest) -> Result<Response, Error>>;
 
 /// The test's answer to requests, and the recorded requests.
 #[derive(Default)]
 pub(crate) struct Network {
-    pub(crate) sent: Vec<Sent>,
+    pub(crate) sent: Vec<SentRequest>,
     pub(crate) answer: Option<Answer>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn exchange(request: &Request) -> Result<Response, Error> {
     const FUNCTION: &str = "http::Request::send";
     // The host never sees a request without a proper URL.
     split(&request.url)?;
-    let sent = Sent {
+    let sent = SentRequest {
         method: name(&request.method).to_owned(),
         url: request.url.clone(),
         fields: request.fields.clone(),
