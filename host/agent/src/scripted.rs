@@ -21,11 +21,11 @@ use tokio::sync::Semaphore;
 use crate::model::{Model, ModelError, ModelEvent, ModelStream, Prompt, PromptTooLong, ToolCall, Turn};
 use crate::work;
 
-mod kept;
 mod pattern;
+mod pattern_memory;
 mod rule;
 
-use kept::Reservation;
+use pattern_memory::Reservation;
 use rule::{Rule, RuleAnswer};
 
 const NAME: &str = "scripted";
@@ -222,7 +222,7 @@ impl ScriptedModel {
     /// Names the faulty rule, see [`ScriptError`].
     pub fn new(config: ScriptConfig) -> Result<Self, ScriptError> {
         let fallback = config.fallback.clone();
-        let room = if config.share.is_some() { &kept::SHARED } else { &kept::OWN };
+        let room = if config.share.is_some() { &pattern_memory::SHARED } else { &pattern_memory::OWN };
         let (rules, bytes) = config.into_rules()?;
         let kept = room.reserve(bytes).ok_or(ScriptError::NoRoom { bytes })?;
         let script = Arc::new(Script { rules, fallback, _kept: kept });
@@ -257,7 +257,7 @@ impl ScriptConfig {
     /// The same config for a tenant's script, limited so that `scripts` of them fit into memory together.
     #[must_use]
     pub fn for_one_of(self, scripts: usize) -> Self {
-        Self { share: Some(kept::share(scripts)), ..self }
+        Self { share: Some(pattern_memory::share(scripts)), ..self }
     }
 
     /// Compiles the rules. Also returns the size of the compiled patterns in bytes.
