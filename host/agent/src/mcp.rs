@@ -17,7 +17,7 @@ mod content;
 mod http;
 mod offered;
 mod program;
-mod words;
+mod stderr_log;
 
 pub use config::{McpConfig, McpScope};
 use connection::Connection;

@@ -22,7 +22,7 @@ use super::bounded::BoundedProgram;
 use super::config::{McpConfig, ServerAddress};
 use super::http::BoundedHttp;
 use super::program::{self, Program};
-use super::words::log_lines;
+use super::stderr_log::log_lines;
 
 /// The longest time for a start. Package runners may have to download the server first.
 const START_PATIENCE: Duration = Duration::from_secs(120);
