@@ -15,14 +15,14 @@ mod config;
 mod connection;
 mod content;
 mod http;
-mod offered;
+mod offered_tool;
 mod program;
 mod stderr_log;
 
 pub use config::{McpConfig, McpScope};
 use connection::Connection;
 pub use connection::McpError;
-use offered::OfferedTool;
+use offered_tool::OfferedTool;
 pub use program::{end_programs, kill_programs};
 
 /// Running MCP servers. Clones share the servers.
