@@ -11,11 +11,11 @@ mod grpc;
 mod http_json;
 mod json_rpc;
 mod odd_parts;
-mod unread;
+mod raw_answer;
 mod v0_3;
 mod wire;
 
-pub(crate) use unread::RawAnswer;
+pub(crate) use raw_answer::RawAnswer;
 pub(crate) use wire::{Answers, Transport, WireCall};
 
 /// The transport of an interface at `url`.

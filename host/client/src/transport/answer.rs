@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::StatusCode;
 
-use super::unread::{Form, RawAnswer, Text};
+use super::raw_answer::{Form, RawAnswer, Text};
 use super::wire::Answers;
 use crate::http::{Http, Response, unread};
 use crate::{ClientError, StreamRoom};

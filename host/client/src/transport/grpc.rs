@@ -17,7 +17,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service;
 
-use super::unread::RawAnswer;
+use super::raw_answer::RawAnswer;
 use super::wire::{Answers, Transport, WireCall};
 use crate::http::{Http, failed};
 use crate::{Answer, ClientError, Operation, RemoteError, StreamRoom};

@@ -9,7 +9,7 @@ use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 
 use super::answer;
-use super::unread::{Form, RawAnswer, ReadFailure, ResultPlace};
+use super::raw_answer::{Form, RawAnswer, ReadFailure, ResultPlace};
 use super::wire::{Answers, Transport, WireCall, active};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::remote_error::RpcError;

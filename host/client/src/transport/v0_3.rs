@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::answer;
 use super::json_rpc::{self, JSON};
 use super::odd_parts;
-use super::unread::{Form, RawAnswer, ReadFailure, ResultPlace};
+use super::raw_answer::{Form, RawAnswer, ReadFailure, ResultPlace};
 use super::wire::{Answers, Transport, WireCall};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
 use crate::{Answer, ClientError, Operation};

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use http::HeaderMap;
 
-use super::unread::RawAnswer;
+use super::raw_answer::RawAnswer;
 use crate::{Answer, ClientError, Operation, StreamRoom};
 
 /// A call with all its parameters.
