@@ -10,7 +10,7 @@ mod answer;
 mod grpc;
 mod http_json;
 mod json_rpc;
-mod odd_parts;
+mod part_repair;
 mod raw_answer;
 mod v0_3;
 mod wire;

@@ -8,7 +8,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::odd_parts;
+use super::part_repair;
 use crate::error::quoted;
 use crate::{ClientError, RemoteError};
 
@@ -85,7 +85,7 @@ impl RawAnswer {
         }
         let json = self.result()?;
         let read = json.to::<T>().or_else(|error| {
-            let mended = odd_parts::mended(&json, odd_parts::of_1_0);
+            let mended = part_repair::mended(&json, part_repair::of_1_0);
             mended.and_then(|mended| mended.to().ok()).ok_or(error)
         });
         read.map_err(|error| ClientError::protocol(self.url(), json.get(), error))
@@ -99,8 +99,9 @@ impl RawAnswer {
     pub(crate) fn decode_event(&self) -> Result<Option<StreamResponse>, ClientError> {
         match self.decode() {
             Err(error @ ClientError::Protocol { .. }) => {
-                let odd =
-                    |json: Json| odd_event(&json).or_else(|| odd_event(&odd_parts::mended(&json, odd_parts::of_1_0)?));
+                let odd = |json: Json| {
+                    odd_event(&json).or_else(|| odd_event(&part_repair::mended(&json, part_repair::of_1_0)?))
+                };
                 let odd = self.result().ok().and_then(odd);
                 odd.or_else(|| self.is_named().then_some(None)).ok_or(error)
             }

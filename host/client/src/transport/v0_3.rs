@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::answer;
 use super::json_rpc::{self, JSON};
-use super::odd_parts;
+use super::part_repair;
 use super::raw_answer::{Form, RawAnswer, ReadFailure, ResultPlace};
 use super::wire::{Answers, Transport, WireCall};
 use crate::http::{self as transport, EVENT_STREAM, Endpoint, Http, Response};
@@ -138,7 +138,7 @@ fn task(text: &str) -> Result<Json, ReadFailure> {
 /// Decodes an answer. If that fails, tries again with repaired parts.
 fn with_odd_parts<T>(answer: &Json, read: fn(&Json) -> Result<T, serde_json::Error>) -> Result<T, serde_json::Error> {
     read(answer).or_else(|error| {
-        let mended = odd_parts::mended(answer, odd_parts::of_0_3);
+        let mended = part_repair::mended(answer, part_repair::of_0_3);
         mended.and_then(|mended| read(&mended).ok()).ok_or(error)
     })
 }
