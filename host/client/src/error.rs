@@ -7,7 +7,7 @@ use annex_protocol::service::VERSION;
 use http::StatusCode;
 use serde::Deserialize;
 
-use crate::room::NoRoom;
+use crate::stream_room::NoRoom;
 use crate::{InterceptorError, ParameterError, RemoteError};
 
 /// The reason why a card could not be read, or a call has no answer. URLs appear as they were requested.

@@ -44,8 +44,8 @@ mod interceptor;
 mod operation;
 mod parameters;
 mod remote_error;
-mod room;
 mod session;
+mod stream_room;
 mod transport;
 
 pub use agent::Agent;
@@ -61,5 +61,5 @@ pub use interceptor::{Incoming, Interceptor, InterceptorError, OutgoingCall};
 pub use operation::{ExtensionMethod, Operation};
 pub use parameters::{ParameterError, ServiceParameters};
 pub use remote_error::{RemoteError, Violation};
-pub use room::StreamRoom;
 pub use session::{ClientSession, SessionError};
+pub use stream_room::StreamRoom;
