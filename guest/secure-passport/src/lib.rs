@@ -2,11 +2,11 @@
 //! must be able to trust it.
 //!
 //! This file has the hooks. The format of a passport is in [`passport`], its signature in [`signature`], the server's
-//! side in [`border`], and the client's side in [`writing`].
+//! side in [`server`], and the client's side in [`writing`].
 
-pub mod border;
 pub mod parameters;
 pub mod passport;
+pub mod server;
 pub mod signature;
 pub mod writing;
 
@@ -48,7 +48,7 @@ impl State for SecurePassport {
         _request: Request,
         metadata: Vec<MetadataEntry>,
     ) -> Result<Option<Json>, Rejection> {
-        border::state_delta(parameters, &metadata)
+        server::state_delta(parameters, &metadata)
     }
 }
 
