@@ -2,13 +2,13 @@
 //! must be able to trust it.
 //!
 //! This file has the hooks. The format of a passport is in [`passport`], its signature in [`signature`], the server's
-//! side in [`server`], and the client's side in [`writing`].
+//! side in [`server`], and the client's side in [`client`].
 
+pub mod client;
 pub mod parameters;
 pub mod passport;
 pub mod server;
 pub mod signature;
-pub mod writing;
 
 use annex_sdk::{
     Addition, Card, Client, Declaration, Descriptor, Extension, Json, MetadataEntry, Outgoing, Rejection, Request,
@@ -54,7 +54,7 @@ impl State for SecurePassport {
 
 impl Client for SecurePassport {
     fn before(parameters: &Parameters, call: Outgoing) -> Result<Addition, Rejection> {
-        writing::addition(parameters, &call)
+        client::addition(parameters, &call)
     }
 }
 
