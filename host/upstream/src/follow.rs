@@ -24,7 +24,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// Failed attempts in a row to read a task, after which the turn fails.
 const ATTEMPTS: u32 = 5;
-/// The longest time that a message next to the task waits for its next piece.
+/// The longest time that a loose message waits for its next piece.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
 /// Bytes of a stream that are allowed for each byte of the answer's limit. The rest is for names, ids and escapes,

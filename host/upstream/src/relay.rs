@@ -112,7 +112,7 @@ impl<'a> Relay<'a> {
         !self.has_begun && self.messages.is_waiting()
     }
 
-    /// True if a message next to the task is held until its next piece arrives.
+    /// True if a loose message is held until its next piece arrives.
     pub(crate) fn is_holding(&self) -> bool {
         self.messages.is_holding()
     }

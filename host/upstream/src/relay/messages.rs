@@ -1,4 +1,6 @@
 //! The messages of a turn: those before the first task event, and those that were relayed.
+//!
+//! Some agents send parts of a task's answer as message events in place of status updates. These are called loose messages.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,9 +16,9 @@ pub(super) struct Messages {
     waiting: Vec<Message>,
     /// True if a message without parts was dropped.
     had_empty: bool,
-    /// The last message next to the task, held until its next piece arrives.
+    /// The last loose message, held until its next piece arrives.
     held: Option<Message>,
-    /// All messages next to the task, joined into one.
+    /// All loose messages, joined into one.
     beside: Option<Message>,
     /// Digests of the messages that were relayed.
     sent: HashSet<u64>,
@@ -59,7 +61,7 @@ impl Messages {
         waiting.into_iter().reduce(joined)
     }
 
-    /// Holds a message next to the task, or joins it to the held one.
+    /// Holds a loose message, or joins it to the held one.
     pub(super) fn hold(&mut self, message: Message) {
         self.held = Some(match self.held.take() {
             Some(before) => joined(before, message),
@@ -83,7 +85,7 @@ impl Messages {
         self.held.take()
     }
 
-    /// Adds to the text of messages next to the task. Some agents send their answer this way, piece by piece.
+    /// Adds to the text of loose messages. Some agents send their answer this way, piece by piece.
     pub(super) fn add_beside(&mut self, message: &Message) {
         self.beside = Some(match self.beside.take() {
             Some(before) => joined(before, message.clone()),
@@ -91,7 +93,7 @@ impl Messages {
         });
     }
 
-    /// Takes all messages next to the task, joined into one.
+    /// Takes all loose messages, joined into one.
     pub(super) fn take_beside(&mut self) -> Option<Message> {
         self.beside.take()
     }
