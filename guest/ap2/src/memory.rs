@@ -22,7 +22,7 @@ pub struct Money {
 /// A payment method of a cart, with the cart's total for that method.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Method {
-    /// Its name.
+    /// The name of the method.
     pub name: String,
     /// The total.
     pub total: Money,

@@ -13,7 +13,7 @@ impl Keys {
     /// Opens the bucket of keys that outlive turns.
     ///
     /// # Errors
-    /// As the host says.
+    /// When the host's store is not available.
     pub fn open() -> Result<Self, String> {
         // `wasi:keyvalue` leaves the names of buckets to the host. The empty name is the bucket that outlives turns.
         store::open("").map(Self).map_err(text)

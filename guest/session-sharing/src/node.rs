@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 /// The largest integer that every JSON parser keeps exactly: 2^53 - 1.
 pub const MAX_NUMBER: u64 = (1 << 53) - 1;
 
-/// One value.
+/// A JSON value with its pointer.
 #[derive(Debug, Clone)]
 pub struct Node<'a> {
     json: &'a str,

@@ -18,7 +18,7 @@ pub enum TemplateError {
     /// A variable has no value and is not optional.
     #[error("Context variable not found: `{name}`.")]
     Missing {
-        /// Its full key.
+        /// The full key of the variable.
         name: String,
     },
     /// An artifact does not exist and is not optional.

@@ -95,7 +95,7 @@ impl JsonObject {
         self.map().len()
     }
 
-    /// Tells whether there are no entries.
+    /// Tells whether the object has no entries.
     pub fn is_empty(&self) -> bool {
         self.map().is_empty()
     }

@@ -90,7 +90,7 @@ pub(crate) async fn latencies(address: &str, request: &str, requests: usize) -> 
     Ok(latencies)
 }
 
-/// In seconds.
+/// Latencies in seconds.
 pub(crate) struct Percentiles {
     pub(crate) p50: f64,
     pub(crate) p99: f64,

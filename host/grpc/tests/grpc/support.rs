@@ -23,13 +23,13 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 pub(crate) struct RecordedCall {
     pub(crate) operation: &'static str,
     pub(crate) parameters: CallParameters,
-    /// In ProtoJSON.
+    /// The request in ProtoJSON.
     pub(crate) request: String,
 }
 
 /// Gives every call the same answer, and records the calls.
 pub(crate) struct Script {
-    /// In ProtoJSON.
+    /// The answer in ProtoJSON.
     answer: Result<String, A2aError>,
     events: Mutex<Vec<Result<StreamResponse, A2aError>>>,
     active: Vec<ExtensionUri>,

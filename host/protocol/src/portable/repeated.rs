@@ -45,7 +45,7 @@ struct OpenContainer<'a> {
 struct Key<'a> {
     /// The byte at which the key's entry begins.
     start: usize,
-    /// Without quotes and escapes.
+    /// The key's name without quotes and escapes.
     name: Cow<'a, str>,
 }
 
