@@ -146,8 +146,7 @@ fn extensions_folder(folder: &Path) -> Finding {
     }
 }
 
-/// Warns about readable secrets: files with keys and other secrets that other users can read. An unreadable file is an
-/// error of the config.
+/// Warns about each secret file that other users can read. An unreadable file is an error of the config.
 fn secrets(config: &Arc<Config>, locations: &Locations) -> Vec<Finding> {
     let lent = config.stored_tenants.iter().flat_map(|tenants| tenants.secrets.values());
     let of_callers = config.auth.iter().flat_map(|auth| auth.api_key.iter().filter_map(|key| key.key_file.as_ref()));

@@ -1,4 +1,4 @@
-//! Texts that whoever runs the server did not write.
+//! Tests of texts by authors other than the operator.
 
 use std::sync::Arc;
 
