@@ -208,7 +208,7 @@ impl Config {
             ("keyvalue", self.keyvalue.data_dir.is_some() && self.keyvalue.postgres_env.is_some()),
         ];
         for (key, _) in homes.into_iter().filter(|(_, has_two)| *has_two) {
-            document.wrong(key, "has data_dir and postgres_env, and there is one place to keep them in; leave one out");
+            document.wrong(key, "has both data_dir and postgres_env; leave one out");
         }
         let of_replicas = [
             self.runtime.check(&self.tasks),
@@ -267,7 +267,7 @@ impl Config {
         }
         let is_open = self.auth.is_none() && !self.server.allow_anonymous;
         if is_open && !self.server.listen.ip().is_loopback() {
-            let reason = "is no loopback address, and nobody is authenticated: add [auth], or set \
+            let reason = "is no loopback address, and callers are not authenticated: add [auth], or set \
                           server.allow_anonymous = true to serve everybody";
             wrong("server.listen", reason);
         }
@@ -282,7 +282,7 @@ impl Config {
         wrong.extend(card.check_bindings().err().map(|reason| ("card.bindings", reason)));
         // Authentication is mandatory for this card (A2A 1.0 section 3.1.11).
         if card.extended.is_some() && self.auth.is_none() {
-            wrong.push(("card.extended", "is for authenticated callers, and there is no [auth]"));
+            wrong.push(("card.extended", "is for authenticated callers, but the config has no [auth]"));
         }
         wrong
     }

@@ -30,7 +30,7 @@ pub async fn examine(path: &Path, locations: &Locations) -> Vec<Finding> {
         findings.extend(ports::examine(&config));
         findings.extend(machine::examine(&config));
     } else {
-        findings.push(Finding::warning("config", "the rest is not looked at before the config can be read"));
+        findings.push(Finding::warning("config", "the other checks need a config that can be read"));
     }
     findings.extend(machine::confinement());
     findings.extend(engine());

@@ -71,8 +71,8 @@ pub async fn check(path: &Path, locations: &Locations) -> Result<Checked, Config
 }
 
 /// The warning about a component that is not a local file.
-const NOT_HERE: &str = "is no component that the config names; the server takes the text only if this component was uploaded \
-                        (`annex component push`)";
+const NOT_HERE: &str = "is not a component of the config; the server accepts the text only if this component was \
+                        uploaded (`annex component push`)";
 
 /// Checks the text of a tenant as the admin API does before it loads components. Without `config` only the keys of the
 /// text are checked, because the config lists the secrets, hosts and components that a text may name.
@@ -107,7 +107,7 @@ pub async fn check_tenant_text(
 }
 
 fn no_tenants() -> TenantTextError {
-    TenantTextError::new("", "the config has no [tenants], so that its server takes no tenants; add that table")
+    TenantTextError::new("", "the config has no [tenants], so its server accepts no tenants; add that table")
 }
 
 /// Loads the extensions of a config and of its tenants as a start does, each agent's set separately. Starts nothing
@@ -186,8 +186,8 @@ fn warnings(served: &ServedConfig, document: &Document<'_>) -> Vec<Problem> {
     let open = unclosed_placeholder(&template.instruction);
     let warning = open.and_then(|name| {
         let reason = format!(
-            "the brace before {name} is not closed, so that it and the name stay text; write {{{name}}} for the value in the \
-             session's state"
+            "the brace before {name} is not closed, so the model gets the text as it is; write {{{name}}} for the value in \
+             the session's state"
         );
         document.remark("agent.instruction", reason)
     });

@@ -52,19 +52,19 @@ pub enum AppError {
     #[error("[admin] cannot be used")]
     Admin(#[from] TokenError),
     /// The store of tasks cannot be opened.
-    #[error("tasks cannot be kept")]
+    #[error("cannot open the store of tasks")]
     Tasks(#[from] TaskStoreError),
     /// The channel for wake-ups from other processes cannot be opened.
-    #[error("other processes on the database of the tasks cannot be heard")]
+    #[error("cannot receive wake-ups from the other processes on the database of the tasks")]
     Wake(#[from] WakeOpenError),
     /// The table of editions, by which replicas agree on the installed extensions, cannot be opened.
-    #[error("what all replicas have installed cannot be found out")]
+    #[error("cannot read which extensions the replicas have installed")]
     Editions(#[from] EditionsOpenError),
     /// The store of sessions cannot be opened.
-    #[error("sessions cannot be kept")]
+    #[error("cannot open the store of sessions")]
     Sessions(#[from] SessionStoreError),
     /// The agent of a tenant takes too long to load.
-    #[error("[agent] was not there in time: it waited for {peers}")]
+    #[error("[agent] took too long to load: it waited for {peers}")]
     AgentLate {
         /// The peers that the agent waits for, with their addresses.
         peers: String,
@@ -73,7 +73,7 @@ pub enum AppError {
     #[error(transparent)]
     TenantText(#[from] TenantTextError),
     /// The store for the keys of extensions cannot be opened.
-    #[error("keys of extensions cannot be kept")]
+    #[error("cannot open the store for the keys of extensions")]
     KeyValue(#[from] KeyValueStoreError),
 }
 

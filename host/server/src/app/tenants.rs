@@ -152,14 +152,14 @@ impl Loader {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let reason = format!(
-                    "{digest} is no component that can be named; upload it (`annex component push`), or add its file to \
-                     tenants.components of the config"
+                    "{digest} is not a component that a text may name; upload it (`annex component push`), or add its \
+                     file to tenants.components of the config"
                 );
                 Err(TenantTextError::new(place, reason))
             }
             Err(error) => {
                 fault::log(&error);
-                Err(TenantTextError::new(place, "the components that were uploaded cannot be read now; try again"))
+                Err(TenantTextError::new(place, "cannot read the uploaded components now; try again"))
             }
         }
     }

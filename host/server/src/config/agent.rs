@@ -77,8 +77,8 @@ impl AgentConfig {
     /// pair of key and reason.
     pub(super) fn check_lost_turn(&self, tasks: &TasksConfig) -> Result<(), (&'static str, &'static str)> {
         let needs_others = self.on_lost_turn() == OnLostTurn::Rerun && tasks.postgres_env.is_none();
-        let reason = "is \"rerun\", and there is no other process that could run a turn again; set tasks.postgres_env, or leave \
-                      it out";
+        let reason = "is \"rerun\", but only another process on the same database can rerun a turn; set \
+                      tasks.postgres_env, or leave it out";
         if needs_others { Err(("agent.on_lost_turn", reason)) } else { Ok(()) }
     }
 }

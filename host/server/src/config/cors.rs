@@ -52,7 +52,7 @@ fn origin(text: &str) -> Result<HeaderValue, String> {
     if as_sent != text {
         return Err(format!("{text:?} is not as browsers send that origin; write {as_sent:?}"));
     }
-    HeaderValue::from_str(text).map_err(|_| format!("{text:?} is no value of a header field"))
+    HeaderValue::from_str(text).map_err(|_| format!("{text:?} cannot be the value of a header field"))
 }
 
 /// The origin of a URL in the spelling of browsers: without a path, and without the scheme's default port.

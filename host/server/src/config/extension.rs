@@ -166,12 +166,12 @@ impl ExtensionConfig {
     pub(crate) fn check_callers(&self, auth: Option<&AuthConfig>) -> Result<(), (&'static str, String)> {
         let Some(allow) = &self.allow else { return Ok(()) };
         let Some(auth) = auth else {
-            let reason = "names callers, and without [auth] nobody knows who calls; add [auth] or leave it out";
+            let reason = "names callers, but without [auth] all callers are anonymous; add [auth] or leave it out";
             return Err(("allow", reason.to_owned()));
         };
         match allow.iter().find(|caller| caller.starts_with("claim:")) {
             Some(claim) if auth.jwt.is_none() => {
-                let reason = format!("has {claim:?}, and only tokens have claims; add [auth.jwt] or name principals");
+                let reason = format!("has {claim:?}, but only tokens have claims; add [auth.jwt] or name principals");
                 Err(("allow", reason))
             }
             _ => Ok(()),
@@ -236,7 +236,7 @@ impl ExtensionConfig {
         let Some(allow) = &self.allow else { return Ok(None) };
         let wrong = |reason: String| Err(("allow", reason));
         if allow.is_empty() {
-            return wrong("is empty, so that the extension is for nobody; leave it out to have it for all".to_owned());
+            return wrong("is empty, so no caller may use the extension; leave it out to allow all callers".to_owned());
         }
         if allow.len() > MAX_ALLOWED {
             return wrong(format!("has {} entries, and at most {MAX_ALLOWED} are taken; name a claim", allow.len()));
@@ -271,8 +271,8 @@ impl ExtensionConfig {
             (InstancesConfig::Kept, turns) => Ok(Instances::Kept { turns: turns.unwrap_or(Instances::TURNS) }),
             (InstancesConfig::Fresh, None) => Ok(Instances::Fresh),
             (InstancesConfig::Fresh, Some(_)) => {
-                let reason = "is for kept instances, and each of these serves one turn; set instances = \"kept\" or leave \
-                              it out";
+                let reason = "is for kept instances, but those of instances = \"fresh\" serve one turn each; set \
+                              instances = \"kept\" or leave it out";
                 Err(("instance_turns", reason.to_owned()))
             }
         }

@@ -113,7 +113,7 @@ fn methods<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Method>, D:
     let method = |name: &String| {
         let is_known = name.bytes().all(|byte| byte.is_ascii_uppercase()) && name != "CONNECT";
         let method = Method::from_bytes(name.as_bytes()).ok().filter(|_| is_known);
-        method.ok_or_else(|| D::Error::custom(format!("{name:?} is no method; write it in capitals, as in \"GET\"")))
+        method.ok_or_else(|| D::Error::custom(format!("{name:?} is not a method; write it in capitals, as in \"GET\"")))
     };
     names.iter().map(method).collect()
 }
@@ -244,7 +244,7 @@ impl HttpRuleConfig {
             return Err(("grants.http.allow.methods", "names no method; leave it out for GET".to_owned()));
         }
         if !self.path.starts_with('/') || self.path.contains(['?', '#', '*']) {
-            let reason = format!("{:?} is no path: it begins with `/` and has no `?`, `#` and `*`", self.path);
+            let reason = format!("{:?} is not a path: it begins with `/` and has no `?`, `#` and `*`", self.path);
             return Err(("grants.http.allow.path", reason));
         }
         let scheme = match self.scheme {

@@ -40,7 +40,7 @@ impl TasksConfig {
     /// Checks that tasks are in PostgreSQL, as `key` requires. The error is a pair of key and reason.
     pub(super) fn check_shared(&self, key: &'static str) -> Result<(), (&'static str, String)> {
         if self.postgres_env.is_none() {
-            let reason = "is for several processes on one PostgreSQL database, and there is no tasks.postgres_env";
+            let reason = "is for several processes on one PostgreSQL database, but tasks.postgres_env is not set";
             return Err((key, reason.to_owned()));
         }
         Ok(())

@@ -87,7 +87,7 @@ async fn serve(
             Ok((stream, peer)) => (stream, peer.ip()),
             Err(error) => {
                 if let Some(times) = failures.due() {
-                    tracing::warn!(%error, times, "connections could not be accepted");
+                    tracing::warn!(%error, times, "cannot accept connections");
                 }
                 // The connection is still in the queue, so trying again at once would spin.
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -98,7 +98,7 @@ async fn serve(
         let Some(address) = addresses.enter(peer, limited.limits.per_address) else {
             if let Some(times) = refusals.due() {
                 let most = limited.limits.per_address;
-                tracing::warn!(%peer, most, times, "connections are closed, because their address has too many");
+                tracing::warn!(%peer, most, times, "closed connections of an address that has too many");
             }
             continue;
         };

@@ -39,8 +39,7 @@ pub(super) fn examine(config: &Arc<Config>, locations: &Locations) -> Vec<Findin
         }
     }
     if config.tasks.data_dir.is_none() && config.tasks.postgres_env.is_none() {
-        let text =
-            "tasks are kept in memory and are gone after a stop; set tasks.data_dir or tasks.postgres_env to keep them";
+        let text = "tasks are kept in memory only and are lost at a stop; set tasks.data_dir or tasks.postgres_env to keep them";
         findings.push(Finding::warning("tasks", text));
     }
     findings.push(cache(config, locations));
@@ -77,9 +76,9 @@ fn database_file(file: &Path, folder_can_be_entered: bool) -> Finding {
     });
     match read {
         Err(error) => Finding::error("database", format!("cannot read {shown}: {error}")),
-        Ok((_, false)) => Finding::error("database", format!("{shown} is no SQLite database; move it away")),
+        Ok((_, false)) => Finding::error("database", format!("{shown} is not an SQLite database; move it away")),
         Ok((metadata, true)) if folder_can_be_entered && metadata.permissions().mode() & OTHERS_READ != 0 => {
-            let text = format!("others can read {shown}, with what users wrote; run `chmod o-rwx {shown}`");
+            let text = format!("others can read {shown}, which has the messages of users; run `chmod o-rwx {shown}`");
             Finding::warning("database", text)
         }
         Ok((metadata, true)) => Finding::fine("database", format!("{shown} has {} KiB", metadata.len().div_ceil(1024))),

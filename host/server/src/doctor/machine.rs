@@ -34,7 +34,7 @@ fn promised(config: &Config) -> u64 {
 fn memory(config: &Config) -> Finding {
     let promised = promised(config);
     let Some((available, whose)) = available() else {
-        return Finding::warning("limits", "how much memory there is cannot be found out");
+        return Finding::warning("limits", "cannot find out how much memory the machine has");
     };
     let (promised_mib, available_mib) = (promised >> 20, available >> 20);
     if promised > available {
@@ -86,12 +86,12 @@ fn of_group() -> Option<u64> {
 /// Checks the limit on address space. The pool of instances reserves far more addresses than memory.
 fn addresses() -> Finding {
     match getrlimit(Resource::As).current {
-        None => Finding::fine("limits", "addresses of the process are not limited"),
+        None => Finding::fine("limits", "the address space of the process is not limited"),
         Some(limit) => Finding::error(
             "limits",
             format!(
-                "the process may reserve {} GiB of addresses, and instances take terabytes, of which they use little: run \
-                 `ulimit -v unlimited`, or take LimitAS= out of the unit of systemd",
+                "the process may reserve {} GiB of address space, but instances reserve terabytes and use little of it: \
+                 run `ulimit -v unlimited`, or take LimitAS= out of the unit of systemd",
                 limit >> 30
             ),
         ),
@@ -101,7 +101,9 @@ fn addresses() -> Finding {
 fn processors() -> Finding {
     match thread::available_parallelism().map(usize::from) {
         Ok(number) => Finding::fine("limits", format!("processors: {number}")),
-        Err(error) => Finding::warning("limits", format!("how many processors there are cannot be found out: {error}")),
+        Err(error) => {
+            Finding::warning("limits", format!("cannot find out how many processors the machine has: {error}"))
+        }
     }
 }
 

@@ -21,7 +21,7 @@ fn port(key: &str, address: SocketAddr) -> Finding {
         // The port is in use, too, when the operator examines a running server.
         Err(error) if error.kind() == ErrorKind::AddrInUse => Finding::warning(
             "port",
-            format!("{key}: {address} is in use; if it is not this server that runs already, take another port"),
+            format!("{key}: {address} is in use; unless this server is already running there, take another port"),
         ),
         Err(error) => {
             Finding::error("port", format!("{key}: cannot listen on {address}: {error}; take another address"))

@@ -18,7 +18,7 @@ pub(crate) fn provide(config: &Config) {
         match setrlimit(Resource::Nofile, Rlimit { current: raised, ..limit }) {
             Ok(()) => tracing::debug!(from = limit.current, to = raised, "raised the limit on open files"),
             // If the old limit is too low, the warning below tells the operator.
-            Err(error) => tracing::debug!(%error, "the limit on open files could not be raised"),
+            Err(error) => tracing::debug!(%error, "cannot raise the limit on open files"),
         }
     }
     // The limit is read again, because raising it may have failed.

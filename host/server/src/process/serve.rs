@@ -263,11 +263,14 @@ async fn drain(app: &App, drain_timeout: Duration) {
     handler.begin_to_drain();
     tracing::info!(turns = handler.running.len(), "draining");
     if timeout(drain_timeout, handler.running.wait()).await.is_err() {
-        tracing::warn!(turns = handler.running.len(), "turns still run after the drain time and are ended");
+        tracing::warn!(turns = handler.running.len(), "turns still run after the drain time and are cancelled");
         handler.stop.cancel();
         // Hooks end at their own limits, which an operator may have raised. A store may hang.
         if timeout(STOP_TIMEOUT, handler.running.wait()).await.is_err() {
-            tracing::warn!(turns = handler.running.len(), "turns still run, and the server ends without them");
+            tracing::warn!(
+                turns = handler.running.len(),
+                "turns still run after their cancellation; the server ends without waiting for them"
+            );
         }
     }
     // The agents are closed after the last turn, so that no turn still uses them.
@@ -289,7 +292,7 @@ async fn close_stores(app: &App) {
         handler.views.keys.close().await;
     };
     if timeout(STORE_TIMEOUT, stores).await.is_err() {
-        tracing::warn!("a database is still busy and is left as it is; nothing that was stored is lost");
+        tracing::warn!("a database is still busy and is not closed; no stored data is lost");
     }
 }
 

@@ -32,7 +32,8 @@ impl Lent<'_> {
     /// Finds a lent secret by its name.
     pub(super) fn secret(&self, key: &'static str, name: &str) -> Result<&SecretConfig, Wrong> {
         let refused = || {
-            let reason = format!("{name:?} is lent to nobody; the operator adds it to [tenants.secrets] of the config");
+            let reason =
+                format!("{name:?} is not a lent secret; ask the operator to add it to [tenants.secrets] of the config");
             (key, reason)
         };
         self.0.secrets.get(name).ok_or_else(refused)
@@ -81,7 +82,9 @@ impl Lent<'_> {
         let host = authority.host();
         Err((
             key,
-            format!("{host} is no host that agents may call; the operator adds it to tenants.hosts of the config"),
+            format!(
+                "{host} is not a host that agents may call; ask the operator to add it to tenants.hosts of the config"
+            ),
         ))
     }
 }
