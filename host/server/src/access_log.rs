@@ -49,7 +49,7 @@ pub(crate) const CONTENT_TYPE: &str = "content_type";
 /// The most bytes of a client's text in a line, such as the id of a task.
 const MAX_TEXT: usize = 256;
 
-/// The access log of a server.
+/// The access log and the request metrics of a server.
 pub(crate) struct AccessLog {
     share: AtomicShare,
     pub(crate) numbers: RequestNumbers,
@@ -72,7 +72,7 @@ impl AccessLog {
         Exchange { log: Arc::clone(self), request, peer, status: None, sent: 0 }
     }
 
-    /// Counts bytes of this peer that are not an HTTP request.
+    /// Logs and counts a connection on which `peer` did not send HTTP.
     pub(crate) fn refuse_malformed(self: &Arc<Self>, peer: IpAddr) {
         let exchange = self.begin(peer);
         exchange.request.refuse(MALFORMED);

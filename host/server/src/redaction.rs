@@ -24,11 +24,11 @@ pub(crate) struct Redaction {
 }
 
 impl Redaction {
-    /// Hides the values whose keys match one of these patterns, and no other value. The default hides the usual names of
-    /// secrets in each spelling.
+    /// Hides the values whose keys match one of these patterns, and no other value. The default hides the usual names
+    /// of secrets in each spelling.
     ///
-    /// A pattern is a key in which `*` stands for any characters; upper and lower case are the same. The key includes the
-    /// prefix of its scope, as in `user:email`.
+    /// A pattern is a key in which `*` stands for any characters. Upper and lower case are the same. The key includes
+    /// the prefix of its scope, as in `user:email`.
     pub(crate) fn new(patterns: impl IntoIterator<Item = String>) -> Self {
         Self { patterns: Some(patterns.into_iter().map(|pattern| pattern.to_lowercase()).collect()) }
     }
@@ -42,7 +42,7 @@ impl Redaction {
         }
     }
 
-    /// [`Self::state`] for any JSON. Numbers, the order of keys and all other values stay as they are.
+    /// Like [`Self::state`], for any JSON. Numbers, the order of keys and all other values stay as they are.
     pub(crate) fn json(&self, value: &Json) -> Json {
         self.json_and_texts(value, &str::to_owned)
     }
@@ -52,12 +52,12 @@ impl Redaction {
         self.without(value, Texts { change: text, depth: MAX_TEXTS }).unwrap_or_else(|| value.clone())
     }
 
-    /// [`Self::json`] for a text that may be JSON. Any other text is returned as it is.
+    /// Like [`Self::json`], for a text that may be JSON. Any other text is returned unchanged.
     pub(crate) fn text(&self, text: &str) -> String {
         self.text_without(text, Texts { change: &str::to_owned, depth: MAX_TEXTS }).unwrap_or_else(|| text.to_owned())
     }
 
-    /// True when values of the key are hidden.
+    /// True if values of the key are hidden.
     pub(crate) fn hides(&self, key: &str) -> bool {
         let Some(patterns) = &self.patterns else { return secret_names::is_secret(key) };
         let key = key.to_lowercase();

@@ -55,7 +55,6 @@ pub(crate) struct RequestNumbers {
 }
 
 impl RequestNumbers {
-    /// Counts a request.
     pub(super) fn add(&self, operation: &str, (outcome, reason): (Outcome, Option<&'static str>), took: Duration) {
         let times = self.times.get(place(operations(), operation));
         if let Some(histogram) = times.and_then(|times| times.get(outcome as usize)) {

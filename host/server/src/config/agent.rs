@@ -19,9 +19,9 @@ pub(super) const DEFAULT_MAX_ANSWER_BYTES: usize = 4 << 20;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "AgentTable")]
 pub enum AgentConfig {
-    /// An instruction template in front of a model.
+    /// An agent of this process: an instruction template and a model.
     Template(TemplateConfig),
-    /// Another A2A server.
+    /// Another A2A server, to which messages are passed on.
     Upstream {
         /// The upstream's card, credentials and time limits.
         upstream: Box<UpstreamConfig>,

@@ -385,7 +385,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// The message for a table in brackets of the wrong kind: `[key]` for a list, or `[[key]]` for a single table.
+/// The error text for a table written as `[key]` where a list `[[key]]` is needed, or the other way round.
 fn one_or_several(key: &str, last: Option<&Step>) -> String {
     match last {
         Some(Step::Item(_)) => {

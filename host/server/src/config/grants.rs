@@ -27,7 +27,7 @@ type Wrong = (&'static str, String);
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GrantsConfig {
-    /// The time of day and timers.
+    /// Reading the time of day, and timers.
     pub clock: bool,
     /// Random numbers.
     pub random: bool,

@@ -19,7 +19,7 @@ pub struct LimitsConfig {
     /// Linear memory in MiB, at most 64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<usize>,
-    /// Elements over all tables, at most 20,000.
+    /// Elements of all tables together, at most 20,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table_elements: Option<usize>,
     /// CPU time per call in milliseconds.
@@ -49,7 +49,7 @@ pub struct LimitsConfig {
     /// Bytes of all log lines per turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_bytes: Option<usize>,
-    /// Turns at once.
+    /// Turns that the extension may take part in at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
 }

@@ -35,7 +35,7 @@ pub struct TenantConfig {
     pub quota: TenantQuota,
 }
 
-/// The file of a tenant.
+/// The tables of a tenant's file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TenantFile {

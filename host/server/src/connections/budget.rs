@@ -14,7 +14,7 @@ use futures::task::AtomicWaker;
 
 use crate::connections::network::CallerKey;
 
-/// A bound on bytes of one kind.
+/// A limit on the bytes of one kind, such as those of unread answers.
 pub(crate) struct Budget {
     /// The name of the counted bytes, for error texts, such as `unread answers`.
     what: &'static str,
@@ -52,7 +52,7 @@ struct Part {
     content: Arc<Content>,
 }
 
-/// The content of a part, shared with its holder.
+/// The content of a part, shared between the budget and the part's holder.
 #[derive(Default)]
 struct Content {
     given_up: AtomicBool,
@@ -163,7 +163,7 @@ impl Budget {
         }
     }
 
-    /// Bytes that are counted now.
+    /// The counted bytes.
     #[cfg(test)]
     fn held(&self) -> usize {
         self.lock().held

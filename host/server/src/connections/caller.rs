@@ -9,8 +9,8 @@ use crate::connections::budget::{Budget, Holding};
 use crate::connections::network::{CallerKey, Network};
 use crate::connections::streams::{StreamPlace, Streams};
 
-/// Answers of at most this many bytes are not counted. hyper holds one per connection or HTTP/2 stream, and the number of
-/// these is bounded.
+/// The size in bytes up to which answers are not counted. hyper holds one such answer per connection or HTTP/2 stream,
+/// and both are limited in number.
 pub(crate) const SMALL_ANSWER: usize = 16 << 10;
 
 /// Limits on the memory and streams of all callers together, and of each caller.

@@ -29,7 +29,7 @@ pub(crate) enum BodyError {
 }
 
 impl BodyError {
-    /// The error for the client, and the HTTP status for proxies on the way.
+    /// The HTTP status, for proxies, and the error, for the client.
     pub(crate) fn told(self) -> (StatusCode, A2aError) {
         // Proxies read the status. A2A clients read the error in the body.
         let (status, reason) = match self {

@@ -9,7 +9,7 @@ use super::super::agent::{AgentKind, AgentTable, DEFAULT_MAX_ANSWER_BYTES};
 use super::super::{AgentConfig, BindingConfig, ModelConfig};
 use super::lent::{Lent, Wrong};
 
-/// The agent of the tenant, with the keys of all kinds.
+/// `[agent]` with the keys of all kinds, as far as the text of a tenant may have them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TextAgent {

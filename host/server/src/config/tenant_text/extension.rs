@@ -13,7 +13,7 @@ use super::lent::{Lent, Wrong};
 /// The length of a digest in bytes.
 const DIGEST: usize = "sha256:".len() + 64;
 
-/// An extension of the tenant.
+/// `[[extension]]` with the keys that the text of a tenant may have.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TextExtension {
