@@ -1,6 +1,7 @@
-//! Which extensions take part in a request (A2A 1.0 section 4.6, topic "Extensions").
+//! Which extensions are active for a request (A2A 1.0 section 4.6, topic "Extensions").
 //!
-//! Decided before any task, session or guest exists. A URI is a version: it matches to the letter or not at all.
+//! The decision is made before any task, session or guest exists. A URI includes the version of an extension and must
+//! match exactly.
 
 use std::cell::LazyCell;
 use std::collections::HashSet;
@@ -13,53 +14,53 @@ use annex_runtime::{Activate, Extension, Installed};
 use crate::service_parameters::ServiceParameters;
 use crate::unknown_extensions::unknown_here;
 
-/// What decides which extensions are active for a request.
+/// The facts that decide which extensions are active for a request.
 pub(crate) struct Occasion<'a> {
-    /// The URIs that the client asked for; for a turn that is made again those of [`to_ask_again`].
+    /// The URIs that the client requested. For a turn that is made again, the URIs from [`to_ask_again`].
     requested: &'a [ExtensionUri],
-    /// The message and what was sent with it; `None` for a call of a method.
+    /// The message with its metadata. `None` for a call of a method.
     sent: Option<&'a SendMessageRequest>,
     caller: Caller<'a>,
 }
 
-/// The caller that extensions may be for.
+/// The caller, who decides which of the caller-specific extensions apply.
 #[derive(Clone, Copy)]
 enum Caller<'a> {
     /// The sender of the request.
     Known { principal: &'a str, claims: &'a JsonObject },
-    /// The sender of the message that the turn began with. Its claims were not kept. The extensions that were for it are
-    /// among those that were requested.
+    /// The sender of an earlier message, whose turn is made again. The claims of the sender were not stored. The
+    /// extensions that applied to the sender are in the requested URIs.
     OfEarlierTurn,
 }
 
 impl<'a> Occasion<'a> {
-    /// A message that its client has just sent.
+    /// The occasion of a message that a client has just sent.
     pub(crate) fn message(call: &'a ServiceParameters, sent: &'a SendMessageRequest) -> Self {
         Self { sent: Some(sent), ..Self::method(call) }
     }
 
-    /// A call of a method.
+    /// The occasion of a call of a method.
     pub(crate) fn method(call: &'a ServiceParameters) -> Self {
         let caller = Caller::Known { principal: &call.owner.principal, claims: &call.claims };
         Self { requested: &call.requested, sent: None, caller }
     }
 
-    /// A message whose turn is made again; `requested` is what [`to_ask_again`] gave then.
+    /// The occasion of a message whose turn is made again. `requested` is the earlier result of [`to_ask_again`].
     pub(crate) fn again(requested: &'a [ExtensionUri], sent: &'a SendMessageRequest) -> Self {
         Self { requested, sent: Some(sent), caller: Caller::OfEarlierTurn }
     }
 
-    /// The URIs that the client asked for.
+    /// The URIs that the client requested.
     pub(crate) fn requested(&self) -> &'a [ExtensionUri] {
         self.requested
     }
 
-    /// True if the client asked for the URI.
+    /// True if the client requested the URI.
     pub(crate) fn requests(&self, uri: &ExtensionUri) -> bool {
         self.requested.contains(uri)
     }
 
-    /// True if the installed extension is for the caller. For others it is as if it was not installed.
+    /// True if the extension applies to the caller. An extension that does not apply is treated as not installed.
     pub(crate) fn allows(&self, installed: &Installed, extension: &Extension) -> bool {
         let selection = installed.selection_of(extension);
         match self.caller {
@@ -68,17 +69,17 @@ impl<'a> Occasion<'a> {
         }
     }
 
-    /// The extensions that are active although nobody has asked for them, with those that they depend on.
+    /// The extensions that are active without a request by the client, and the extensions that they depend on.
     pub(crate) fn unasked<'i>(&self, installed: &'i Installed) -> Vec<&'i ExtensionUri> {
         let mut unasked = Vec::new();
-        // Collected once, and only where an extension goes by it.
+        // Collected lazily, because few extensions are activated by metadata.
         let mentions = LazyCell::new(|| self.sent.map(Mentions::of).unwrap_or_default());
         let activates = |extension: &Extension| match installed.selection_of(extension).activate {
             Activate::Requested => false,
             Activate::Metadata => mentions.are_of(extension),
             Activate::Always => true,
         };
-        // Dependents stand behind what they depend on, so that one pass from the end is enough.
+        // An extension comes after its dependencies, so one pass from the end is enough.
         for extension in installed.iter().rev() {
             let is_active = unasked.contains(&extension.uri()) || activates(extension);
             if is_active && self.allows(installed, extension) {
@@ -93,12 +94,12 @@ impl<'a> Occasion<'a> {
     }
 }
 
-/// The words of a message by which extensions know that it is for them.
+/// The metadata keys and extensions in a message. An extension with `activate = "metadata"` looks for its own.
 #[derive(Default)]
 struct Mentions<'a> {
     /// The metadata keys of the message, of its parts and of the request.
     keys: HashSet<&'a str>,
-    /// The extensions that the message names.
+    /// The extensions that the message lists.
     uris: HashSet<&'a ExtensionUri>,
 }
 
@@ -118,12 +119,12 @@ impl<'a> Mentions<'a> {
 
 /// The installed extensions that are active for the request, in the order of the config.
 ///
-/// Those are the ones that the client asked for or that come unasked, and that are for the caller. One whose dependencies are
-/// not active stays inactive. Unknown URIs are ignored. Those that are `passed_on` are activated by an agent that lives
-/// elsewhere.
+/// An extension is active if the client requested it or if it is activated otherwise, if it applies to the caller, and
+/// if its dependencies are active. Unknown URIs are ignored. The `passed_on` extensions are activated by the remote
+/// agent.
 ///
 /// # Errors
-/// [`A2aError::ExtensionSupportRequired`] when a required extension, or one that it depends on, is not active.
+/// [`A2aError::ExtensionSupportRequired`] if a required extension or one of its dependencies is not active.
 pub(crate) fn negotiate(
     installed: &Installed,
     passed_on: &[AgentExtension],
@@ -133,9 +134,9 @@ pub(crate) fn negotiate(
     let asked = |uri: &ExtensionUri| occasion.requests(uri) || unasked.contains(&uri);
     let mut active: Vec<Arc<Extension>> = Vec::new();
     let mut missing = Vec::new();
-    // Each extension with the URI that the client has to ask for before it can be active; `None` for one that is.
+    // Each inactive extension, with the URI that the client has to request first.
     let mut lacking: Vec<(&ExtensionUri, Option<&ExtensionUri>)> = Vec::new();
-    // Dependencies stand before what depends on them, so that one pass is enough.
+    // An extension comes after its dependencies, so one pass is enough.
     for extension in installed.iter().filter(|extension| occasion.allows(installed, extension)) {
         let lack_of = |uri| lacking.iter().find(|(other, _)| *other == uri).map_or(Some(uri), |(_, lack)| *lack);
         let lack = if asked(extension.uri()) {
@@ -150,7 +151,7 @@ pub(crate) fn negotiate(
         }
         lacking.push((extension.uri(), lack));
     }
-    // The requirements of an upstream are enforced here as well, before anything is sent to it.
+    // The extensions that an upstream requires are checked here as well, before anything is sent to the upstream.
     missing.extend(passed_on.iter().filter(|other| other.required && !asked(&other.uri)).map(|other| &other.uri));
     if missing.is_empty() {
         tell(&active);
@@ -163,7 +164,7 @@ pub(crate) fn negotiate(
     })
 }
 
-/// For the line of the request in the log.
+/// Adds the active extensions to the request's log line.
 fn tell(active: &[Arc<Extension>]) {
     annex_telemetry::with(|request| {
         if request.is_logged() && !active.is_empty() {
@@ -172,9 +173,9 @@ fn tell(active: &[Arc<Extension>]) {
     });
 }
 
-/// The call with the URIs by which its turn finds its extensions when it is made again: those that are active, and those that
-/// the client asked for of an agent that lives elsewhere. The message may bear less by then, and the caller's claims are gone,
-/// so that one which is installed meanwhile must not be among them.
+/// The call with the URIs that find the same extensions when the turn is made again: the active ones, and the requested
+/// ones of a remote agent. Negotiating anew would differ, because the claims of the caller are lost by then and other
+/// extensions may be installed.
 pub(crate) fn to_ask_again(
     mut call: ServiceParameters,
     passed_on: &[AgentExtension],

@@ -15,14 +15,14 @@ use crate::tasks::list;
 use crate::tasks::log::{LogReader, LoggedEvent};
 use crate::tasks::long_work::LongWork;
 
-/// A result, and the extensions that were really active for it.
+/// A result, and the extensions that were active for it.
 pub struct Answer<T> {
     pub value: T,
     pub active: Vec<ExtensionUri>,
 }
 
 impl<T> Answer<T> {
-    /// The answer with another form of its result.
+    /// Converts the result.
     pub(crate) fn map<U>(self, form: impl FnOnce(T) -> U) -> Answer<U> {
         Answer { value: form(self.value), active: self.active }
     }
@@ -35,13 +35,13 @@ pub enum Sent {
 }
 
 impl Sent {
-    /// A SendMessageResponse as JSON.
+    /// The JSON of a SendMessageResponse.
     pub fn json(&self) -> Result<String, A2aError> {
         let [head, value, tail] = &self.json_in_pieces()?;
         Ok([head.as_ref(), value, tail].concat())
     }
 
-    /// The same in pieces, of which the long one is borrowed where it is at hand.
+    /// The same JSON in three pieces. The long middle piece is borrowed if it is already encoded.
     pub fn json_in_pieces(&self) -> Result<[Cow<'_, str>; 3], A2aError> {
         let (head, value) = match self {
             Self::Message(message) => ("{\"message\":", Cow::Owned(encode(message)?)),
@@ -51,21 +51,21 @@ impl Sent {
     }
 }
 
-/// A task as a client may see it.
+/// A task as its client may see it.
 pub struct ShownTask {
     form: Form,
-    /// Held until the task is written.
+    /// Held until the task is encoded.
     _long: Option<LongWork>,
 }
 
 enum Form {
-    /// Shown in full, as it is stored.
+    /// The whole task as the store has it.
     Stored(StoredTask),
     Snapshot(TaskSnapshot),
 }
 
 impl ShownTask {
-    /// The stored task with at most so many messages of history.
+    /// The stored task, with at most `history_length` messages of history.
     pub(crate) async fn stored(stored: StoredTask, history_length: Option<i32>) -> Result<Self, A2aError> {
         let long = LongWork::begin(stored.bytes()).await;
         if history_length.is_none() {
@@ -105,21 +105,21 @@ fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Form {
     Form::Snapshot(task.into())
 }
 
-/// The events of a stream in order, the first one a task or the only message, unless it goes on behind an event that its
-/// reader has. An error is the last of them, where the stream ends before its task or its turn does.
+/// The events of a stream in order. The first one is a task or the only message, unless the stream resumes after an
+/// event that the reader has. An error is always the last item: the stream has ended before its task or turn.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Arc<LoggedEvent>, A2aError>> + Send>>;
 
-/// The event that ends a stream, besides the end of its task.
+/// What ends a stream, besides an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// The turn is over: the task is finished or interrupted.
+    /// The end of the turn: the task is finished or interrupted.
     TurnEnds,
-    /// Only the end of the task.
+    /// The end of the task.
     TaskEnds,
 }
 
-/// `first`, if there is one, then what the reader reads for the tenant, until the server closes its streams. Whoever reads is
-/// told why nothing more comes.
+/// A stream of `first`, then of the reader's events until the server closes its streams. If the stream ends early, its
+/// last item is the reason.
 pub(crate) fn events(
     first: Option<LoggedEvent>,
     reader: Option<LogReader>,
@@ -131,7 +131,7 @@ pub(crate) fn events(
         async move {
             let mut reader = reader?;
             let logged = tokio::select! {
-                // The events that are logged already are shown before the server closes the stream.
+                // `biased`: logged events are sent before the server closes the stream.
                 biased;
                 logged = of_tenant(tenant, reader.next()) => logged,
                 () = closing.cancelled() => {
@@ -147,7 +147,7 @@ pub(crate) fn events(
     Box::pin(stream::iter(first.map(|first| Ok(Arc::new(first)))).chain(rest))
 }
 
-/// Any value as JSON.
+/// Encodes a value as JSON.
 pub fn encode<T: serde::Serialize>(value: &T) -> Result<String, A2aError> {
     serde_json::to_string(value).map_err(|error| fault::internal(&error))
 }

@@ -1,5 +1,4 @@
-//! Counters for the operator: of messages by how they were taken, of turns by how they ended and how long they took, and of
-//! what their agents called.
+//! Counters for operators: messages by reception, turns by end and duration, and the calls of agents.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,16 +8,16 @@ use annex_agent::CallTimes;
 use annex_protocol::{A2aError, TaskState};
 use annex_telemetry::{Distribution, Histogram};
 
-/// The result of taking a message.
+/// What happened to a message.
 #[derive(Clone, Copy)]
 pub enum Reception {
-    /// Its turn has begun.
+    /// A turn began.
     Started,
-    /// It came before.
+    /// The message is a repetition.
     Repeated,
-    /// The client has to change something.
+    /// The client's fault: the message has to be changed.
     Refused,
-    /// There was no room; it can be sent again.
+    /// The server had no capacity. The client can send the message again.
     Overloaded,
     /// The server, its agent or an extension failed.
     Failed,
@@ -48,7 +47,7 @@ impl From<&A2aError> for Reception {
     }
 }
 
-/// The end of a turn.
+/// How a turn ended.
 #[derive(Clone, Copy)]
 pub enum TurnEnd {
     Completed,
@@ -57,9 +56,9 @@ pub enum TurnEnd {
     Rejected,
     /// The task waits for its client.
     Interrupted,
-    /// Without a task: the agent answered with a message, or there was an error before the task.
+    /// Without a task: the agent answered with a message, or an error occurred before the task was created.
     Taskless,
-    /// Another process has the task by now, or may have it.
+    /// Another process owns the task, or may own it.
     Lost,
 }
 
@@ -87,7 +86,7 @@ impl From<TaskState> for TurnEnd {
             TaskState::Canceled => Self::Canceled,
             TaskState::Rejected => Self::Rejected,
             TaskState::InputRequired | TaskState::AuthRequired => Self::Interrupted,
-            // A turn that ends while its task goes on could not store the end.
+            // The task is not finished although the turn has ended: its end could not be stored.
             TaskState::Failed | TaskState::Unspecified | TaskState::Submitted | TaskState::Working => Self::Failed,
         }
     }
@@ -97,7 +96,7 @@ impl From<TaskState> for TurnEnd {
 pub struct Counters {
     messages: [AtomicU64; Reception::ALL.len()],
     turns: [Histogram; TurnEnd::ALL.len()],
-    /// The calls of agents: of models, of other agents and of tools.
+    /// The calls of models, other agents and tools by agents.
     pub calls: Arc<CallTimes>,
 }
 
@@ -123,7 +122,7 @@ impl Counters {
 
 fn add(counts: &[AtomicU64], place: usize) {
     if let Some(count) = counts.get(place) {
-        // Relaxed is enough: operators read the counts, and nothing is ordered by them.
+        // Relaxed ordering is enough: operators only read the counts, and no other memory depends on them.
         count.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -1,8 +1,8 @@
-//! Messages that come twice: each is worked on once (A2A 1.0 section 3.1.1).
+//! Deduplication of messages: a repeated message is processed only once (A2A 1.0 section 3.1.1).
 //!
-//! The store remembers which task a message began or continued. Until it is decided whether the message is taken at all, it
-//! is kept open in memory, and the same message waits if it comes meanwhile. Where another process looks at it, the store is
-//! asked again when that one tells of it, and from time to time, for a while.
+//! The store records for each message the task that the message began or joined. While a process decides whether to
+//! accept a message, the message is open in memory, and a repetition in the same process waits. A repetition in another
+//! process queries the store again after each notification, and periodically, up to a time limit.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,47 +22,49 @@ use uuid::Builder;
 use crate::answer::encode;
 use crate::fault;
 
-/// The longest wait for another process that looks at the message.
+/// The longest wait for another process that is deciding about the message.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The first pause before the store is asked again; each one after it is twice as long.
+/// The first pause before the store is queried again, and the longest one. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The time until something that the store has refused is tried again, and how often it is at most.
+/// The pause before a failed write is tried again, and the most attempts.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRIES: usize = 120;
 
 type OpenKey = (Owner, ContextId, MessageId);
 
-/// Tells whether a message came before.
+/// Records messages and recognises repetitions.
 pub struct Deduplication {
     store: Arc<dyn TaskStore>,
-    /// Tells other processes which messages are answered or given up, and hears of those that they look at.
+    /// Notifies other processes of messages that were answered or released, and receives their notifications.
     wake: Arc<dyn Wake>,
-    /// The messages that are being looked at. Dropping a sender wakes the requests that wait for its message.
+    /// The messages whose acceptance is being decided. Dropping the sender wakes the repetitions that wait.
     open: Mutex<HashMap<OpenKey, watch::Sender<()>>>,
 }
 
-/// Tells whether a message came before.
+/// What the store knows about a message.
 pub(crate) enum Delivery {
-    /// The message is the caller's to work on.
+    /// The message is new, and the caller processes it.
     New(FirstDelivery),
-    /// The same, as this task: a process that is gone has left it, or this one has while the database failed.
+    /// The message was claimed for this task by a process that has ended, or by this process before a failure of the
+    /// database. The caller processes it for the same task.
     Left(FirstDelivery, TaskId),
-    /// It came before and went to this task.
+    /// The message is a repetition, and this is its task.
     Repeated(TaskId),
-    /// It came before and was answered with this message.
+    /// The message is a repetition, and this was its answer.
     Answered(Box<Message>),
 }
 
-/// A message that is being looked at. Dropped before it is [settled](Self::settle), it is as if it had never come.
+/// The claim on a message that is being decided. Dropping it without [`settle`](Self::settle) releases the message, as
+/// if it had never arrived.
 pub(crate) struct FirstDelivery {
     open: Option<OpenMessage>,
 }
 
-/// The result of one look at a message.
+/// The result of one query of the store.
 enum Look {
     Over(Delivery),
-    /// Another process looks at it, for this task.
+    /// Another process is deciding about the message, for this task.
     Elsewhere(OpenMessage, TaskId),
 }
 
@@ -70,26 +72,27 @@ struct OpenMessage {
     messages: Arc<Deduplication>,
     owner: Owner,
     key: MessageKey,
-    /// The task that the message is to become or to join.
+    /// The task that the message will create or join.
     task: TaskId,
 }
 
-/// The digest by which a request is recognised: of its message as the client sent it, and of its metadata.
+/// The digest that identifies a message: of its content and its metadata, as the client sent them.
 pub(crate) fn digest(request: &SendMessageRequest) -> Result<[u8; 32], A2aError> {
     let mut digest = Sha256::new();
     digest.update(encode(&request.message)?);
-    // JSON on one line has no line break, so that no other pair of texts has the same digest.
+    // A line break separates the two texts. JSON on one line contains none, so different pairs of texts have different
+    // digests.
     digest.update(b"\n");
     digest.update(encode(&request.metadata)?);
     Ok(digest.finalize().into())
 }
 
-/// The id of the message's event in its session: the same when the message comes again as the same task, because the process
-/// that stored the event is gone.
+/// The id of the message's event in its session. A message that is processed again for the same task, after its process
+/// has ended, gets the same id.
 pub(crate) fn event_id(task: &TaskId, message: &MessageId) -> String {
     let mut digest = Sha256::new();
     digest.update(task.as_str());
-    // Ids of tasks are the server's own, and have no line break.
+    // Task ids are made by the server and contain no line break.
     digest.update(b"\n");
     digest.update(message.as_str());
     let digest: [u8; 32] = digest.finalize().into();
@@ -99,26 +102,26 @@ pub(crate) fn event_id(task: &TaskId, message: &MessageId) -> String {
 }
 
 impl Deduplication {
-    /// Remembers messages in the store of the tasks.
+    /// Creates the records on top of the task store.
     pub fn new(store: Arc<dyn TaskStore>, wake: Arc<dyn Wake>) -> Arc<Self> {
         Arc::new(Self { store, wake, open: Mutex::default() })
     }
 
-    /// Remembers the message with `task`, once the same one is not being looked at elsewhere in this process.
+    /// Claims the message for `task`. Waits while the same message is being decided in this process.
     ///
     /// # Errors
-    /// [`A2aError::InvalidParams`] when another message has the id, and [`A2aError::Overloaded`] while another process looks
-    /// at this one.
+    /// [`A2aError::InvalidParams`] if another message has the same id, and [`A2aError::Overloaded`] if another process
+    /// takes too long to decide.
     pub(crate) async fn remember(
         self: &Arc<Self>,
         owner: &Owner,
         key: MessageKey,
         task: &TaskId,
     ) -> Result<Delivery, A2aError> {
-        // From the beginning: those who wait here one after the other wait no longer than the first.
+        // The deadline covers all waits together, so that a queue of repetitions ends in time.
         let deadline = Instant::now() + PATIENCE;
         while let Some(mut other) = self.open(owner, &key) {
-            // Ends when the other one is settled or given up.
+            // Wakes when the other request has settled or released the message.
             let _ = other.changed().await;
         }
         let mut open = OpenMessage { messages: Arc::clone(self), owner: owner.clone(), key, task: task.clone() };
@@ -135,13 +138,13 @@ impl Deduplication {
                     "another process of it still looks at this message; send it again under the same messageId";
                 return Err(A2aError::Overloaded { reason: reason.to_owned() });
             }
-            // What was told before the first look is found by the second one.
+            // A notification before this subscription is missed, but the next query sees its effect.
             let _ = timeout(pause, hints.get_or_insert_with(|| self.wake.hints()).of(elsewhere.as_str())).await;
             pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
 
-    /// Opens the message. Returns what to wait for while the same message is open already.
+    /// Opens the message. If it is already open, returns a receiver that wakes when it is closed.
     fn open(&self, owner: &Owner, key: &MessageKey) -> Option<watch::Receiver<()>> {
         let key = (owner.clone(), key.context.clone(), key.message.clone());
         let mut open = self.lock();
@@ -158,12 +161,12 @@ impl Deduplication {
 }
 
 impl FirstDelivery {
-    /// The message is taken: it stays remembered.
+    /// Keeps the claim: the message was accepted.
     pub(crate) fn settle(mut self) {
         drop(self.open.take());
     }
 
-    /// The message is taken, and whoever repeats it gets this answer.
+    /// Keeps the claim and stores the answer for repetitions.
     pub(crate) async fn answer(mut self, answer: &Message) {
         let Some(open) = self.open.take() else { return };
         let Err(error) = open.messages.store.answer(&open.owner, &open.key, answer).await else {
@@ -172,7 +175,7 @@ impl FirstDelivery {
         };
         fault::log(&error);
         let answer = answer.clone();
-        // The client gets its answer all the same. Whoever repeats the message waits until it is stored.
+        // The client gets its answer anyway. A repetition waits until the answer is stored.
         tokio::spawn(of_same_tenant(async move {
             open.close_with(Some(&answer)).await;
             open.tell();
@@ -184,19 +187,19 @@ impl Drop for FirstDelivery {
     fn drop(&mut self) {
         let Some(open) = self.open.take() else { return };
         let Ok(runtime) = Handle::try_current() else { return };
-        // The message stays open until the message is forgotten.
+        // The message stays open until the claim is released.
         runtime.spawn(of_same_tenant(async move { open.forget().await }));
     }
 }
 
 impl OpenMessage {
-    /// Asks the store whether the message came before, and claims it if not.
+    /// Queries the store, and claims the message if it is new.
     async fn look(mut self, task: TaskId) -> Result<Look, A2aError> {
-        // In a task of its own: a client that goes away must not leave a message remembered that nobody works on.
+        // A task of its own: if the client hangs up during the query, the claim must still be released.
         let looking = tokio::spawn(of_same_tenant(async move {
             let remembered = match self.messages.store.remember(&self.owner, &self.key, &task).await {
                 Err(error @ StoreError::Database(_)) if self.messages.store.is_shared() => {
-                    // It may be remembered all the same, and other processes would take it for being looked at here.
+                    // The write may have succeeded. Other processes would then believe that this one is deciding.
                     tokio::spawn(of_same_tenant(self.forget()));
                     return Err(fault::of_store(error));
                 }
@@ -204,7 +207,7 @@ impl OpenMessage {
             };
             Ok(Look::Over(match remembered {
                 Remembered::New => Delivery::New(FirstDelivery { open: Some(self) }),
-                // Nobody in this process works on it: it would be open.
+                // No request in this process holds the claim, because the message would then be open.
                 Remembered::Left(task) | Remembered::Own(task) => {
                     self.task = task.clone();
                     Delivery::Left(FirstDelivery { open: Some(self) }, task)
@@ -221,14 +224,14 @@ impl OpenMessage {
         looking.await.map_err(|error| fault::internal(&error))?
     }
 
-    /// Takes the claim back. The same message waits until that is done.
+    /// Releases the claim. Repetitions wait until the store has done so.
     async fn forget(self) {
         self.close_with(None).await;
         self.tell();
     }
 
-    /// Stores the answer, or takes the claim back, and again while the store fails. That is in vain once the lease of this
-    /// process is over, because the claim is anybody's then, and stays with its task.
+    /// Stores the answer, or releases the claim if there is none. Retries while the store fails. The retries end with
+    /// the lease of this process, because any process can take over the claim from then on.
     async fn close_with(&self, answer: Option<&Message>) {
         let store = &self.messages.store;
         let replica = store.replica();
@@ -249,7 +252,7 @@ impl OpenMessage {
         }
     }
 
-    /// Wakes those who wait for the message in other processes.
+    /// Wakes the repetitions in other processes.
     fn tell(&self) {
         self.messages.wake.tell(self.task.as_str(), 0);
     }

@@ -5,50 +5,51 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use annex_protocol::{A2aError, AgentCard, AgentExtension};
 use annex_runtime::Installed;
 
-/// One set of installed extensions. Nothing in it ever changes.
+/// One immutable set of installed extensions.
 pub struct ExtensionSet {
-    /// Counts the sets of this process, from 1; where processes agree on what is installed, those of all.
+    /// The number of the set. It counts the sets of this process from 1, or the editions of all processes that share
+    /// their extensions.
     pub number: u64,
     /// The extensions.
     pub installed: Installed,
-    /// Extensions of an agent that lives elsewhere, which it handles itself: none of them is installed here.
+    /// The extensions that a remote agent handles itself. None of them is installed here.
     pub passed_on: Vec<AgentExtension>,
-    /// The card for authenticated callers, which declares them.
+    /// The card for authenticated callers, which declares the extensions.
     pub extended_card: Option<Arc<AgentCard>>,
 }
 
-/// Says why the set must not be used now, if it must not.
+/// Returns the reason why the set must not be used now. `None` if it may be used.
 pub type Bar = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// Hands out the set that is in force. A request takes one when it is accepted and keeps it to its end, so that it never
-/// sees halves of two.
+/// Provides the current set. A request takes the set once, when it is accepted, and so never sees a mixture of two
+/// sets.
 pub struct ExtensionSets {
     current: RwLock<Arc<ExtensionSet>>,
-    /// Set where other processes may have put another set in force.
+    /// Present if other processes may have installed another set.
     bar: OnceLock<Bar>,
 }
 
 impl ExtensionSets {
-    /// Begins with the first one.
+    /// Starts with the first set.
     pub fn new(first: Arc<ExtensionSet>) -> Arc<Self> {
         Arc::new(Self { current: RwLock::new(first), bar: OnceLock::new() })
     }
 
-    /// From now on requests get a set only while there is nothing against it. Said once.
+    /// Installs the check that runs before a request gets the set. Only the first call has an effect.
     pub fn bar(&self, bar: Bar) {
-        // A second one would be that of the same processes.
+        // A second check would be about the same processes.
         drop(self.bar.set(bar));
     }
 
-    /// From now on requests get this one.
+    /// Replaces the set for all further requests.
     pub fn replace(&self, set: Arc<ExtensionSet>) {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = set;
     }
 
-    /// The set in force, for a request.
+    /// The current set, for a new request.
     ///
     /// # Errors
-    /// [`A2aError::Unavailable`] while this process does not know which one that is, or cannot serve it.
+    /// [`A2aError::Unavailable`] while this process does not know the current set or cannot serve it.
     pub fn current(&self) -> Result<Arc<ExtensionSet>, A2aError> {
         match self.bar.get().and_then(|bar| bar()) {
             Some(reason) => Err(A2aError::Unavailable { reason, retry_seconds: None }),

@@ -1,4 +1,4 @@
-//! The errors that a client gets for faults of extensions, stores and sessions.
+//! The errors that clients get for faults of extensions, stores and sessions.
 
 use std::error::Error;
 
@@ -10,12 +10,12 @@ use annex_telemetry::fault::log_with_id;
 pub(crate) use annex_telemetry::fault::{log, log_for_client, text};
 use uuid::Uuid;
 
-/// Logs the fault with its causes. The client gets the error id alone.
+/// Logs a fault with its causes. The client gets only the error id.
 pub fn internal(fault: &(dyn Error + 'static)) -> A2aError {
     A2aError::Internal { error_id: log_for_client(fault) }
 }
 
-/// [`internal`] for a fault of an extension. Its error id is also in the lines that the extension itself logged.
+/// Like [`internal`], for a fault of an extension. The log lines of the extension have the same error id.
 pub(crate) fn of_extension(fault: &Fault) -> A2aError {
     annex_telemetry::with(|request| request.blame(fault.uri().as_str()));
     let error_id = fault.error_id().unwrap_or_else(Uuid::new_v4);
@@ -23,7 +23,7 @@ pub(crate) fn of_extension(fault: &Fault) -> A2aError {
     A2aError::Internal { error_id: error_id.to_string() }
 }
 
-/// The error that the client gets when a hook stopped its request.
+/// The client's error if a hook has stopped the request.
 pub(crate) fn of_hook(error: HookError) -> A2aError {
     match error {
         HookError::Refused(refusal) => refusal,
@@ -43,7 +43,7 @@ pub(crate) fn of_hook(error: HookError) -> A2aError {
     }
 }
 
-/// An extension has too much to do.
+/// Logs that an extension is overloaded.
 fn warn_of(extension: &ExtensionUri, reason: &str) {
     annex_telemetry::with(|request| request.blame(extension.as_str()));
     let ids = annex_telemetry::ids();
@@ -51,12 +51,12 @@ fn warn_of(extension: &ExtensionUri, reason: &str) {
     tracing::warn!(target: crate::LOG_TARGET, %extension, tenant, context, task, "{reason}");
 }
 
-/// The error that the client gets when its task could not be read or stored.
+/// The client's error if its task could not be read or stored.
 pub(crate) fn of_store(error: StoreError) -> A2aError {
     match error {
         StoreError::NotFound { task } => A2aError::TaskNotFound { task_id: task },
         StoreError::Full => A2aError::Overloaded { reason: error.to_string() },
-        // The agent's events are too large: a message of the client is checked before its turn.
+        // The events of the agent are too large. A message of the client is checked before its turn.
         StoreError::TooLarge { .. } => A2aError::InvalidAgentResponse { reason: error.to_string() },
         StoreError::InvalidKey { .. } => A2aError::invalid_params(error.to_string()),
         StoreError::Fenced { .. } => A2aError::Overloaded { reason: error.to_string() },
@@ -71,13 +71,13 @@ pub(crate) fn of_store(error: StoreError) -> A2aError {
     }
 }
 
-/// The error that the client gets when the lease of this process was over before there was a task.
+/// The client's error if the lease of this process ended before the task was created.
 pub(crate) fn lost_place() -> A2aError {
     let reason = "this process has lost its place in the conversation; send the message again".to_owned();
     A2aError::Overloaded { reason }
 }
 
-/// The error that the client gets when its session refused the turn.
+/// The client's error if its session refused the turn.
 pub(crate) fn of_session(error: &SessionError) -> A2aError {
     match error {
         SessionError::TooManyTurns { .. } => A2aError::Overloaded { reason: error.to_string() },

@@ -1,13 +1,13 @@
-//! Locks by name, such as one for each task. Names share a fixed number of them.
+//! Locks by name, such as one per task id. All names share a fixed number of locks.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
 use tokio::sync::{Mutex, MutexGuard};
 
-/// The number of locks. Names share them.
+/// The number of locks.
 const LOCKS: usize = 64;
 
-/// Locks by names, such as the ids of tasks. Whoever holds one must not ask for a second one, which may be the same.
+/// Locks by name. A holder must not take a second lock: two names may share one, and the wait would never end.
 pub(crate) struct KeyedLocks {
     locks: [Mutex<()>; LOCKS],
     hasher: RandomState,
@@ -15,11 +15,11 @@ pub(crate) struct KeyedLocks {
 
 impl KeyedLocks {
     pub(crate) fn new() -> Self {
-        // Clients choose some of the names. The hash has a random key, so nobody can choose names that share one lock.
+        // Clients choose some of the names. The hash has a random key, so no client can find names that share a lock.
         Self { locks: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
     }
 
-    /// Waits until nobody else is at work on this one.
+    /// Takes the lock of the name.
     pub(crate) async fn lock(&self, name: &impl Hash) -> MutexGuard<'_, ()> {
         let number = usize::try_from(self.hasher.hash_one(name) % LOCKS as u64).unwrap_or_default();
         #[expect(clippy::indexing_slicing, reason = "there are as many locks as numbers")]

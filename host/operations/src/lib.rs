@@ -1,9 +1,10 @@
-//! The operations of A2A, whichever binding they come by (A2A 1.0 section 3).
+//! The operations of A2A, independent of the binding (A2A 1.0 section 3).
 //!
-//! In the order in which a message passes them: [`service_parameters`], [`operation`], `send_message`, `activation`,
-//! [`deduplication`], [`permits`], [`quota`], [`views`], `turn`, [`tasks`]. Beside these are [`methods`] of extensions, the
-//! ids of a remote agent (`upstream_ids`), turns of processes that are gone (`lost_turn`), and [`push`] notifications. Nothing
-//! here knows HTTP servers, configs, files or databases: the crate `annex-server` brings those.
+//! The modules in the order in which a message passes them: [`service_parameters`], [`operation`], `send_message`,
+//! `activation`, [`deduplication`], [`permits`], [`quota`], [`views`], `turn`, [`tasks`]. Further modules are
+//! [`methods`] of extensions, the ids of a remote agent (`upstream_ids`), turns of processes that have ended
+//! (`lost_turn`), and [`push`] notifications. This crate does not depend on HTTP servers, configs, files or databases;
+//! `annex-server` brings those.
 
 pub mod answer;
 pub mod counters;

@@ -1,4 +1,4 @@
-//! Work that looks again and again at what other processes have changed.
+//! Polling: repeated queries for changes of other processes.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::fault;
 
-/// Looks at once and then after each pause, until `stop` resolves. A look that is under way is ended first. The first error
-/// is logged, and not each one as long as the database is away.
+/// Runs `look` at once and then after each pause, until `stop` resolves. A query that is running is completed. While
+/// the database is unavailable, only the first error is logged.
 pub async fn look_until<F: Future<Output = Result<(), StoreError>>>(
     stop: impl Future<Output = ()>,
     pause: Duration,

@@ -1,8 +1,8 @@
-//! Turns whose process is gone and that go on in this one.
+//! Turns of a process that has ended, continued in this process.
 //!
-//! Such a turn is made again like one that an extension takes up ([`methods::resumption`](crate::methods)): by the message that
-//! began it, for its owner, with the extensions that were active then, in the session as it is. Whether its agent runs
-//! again or follows what it has begun elsewhere is the operator's decision.
+//! Such a turn is made again like one that an extension resumes ([`methods::resumption`](crate::methods)): with the
+//! original message and owner, the extensions that were active then, and the current session. The operator decides
+//! whether the agent runs again or follows the work that it has begun at an upstream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +18,12 @@ use crate::permits::TurnPermit;
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
 
-/// The time between two attempts to get a permit: others may have lost a process's turns at once.
+/// The pause between two attempts to get a permit. All turns of a process are lost at once, so many may wait.
 const PERMIT_PAUSE: Duration = Duration::from_millis(500);
-/// So many of them.
+/// The most attempts to get a permit.
 const PERMIT_ATTEMPTS: usize = 60;
 
-/// The reason why this process does not go on with a turn.
+/// Why this process does not continue a turn.
 #[derive(Debug, thiserror::Error)]
 enum NotHere {
     #[error("the agent of this process has another on_lost_turn than the turn began with")]
@@ -35,19 +35,19 @@ enum NotHere {
 }
 
 impl RequestHandler {
-    /// The text with which another process goes on with a turn; `None` where it would fail, and where there is no other
-    /// process.
+    /// The text with which another process can continue a turn. `None` if the turn would fail instead, or if there are
+    /// no other processes.
     pub(crate) fn stored_turn(&self, requested: &[ExtensionUri]) -> Option<Arc<str>> {
         if self.on_lost_turn == OnLostTurn::Fail || !self.tasks.store().is_shared() {
             return None;
         }
         let turn = StoredTurn { on_lost: self.on_lost_turn, requested: requested.to_vec() };
-        // Names and URIs can always be encoded.
+        // Encoding names and URIs cannot fail.
         serde_json::to_string(&turn).ok().map(Into::into)
     }
 
-    /// Goes on with a turn that this process has taken, in a turn that nobody waits for. Where it cannot, the task fails, and
-    /// the reason is in the log.
+    /// Continues a turn that this process has taken over, without a waiting client. If that is impossible, the task
+    /// fails and the log has the reason.
     pub fn go_on_with(&self, lost: LostTurn) {
         let Some(handler) = self.me.upgrade() else { return };
         let of_tenant = Arc::clone(&handler);
@@ -55,7 +55,7 @@ impl RequestHandler {
         let goes_on = async move {
             tracing::info!(target: crate::LOG_TARGET, task = %lost.task, "goes on with a turn whose process is gone");
             if let Err(error) = handler.make_again(&lost).await {
-                // Another one may go on with it, or this one once it knows which extensions are in force.
+                // Another process may continue the turn, or this one once it knows the current extensions.
                 if handler.running.is_closed() || handler.extensions.current().is_err() {
                     return handler.tasks.hand_on(&lost).await;
                 }

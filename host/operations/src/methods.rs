@@ -1,4 +1,4 @@
-//! The methods that extensions add, whichever binding they are called by.
+//! The methods that extensions add, for all bindings.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,15 +29,15 @@ pub enum MethodResult {
     Results(Results),
 }
 
-/// The results of a method that streams. An error is the last of them.
+/// The results of a streaming method. An error is always the last item.
 pub type Results = Pin<Box<dyn Stream<Item = Result<Json, A2aError>> + Send>>;
 
 impl RequestHandler {
-    /// Calls the method `name`; `extension` is the name of the extension, where the binding has it.
+    /// Calls the method `name` of `extension`. Without `extension`, all extensions are searched for the method.
     ///
     /// # Errors
-    /// [`A2aError::MethodNotFound`], [`A2aError::ExtensionSupportRequired`] when the extension is not active for the call,
-    /// and what the extension answers.
+    /// [`A2aError::MethodNotFound`], [`A2aError::ExtensionSupportRequired`] if the extension is not active for the
+    /// call, and the errors of the extension.
     pub(crate) async fn call_method(
         &self,
         call: &ServiceParameters,
@@ -63,11 +63,11 @@ impl RequestHandler {
             return Err(A2aError::MethodNotFound { method });
         };
         tell(&extension, name);
-        // Before a permit and an instance: whoever has not activated the extension takes no room from others.
+        // The check comes before the permit and the instance, so that a caller without the extension takes no capacity.
         check_active(&extensions.installed, &extension, &occasion)?;
         check_object(params)?;
         self.check_work()?;
-        // A server that begins to drain now waits for the call.
+        // The token makes a draining server wait for the call.
         let _counted = self.running.token();
         self.check_begins()?;
         let permit = self.turn_limiter.take(&call.owner).await?;
@@ -88,7 +88,7 @@ impl RequestHandler {
             resumed: false,
         };
         let answered = MethodCall::start(&extension, &request, params).await.map_err(fault::of_hook)?;
-        // A method that fails has returned above, and takes up no task.
+        // A failed method has returned above, and resumes no task.
         self.take_up(resumptions.close());
         let value = match answered {
             MethodAnswer::Value(value) => MethodResult::Value(value),
@@ -97,8 +97,8 @@ impl RequestHandler {
         Ok(Answer { value, active: vec![extension.uri().clone()] })
     }
 
-    /// The call keeps its permit to the end of its results, and its agent loaded. They must have come within the longest time
-    /// of a turn in all.
+    /// The results of a streaming method. The call keeps its permit and its agent until the end. All results together
+    /// must arrive within the time limit of a turn.
     fn results(&self, call: MethodCall, permit: TurnPermit) -> Results {
         let longest = self.turn_limiter.bounds().longest;
         let deadline = Instant::now() + longest;
@@ -106,7 +106,8 @@ impl RequestHandler {
         Box::pin(stream::unfold(open, move |open| async move {
             let (handler, mut call, permit) = open?;
             let running = Arc::clone(&handler);
-            // In a task of its own: whoever reads slowly would keep it from going on, with what it was given meanwhile.
+            // A task of its own: otherwise a slow reader would suspend the guest, together with the instance that the
+            // call occupies.
             let next = AbortOnDropHandle::new(tokio::spawn(of_same_request(async move {
                 let next = running.for_tenant(call.next()).await;
                 (call, next)
@@ -133,7 +134,7 @@ impl RequestHandler {
     }
 }
 
-/// For the line of the request in the log.
+/// Adds the method to the request's log line.
 fn tell(extension: &Extension, method: &str) {
     annex_telemetry::with(|request| {
         let _ = request.method.set(method.into());
@@ -143,7 +144,7 @@ fn tell(extension: &Extension, method: &str) {
     });
 }
 
-/// Checks that the extension of the method is active for the call, those that it depends on, and theirs in turn.
+/// Checks that the method's extension is active for the call, and so are its direct and indirect dependencies.
 fn check_active(installed: &Installed, extension: &Extension, occasion: &Occasion<'_>) -> Result<(), A2aError> {
     let unasked = occasion.unasked(installed);
     let mut needed = vec![extension.uri()];

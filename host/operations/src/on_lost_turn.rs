@@ -1,31 +1,31 @@
-//! The fate of a turn whose process is gone, as it is decided and as it is stored with the task.
+//! What happens to a turn whose process has ended: the operator's decision, and its stored form.
 
 use annex_protocol::ExtensionUri;
 use serde::{Deserialize, Serialize};
 
-/// The fate of a turn whose process is gone.
+/// What happens to a turn whose process has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnLostTurn {
-    /// Its task fails: the agent has run at most once.
+    /// The task fails. The agent has run at most once.
     #[default]
     Fail,
-    /// The agent runs again, in another process and once more at most.
+    /// Another process runs the agent again, at most once.
     Rerun,
-    /// The task that it has begun at an agent elsewhere is followed, and nothing is sent again.
+    /// Another process follows the task that the turn has begun at the upstream, without sending anything again.
     Follow,
 }
 
-/// The text that is stored with a task to go on with its turn.
+/// The data that is stored with a task to continue its turn.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StoredTurn {
     pub(crate) on_lost: OnLostTurn,
-    /// The URIs by which the turn finds its extensions.
+    /// The URIs that find the turn's extensions.
     #[serde(default)]
     pub(crate) requested: Vec<ExtensionUri>,
 }
 
-/// True if the agent of the stored turn runs again when another process goes on with it.
+/// True if a continued turn runs the agent again.
 pub(crate) fn runs_again(stored: &str) -> bool {
     serde_json::from_str(stored).is_ok_and(|turn: StoredTurn| turn.on_lost == OnLostTurn::Rerun)
 }

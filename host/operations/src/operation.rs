@@ -1,6 +1,6 @@
-//! The operations of A2A with their parameters, and the one place that calls them.
+//! The operations of A2A with their parameters, and the one place that performs them.
 //!
-//! A binding makes an [`Operation`] of the bytes that it reads, and writes the [`OperationResult`].
+//! A binding decodes a request into an [`Operation`] and encodes the [`OperationResult`].
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::methods::MethodResult;
 use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
 
-/// An operation and its parameters, which the binding has parsed and nobody has validated.
+/// An operation with its decoded parameters, which are not validated yet.
 pub enum Operation {
     SendMessage(SendMessageRequest),
     SendStreamingMessage(SendMessageRequest),
@@ -28,7 +28,7 @@ pub enum Operation {
     SubscribeToTurn(SubscribeToTaskRequest),
     CreatePushConfig(TaskPushNotificationConfig),
     GetPushConfig(GetTaskPushNotificationConfigRequest),
-    /// GetTaskPushNotificationConfig of 0.3 without an id of the config: the first config of the task.
+    /// GetTaskPushNotificationConfig of 0.3 without a config id: the first config of the task.
     GetFirstPushConfig(GetTaskPushNotificationConfigRequest),
     ListPushConfigs(ListTaskPushNotificationConfigsRequest),
     DeletePushConfig(DeleteTaskPushNotificationConfigRequest),
@@ -40,11 +40,11 @@ pub enum Operation {
 pub struct MethodRequest {
     /// The tenant that the request names.
     pub tenant: Option<String>,
-    /// The name of the extension; `None` if the binding has only the name of the method.
+    /// The name of the extension. `None` if the binding only has the method name.
     pub extension: Option<String>,
-    /// The name of the method, as the extension declares it.
+    /// The name of the method as the extension declares it.
     pub method: String,
-    /// The parameters for the extension, which must be an object.
+    /// The parameters for the extension. They must be an object.
     pub params: Json,
 }
 
@@ -91,7 +91,7 @@ impl Operation {
         tenant.as_deref()
     }
 
-    /// True if the operation is always answered with a stream. A method of an extension may be.
+    /// True if the operation always answers with a stream. A method of an extension only may.
     pub fn streams(&self) -> bool {
         matches!(self, Self::SendStreamingMessage(_) | Self::SubscribeToTask(_) | Self::SubscribeToTurn(_))
     }
@@ -101,7 +101,7 @@ impl RequestHandler {
     /// Validates the parameters and performs the operation.
     ///
     /// # Errors
-    /// The errors that A2A gives the operation.
+    /// The errors that A2A defines for the operation.
     pub async fn perform(
         &self,
         call: &ServiceParameters,
@@ -141,11 +141,11 @@ impl RequestHandler {
                 self.delete_push_config(call, &request).await?;
                 OperationResult::NoPushConfig
             }
-            // The caller makes no difference: with `[auth]` every caller is authenticated, and without it the agent has no
-            // such card.
+            // The card is the same for all callers: with `[auth]` every caller is authenticated, and without it no
+            // extended card exists.
             Operation::GetExtendedAgentCard(_) => OperationResult::ExtendedAgentCard(self.get_extended_agent_card()?),
         };
-        // Operations that carry no message activate no extension (`docs/decisions/server.md`).
+        // Only operations with a message activate extensions (`docs/decisions/server.md`).
         Ok(Answer { value: result, active: Vec::new() })
     }
 }

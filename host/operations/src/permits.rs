@@ -1,4 +1,4 @@
-//! Permits for turns: how many there may be at once, in all and per caller. Each tenant has permits of its own.
+//! Permits for turns: limits on concurrent turns, in total and per caller. Each tenant has its own permits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,104 +19,105 @@ pub mod shared;
 /// The longest time that a message waits for a permit.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// Bounds the turns that run or wait for their context.
+/// Limits the turns that run or wait for their conversation.
 pub struct TurnLimiter {
     counts: Arc<TurnCounts>,
-    /// Says that the tenant has as many as it may. `None` where it may have any number.
+    /// Makes the error if the tenant has reached its quota. `None` for a tenant without a limit on turns.
     quota: Option<Arc<TenantUse>>,
 }
 
-/// The turns of a tenant that have a permit or wait for one. They are counted on when the tenant's text is changed.
+/// The turns of a tenant that have or await a permit. The counts survive a change of the tenant's text.
 pub(crate) struct TurnCounts {
-    /// A reload of the config changes them.
+    /// A reload of the config replaces the bounds.
     bounds: Mutex<TurnBounds>,
     free: Arc<Semaphore>,
-    /// As many messages wait for a permit as there are permits; more are refused at once.
+    /// The places for messages that wait for a permit. There are as many places as permits. Further messages are
+    /// refused at once.
     waiting: Arc<Semaphore>,
-    /// Of authenticated callers, and of the tenant where it has a quota.
+    /// The turns of each authenticated caller, and of the tenant as a whole if it has a quota.
     by_caller: Mutex<HashMap<Owner, Turns>>,
     places: Arc<SharedPlaces>,
 }
 
-/// The most turns at once, and the longest turn.
+/// The limits on concurrent turns and on the duration of a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnBounds {
-    /// In this process.
+    /// The most turns in this process.
     pub in_all: usize,
-    /// Of one caller, in all processes together.
+    /// The most turns of one caller, over all processes.
     pub per_caller: usize,
-    /// The longest that one turn may take.
+    /// The longest duration of a turn.
     pub longest: Duration,
 }
 
-/// The turns of a caller in this process.
+/// The turns of one caller in this process.
 #[derive(Clone, Copy, Default)]
 struct Turns {
     all: usize,
-    /// Those that have no place among all processes.
+    /// The turns within this process's share, which need no shared place.
     own: usize,
 }
 
-/// The permit of one turn, free again when this is dropped.
+/// The permit of one turn. Dropping it releases the permit.
 pub(crate) struct TurnPermit {
     _permit: OwnedSemaphorePermit,
     _counted: CountedTurn,
 }
 
-/// A turn as it counts for its tenant and its caller, each where its turns are bounded.
+/// The counts that one turn holds: for its tenant and its caller, as far as their turns are limited.
 struct CountedTurn {
     _tenant: Option<Caller>,
     _caller: Option<Caller>,
 }
 
-/// One of the turns of a caller, or of all callers of a tenant.
+/// One counted turn of a caller, or of a tenant.
 struct Caller {
     counts: Arc<TurnCounts>,
     owner: Owner,
-    /// The turns that it may have.
+    /// The limit of the caller.
     most: usize,
-    /// `None` for a turn that this process has room for by itself.
+    /// The shared place. `None` for a turn within this process's share.
     place: Option<Place>,
 }
 
 impl TurnLimiter {
-    /// `quota` is that of the tenant.
+    /// `quota` is the tenant's.
     pub fn new(bounds: TurnBounds, quota: Option<Arc<TenantUse>>, places: Arc<SharedPlaces>) -> Arc<Self> {
         let new = || TurnCounts::new(bounds, places);
         let counts = match &quota {
             Some(used) => used.ledger().turns(new),
             None => Arc::new(new()),
         };
-        // Turns that an earlier text of the tenant began were counted under the bounds of that time.
+        // The turns of an earlier version of the tenant were counted under other bounds.
         counts.set_bounds(bounds);
         let quota = quota.filter(|used| used.quota().turns.is_some());
         Arc::new(Self { counts, quota })
     }
 
-    /// The turns that have a permit now, in this process.
+    /// The number of turns with a permit in this process.
     #[must_use]
     pub fn running(&self) -> usize {
         self.bounds().in_all.saturating_sub(self.counts.free.available_permits())
     }
 
-    /// The bounds in effect.
+    /// The current bounds.
     #[must_use]
     pub fn bounds(&self) -> TurnBounds {
         self.counts.bounds()
     }
 
-    /// Puts other bounds into effect. Turns that run go on: where more run than there may be, none begins until enough of them
+    /// Replaces the bounds. Running turns continue. If more run than the new limit allows, no turn begins until enough
     /// have ended.
     pub fn set_bounds(&self, bounds: TurnBounds) {
         self.counts.set_bounds(bounds);
     }
 
-    /// Takes a permit for a turn of this caller, and waits for one for a second. Anonymous clients cannot be told apart, so
-    /// they share what there is.
+    /// Takes a permit for a turn of this caller, and waits up to a second for one. Anonymous clients cannot be
+    /// distinguished, so they share the total.
     ///
     /// # Errors
-    /// [`A2aError::Overloaded`] when none becomes free, or at once when the caller has as many as it may;
-    /// [`A2aError::QuotaExceeded`] when its tenant has.
+    /// [`A2aError::Overloaded`] if no permit becomes free, or at once if the caller has reached its limit.
+    /// [`A2aError::QuotaExceeded`] if its tenant has.
     pub(crate) async fn take(&self, owner: &Owner) -> Result<TurnPermit, A2aError> {
         let taken = self.wait(owner).await;
         taken.inspect_err(|error| {
@@ -126,13 +127,13 @@ impl TurnLimiter {
         })
     }
 
-    /// The places that it takes when its own share of them is used up.
+    /// The shared places, which a turn beyond this process's share needs.
     pub fn places(&self) -> &Arc<SharedPlaces> {
         &self.counts.places
     }
 
     async fn wait(&self, owner: &Owner) -> Result<TurnPermit, A2aError> {
-        // Counted while it waits, so that one caller cannot take all the places of those that wait.
+        // The caller is counted before the wait, so that one caller cannot take all waiting places.
         let counted = self.count(owner).await?;
         let counts = &self.counts;
         if let Ok(permit) = Arc::clone(&counts.free).try_acquire_owned() {
@@ -145,10 +146,10 @@ impl TurnLimiter {
         }
     }
 
-    /// The same without waiting for other turns.
+    /// Takes a permit without waiting for other turns.
     ///
     /// # Errors
-    /// As [`take`](Self::take) when there is none.
+    /// As [`take`](Self::take) if no permit is free.
     pub(crate) async fn try_take(&self, owner: &Owner) -> Result<TurnPermit, A2aError> {
         let counted = self.count(owner).await?;
         let counts = &self.counts;
@@ -159,7 +160,7 @@ impl TurnLimiter {
     async fn count(&self, owner: &Owner) -> Result<CountedTurn, A2aError> {
         let tenant = match self.quota.as_deref().and_then(|used| Some((used, used.quota().turns?))) {
             Some((used, most)) => {
-                // An anonymous caller is not counted by itself, so that nobody else is counted under this name.
+                // Anonymous callers are not counted individually, so the empty name is free for the tenant's total.
                 let all = Owner { tenant: owner.tenant.clone(), principal: String::new() };
                 Some(self.counts.one_more(all, most).await?.ok_or_else(|| used.has_enough_turns(most))?)
             }
@@ -177,7 +178,7 @@ impl TurnLimiter {
 }
 
 impl TurnBounds {
-    /// The same with no more turns than a semaphore counts.
+    /// Caps the bounds at the most permits that a semaphore can have.
     fn reachable(self) -> Self {
         Self { in_all: self.in_all.min(Semaphore::MAX_PERMITS), ..self }
     }
@@ -197,7 +198,7 @@ impl TurnCounts {
 
     fn set_bounds(&self, bounds: TurnBounds) {
         let bounds = bounds.reachable();
-        // Held to the end: of two changes at a time, each has to begin where the other has ended.
+        // Held to the end, so that a concurrent change starts from the result of this one.
         let mut before = self.bounds.lock().unwrap_or_else(PoisonError::into_inner);
         for permits in [&self.free, &self.waiting] {
             resize(permits, before.in_all, bounds.in_all);
@@ -205,20 +206,21 @@ impl TurnCounts {
         *before = bounds;
     }
 
-    /// Counts one more turn of at most so many. `None` when there are as many.
+    /// Counts one more turn of `owner`. `None` if the owner already has `most` turns.
     async fn one_more(self: &Arc<Self>, owner: Owner, most: usize) -> Result<Option<Caller>, A2aError> {
         let Some(is_own) = self.is_own(&owner, most) else { return Ok(None) };
-        // It is counted from here on, as an own one until it has a place.
+        // The turn is counted from here on, at first within the share.
         let caller = Caller { counts: Arc::clone(self), owner, most, place: None };
         if is_own {
             return Ok(Some(caller));
         }
-        // In a task of its own: a client that goes away meanwhile must leave no place behind, and stays counted as long as the
-        // store works for it.
+        // A task of its own: if the client hangs up, the shared place is still released, and the turn is counted as
+        // long as the store works for it.
         tokio::spawn(of_same_request(of_same_tenant(caller.placed()))).await.map_err(|error| fault::internal(&error))?
     }
 
-    /// Counts one more turn of the caller. `false` when it needs a place among all processes, `None` when there is none.
+    /// Counts one more turn of the caller within this process. `false` if the turn needs a shared place, `None` if the
+    /// caller has reached its limit.
     fn is_own(&self, owner: &Owner, most: usize) -> Option<bool> {
         let mut by_caller = self.by_caller();
         let turns = by_caller.entry(owner.clone()).or_default();
@@ -234,7 +236,7 @@ impl TurnCounts {
         let mut by_caller = self.by_caller();
         let Some(turns) = by_caller.get_mut(owner) else { return };
         change(turns);
-        // The map is as large as the callers that have a turn, and not as all that ever had one.
+        // The entry is removed with the last turn, so that the map only has callers with turns.
         if turns.all == 0 {
             by_caller.remove(owner);
         }
@@ -254,7 +256,7 @@ fn overloaded(reason: String) -> A2aError {
 }
 
 impl Caller {
-    /// Takes a place among all processes. `None` when there is none.
+    /// Takes a shared place for the turn. `None` if all are taken.
     async fn placed(mut self) -> Result<Option<Self>, A2aError> {
         let counts = Arc::clone(&self.counts);
         let taken = counts.places.take(&self.owner, self.most).await;

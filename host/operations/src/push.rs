@@ -1,7 +1,7 @@
-//! Push notifications (A2A 1.0 sections 3.1.7 to 3.1.10 and 4.3): who wants the events of which task.
+//! Push notifications (A2A 1.0 sections 3.1.7 to 3.1.10 and 4.3): the registered receivers of each task's events.
 //!
-//! A task's events are forwarded by one more reader of its log, so a receiver never slows the task or its streams. Where
-//! several processes can send, `sending` does that by cursors in the store.
+//! One more reader of the task's log forwards the events, so a receiver never slows down the task or its streams. If
+//! several processes can send, `sending` coordinates them with cursors in the store.
 
 use std::collections::HashMap;
 use std::slice;
@@ -34,25 +34,24 @@ mod of_0_3;
 mod sending;
 
 const DEFAULT_PAGE_SIZE: usize = 50;
-/// The time between two looks at what processes that are gone have left unsent.
+/// The period of looking for notifications that ended processes have left unsent.
 const LOOK: Duration = Duration::from_secs(1);
-/// The number of looks of which one looks through all cursors.
+/// One in this many polls examines all cursors.
 const THOROUGH: usize = 10;
 /// The most cursors that are taken at once.
 const LEFT: usize = 16;
-/// The time until a task that could not be read is looked at again.
+/// The pause before a task that could not be read is tried again.
 const UNREADABLE: Duration = Duration::from_secs(60);
 
-/// The configs of all tasks, which are stored with the tasks, and what sends their events.
+/// The push configs of all tasks, which the task store keeps, and the senders of their events.
 pub struct PushNotifications {
     notifier: Arc<Notifier>,
     store: Arc<dyn TaskStore>,
     /// The configs of the tasks whose events are being forwarded.
     live: Mutex<HashMap<TaskId, Vec<Arc<TaskPushNotificationConfig>>>>,
-    /// Held while the configs of a task are read for its turn or changed, so that what was deleted is not read once
-    /// more.
+    /// Held while the configs of a task are read for its turn or changed, so that a deleted config is not read again.
     locks: KeyedLocks,
-    /// What this process sends where others can, too; `None` where there are none.
+    /// The senders of this process if other processes can send as well. `None` with an exclusive store.
     senders: Option<Arc<Senders>>,
     closing: CancellationToken,
 }
@@ -65,20 +64,20 @@ impl PushNotifications {
         Self { notifier, store, live: Mutex::default(), locks: KeyedLocks::new(), senders, closing }
     }
 
-    /// Makes the screen of this config for the addresses of receivers.
+    /// Prepares a screen for receivers' addresses from the config.
     ///
     /// # Errors
-    /// When no HTTP client can be made.
+    /// When the HTTP client cannot be made.
     pub fn prepare_screen(&self, config: &NotifierConfig) -> Result<PreparedScreen, NotifierError> {
         self.notifier.prepare_screen(config)
     }
 
-    /// Judges addresses of receivers by this screen from the next attempt on.
+    /// Replaces the screen. The next attempt of each notification uses it.
     pub fn set_screen(&self, prepared: PreparedScreen) {
         self.notifier.set_screen(prepared);
     }
 
-    /// Checks what a client wants to register; `at` is the path of the config in its request.
+    /// Checks a config that a client wants to register. `at` is the path of the config in the request.
     pub(crate) async fn check(&self, config: &TaskPushNotificationConfig, at: &str) -> Result<(), A2aError> {
         if config.id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES || id.contains('\0')) {
             let description = format!("is longer than {MAX_ID_BYTES} bytes or has a NUL in it");
@@ -95,7 +94,7 @@ impl PushNotifications {
         self.notifier.check(config).await.map_err(refused)
     }
 
-    /// Checks that the task has room for the config.
+    /// Checks that the task can have one more config.
     pub(crate) async fn check_room(
         &self,
         task_id: &TaskId,
@@ -109,8 +108,8 @@ impl PushNotifications {
         Err(not_kept(StoreError::TooManyConfigs { limit: MAX_PUSH_CONFIGS }))
     }
 
-    /// Registers a config that was checked; one with its id is replaced. Its receiver gets what follows the subscription, if
-    /// the task still goes on.
+    /// Registers a checked config, or replaces the one with its id. The receiver gets the events after the
+    /// registration, if the task is not finished.
     pub(crate) async fn put(
         self: &Arc<Self>,
         record: &TaskRecord,
@@ -125,7 +124,7 @@ impl PushNotifications {
         let _locked = self.locks.lock(task_id).await;
         self.store.put_config(task_id, &config).await.map_err(not_kept)?;
         let shown = shown(config);
-        // Events that wait for the config that was replaced, and its suspension, are not for the new one.
+        // Queued events and a suspension of the replaced config do not apply to the new one.
         self.notifier.remove(task_id, &id);
         let Some(reader) = subscription.reader else { return Ok(shown) };
         match &self.senders {
@@ -135,14 +134,14 @@ impl PushNotifications {
         Ok(shown)
     }
 
-    /// Another turn of the task begins. From now on its events go to whoever is registered.
+    /// Starts forwarding the events of a further turn to the registered receivers.
     pub(crate) async fn forward(self: &Arc<Self>, record: &Arc<TaskRecord>, reader: LogReader) -> Result<(), A2aError> {
         let _locked = self.locks.lock(record.id()).await;
         let (Some(senders), Some(cursors)) = (&self.senders, self.store.push_cursors()) else {
             return self.start(record, reader).await;
         };
         for cursor in cursors.claim(record.id()).await.map_err(fault::of_store)? {
-            // Whoever ran the task before may have left events unsent.
+            // The previous process of the task may have left events unsent.
             if let Some(reader) = record.read_behind(cursor.sent) {
                 senders.start(cursor, reader);
             }
@@ -150,12 +149,12 @@ impl PushNotifications {
         Ok(())
     }
 
-    /// A task that waited has ended without a turn, which would have sent its end to whoever is registered.
+    /// Sends the end of a waiting task that ended without a turn. A turn would have sent it.
     pub(crate) fn send_end(&self, record: &Arc<TaskRecord>) {
         let Some(senders) = self.senders.clone() else { return };
         let store = Arc::clone(&self.store);
         let record = Arc::clone(record);
-        // Whoever has ended it need not wait. What fails here is found by a thorough look.
+        // The caller does not wait. If this fails, a thorough poll finds the unsent event.
         tokio::spawn(of_same_tenant(async move {
             let Some(cursors) = store.push_cursors() else { return };
             let claimed = cursors.claim(record.id()).await.unwrap_or_default();
@@ -167,7 +166,8 @@ impl PushNotifications {
         }));
     }
 
-    /// Sends what follows an event to a config that was just stored, or lets whoever goes on with the task do that.
+    /// Sends the events after `seq` to a config that was just stored, unless the process that works on the task does
+    /// so.
     async fn send_behind(
         &self,
         senders: &Arc<Senders>,
@@ -177,14 +177,14 @@ impl PushNotifications {
         let Some(cursors) = self.store.push_cursors() else { return Ok(()) };
         let sends = record.is_running() || record.runs_elsewhere() || record.is_finished();
         let opened = cursors.open(record.id(), config, (seq, sends)).await.map_err(fault::of_store)?;
-        // The task may have gone on meanwhile, and even have ended.
+        // The task may have continued or even ended since.
         if let Some((cursor, reader)) = opened.filter(|_| sends).zip(record.read_behind(seq)) {
             senders.start(cursor, reader);
         }
         Ok(())
     }
 
-    /// Sends what processes that are gone have left unsent, until it is told to stop; at once where there are none.
+    /// Sends what ended processes have left unsent, until `stop` is cancelled. Returns at once with an exclusive store.
     pub async fn send_left(&self, tasks: &Tasks, stop: CancellationToken) {
         let Some(senders) = &self.senders else { return };
         let stopped = async {
@@ -213,7 +213,7 @@ impl PushNotifications {
         }
     }
 
-    /// Sends what is behind the cursors, which this process has taken.
+    /// Sends the events behind cursors that this process has taken.
     async fn send_on(&self, cursors: Vec<PushCursor>, senders: &Arc<Senders>, tasks: &Tasks) {
         for cursor in cursors {
             let (wait, then) = match tasks.open(&cursor.owner, &cursor.task).await {
@@ -224,14 +224,14 @@ impl PushNotifications {
                     }
                     None => (Duration::ZERO, PushThen::Ends),
                 },
-                // It cannot be read now, and would be found again and again.
+                // The task cannot be read now. Without a pause every poll would find its cursor again.
                 Err(_) => (UNREADABLE, PushThen::Leaves),
             };
             senders.settle(cursor, wait, then);
         }
     }
 
-    /// The same, inside the task's lock.
+    /// Like [`forward`](Self::forward), for a caller that holds the task's lock.
     async fn start(self: &Arc<Self>, record: &TaskRecord, reader: LogReader) -> Result<(), A2aError> {
         let task_id = record.id();
         let configs = self.store.configs(task_id, "", MAX_PUSH_CONFIGS).await.map_err(fault::of_store)?.configs;
@@ -239,7 +239,7 @@ impl PushNotifications {
         if configs.is_empty() {
             return Ok(());
         }
-        // A reader that forwards events already goes on, and takes these configs from now on.
+        // If a reader already forwards the events, it continues with these configs.
         let known = self.live().insert(task_id.clone(), configs);
         if known.is_none() {
             tokio::spawn(of_same_tenant(Arc::clone(self).run(record.owner().clone(), task_id.clone(), reader)));
@@ -256,14 +256,14 @@ impl PushNotifications {
                 () = self.closing.cancelled() => None,
             };
             let Some(event) = event else { break };
-            // Events that are there are read without a wait, and others use this thread, too.
+            // Reading a logged event never yields, so the budget lets other tasks use the thread.
             consume_budget().await;
             let of_0_3 = match self.has_receivers_of_0_3(&task_id) && posts.is_due(&event, &reader) {
                 true => outgoing_0_3(self.store.as_ref(), (&owner, &task_id), &event).await,
                 false => None,
             };
             let of_1_0 = outgoing(&task_id, &event);
-            // Queued under the lock, so that a config which is deleted meanwhile is not sent to any more.
+            // Queued under the lock, so that a config that is deleted at the same time gets nothing more.
             for config in self.live().get(&task_id).into_iter().flatten() {
                 let sent = if config.receiver_is_v0_3 { of_0_3.as_ref() } else { Some(&of_1_0) };
                 if let Some(sent) = sent {
@@ -278,7 +278,7 @@ impl PushNotifications {
         self.live().get(task_id).is_some_and(|configs| configs.iter().any(|config| config.receiver_is_v0_3))
     }
 
-    /// A config by its id.
+    /// The config with this id.
     pub(crate) async fn get(&self, task_id: &TaskId, id: &str) -> Result<TaskPushNotificationConfig, A2aError> {
         let found = self.store.config(task_id, id).await.map_err(fault::of_store)?;
         found.map(shown).ok_or_else(|| no_config(task_id, id))
@@ -290,7 +290,7 @@ impl PushNotifications {
         page.configs.into_iter().next().map(shown).ok_or_else(|| no_config(task_id, ""))
     }
 
-    /// One page in the order of the ids; the token is the last id of the page before.
+    /// One page of configs in the order of their ids. The token is the last id of the previous page.
     pub(crate) async fn list(
         &self,
         request: &ListTaskPushNotificationConfigsRequest,
@@ -306,14 +306,14 @@ impl PushNotifications {
         Ok(ListTaskPushNotificationConfigsResponse { configs, next_page_token: page.next })
     }
 
-    /// Deleting what is not there is no error.
+    /// Deletes a config. A missing one is not an error.
     pub(crate) async fn delete(&self, task_id: &TaskId, id: &str) -> Result<(), A2aError> {
         let _locked = self.locks.lock(task_id).await;
         self.store.delete_config(task_id, id).await.map_err(fault::of_store)?;
         if let Some(configs) = self.live().get_mut(task_id) {
             configs.retain(|config| config.id.as_deref() != Some(id));
         }
-        // Last: nothing more is queued once `live` is changed.
+        // This comes last, because nothing more is queued once `live` has changed.
         match &self.senders {
             Some(senders) => senders.stop(task_id, id),
             None => self.notifier.remove(task_id, id),
@@ -321,11 +321,11 @@ impl PushNotifications {
         Ok(())
     }
 
-    /// Delivers what waits, but not for long.
+    /// Delivers queued notifications for at most `max_wait`.
     pub async fn close(&self, max_wait: Duration) {
         let begin = Instant::now();
         if let Some(senders) = &self.senders {
-            // Others take what is left.
+            // Other processes send the rest.
             let _ = timeout(max_wait, senders.over()).await;
         }
         self.notifier.close(max_wait.saturating_sub(begin.elapsed())).await;
@@ -336,7 +336,7 @@ impl PushNotifications {
     }
 }
 
-/// The error that the client gets when its config could not be stored.
+/// The client's error if its config could not be stored.
 fn not_kept(error: StoreError) -> A2aError {
     match error {
         StoreError::TooManyConfigs { .. } => A2aError::invalid_params(format!("{error}; delete one")),
@@ -348,7 +348,7 @@ fn no_config(task_id: &TaskId, id: &str) -> A2aError {
     A2aError::PushConfigNotFound { task_id: task_id.clone(), config_id: id.to_owned() }
 }
 
-/// The config as clients may see it.
+/// The config as its client may see it.
 fn shown(config: TaskPushNotificationConfig) -> TaskPushNotificationConfig {
     config.of_client()
 }
@@ -365,7 +365,7 @@ fn event_of(task: &TaskId, event: &LoggedEvent, json: Arc<str>) -> Event {
     }
 }
 
-/// True if the task rests from this event on: it is finished or interrupted.
+/// True if the event ends or interrupts the task.
 fn rests(event: &LoggedEvent) -> bool {
     match event.event() {
         StreamResponse::StatusUpdate(update) => {

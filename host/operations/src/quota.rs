@@ -1,10 +1,11 @@
-//! Quotas of tenants: what each may use, what it has used, and the refusal of what is beyond.
+//! Quotas of tenants: the limits, the usage, and the refusal of requests beyond a limit.
 //!
-//! Requests and CPU time are counted here, and each process lets its part of them through: the limit divided by the processes
-//! that are alive. Turns are counted by [`permits`](crate::permits). What is stored is counted at intervals, while the tenant
-//! is asked for something, so a tenant can go a little beyond before it is refused.
+//! Requests and CPU time are counted in this process. Each process allows its fraction of the limit: the limit divided
+//! by the number of live processes. Turns are counted by [`permits`](crate::permits). Stored data is counted
+//! periodically while the tenant gets requests, so a tenant can exceed such a limit a little before it is refused.
 //!
-//! A tenant's [`Ledger`] stays when the tenant is unloaded or its config changes. Ledgers that are as new ones are dropped.
+//! A tenant's [`Ledger`] survives unloading the tenant and changing its config. A ledger in its initial state is
+//! dropped.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,18 +38,18 @@ pub use ledger::Ledger;
 use written::Written;
 pub use written::{LATELY, MOST_HOURS};
 
-/// The time between two looks at what tenants have used.
+/// The period of updating the usage of tenants.
 const LOOK: Duration = Duration::from_secs(1);
-/// Tenants that are looked at together.
+/// The number of tenants that are updated concurrently.
 const AT_ONCE: usize = 4;
-/// The longest that counting one of them may take.
+/// The time limit for counting the stored data of one tenant.
 const LONGEST_COUNT: Duration = Duration::from_secs(5);
-/// The time after which a turn may have ended, or a place may have been made.
+/// The `Retry-After` of limits that clear soon: a turn may have ended by then.
 const SOON: Duration = Duration::from_secs(1);
-/// The time after which stored things may have been deleted.
+/// The `Retry-After` of limits on stored data, some of which may have been deleted by then.
 const LATER: Duration = Duration::from_secs(10);
 
-/// The most that a tenant may use of each thing. What is absent has no limit.
+/// The limits of a tenant. An absent one is unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TenantQuota {
@@ -58,28 +59,28 @@ pub struct TenantQuota {
     /// Milliseconds of CPU time in extensions and in the agent per second, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ms_per_second: Option<u64>,
-    /// Turns at once, those that wait for their context included, over all processes.
+    /// Concurrent turns, including turns that wait for their conversation, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<usize>,
-    /// Sessions.
+    /// Stored sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<u64>,
     /// Bytes of the state of all sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_bytes: Option<u64>,
-    /// Finished tasks that are kept. Nothing is refused: the oldest go.
+    /// Stored finished tasks. Beyond the limit nothing is refused, but the oldest tasks are deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
-    /// Keys of all extensions.
+    /// Stored keys of all extensions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<u64>,
-    /// Tokens that models count, of prompts and answers, in a day of UTC.
+    /// Tokens of prompts and answers, as models report them, per day (UTC).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<u64>,
 }
 
 impl TenantQuota {
-    /// The first quota of nothing, with which no request could be served.
+    /// The first limit that is zero. No request could be served with it.
     #[must_use]
     pub fn of_nothing(&self) -> Option<&'static str> {
         let quotas = [
@@ -96,30 +97,30 @@ impl TenantQuota {
     }
 }
 
-/// The use of all tenants of a process.
+/// The usage of all tenants of a process.
 pub struct Quotas {
     stores: Stores,
     places: Arc<SharedPlaces>,
     ledgers: Mutex<HashMap<Arc<str>, Arc<Ledger>>>,
-    /// Held while what tenants have used is written.
+    /// Held while usage is written to the store.
     writing: tokio::sync::Mutex<Written>,
 }
 
-/// Where what tenants keep is counted.
+/// The stores whose content is counted.
 pub struct Stores {
     pub tasks: Arc<dyn TaskStore>,
     pub sessions: Arc<dyn SessionService>,
     pub keys: Arc<dyn KeyValueStore>,
 }
 
-/// A tenant that is served: its quota, and the use that it has made of it.
+/// A served tenant's quota and usage.
 pub struct TenantUse {
     quota: TenantQuota,
     ledger: Arc<Ledger>,
     quotas: Arc<Quotas>,
 }
 
-/// The reason why it cannot be told what a tenant has.
+/// Why the usage of a tenant cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
     /// The tasks cannot be counted.
@@ -128,33 +129,33 @@ pub enum CountError {
     /// The sessions cannot be counted.
     #[error("the sessions of the tenant cannot be counted")]
     Sessions(#[from] SessionError),
-    /// The keys cannot be counted, or its tokens not be read.
+    /// The keys cannot be counted, or the tokens cannot be read.
     #[error("the keys of the tenant's extensions cannot be counted")]
     Keys(#[from] KeyValueError),
 }
 
-/// The present use of a tenant.
+/// The current usage of a tenant.
 #[derive(Clone, Copy, Debug)]
 pub struct Amounts {
     /// Requests in the last second, in this process.
     pub requests_per_second: u64,
-    /// Milliseconds in extensions and in the agent in the last second, in this process.
+    /// Milliseconds of CPU time of extensions and the agent in the last second, in this process.
     pub cpu_ms_per_second: u64,
-    /// Turns that run with a task, over all processes; `None` where there is one.
+    /// Running turns with a task, over all processes. `None` if only one process can use the store.
     pub turns_of_all: Option<u64>,
-    /// Sessions.
+    /// Stored sessions.
     pub sessions: u64,
-    /// Bytes of state.
+    /// Bytes of the state of all sessions.
     pub state_bytes: u64,
-    /// Tasks.
+    /// Stored tasks.
     pub tasks: u64,
-    /// Keys.
+    /// Stored keys.
     pub keys: u64,
-    /// Tokens of today: over all processes where there is a quota, and of this process otherwise.
+    /// Today's tokens: over all processes if the tenant has a quota on tokens, else in this process.
     pub tokens_per_day: u64,
-    /// The use of the last hours, over all processes.
+    /// The usage of the last hours, over all processes.
     pub lately: Consumption,
-    /// The processes that were alive lately.
+    /// The number of live processes at the last query.
     pub processes: usize,
 }
 
@@ -163,7 +164,7 @@ impl Quotas {
         Arc::new(Self { stores, places, ledgers: Mutex::default(), writing: tokio::sync::Mutex::default() })
     }
 
-    /// The tenant's ledger. Use so far is charged under the limits in effect so far.
+    /// The ledger of a tenant. CPU time that is not charged yet is charged under the previous limits.
     pub fn ledger(&self, tenant: &str) -> Arc<Ledger> {
         let mut ledgers = self.ledgers();
         if let Some(ledger) = ledgers.get(tenant) {
@@ -175,18 +176,18 @@ impl Quotas {
         ledger
     }
 
-    /// Begins to serve a tenant with this quota. Counts the tenant's stored data first, so that its quotas apply from the first
-    /// request.
+    /// Starts serving a tenant with this quota. Counts the tenant's stored data first, so that its quotas apply from
+    /// the first request.
     pub async fn begin(self: &Arc<Self>, ledger: Arc<Ledger>, quota: TenantQuota) -> Arc<TenantUse> {
         ledger.set_quota(&quota);
         self.count_in_time(&ledger).await;
         Arc::new(TenantUse { quota, ledger, quotas: Arc::clone(self) })
     }
 
-    /// Counts a read of the tenant's card, loaded or not. `None` if the tenant has no ledger in this process.
+    /// Counts a read of the tenant's Agent Card. `None` if the tenant has no ledger in this process.
     ///
     /// # Errors
-    /// [`A2aError::QuotaExceeded`] when there were too many.
+    /// [`A2aError::QuotaExceeded`] after too many reads.
     pub fn admit_card_read(&self, tenant: &str) -> Option<Result<(), A2aError>> {
         let ledger = self.ledgers().get(tenant).map(Arc::clone)?;
         ledger.rates.count_request();
@@ -195,14 +196,14 @@ impl Quotas {
         Some(taken.map_err(|wait| refused(&ledger, "requests_per_second", (limit, limit), wait)))
     }
 
-    /// Looks again and again at what tenants have used, until it is told to stop.
+    /// Updates the usage of all tenants periodically until `stop` is cancelled.
     pub async fn watch(&self, stop: CancellationToken) {
         let look = || async {
             self.look().await;
             Ok(())
         };
         look_until(stop.cancelled(), LOOK, look).await;
-        // For what was used since the last look.
+        // Writes the usage since the last update.
         self.look().await;
         self.write_used().await;
     }
@@ -214,7 +215,7 @@ impl Quotas {
             self.write_used().await;
         }
         let processes = self.places.processes();
-        // Unused ledgers are dropped here, so that the table does not grow with each tenant that is loaded.
+        // Unused ledgers are dropped here, so that the table does not grow with every loaded tenant.
         self.ledgers().retain(|_, ledger| Arc::strong_count(ledger) > 1 || !ledger.is_as_new(processes));
     }
 
@@ -229,13 +230,14 @@ impl Quotas {
         }
     }
 
-    /// Counts what has a quota. Whoever looks at the tasks of other processes says that the store fails.
+    /// Counts the stored data that has a quota. Failures of the store are not logged here, because the poll for other
+    /// processes' tasks logs them.
     async fn count_in_time(&self, ledger: &Ledger) {
         let began = Instant::now();
         match timeout(LONGEST_COUNT, self.count(ledger, &ledger.quota())).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) => ledger.note_asked(),
-            // One that takes long keeps nobody else waiting, and is counted again, but not at once.
+            // A count that takes too long is abandoned, so that other tenants do not wait. It is tried again later.
             Err(_) => {
                 ledger.held.counted(began.elapsed());
                 ledger.note_asked();
@@ -258,7 +260,7 @@ impl Quotas {
             ledger.held.set_sessions(sessions.holdings(tenant).await?);
         }
         if let Some(limit) = quota.tasks {
-            // Counted first: a sweep waits for those of other processes.
+            // Counting comes first, because a sweep waits for the sweeps of other processes.
             if tasks.count(tenant).await? > limit {
                 tasks.sweep_tenant(tenant, limit).await?;
             }
@@ -276,7 +278,7 @@ impl Quotas {
 }
 
 impl TenantUse {
-    /// The most that it may use.
+    /// The limits of the tenant.
     #[must_use]
     pub fn quota(&self) -> &TenantQuota {
         &self.quota
@@ -290,10 +292,11 @@ impl TenantUse {
         &self.ledger
     }
 
-    /// Counts a request, before anything is done for it.
+    /// Counts a request before any work is done for it.
     ///
     /// # Errors
-    /// [`A2aError::QuotaExceeded`] when there were too many, or when extensions and the agent took too long for those before.
+    /// [`A2aError::QuotaExceeded`] after too many requests, or while the tenant is in debt for the CPU time of
+    /// extensions and the agent.
     pub fn admit(&self) -> Result<(), A2aError> {
         self.ledger.rates.count_request();
         self.ledger.note_asked();
@@ -310,10 +313,10 @@ impl TenantUse {
         Ok(())
     }
 
-    /// Checks that the tenant may begin something that keeps state or keys, or asks a model.
+    /// Checks that the tenant may begin work that stores state or keys, or calls a model.
     ///
     /// # Errors
-    /// [`A2aError::QuotaExceeded`] when it has, or has used, as much as it may.
+    /// [`A2aError::QuotaExceeded`] if the tenant has reached a limit.
     pub(crate) fn check_work(&self) -> Result<(), A2aError> {
         self.check("state_bytes", self.quota.state_bytes, self.ledger.held.state_bytes(), LATER)?;
         self.check("keys", self.quota.keys, self.ledger.held.keys(), LATER)?;
@@ -328,33 +331,33 @@ impl TenantUse {
         Ok(())
     }
 
-    /// Counts a session that is about to be made.
+    /// Counts a session that is about to be created.
     ///
     /// # Errors
-    /// [`A2aError::QuotaExceeded`] when the tenant has as many as it may.
+    /// [`A2aError::QuotaExceeded`] if the tenant has as many sessions as allowed.
     pub(crate) fn check_new_session(&self) -> Result<(), A2aError> {
         self.check("sessions", self.quota.sessions, self.ledger.held.sessions(), LATER)?;
         self.ledger.held.add_session();
         Ok(())
     }
 
-    /// The refusal of a turn, of which there are as many as there may be.
+    /// The error for a turn beyond the tenant's limit on turns.
     pub(crate) fn has_enough_turns(&self, turns: usize) -> A2aError {
         self.refused("turns", (turns as u64, turns as u64), SOON)
     }
 
-    /// Where models count for it.
+    /// The counter to which models add the tenant's tokens.
     pub(crate) fn tokens(&self) -> TokenCount {
         self.ledger.tokens.count().clone()
     }
 
-    /// Where the time counts that its agent takes of the cores, beside that of its extensions.
+    /// The counter for the CPU time of the tenant's agent. The time of extensions is counted separately.
     pub(crate) fn cpu(&self) -> CpuTime {
         let busy = self.ledger.busy();
         CpuTime::new(move |took| busy.add(took))
     }
 
-    /// Its present use. Stored things are counted for this, so this is for an operator and for no request.
+    /// The current usage. Stored data is counted for this call, so it is for operators and never for a request.
     ///
     /// # Errors
     /// When a store fails.

@@ -1,6 +1,6 @@
-//! The parts that one agent's operations work on: the agent, its extensions, sessions and tasks.
+//! The parts that the operations of one agent use: the agent, its extensions, sessions and tasks.
 //!
-//! The operations themselves are in the modules that are named like them. Each is an `impl` of the [`RequestHandler`].
+//! The modules named after the operations implement them, each with an `impl` of [`RequestHandler`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -26,54 +26,55 @@ use crate::tasks::Tasks;
 use crate::tasks::log::{LogReader, LoggedEvent};
 use crate::views::ExtensionViews;
 
-/// The A2A operations over one agent, its sessions and its tasks. Each tenant has one.
+/// Performs the A2A operations for one agent. Each tenant has a handler.
 pub struct RequestHandler {
-    /// Itself, for what goes on when a request is answered.
+    /// A reference to this handler, for work that continues after a request is answered.
     pub me: Weak<RequestHandler>,
     /// The installed extensions.
     pub extensions: Arc<ExtensionSets>,
     /// The agent.
     pub agent: Arc<dyn AgentExecutor>,
-    /// Its name, which all its sessions share.
+    /// The agent's name, under which its sessions are stored.
     pub app: Arc<str>,
-    /// True if the agent lives elsewhere.
+    /// True if the agent is remote.
     pub agent_is_remote: bool,
-    /// The fate of its turns whose process is gone.
+    /// What happens to turns whose process has ended.
     pub on_lost_turn: OnLostTurn,
-    /// The media types that messages may have.
+    /// The accepted media types of messages.
     pub input_modes: InputModes,
-    /// `None` when nobody is notified.
+    /// Push notifications. `None` if they are disabled.
     pub push: Option<Arc<PushNotifications>>,
-    /// The conversations.
+    /// The store of conversations.
     pub sessions: Arc<dyn SessionService>,
-    /// One turn at a time in each conversation.
+    /// The queues that run one turn at a time in each conversation.
     pub turns: Turns,
-    /// The tasks.
+    /// The live tasks and their store.
     pub tasks: Arc<Tasks>,
-    /// The views that extensions get besides session and task.
+    /// The views of a turn for extensions.
     pub views: ExtensionViews,
-    /// Tells messages that came before.
+    /// Recognises repeated messages.
     pub deduplication: Arc<Deduplication>,
-    /// Bounds the number of turns.
+    /// Limits concurrent turns.
     pub turn_limiter: Arc<TurnLimiter>,
-    /// The use that the tenant has made of its quota; `None` for the agent of the config itself, which has none.
+    /// The tenant's usage and quota. `None` for the agent of the config itself, which has no quota.
     pub used: Option<Arc<TenantUse>>,
     /// The running turns.
     pub running: TaskTracker,
-    /// Counts how messages were taken and how turns ended.
+    /// Counters for messages and turns.
     pub counters: Arc<Counters>,
     /// True once the tenant has been removed.
     pub removed: AtomicBool,
-    /// Fires when what waits for its turn is to go elsewhere.
+    /// Cancelled when the process drains. Messages that wait for their turn are then refused, so that they go to
+    /// another process.
     pub draining: CancellationToken,
-    /// Fires when running turns must end.
+    /// Cancelled when running turns must end.
     pub stop: CancellationToken,
-    /// Fires when streams must end, whatever their tasks do.
+    /// Cancelled when streams must end, whatever the state of their tasks.
     pub closing: CancellationToken,
 }
 
 impl RequestHandler {
-    /// Counts a request for the tenant, before anything is done for it.
+    /// Counts a request for the tenant before any work is done for it.
     ///
     /// # Errors
     /// [`A2aError::QuotaExceeded`].
@@ -81,13 +82,12 @@ impl RequestHandler {
         self.used.as_ref().map_or(Ok(()), |used| used.admit())
     }
 
-    /// Does something for the tenant, which gets instances and connections in turn with others; its name is empty for the
-    /// agent of the config itself.
+    /// Runs work for the tenant, which shares instances and connections fairly with other tenants.
     pub(crate) fn for_tenant<F: Future>(&self, done: F) -> impl Future<Output = F::Output> {
         of_tenant(self.tenant(), done)
     }
 
-    /// [`Self::for_tenant`], about a task and for no request that waits. Lines of the log name the task.
+    /// Like [`Self::for_tenant`], for work on a task without a request. Log lines name the task.
     pub(crate) fn for_task<F: Future>(&self, task: &TaskId, done: F) -> impl Future<Output = F::Output> {
         let request = Request::begin(false);
         let tenant = self.tenant();
@@ -98,7 +98,7 @@ impl RequestHandler {
         of_tenant(tenant, of_request(request, done))
     }
 
-    /// [`answer::events`], read for the tenant until this server closes its streams.
+    /// The stream of [`answer::events`] for the tenant, until this server closes its streams.
     pub(crate) fn events(&self, first: Option<LoggedEvent>, reader: Option<LogReader>, until: Until) -> EventStream {
         answer::events(first, reader, (self.tenant(), self.closing.clone()), until)
     }
@@ -107,43 +107,43 @@ impl RequestHandler {
         self.used.as_ref().map(|used| used.tenant()).unwrap_or_default()
     }
 
-    /// The tenant, for lines of the log; `None` for the config's own agent.
+    /// The tenant's name for log lines. `None` for the agent of the config itself.
     pub(crate) fn tenant_name(&self) -> Option<String> {
         Some(self.tenant().to_string()).filter(|tenant| !tenant.is_empty())
     }
 
-    /// [`TenantUse::check_work`]
+    /// Calls [`TenantUse::check_work`], if the tenant has a quota.
     pub(crate) fn check_work(&self) -> Result<(), A2aError> {
         self.used.as_ref().map_or(Ok(()), |used| used.check_work())
     }
 
-    /// [`TenantUse::check_new_session`]
+    /// Calls [`TenantUse::check_new_session`], if the tenant has a quota.
     pub(crate) fn check_new_session(&self) -> Result<(), A2aError> {
         self.used.as_ref().map_or(Ok(()), |used| used.check_new_session())
     }
 
-    /// Checks that turns still begin. One that has waited may find that they do not.
+    /// Checks that new turns may begin. That may have changed while a turn waited.
     pub(crate) fn check_begins(&self) -> Result<(), A2aError> {
         let overloaded = |reason: &str| Err(A2aError::Overloaded { reason: reason.to_owned() });
         if self.running.is_closed() {
             return overloaded("the server is draining");
         }
-        // A turn that has just begun when this is set is stopped by the name of the tenant.
+        // A turn that has begun just before the flag was set is cancelled by the tenant's name.
         if self.removed.load(Ordering::Relaxed) {
             return overloaded("the tenant has been removed");
         }
         Ok(())
     }
 
-    /// The steps of a turn, whose tokens and time of cores count for the tenant.
+    /// Makes `steps` count tokens and CPU time for the tenant.
     pub(crate) fn counted(&self, steps: Steps) -> Steps {
         let used = self.used.as_ref();
         let steps = steps.counting_in(used.map(|used| used.tokens())).taking_time_of(used.map(|used| used.cpu()));
         steps.timed_in(Arc::clone(&self.counters.calls))
     }
 
-    /// Takes no further turns, of any tenant. Where there may be other processes, messages that wait for their turn are refused
-    /// at once, so that they can be sent again there.
+    /// Stops accepting turns, for all tenants. With other processes, messages that wait for their turn are refused at
+    /// once, so that the client can send them there.
     pub fn begin_to_drain(&self) {
         self.running.close();
         if self.tasks.store().is_shared() {
@@ -151,11 +151,11 @@ impl RequestHandler {
         }
     }
 
-    /// GetExtendedAgentCard (A2A 1.0 section 3.1.11). The caller has been authenticated: without authentication there is no
+    /// GetExtendedAgentCard (A2A 1.0 section 3.1.11). The caller is authenticated: without authentication there is no
     /// extended card.
     ///
     /// # Errors
-    /// [`A2aError::UnsupportedOperation`] when there is none, and as [`ExtensionSets::current`].
+    /// [`A2aError::UnsupportedOperation`] if there is no extended card, and the errors of [`ExtensionSets::current`].
     pub(crate) fn get_extended_agent_card(&self) -> Result<Arc<AgentCard>, A2aError> {
         let reason = "this agent has no extended card; the public one is all there is".to_owned();
         self.extensions.current()?.extended_card.clone().ok_or(A2aError::UnsupportedOperation { reason })

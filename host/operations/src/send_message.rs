@@ -19,11 +19,12 @@ mod claim;
 pub mod input_modes;
 pub(crate) mod request_check;
 
-/// The operation whose client reads the events of the turn as they come.
+/// The operation whose client reads the events of the turn as they are stored.
 pub(crate) const STREAMING: &str = "SendStreamingMessage";
 
 impl RequestHandler {
-    /// Waits for the turn to end or be interrupted, unless the client wants the task at once.
+    /// Performs SendMessage. Waits for the end or an interruption of the turn, unless the client wants the task at
+    /// once.
     pub(crate) async fn send_message(
         &self,
         call: &ServiceParameters,
@@ -40,16 +41,16 @@ impl RequestHandler {
         let snapshot = if at_once {
             subscription.snapshot
         } else {
-            // Extensions may drop out until the turn ends, and the client is told which were active to the end.
+            // An extension may become inactive during the turn. The client gets those that were active until its end.
             match running {
                 Some(running) => {
                     active = running.ended().await?;
-                    // It has lost the task, which ends in another process.
+                    // Another process has taken over the task and ends it.
                     if record.runs_elsewhere() {
                         self.turn_over(&record, record.subscribe_to_turn().reader).await;
                     }
                 }
-                // The message came before, and its turn may still run.
+                // The message is a repetition, and its turn may still run.
                 None => self.turn_over(&record, subscription.reader).await,
             }
             record.snapshot()
@@ -57,7 +58,7 @@ impl RequestHandler {
         Ok(Answer { value: Sent::Task(ShownTask::snapshot(snapshot, history_length).await), active })
     }
 
-    /// Waits for the end of a turn that was begun by another request, here or in another process.
+    /// Waits for the end of a turn that another request has begun, here or in another process.
     async fn turn_over(&self, record: &TaskRecord, reader: Option<LogReader>) {
         if record.is_running() {
             record.turn_over().await;
@@ -73,8 +74,9 @@ impl RequestHandler {
         }
     }
 
-    /// The task or the message, and what follows to the end of the turn. The stream of a message that waits long for the turn
-    /// before it begins while it waits, and a refusal is an event of it then.
+    /// Performs SendStreamingMessage: streams the task or the message, and then the events until the end of the turn.
+    /// If the message waits long for the turn before it, the stream begins during the wait, and a refusal becomes an
+    /// event of the stream.
     pub(crate) async fn send_streaming_message(
         &self,
         call: &ServiceParameters,
@@ -89,7 +91,7 @@ impl RequestHandler {
             answer = &mut begun => return answer,
             Some(active) = notices.recv() => active,
         };
-        // Whoever drops the stream gives up the place in the queue.
+        // A client that drops the stream gives up the message's place in the queue.
         let events = stream::once(begun).flat_map(|begun| match begun {
             Ok(answer) => answer.value,
             Err(error) => stream::iter([Err(error)]).boxed(),

@@ -1,4 +1,4 @@
-//! The parameters of a request that are read before its body: version, extensions, who calls.
+//! The parameters of a request that are read before its body: version, extensions and caller.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use http::header::HeaderName;
 use http::{HeaderMap, Uri};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// The query parameter that stands in for the header (A2A 1.0 section 3.6.1).
+/// The query parameter that replaces the header (A2A 1.0 section 3.6.1).
 const VERSION_PARAMETER: &str = "A2A-Version";
 
-/// The field in which a client of server-sent events names the `id` of the last one that it has.
+/// The header field with the `id` of the last event that a client of server-sent events has received.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Who calls.
+/// The identity of a caller.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
-    /// The owner whose tasks the caller may see and make. Without authentication it names nobody.
+    /// The owner of the tasks that the caller may read and create. Without authentication its principal is empty.
     pub owner: Owner,
     /// The claims of the caller's token; empty without one.
     pub claims: JsonObject,
@@ -27,23 +27,24 @@ pub struct Identity {
 /// The service parameters of one request (A2A 1.0 section 3.2.6).
 #[derive(Clone, Debug, Default)]
 pub struct ServiceParameters {
-    /// The extension URIs that the client asked for: the union of all header lines, in order.
+    /// The extension URIs that the client requested: the union of all header lines, in order.
     pub requested: Vec<ExtensionUri>,
-    /// The owner whose tasks the caller may see and make. Without authentication it names nobody.
+    /// The owner of the tasks that the caller may read and create. Without authentication its principal is empty.
     pub owner: Owner,
-    /// The claims of the caller's token, which extensions may be for; empty without one, and in turns that go on without a
-    /// request.
+    /// The claims of the caller's token, which select caller-specific extensions. Empty without a token, and for turns
+    /// without a request.
     pub claims: JsonObject,
-    /// The header fields of the request, where the agent may want some of them.
+    /// The header fields of the request, if the agent may need some of them.
     pub headers: Option<Arc<HeaderMap>>,
-    /// The number of the last event that a reader has who comes back to a stream.
+    /// The number of the last event that a returning reader of a stream has received.
     pub last_event: Option<u64>,
-    /// Where a client is told that its message waits for the turn before it, with the extensions that were negotiated.
+    /// The channel for the notice that the message waits for the previous turn. The notice has the negotiated
+    /// extensions.
     pub wait_notice: Option<UnboundedSender<Vec<ExtensionUri>>>,
 }
 
 impl ServiceParameters {
-    /// Reads the service parameters and checks the version. An absent version means 0.3, which is not served here.
+    /// Reads the service parameters and checks the version. An absent version means 0.3, which is refused here.
     pub fn of(identity: Identity, headers: &HeaderMap, uri: &Uri) -> Result<Self, A2aError> {
         let version = sent_version(headers, uri);
         let lines = headers.get_all(A2A_EXTENSIONS).into_iter().filter_map(|line| line.to_str().ok());
@@ -51,12 +52,12 @@ impl ServiceParameters {
         Ok(Self { last_event, ..Self::new(identity, &version, parse_extensions(lines))? })
     }
 
-    /// The same with the header fields of the request.
+    /// Adds the header fields of the request.
     pub fn with_headers(self, headers: Option<Arc<HeaderMap>>) -> Self {
         Self { headers, ..self }
     }
 
-    /// A request of this version that asks for these extensions.
+    /// The parameters of a request with this version and these extensions.
     pub fn new(identity: Identity, version: &str, requested: Vec<ExtensionUri>) -> Result<Self, A2aError> {
         if !is_version(version, VERSION) {
             return Err(A2aError::VersionNotSupported { requested: version.to_owned(), supported: &[VERSION] });
@@ -66,7 +67,7 @@ impl ServiceParameters {
     }
 }
 
-/// The version that a request names in its header or else in its query; empty when it names none.
+/// The version in the header, or else in the query. Empty if the request names none.
 pub fn sent_version<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Cow<'a, str> {
     let header = headers.get(A2A_VERSION).map(|value| match String::from_utf8_lossy(value.as_bytes()) {
         Cow::Borrowed(text) => Cow::Borrowed(text.trim()),

@@ -1,7 +1,7 @@
-//! The admin API: what is installed, and changes of it, on a listener of its own.
+//! The admin API: shows and changes the installed extensions, tenants, sessions and shadows, on a listener of its own.
 //!
-//! Every request must name a known host, so that no web page can reach the API by a name of its own, and must have the
-//! token. Errors are `{"error": {"code", "message"}}`.
+//! Every request must carry the token and name an allowed host. The check of the host keeps web pages from reaching the
+//! API through DNS rebinding. Errors are `{"error": {"code", "message"}}`.
 
 use std::sync::Arc;
 
@@ -65,12 +65,12 @@ pub(crate) fn router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Router {
         .method_not_allowed_fallback(async || {
             AdminError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "the path does not take this method")
         })
-        // Around the fallbacks too: without the token no path tells whether it exists.
+        // The guard also covers the fallbacks, so that no path reveals without the token whether it exists.
         .layer(from_fn_with_state(Arc::clone(&admin), guard))
         .with_state(admin)
 }
 
-/// `/metrics` alone, for a listener of its own.
+/// Serves `/metrics` alone, for its own listener.
 pub(crate) fn metrics_router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Router {
     Router::new()
         .route(METRICS, get(metrics).layer(Extension(requests)))
@@ -81,7 +81,7 @@ pub(crate) fn metrics_router(admin: Arc<Admin>, requests: Arc<AccessLog>) -> Rou
 
 const METRICS: &str = "/metrics";
 
-/// Refuses a request that reached the listener of `/metrics` by a foreign name, or has no token where one is asked for.
+/// Refuses a request for `/metrics` with a foreign `Host`, or without the token if the config sets one.
 async fn guard_metrics(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     let rules = admin.access.rules();
     if rules.checks_metrics_hosts
@@ -100,7 +100,7 @@ fn wrong_host(foreign: &str) -> Response {
     AdminError::new(StatusCode::FORBIDDEN, "wrong_host", message).into_response()
 }
 
-/// Refuses a request that reached the API by a foreign name, or has no token.
+/// Refuses a request to the API with a foreign `Host` or without a valid token.
 async fn guard(
     State(admin): State<Arc<Admin>>,
     Extension(network): Extension<Network>,
@@ -108,7 +108,7 @@ async fn guard(
     next: Next,
 ) -> Response {
     let rules = admin.access.rules();
-    // A foreign name is refused even with the token: DNS rebinding can lead the operator's browser here.
+    // The token does not help a foreign `Host`: DNS rebinding can lead the operator's browser here.
     if let Err(foreign) = rules.hosts.check(&request) {
         admin.strangers.were_refused(&network, &request, StatusCode::FORBIDDEN);
         return wrong_host(&foreign);
@@ -123,7 +123,7 @@ async fn guard(
     let caller = AdminCaller::new(name, network.address(), &request);
     request.extensions_mut().insert(caller.clone());
     let response = next.run(request).await;
-    // What was changed is logged by whoever has changed it, also if nobody waits for the answer.
+    // Successful changes are logged where they are made, even if the client has gone away.
     if !response.status().is_success() {
         let reason = response.extensions().get::<RefusalReason>().map(|RefusalReason(reason)| &**reason);
         caller.was_refused(response.status(), reason);
@@ -164,7 +164,7 @@ async fn add(
     body: Body,
 ) -> Result<(StatusCode, Json<Details>), AdminError> {
     let (of, consent) = change.parts();
-    // An unknown tenant is refused before a body is read, which may be large.
+    // The tenant is checked before the body is read, because the body may be large.
     let here = admin.changeable(&of).await?;
     let Addition { name, component, settings } = read(body).await?;
     let component = BASE64.decode(component).map_err(|_| AdminError::invalid("`component` is not base64"))?;
@@ -174,7 +174,7 @@ async fn add(
     Ok((StatusCode::CREATED, Json(Details::of(&here, &added))))
 }
 
-/// Says what was done with a version of an extension.
+/// The log line for a change of one version. `done` is the participle, such as `installed`.
 fn was(done: &str, version: &Version, of: &OfTenant) -> String {
     let digest = version.extension.digest();
     format!("extension {}{} was {done}: {digest}", version.uri(), of_tenant(of.tenant.as_deref()))
@@ -211,7 +211,7 @@ async fn roll_back(
     Ok(Json(Details::of(&here, &version)))
 }
 
-/// Without a tenant all configs are read again.
+/// Reads all configs again, or only the extensions of the tenant that the query names.
 async fn reload(
     State(admin): State<Arc<Admin>>,
     Extension(caller): Extension<AdminCaller>,

@@ -1,8 +1,9 @@
-//! The JSON of the admin API: what it takes and what it answers. The server and the command share these types.
+//! The JSON of the admin API: the bodies of its requests and answers. The server and the `annex` command share these
+//! types.
 //!
-//! `Text` is the type of the texts in an answer. The server writes a [`String`]; a program that shows answers to people can
-//! read into a type that escapes what it reads. Fields with a default are those that the `annex` command does not show: it
-//! does not need them to read an answer.
+//! `Text` is the type of texts in an answer. The server writes a [`String`]. A program that shows answers to people can
+//! read into a type that escapes control characters. Fields with a default are not shown by the command, so it can read
+//! answers without them.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,33 +19,34 @@ pub mod usage;
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Addition {
-    /// Names the file in the managed folder; what has the name is replaced.
+    /// The file name in the managed folder. An extension with this name is replaced.
     pub name: String,
     /// The component file in base64.
     pub component: String,
-    /// The keys of an `[[extension]]` as TOML, without `component`. Absent: those in force, or none.
+    /// The keys of an `[[extension]]` as TOML, without `component`. Absent: the current settings, or the defaults for a
+    /// new extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<String>,
 }
 
-/// The version to go back to.
+/// The version to roll back to.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rollback {
-    /// The number of a kept version. Absent: the one that was replaced last.
+    /// The number of a kept version. Absent: the version that was replaced last.
     pub to: Option<u64>,
 }
 
-/// A component to run beside the version in force.
+/// A component to run beside the installed version.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShadowAddition {
     /// The component file in base64.
     pub component: String,
-    /// As in [`Addition`]. The grants are those of the version in force.
+    /// The settings, as in [`Addition`]. The grants are always those of the installed version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<String>,
-    /// The turns that it follows, of 100. Absent: all.
+    /// The percentage of turns that are replayed to the shadow. Absent: 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<u8>,
 }
@@ -64,15 +66,15 @@ pub struct Recording {
     pub seconds: Option<u64>,
 }
 
-/// The answer to a request that the API refuses.
+/// The body of every error answer.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(bound(deserialize = "Code: Deserialize<'de> + Default"))]
 pub struct Refusal<Code = String> {
-    /// The reason.
+    /// Why the request was refused.
     pub error: Reason<Code>,
 }
 
-/// The reason of a refusal. A reader that takes any `Code` also reads the errors of other APIs.
+/// The reason of a refusal. With another `Code` type, the type also reads the errors of other APIs.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Reason<Code = String> {
     /// The reason for programs.

@@ -19,16 +19,16 @@ use crate::tenants::Tenants;
 pub(crate) struct Operations<'a> {
     tenants: &'a Tenants,
     headers: &'a HeaderMap,
-    /// The tenant in the path of a request that has a field for the tenant as well.
+    /// The tenant in the path, for a request that also has a field for the tenant.
     of_path: Option<&'a str>,
 }
 
-/// The result of an operation, before the binding writes it.
+/// The result of an operation, for the binding to write.
 pub(crate) struct Reply {
     pub(crate) result: OperationResult,
     /// The extensions that were active.
     pub(crate) active: Vec<ExtensionUri>,
-    /// The place of the stream, if the result is one. The stream must hold it until it ends.
+    /// The stream's place in the caller's limit. The stream must hold it until it ends.
     pub(crate) place: Option<StreamPlace>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Operations<'a> {
         Self { tenants, headers, of_path: None }
     }
 
-    /// The operations for a request whose path names the tenant. The request itself may repeat that name.
+    /// The operations for a request whose path names the tenant. The request's own field may repeat the name.
     pub(crate) fn at_path(self, tenant: Option<&'a str>) -> Self {
         Self { of_path: tenant, ..self }
     }
@@ -46,28 +46,28 @@ impl<'a> Operations<'a> {
     /// Performs the operation on the agent of the tenant that the request names.
     ///
     /// # Errors
-    /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while nothing serves the tenant,
-    /// [`A2aError::QuotaExceeded`] if the tenant has used up its quota, [`A2aError::Overloaded`] if the caller has too many
-    /// streams, and the errors of the operation.
+    /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while the tenant is not served,
+    /// [`A2aError::QuotaExceeded`] if the tenant has used up its quota, [`A2aError::Overloaded`] if the caller has too
+    /// many streams, and the errors of the operation.
     pub(crate) async fn call(
         &self,
         caller: &Caller,
         call: ServiceParameters,
         operation: Operation,
     ) -> Result<Reply, A2aError> {
-        // The place comes first: a client that gets no stream must not have begun a turn.
+        // The place is taken first: a client that gets no stream must not start a turn.
         let place = operation.streams().then(|| caller.open_stream()).transpose()?;
         let (handler, call) = self.serving(call, operation.tenant()).await?;
         let Answer { value: result, active } = handler.perform(&call, operation).await?;
         let place = match &result {
-            // Only the answer tells whether a method streams.
+            // Only the result shows whether a method streams.
             OperationResult::Method(MethodResult::Results(_)) => Some(caller.open_stream()?),
             _ => place,
         };
         Ok(Reply { result, active, place })
     }
 
-    /// The handler of the tenant, and the call with the tenant set in its owner.
+    /// The handler of the tenant, and the call with the tenant in its owner.
     async fn serving(
         &self,
         mut call: ServiceParameters,
@@ -86,13 +86,13 @@ impl<'a> Operations<'a> {
             tenant.clone_into(&mut call.owner.tenant);
         }
         handler.admit()?;
-        // The fields are copied only for a remote agent, which may be sent some of them.
+        // The header fields are copied only for a remote agent, which may receive some of them.
         let headers = handler.agent_is_remote.then(|| Arc::new(self.headers.clone()));
         Ok((handler, call.with_headers(headers)))
     }
 
-    /// The call of an extension's method by a binding that has no other place for the tenant than the parameters. They are
-    /// the extension's as a whole if the path names the tenant, or if there are no tenants.
+    /// The call of an extension's method by a binding whose only place for the tenant is the parameters. If the path
+    /// names the tenant, or if there are no tenants, all parameters belong to the extension.
     ///
     /// # Errors
     /// [`A2aError::InvalidParams`] for a tenant that is not a string.
@@ -105,16 +105,16 @@ impl<'a> Operations<'a> {
     }
 }
 
-/// The tenant that parameters name, and the parameters without it.
+/// Splits parameters into the tenant and the rest.
 fn tenant_in(params: Json) -> Result<(Option<String>, Json), A2aError> {
-    // Parameters that are no object are refused, with the reason, where the method is called.
+    // Parameters that are not an object are refused later, where the method is called.
     let Ok(mut object) = JsonObject::parse(params.get()) else { return Ok((None, params)) };
     let Some(tenant) = object.remove("tenant") else { return Ok((None, params)) };
     let tenant = tenant.to::<String>().map_err(|_| A2aError::invalid_field("tenant", "is not a string"))?;
     Ok((Some(tenant), object.to_json().map_err(|error| fault::internal(&error))?))
 }
 
-/// The refusal of a request that names another tenant than its path.
+/// The error for a request whose field names another tenant than its path.
 pub(crate) fn other_than_in_path() -> A2aError {
     A2aError::invalid_field("tenant", "is not the tenant of the path")
 }

@@ -1,5 +1,5 @@
-//! The stores that the config names, for tasks, sessions and keys of extensions, and the way in which processes that share
-//! them wake each other.
+//! Opens the stores that the config names, for tasks, sessions and keys of extensions, and the channel over which
+//! processes with a shared database wake each other.
 
 pub(crate) mod editions;
 pub(crate) mod keyvalue_store;
@@ -14,10 +14,11 @@ pub(crate) mod wake;
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, spawn_blocking};
 
-/// Opens a store on a thread of its own: its files are made there, and sqlx's migrations are no future that can be sent.
+/// Opens a store on a thread of its own, because it creates files and because the future of sqlx's migrations is not
+/// `Send`.
 ///
 /// # Errors
-/// When the process ends meanwhile.
+/// When the process ends while the store opens.
 async fn on_own_thread<S: Send + 'static, F: Future<Output = S>>(
     open: impl FnOnce() -> F + Send + 'static,
 ) -> Result<S, JoinError> {

@@ -1,5 +1,5 @@
-//! The tenants of a server: agents of others behind the same listener, each with extensions, grants and a card of its
-//! own. A request names its tenant (A2A 1.0 section 3.2.1); one that names none is for the agent of the config itself.
+//! The tenants of a server: several agents behind one listener, each with its own extensions, grants and Agent Card. A
+//! request names its tenant (A2A 1.0 section 3.2.1). A request without a tenant is for the agent of the config itself.
 
 use std::iter;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ pub(crate) use loading::{Attempt, LoadPlaces};
 pub use reloading::ReloadError;
 pub(crate) use serving::Serving;
 
-/// The tenants of the config and, where it lets some be added, those that were added. Clones are the same.
+/// The tenants of the config, and the tenants that were added over the API if the config allows them. A clone shares
+/// the same tenants.
 #[derive(Clone)]
 pub(crate) struct OtherTenants {
     pub(crate) named: Arc<Directory<Serving>>,
@@ -43,8 +44,8 @@ impl OtherTenants {
         self.added.is_none() && self.named.is_empty()
     }
 
-    /// The parts that serve the tenant, or why there are none; `None` for a name that no tenant has. The config comes before
-    /// what was added.
+    /// The serving parts of a tenant, or the reason why it is not served. `None` if no tenant has the name. A tenant of
+    /// the config takes precedence over an added one.
     async fn find(&self, name: &str) -> Option<Result<Serving, TenantFailure>> {
         if let Some(named) = self.named.find(name) {
             return Some(named);
@@ -52,7 +53,7 @@ impl OtherTenants {
         self.added.as_ref()?.find(name, None).await
     }
 
-    /// The same for a caller. A tenant that it may not call is none.
+    /// Like [`find`](Self::find), but `None` for a tenant that this principal may not call.
     async fn find_for(&self, name: &str, principal: &str) -> Option<Result<Serving, TenantFailure>> {
         let Some(added) = &self.added else { return self.named.find_for(name, principal) };
         if self.named.has(name) {
@@ -61,14 +62,14 @@ impl OtherTenants {
         added.find(name, Some(principal)).await
     }
 
-    /// The parts that serve, by name.
+    /// The serving parts of all loaded tenants, by name.
     fn serving(&self) -> Vec<(String, Serving)> {
         let added = self.added.iter().flat_map(|added| added.loaded());
         self.named.serving().into_iter().chain(added).collect()
     }
 }
 
-/// The handlers that serve requests: that of the config itself, and those of the tenants. Clones are the same.
+/// The request handlers of the agent of the config itself and of the tenants. A clone shares the same handlers.
 #[derive(Clone)]
 pub(crate) struct Tenants {
     own: Arc<RequestHandler>,
@@ -80,21 +81,22 @@ impl Tenants {
         Self { own, others }
     }
 
-    /// The handler of the config itself. The parts that all handlers of the process share are found with it.
+    /// The handler of the agent of the config itself. It also gives access to the parts that all handlers of the
+    /// process share.
     pub(crate) fn own(&self) -> &RequestHandler {
         &self.own
     }
 
-    /// True if the config has tenants, or some can be added.
+    /// True if the config names tenants or has `[tenants]`, so that some can be added.
     pub(crate) fn has_others(&self) -> bool {
         !self.others.is_empty()
     }
 
-    /// The handler of the tenant with this name; without a name, that of the agent of the config itself. A tenant that the
-    /// principal may not call looks like one that does not exist.
+    /// The handler of the named tenant, or of the agent of the config itself if `name` is `None`. A tenant that the
+    /// principal may not call gives the same error as an unknown one.
     ///
     /// # Errors
-    /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while nothing serves the tenant.
+    /// [`A2aError::InvalidParams`] for the field `tenant`, [`A2aError::Unavailable`] while the tenant is not served.
     pub(crate) async fn handler(&self, name: Option<&str>, principal: &str) -> Result<Arc<RequestHandler>, A2aError> {
         let Some(name) = name else { return Ok(Arc::clone(&self.own)) };
         access_log::names_tenant(name);
@@ -103,7 +105,7 @@ impl Tenants {
                 access_log::counts_in(&serving.requests);
                 Ok(serving.handler)
             }
-            // The reason is for the operator alone.
+            // The reason is for operators and does not reach the client.
             Some(Err(_)) => {
                 let reason = format!("tenant {name:?} is not served now");
                 Err(A2aError::Unavailable { reason, retry_seconds: None })
@@ -115,7 +117,7 @@ impl Tenants {
         }
     }
 
-    /// The handler that serves the owner of a task; `None` where there is none now.
+    /// The handler for the owner of a task. `None` if the owner's tenant is not served now.
     pub(crate) async fn serving_owner(&self, owner: &Owner) -> Option<Arc<RequestHandler>> {
         match owner.tenant.as_str() {
             "" => Some(Arc::clone(&self.own)),
@@ -123,7 +125,7 @@ impl Tenants {
         }
     }
 
-    /// Ends what the agents have running, of all tenants at the same time: each may have to wait for peers.
+    /// Closes the agents of all tenants at the same time, because each may wait for peers.
     pub(crate) async fn close_agents(&self) {
         let others = self.others.serving().into_iter().map(|(_, serving)| serving.handler);
         let handlers = iter::once(Arc::clone(&self.own)).chain(others);
@@ -132,7 +134,8 @@ impl Tenants {
 }
 
 fn unknown(name: &str) -> String {
-    // No tenant has this name, with which paths of 0.3 begin. Where 0.3 is served they do not get here.
+    // No tenant can be named `v1`, the first segment of all paths of 0.3. Where 0.3 is served, such paths are routed
+    // before this point.
     if name == "v1" {
         return "`v1` begins paths of A2A 0.3, which is not served here; those of A2A 1.0 have no `v1`, as in \
                 /a2a/rest/message:send"
@@ -141,86 +144,87 @@ fn unknown(name: &str) -> String {
     format!("{name:?} is not known here; take it from the agent card")
 }
 
-/// The installers of the config itself and of each tenant that is served, and the tenants that are not.
+/// The installer of the config's own agent, the installers of all served tenants, and the failures of the others.
 pub struct Installers {
     own: Arc<Installer>,
-    /// The turns of the agent of the config itself.
+    /// The turn limiter of the agent of the config itself.
     own_turns: Arc<TurnLimiter>,
     others: OtherTenants,
     settings: Arc<Settings>,
-    /// Held while the configs are read again.
+    /// Held during a reload of the configs, so that only one runs.
     door: tokio::sync::Mutex<()>,
 }
 
 impl Installers {
-    /// `own` serves the agent of the config itself.
+    /// Builds the set. `own` serves the agent of the config itself.
     pub(crate) fn new(own: &Serving, others: OtherTenants, settings: Arc<Settings>) -> Self {
         let own_turns = Arc::clone(&own.handler.turn_limiter);
         Self { own: Arc::clone(&own.installer), own_turns, others, settings, door: tokio::sync::Mutex::default() }
     }
 
-    /// The one of the config itself.
+    /// The installer of the agent of the config itself.
     #[must_use]
     pub fn own(&self) -> &Arc<Installer> {
         &self.own
     }
 
-    /// The config in force.
+    /// The config that the server runs with now.
     pub(crate) fn config(&self) -> Arc<Config> {
         self.settings.config()
     }
 
-    /// The tenants.
     pub(crate) fn others(&self) -> &OtherTenants {
         &self.others
     }
 
-    /// The one of a tenant, or why the tenant is not served; `None` where there is no such tenant. Without a name that of the
-    /// config itself. A tenant that was added is loaded for it.
+    /// The installer of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name. Without
+    /// a name, the installer of the agent of the config itself. An added tenant is loaded for this.
     pub async fn of(&self, tenant: Option<&str>) -> Option<Result<Arc<Installer>, TenantFailure>> {
         let Some(name) = tenant else { return Some(Ok(Arc::clone(&self.own))) };
         Some(self.others.find(name).await?.map(|serving| serving.installer))
     }
 
-    /// The handler of a tenant, or why the tenant is not served; `None` where there is no such tenant.
+    /// The handler of a tenant, or the reason why the tenant is not served. `None` if no tenant has the name.
     pub(crate) async fn handler(&self, tenant: &str) -> Option<Result<Arc<RequestHandler>, TenantFailure>> {
         Some(self.others.find(tenant).await?.map(|serving| serving.handler))
     }
 
-    /// The names of all tenants of the config, and of those that are loaded.
+    /// The names of all tenants of the config and of all loaded added tenants.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let added = self.others.added.iter().flat_map(|added| added.loaded());
         self.others.named.names().into_iter().chain(added.map(|(name, _)| name)).collect()
     }
 
-    /// The tenants that are served, by name; of those that were added the ones that are loaded.
+    /// The installers of all served tenants, by name. Added tenants are included while they are loaded.
     #[must_use]
     pub fn tenants(&self) -> Vec<(String, Arc<Installer>)> {
         self.others.serving().into_iter().map(|(name, serving)| (name, serving.installer)).collect()
     }
 
-    /// The parts that serve the tenants, by name; of those that were added the ones that are loaded.
+    /// The serving parts of all served tenants, by name. Added tenants are included while they are loaded.
     pub(crate) fn tenants_served(&self) -> Vec<(String, Serving)> {
         self.others.serving()
     }
 
-    /// All that serve an agent here.
+    /// The installers of all served agents, the one of the config itself first.
     pub(crate) fn serving(&self) -> Vec<Arc<Installer>> {
         iter::once(Arc::clone(&self.own)).chain(self.tenants().into_iter().map(|(_, installer)| installer)).collect()
     }
 
-    /// The tenants that are not, and why; of those that were added the ones that somebody has asked for.
+    /// The tenants that are not served, with the reasons. An added tenant is included if loading it was tried and
+    /// failed.
     #[must_use]
     pub fn failing(&self) -> Vec<(String, TenantFailure)> {
         let added = self.others.added.iter().flat_map(|added| added.failing());
         self.others.named.failing().into_iter().chain(added).collect()
     }
 
-    /// Has the files of all looked at whenever they change, tries tenants again that are not served, and looks for tenants that
-    /// others add, change and remove.
+    /// Starts the background work: watches the files of all agents, retries failed tenants, and follows what other
+    /// processes change about added tenants.
     pub(crate) fn keep_house(&self, stop: &CancellationToken) {
-        // Changes since a watch began, which was before the load, are looked at when it runs.
+        // The watch began before the first load, so the files that changed during the load are read when the watch
+        // runs.
         if let Some(watch) = self.own.take_watch() {
             tokio::spawn(watch.run(Arc::clone(&self.own), stop.clone()));
         }
@@ -232,7 +236,7 @@ impl Installers {
         }
     }
 
-    /// Reads all configs again, while the door is held.
+    /// Reads all configs again. The caller holds `door`.
     async fn reload_all(&self) -> Result<ReloadOutcome, InstallError> {
         let reloaded = self.reload_own().await;
         if reloaded.is_err() {
@@ -242,7 +246,7 @@ impl Installers {
         }
         let named = &self.others.named;
         let mut again = Vec::new();
-        // A config that cannot be used changes no tenants.
+        // A config with an error leaves the tenants as they are.
         let mut whole = reloaded.map(|(mut whole, config)| {
             let Changes { removed, changed } = named.set(&config.tenants);
             whole.changed |= !removed.is_empty();
@@ -257,7 +261,7 @@ impl Installers {
         serving.retain(|(name, _)| !again.contains(name));
         for (name, Serving { installer, .. }) in serving {
             let mut reloaded = installer.reload().await;
-            // More has changed than its extensions, so that it is loaded as a whole.
+            // Keys besides the extensions have changed, so the whole tenant is loaded again.
             if let Ok(of_tenant) = &mut reloaded
                 && !of_tenant.needs_restart.is_empty()
             {
@@ -273,7 +277,7 @@ impl Installers {
             };
         }
         let mut tried = self.load_again(again).await;
-        // Behind the others, because what is loaded here has read its files just now.
+        // New tenants come last, because loading them has just read their files.
         tried.extend(named.load_missing().await.into_iter().map(|(name, tried)| (name, tried.map(drop))));
         for (name, tried) in tried {
             if let Ok(whole) = &mut whole {
@@ -286,7 +290,7 @@ impl Installers {
         whole
     }
 
-    /// Loads tenants that are served, because more of them has changed than their extensions.
+    /// Loads served tenants again because keys besides their extensions have changed.
     async fn load_again(&self, names: Vec<String>) -> Vec<(String, Result<(), TenantFailure>)> {
         let mut tried = Vec::new();
         for name in names {
@@ -317,7 +321,7 @@ impl ReloadOutcome {
     }
 }
 
-/// Marks a text as the tenant's, where it stands among those of others.
+/// Prefixes a text with the tenant that it is about.
 fn of_tenant(tenant: &str, text: &str) -> String {
     format!("tenant {tenant}: {text}")
 }

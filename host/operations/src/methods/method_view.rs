@@ -1,4 +1,4 @@
-//! The view that an extension has of a call of its method, which belongs to no turn.
+//! The host's view for a call of an extension's method outside of any turn.
 
 use std::sync::Arc;
 

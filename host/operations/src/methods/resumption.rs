@@ -1,8 +1,8 @@
-//! Tasks that an extension made wait and takes up again, out of band.
+//! Tasks that an extension interrupted and later resumes, without a message of the client.
 //!
-//! The turn that was interrupted is made again: with the message that began it, for its owner, with the extensions that
-//! were active then. The message was checked and is in the session, so that is not done again. An interruption is
-//! ended once, by the turn that comes first: this one, or that of a message of the client.
+//! The interrupted turn is made again: with the original message and owner, and the extensions that were active then.
+//! The message was already checked and stored, so these steps are skipped. An interruption ends only once, by the first
+//! turn after it: a resumption or the turn of the client's next message.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,21 +22,21 @@ use crate::service_parameters::ServiceParameters;
 use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
 
-/// The operation as the hooks see it.
+/// The name of the operation for the hooks.
 const OPERATION: &str = "SendMessage";
 
-/// A task that is to be taken up.
+/// A task to resume.
 pub(crate) struct Resumption {
     task: TaskId,
     owner: Owner,
-    /// The one that ends.
+    /// The interruption that the resumption ends.
     interruption: Interruption,
     permit: TurnPermit,
 }
 
-/// The tasks that one call of a method wants to be taken up.
+/// The tasks that one call of a method asks to resume.
 pub(crate) struct Resumptions {
-    /// The tenant whose extension was called.
+    /// The tenant of the called extension.
     tenant: String,
     tasks: Arc<Tasks>,
     turn_limiter: Arc<TurnLimiter>,
@@ -55,7 +55,7 @@ impl Resumptions {
         })
     }
 
-    /// Takes all of them. From now on the extension can resume no more.
+    /// Takes all requested resumptions. Later requests of the extension are refused.
     pub(crate) fn close(&self) -> Vec<Resumption> {
         self.lock().take().unwrap_or_default()
     }
@@ -64,10 +64,10 @@ impl Resumptions {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a task which the extension interrupted is to go on.
+    /// Adds a task that the extension interrupted.
     ///
     /// # Errors
-    /// The reason for which it cannot, as text for the extension.
+    /// The reason why the task cannot be resumed, as text for the extension.
     pub(crate) async fn want(&self, task_id: &str, extension: &ExtensionUri) -> Result<(), String> {
         let task = TaskId::from(task_id);
         let waiting = self.tasks.interrupted(&self.tenant, &task, extension).await.map_err(|error| {
@@ -75,7 +75,7 @@ impl Resumptions {
             "the tasks cannot be read now".to_owned()
         })?;
         let (owner, interruption) = waiting.ok_or_else(|| format!("no task {task_id} waits for this extension"))?;
-        // An extension may ask twice in one call: one turn is enough.
+        // A second request for the same task in one call is ignored: one turn is enough.
         if self.is_wanted(&interruption)? {
             return Ok(());
         }
@@ -98,7 +98,8 @@ fn answered() -> String {
 }
 
 impl RequestHandler {
-    /// Takes the tasks up, each in a turn of its own that nobody waits for. What keeps one from it is in the log.
+    /// Resumes the tasks, each in a turn of its own without a waiting client. If a resumption fails, the log has the
+    /// reason.
     pub(crate) fn take_up(&self, resumptions: Vec<Resumption>) {
         for resumption in resumptions {
             let Some(handler) = self.me.upgrade() else { return };
@@ -120,12 +121,13 @@ impl RequestHandler {
         let target = self.target_again(&owner, &record);
         let session = self.begin_turn(&owner, &target).await?;
         self.check_begins()?;
-        // Another process may have ended the task. Should one take it after this, it is in another epoch, and not taken here.
+        // Another process may have ended the task. If one takes the task after this point, the epoch changes and the
+        // write is refused.
         record.learn_epoch().await.map_err(fault::of_store)?;
         target.check_open()?;
         let extensions = self.extensions.current()?;
-        // Only now: a message of the client may have ended the interruption while this waited for its turn. The turn ends it
-        // when the task is its own: until then the task waits, and can be taken up again, should this process be gone.
+        // Checked after the wait: a message of the client may have ended the interruption. The interruption itself ends
+        // only when the turn joins the task, so that the task can be resumed again if this process ends before.
         let waiting = self.tasks.interrupted(&owner.tenant, &task, &interruption.by).await.map_err(fault::of_store)?;
         if waiting.is_none_or(|(_, waiting)| waiting.number != interruption.number) {
             return Err(waits_no_longer());
@@ -135,15 +137,15 @@ impl RequestHandler {
         self.begin_again(call, (&extensions, TurnStart::Message), target, (session, permit)).await
     }
 
-    /// The target of [`Self::begin_again`], for which the lease that this process has now must hold.
+    /// The target of [`Self::begin_again`]. The current lease of this process must hold until the turn ends.
     pub(crate) fn target_again(&self, owner: &Owner, record: &Arc<TaskRecord>) -> Target {
         let mut target = Target::of_task(owner, Arc::clone(record), self.counted(Steps::default()));
         target.replica = self.tasks.store().replica();
         target
     }
 
-    /// Begins a turn of a task that is there already, by the last message that its user sent to it. Nobody waits for the turn.
-    /// An agent elsewhere is sent the message once more only if the turn `begins_with` it.
+    /// Begins another turn of an existing task, with the last message of its user and without a waiting client. A
+    /// remote agent receives the message again only if the turn `begins_with` it.
     pub(crate) async fn begin_again(
         &self,
         call: ServiceParameters,
@@ -163,8 +165,8 @@ impl RequestHandler {
         self.start(request, target, resources).await.map(drop)
     }
 
-    /// Lets the active extensions begin with a task that is there already, by the last message that its user sent to it.
-    /// `passed_on` are extensions of an agent that lives elsewhere and is told of the call.
+    /// Starts the active extensions for an existing task, with the last message of its user. `passed_on` are the
+    /// extensions of a remote agent that learns of the call.
     pub(crate) async fn wake(
         &self,
         call: &ServiceParameters,

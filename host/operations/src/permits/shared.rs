@@ -1,8 +1,8 @@
-//! Places of turns among all processes that share the tasks.
+//! Places for turns that all processes share.
 //!
-//! Of the turns that a caller may have, each process runs a share without asking anybody. What is left when all have their
-//! share is counted in the store: a turn beyond the share takes one of these places. So no turn of a caller that keeps within
-//! a share costs a statement, and one process alone has them all.
+//! Each process may run a share of a caller's limit without any query. The rest of the limit is kept in the store as
+//! places, and a turn beyond the share takes one of them. A caller within its share thus costs no statement, and a
+//! single process has the whole limit as its share.
 
 use std::mem;
 use std::sync::Arc;
@@ -19,35 +19,35 @@ use uuid::Uuid;
 use crate::keyed_locks::KeyedLocks;
 use crate::looks::look_until;
 
-/// The time between two looks at the processes that are there.
+/// The period of counting the live processes.
 const LOOK: Duration = Duration::from_secs(1);
-/// The time between two attempts to give a place back.
+/// The pause between two attempts to release a place.
 const AGAIN: Duration = Duration::from_secs(1);
-/// So many, after which the place is gone as long as this process lives.
+/// The most attempts to release a place. After that the place is lost until this process ends.
 const ATTEMPTS: usize = 600;
 
-/// The places that this process may take, of all its tenants.
+/// The shared places for all tenants of a process.
 pub struct SharedPlaces {
     store: Arc<dyn TaskStore>,
-    /// The processes that were alive when it was looked last.
+    /// The number of live processes at the last query.
     processes: AtomicUsize,
-    /// By caller.
+    /// One lock per caller.
     locks: KeyedLocks,
 }
 
-/// A place of a turn, given back when this is dropped.
+/// A shared place. Dropping it releases the place.
 pub(crate) struct Place {
     store: Arc<dyn TaskStore>,
     id: String,
 }
 
 impl SharedPlaces {
-    /// As if this process was alone, until it has looked.
+    /// Assumes a single process until the first query.
     pub fn new(store: Arc<dyn TaskStore>) -> Arc<Self> {
         Arc::new(Self { store, processes: AtomicUsize::new(1), locks: KeyedLocks::new() })
     }
 
-    /// Looks how many processes there are.
+    /// Counts the live processes.
     ///
     /// # Errors
     /// When the store fails.
@@ -58,25 +58,26 @@ impl SharedPlaces {
         Ok(())
     }
 
-    /// Looks again and again until it is told to stop; at once where there is one process.
+    /// Counts the live processes periodically until `stop` is cancelled. Returns at once if only one process can use
+    /// the store.
     pub async fn watch(&self, stop: CancellationToken) {
         if self.store.places().is_none() {
             return;
         }
         let look = || async {
-            // Whoever looks at the tasks of other processes says that the store fails.
+            // The error is ignored: the poll for other processes' tasks already logs failures of the store.
             let _ = self.look().await;
             Ok(())
         };
         look_until(stop.cancelled(), LOOK, look).await;
     }
 
-    /// The processes that were alive when it was looked last, this one among them.
+    /// The number of live processes at the last query, including this one.
     pub(crate) fn processes(&self) -> usize {
         self.processes.load(Ordering::Relaxed).max(1)
     }
 
-    /// Of so many turns, those that this process runs without asking. All shares together are a quarter of the turns.
+    /// The share of this process in a limit of `turns`. All shares together are a quarter of the limit.
     pub(crate) fn own(&self, turns: usize) -> usize {
         match self.processes.load(Ordering::Relaxed) {
             0 | 1 => turns,
@@ -84,7 +85,8 @@ impl SharedPlaces {
         }
     }
 
-    /// Takes a place beside the shares of all processes. `None` when there is none. The caller must not give up the wait.
+    /// Takes a place beyond the shares of all processes. `None` if all are taken. The caller must await the result to
+    /// the end.
     ///
     /// # Errors
     /// When the store fails.
@@ -92,11 +94,12 @@ impl SharedPlaces {
         let Some(places) = self.store.places() else { return Ok(None) };
         let processes = self.processes.load(Ordering::Relaxed);
         let left = turns.saturating_sub(self.own(turns).saturating_mul(processes));
-        // One after the other: those of one caller wait for one lock of the database, each with a connection that others want.
+        // One request per caller at a time: requests for one caller wait for the same lock in the database, and each
+        // would occupy a connection.
         let _locked = self.locks.lock(owner).await;
         let id = Uuid::now_v7().to_string();
         let taken = places.take(owner, &id, left).await;
-        // It may be taken although it seemed to fail, and is given back then.
+        // The store may have taken the place although the call failed. Dropping `Place` then releases it.
         let place = (!matches!(taken, Ok(false))).then(|| Place { store: Arc::clone(&self.store), id });
         taken.map(|_| place)
     }
@@ -104,7 +107,7 @@ impl SharedPlaces {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Where the runtime is gone, so is the lease of the process, and the place with it.
+        // Without a runtime, the process is ending, and its places end with its lease.
         let Ok(runtime) = Handle::try_current() else { return };
         let store = Arc::clone(&self.store);
         let id = mem::take(&mut self.id);

@@ -22,7 +22,7 @@ impl RequestHandler {
         self.push()?.check(config, "configuration.taskPushNotificationConfig.").await
     }
 
-    /// Checks what only the task can tell of a message's config: that there is room for it.
+    /// Checks that the task of a message has room for the message's push config.
     pub(crate) async fn check_room(&self, request: &SendMessageRequest) -> Result<(), A2aError> {
         match (&request.message.task_id, &request.configuration.task_push_notification_config) {
             (Some(task_id), Some(config)) => self.push()?.check_room(task_id, config).await,
@@ -68,7 +68,7 @@ impl RequestHandler {
         self.for_tenant(get).await
     }
 
-    /// The config of a task that clients of 0.3 mean when they name none: the first.
+    /// The first config of a task. Clients of 0.3 that name no config get it.
     pub(crate) async fn first_push_config(
         &self,
         call: &ServiceParameters,

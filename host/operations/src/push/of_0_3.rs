@@ -1,6 +1,7 @@
-//! What receivers of 0.3 are posted: the whole task as it is now, which is all that 0.3 posts.
+//! Notifications for receivers of 0.3. Each one is the whole current task, because 0.3 defines nothing else.
 //!
-//! A task has up to eight megabytes, and its events are many and small. So one post stands for all events that wait to be read.
+//! A task has up to eight megabytes and may have many small events. So one notification stands for all events that are
+//! ready to be read.
 
 use annex_protocol::{Owner, StreamResponse, TaskId, v0_3};
 use annex_push::Event;
@@ -11,16 +12,16 @@ use crate::push::{event_of, rests};
 use crate::tasks::log::{LogReader, LoggedEvent};
 use crate::tasks::long_work::LongWork;
 
-/// Tells at which events of one reader the task is posted.
+/// Decides after which events of one reader the task is sent.
 #[derive(Default)]
 pub(super) struct Posts {
-    /// True if an event was read of which receivers are to be told, and the task was not posted since.
+    /// True if an event that requires a notification was read since the last one.
     is_owed: bool,
 }
 
 impl Posts {
-    /// Tells whether the task is posted at this event, which was just read: where the task rests, and where no other event can
-    /// be read yet.
+    /// True if the task is sent after this event, which was just read. That is the case if the event ends or interrupts
+    /// the task, and if no further event is ready.
     pub(super) fn is_due(&mut self, event: &LoggedEvent, reader: &LogReader) -> bool {
         self.is_owed |= is_told(event);
         let is_due = self.is_owed && (rests(event) || !reader.has_next());
@@ -29,7 +30,8 @@ impl Posts {
     }
 }
 
-/// Receivers are not told of pieces: a task that is streamed in a thousand pieces is not posted a thousand times.
+/// True if the event requires a notification. Chunks of an artifact do not: a task that streams a thousand chunks is
+/// not sent a thousand times.
 fn is_told(event: &LoggedEvent) -> bool {
     match event.event() {
         StreamResponse::ArtifactUpdate(update) => update.last_chunk,
@@ -37,13 +39,13 @@ fn is_told(event: &LoggedEvent) -> bool {
     }
 }
 
-/// The task as it is now, under the number of the event. `None` when it cannot be read.
+/// The current task as a notification with the number of the event. `None` if the task cannot be read.
 pub(super) async fn outgoing_0_3(
     store: &dyn TaskStore,
     (owner, task): (&Owner, &TaskId),
     event: &LoggedEvent,
 ) -> Option<Event> {
-    // The store has the task with this event, and perhaps with later ones.
+    // The stored task includes this event, and perhaps later ones.
     let loaded = store.load(owner, task).await;
     let stored = loaded.inspect_err(|error| fault::log(error)).ok()??;
     let _long = LongWork::begin(stored.bytes()).await;
@@ -70,7 +72,7 @@ mod tests {
         Arc::new(StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent::default()))
     }
 
-    /// The numbers of the events at which the task is posted, when all of them wait to be read.
+    /// The numbers of the events after which the task is sent, if all events are ready at once.
     async fn posted(events: Vec<Arc<StreamResponse>>) -> Vec<u64> {
         let log = Arc::new(TaskLog::default());
         let mut reader = log.tail();

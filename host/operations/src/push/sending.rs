@@ -1,8 +1,9 @@
-//! Sending where several processes can: each event of a task at least once and in order, by one process at a time.
+//! Sending by several processes: each event of a task at least once and in order, by one process at a time.
 //!
-//! A cursor in the store says how far a receiver has got, and which process sends. That one follows the task by its log,
-//! wherever the task runs, and sends an event when the one before it is settled, so that the log is the queue. When the
-//! process is gone another one goes on behind the event that was noted last; what was sent and not noted comes again.
+//! A cursor in the store records the last event that a receiver got and the process that sends. That process reads the
+//! task's log, wherever the task runs, and sends an event after the previous one is settled. The log thus is the queue.
+//! After the end of the process another one continues after the recorded event; events that were sent but not recorded
+//! are sent again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,16 +23,16 @@ use crate::push::of_0_3::{Posts, outgoing_0_3};
 use crate::push::outgoing;
 use crate::tasks::log::{LogReader, LoggedEvent};
 
-/// The time to the next attempts for an event whose attempts have all failed, by how often they have.
+/// The pause after the first failed delivery of an event. Each further failure makes the pause longer by the same time.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
-/// The time until something that the store has refused is tried again.
+/// The pause before a failed write is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// All that this process sends.
+/// All senders of this process.
 pub(super) struct Senders {
     notifier: Arc<Notifier>,
     store: Arc<dyn TaskStore>,
-    /// Fires when the server closes: the rest is for others.
+    /// Cancelled when the server closes. Other processes send the rest.
     closing: CancellationToken,
     live: Mutex<HashMap<(TaskId, String), CancellationToken>>,
     running: TaskTracker,
@@ -44,10 +45,10 @@ struct Sender {
     config: Arc<TaskPushNotificationConfig>,
 }
 
-/// What becomes of a sender behind an event.
+/// What a sender does after an event.
 enum Next {
     GoesOn,
-    /// The rest is no longer this process's to send.
+    /// This process no longer has the right to send the rest.
     IsOver,
 }
 
@@ -56,14 +57,15 @@ impl Senders {
         Arc::new(Self { notifier, store, closing, live: Mutex::default(), running: TaskTracker::new() })
     }
 
-    /// Sends what the reader reads from behind the cursor on, in place of what this process sent to the config before.
+    /// Sends the reader's events, starting behind the cursor. Replaces the sender that this process has for the config.
     pub(super) fn start(self: &Arc<Self>, cursor: PushCursor, reader: LogReader) {
         let key = (cursor.task.clone(), cursor.config.id.clone().unwrap_or_default());
         self.stop(&key.0, &key.1);
         let stop = CancellationToken::new();
         self.live().insert(key.clone(), stop.clone());
         let senders = Arc::clone(self);
-        // Not always whoever starts it: what processes that are gone have left is taken by nobody's request.
+        // The sender gets the cursor's tenant, because there may be no request with that tenant: unsent events of ended
+        // processes are taken by a poll.
         let tenant = cursor.owner.tenant.as_str().into();
         let sent = async move {
             tokio::select! {
@@ -72,7 +74,7 @@ impl Senders {
                 () = Sender::new(&senders, cursor).run(reader) => {}
             }
             let mut live = senders.live();
-            // Another one may have taken its place, which stopped it before.
+            // A new sender may have replaced this one, and has then cancelled it.
             if !stop.is_cancelled() {
                 live.remove(&key);
             }
@@ -80,14 +82,15 @@ impl Senders {
         self.running.spawn(of_tenant(tenant, sent));
     }
 
-    /// Notes what becomes of a cursor of which nothing is sent. By another task: while the store fails others must be started.
+    /// Stores the fate of a cursor without sending anything. Runs as a task of its own, so that a failing store does
+    /// not delay other cursors.
     pub(super) fn settle(self: &Arc<Self>, cursor: PushCursor, wait: Duration, then: PushThen) {
         let mut sender = Sender::new(self, cursor);
         let noted = async move { sender.note(sender.cursor.sent, wait, then).await };
         self.running.spawn(of_same_tenant(noted));
     }
 
-    /// Sends nothing more to a config. What is being sent breaks off.
+    /// Stops sending to a config. A notification that is being sent is aborted.
     pub(super) fn stop(&self, task: &TaskId, config: &str) {
         let stopped = self.live().remove(&(task.clone(), config.to_owned()));
         if let Some(stopped) = stopped {
@@ -96,7 +99,7 @@ impl Senders {
         self.notifier.remove(task, config);
     }
 
-    /// Waits until all is sent that is there to be sent, once the server closes.
+    /// Waits until all ready events are sent, when the server closes.
     pub(super) async fn over(&self) {
         self.running.close();
         self.running.wait().await;
@@ -117,13 +120,13 @@ impl Sender {
         let mut posts = Posts::default();
         loop {
             let event = tokio::select! {
-                // What is there is sent before the server closes.
+                // `biased`: ready events are sent before the server closes.
                 biased;
                 event = reader.next() => event,
                 () = self.senders.closing.cancelled() => return,
             };
             let Some(event) = event else { break };
-            // Events that are there are read without a wait, and others use this thread, too.
+            // Reading a logged event never yields, so the budget lets other tasks use the thread.
             consume_budget().await;
             if self.config.receiver_is_v0_3 && !posts.is_due(&event, &reader) {
                 continue;
@@ -133,7 +136,7 @@ impl Sender {
                 Next::IsOver => return,
             }
         }
-        // The log has ended before the task has, or there was nothing to be sent. Others come first when it is looked again.
+        // The log has ended before the task, or no event needed sending. The pause lets other cursors go first.
         self.note(self.cursor.sent, RETRY, PushThen::Leaves).await;
     }
 
@@ -172,7 +175,8 @@ impl Sender {
                     }
                 }
                 Fate::Dropped if self.senders.closing.is_cancelled() => return Next::IsOver,
-                // Not by this sender, which would have been stopped before.
+                // `Senders::stop` cancels a sender before it removes the sender's notifications, so something else has
+                // removed this one.
                 Fate::Dropped => return self.note(self.cursor.sent, RETRY, PushThen::Leaves).await,
             }
         }
@@ -182,7 +186,7 @@ impl Sender {
         if self.cursor.failures < MAX_PUSH_FAILURES { then } else { PushThen::Leaves }
     }
 
-    /// Stores how far this process has come, however long that takes.
+    /// Stores the progress, and retries until that succeeds.
     async fn note(&mut self, sent: u64, wait: Duration, then: PushThen) -> Next {
         self.cursor.sent = sent;
         let progress = PushProgress { sent, failures: self.cursor.failures, wait, then };
@@ -216,7 +220,7 @@ impl Sender {
     }
 }
 
-/// What a sender does behind an event that is settled.
+/// What a sender does after a settled event.
 fn after(event: &LoggedEvent) -> PushThen {
     match event.event() {
         StreamResponse::StatusUpdate(update) if update.status.state.is_terminal() => PushThen::Ends,

@@ -1,29 +1,29 @@
-//! A bucket that is filled at a steady rate: the time up to which all that was taken is paid for.
+//! A token bucket that fills at a steady rate. Its state is the time up to which everything taken is paid for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The most that may be taken at once: as much as a second brings.
+/// The capacity of a bucket: one second's worth.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Takes no lock: one number changes with one exchange.
+/// Lock-free: the state is one number, which is updated by compare-and-exchange.
 #[derive(Debug)]
 pub(super) struct Bucket {
     began: Instant,
-    /// Nanoseconds since it began.
+    /// Nanoseconds since `began`.
     paid_until: AtomicU64,
 }
 
 impl Bucket {
-    /// A full one.
+    /// A full bucket.
     pub(super) fn new() -> Self {
         Self { began: Instant::now(), paid_until: AtomicU64::new(0) }
     }
 
-    /// Takes what it takes so long to bring. One thing can always be taken from a full bucket.
+    /// Takes an amount that takes `cost` to refill. A full bucket always allows one request, whatever its cost.
     ///
     /// # Errors
-    /// The time until it can be taken, where it cannot be now. Nothing is taken then.
+    /// The time until the amount is available. Nothing is taken then.
     pub(super) fn take(&self, cost: Duration) -> Result<(), Duration> {
         let now = self.now();
         let cost = nanos(cost);
@@ -40,7 +40,7 @@ impl Bucket {
     /// Charges `cost` even if the bucket does not hold that much.
     ///
     /// # Errors
-    /// The time until there is something again, where more was used than there was.
+    /// The time until the debt is paid back, if there is one.
     pub(super) fn charge(&self, cost: Duration) -> Result<(), Duration> {
         let now = self.now();
         let cost = nanos(cost);
@@ -53,7 +53,7 @@ impl Bucket {
         }
     }
 
-    /// Replaces a limit. Debt is paid back at the pace of the new one.
+    /// Adapts the state to another limit. Debt is paid back at the new rate.
     pub(super) fn rescale(&self, before: Option<u64>, after: Option<u64>) {
         let (Some(before), Some(after)) = (before, after) else { return };
         let now = self.now();
@@ -61,11 +61,11 @@ impl Bucket {
             let owed = u128::from(until.saturating_sub(now)) * u128::from(before) / u128::from(after.max(1));
             Some(now.saturating_add(u64::try_from(owed).unwrap_or(u64::MAX)))
         };
-        // It always has a new value.
+        // The update function always returns a value, so this cannot fail.
         let _ = self.paid_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rescaled);
     }
 
-    /// True if as much can be taken as from a new one.
+    /// True if nothing is charged to the bucket.
     pub(super) fn is_full(&self) -> bool {
         self.paid_until.load(Ordering::Relaxed) <= self.now()
     }

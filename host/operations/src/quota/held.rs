@@ -1,4 +1,4 @@
-//! Numbers of the things that a tenant keeps in the stores, as they were counted last.
+//! The stored sessions, state and keys of a tenant, as of the last count.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use annex_session::Holdings;
 
-/// Counting takes at most this part of the time.
+/// Counting may take one part in this many of the time.
 const SHARE: u32 = 20;
 
-/// The numbers, none of which is known before the first count.
+/// The numbers. All are zero before the first count.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     sessions: AtomicU64,
     state_bytes: AtomicU64,
     keys: AtomicU64,
-    /// The next count comes no sooner.
+    /// The earliest time of the next count.
     due: Mutex<Option<Instant>>,
 }
 
@@ -24,7 +24,7 @@ impl Held {
         self.sessions.load(Ordering::Relaxed)
     }
 
-    /// One that is made now. The next count knows whether it was.
+    /// Adds a session that is about to be created. The next count corrects the number if the session was not created.
     pub(super) fn add_session(&self) {
         self.sessions.fetch_add(1, Ordering::Relaxed);
     }
@@ -50,7 +50,7 @@ impl Held {
         self.due.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|due| due <= Instant::now())
     }
 
-    /// It was counted, and that took so long. A tenant that has much, which takes long to count, is counted less often.
+    /// Records that a count took `took`. The longer it took, the later the next count.
     pub(super) fn counted(&self, took: Duration) {
         *self.due.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + took * SHARE);
     }

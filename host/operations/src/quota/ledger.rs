@@ -1,4 +1,4 @@
-//! A tenant's usage. It is kept when the tenant is unloaded or its config changes.
+//! The usage of a tenant. It survives unloading the tenant and changing its config.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,26 +14,26 @@ use super::rates::Rates;
 use super::tokens::Tokens;
 use crate::permits::TurnCounts;
 
-/// The use of one tenant in this process.
+/// The usage of one tenant in this process.
 pub struct Ledger {
     pub(super) tenant: Arc<str>,
-    /// The quota in effect, or the last one that was.
+    /// The current quota, or the last one of an unloaded tenant.
     quota: Mutex<TenantQuota>,
     pub(super) requests: Bucket,
-    /// Reads of the card, which anybody may make. They take nothing from the requests of callers.
+    /// Reads of the Agent Card, which everyone may make. They do not count as requests of callers.
     pub(super) card_reads: Bucket,
     cpu: Bucket,
-    /// The CPU time that the bucket knows of, in nanoseconds.
+    /// The charged part of the CPU time, in nanoseconds.
     charged: AtomicU64,
     busy: BusyTime,
     pub(super) rates: Rates,
     pub(super) held: Held,
     pub(super) tokens: Tokens,
-    /// True if something was asked for since it was looked at last.
+    /// True if the tenant got a request since its last update.
     was_asked: AtomicBool,
-    /// The turns that run, also those that an earlier text began.
+    /// The running turns, including those from before a change of the tenant's text.
     turns: Mutex<Weak<TurnCounts>>,
-    /// The use that the store knows of.
+    /// The part of the usage that the store has.
     written: Mutex<Consumption>,
 }
 
@@ -51,14 +51,14 @@ impl Ledger {
             busy,
             held: Held::default(),
             tokens: Tokens::new(),
-            // Data that the tenant has stored before is counted at once.
+            // Initially true, so that stored data is counted at once.
             was_asked: AtomicBool::new(true),
             turns: Mutex::default(),
             written: Mutex::default(),
         }
     }
 
-    /// The use that the store does not know of yet.
+    /// The usage that is not in the store yet.
     pub(super) fn unwritten(&self) -> Consumption {
         let used = Consumption {
             requests: self.rates.all_requests(),
@@ -69,7 +69,7 @@ impl Ledger {
         used.since(&self.written())
     }
 
-    /// Notes that the store knows of this, which it did not before.
+    /// Records usage that was written to the store.
     pub(super) fn note_written(&self, used: &Consumption) {
         self.written().add(used);
     }
@@ -78,7 +78,7 @@ impl Ledger {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time that its extensions take.
+    /// The counter for the CPU time of the tenant's extensions.
     #[must_use]
     pub fn busy(&self) -> BusyTime {
         self.busy.clone()
@@ -88,7 +88,7 @@ impl Ledger {
         self.quota.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts a quota into effect. Debt under the quota before stays, and is paid back at the pace of the new one.
+    /// Replaces the quota. Debt stays and is paid back at the new rate.
     pub(super) fn set_quota(&self, quota: &TenantQuota) {
         let mut before = self.quota.lock().unwrap_or_else(PoisonError::into_inner);
         for bucket in [&self.requests, &self.card_reads] {
@@ -96,23 +96,24 @@ impl Ledger {
         }
         self.cpu.rescale(before.cpu_ms_per_second, quota.cpu_ms_per_second);
         *before = quota.clone();
-        // Loading it takes time too. Whoever had it loaded is not always one of its callers, so they do not pay for that.
+        // Loading a tenant takes CPU time too. An operator may have caused the load, so the time is not charged to
+        // callers.
         self.charged.fetch_max(nanos(self.busy.read()), Ordering::Relaxed);
     }
 
-    /// Charges the CPU time that was used since it was charged last.
+    /// Charges the CPU time since the last charge.
     ///
     /// # Errors
-    /// The time until that is paid back, where more was used than there was.
+    /// The time until the debt is paid back, if there is one.
     pub(super) fn charge_cpu(&self, limit: u64, processes: usize) -> Result<(), Duration> {
         let busy = nanos(self.busy.read());
-        // Of several at once, each charges what nobody has charged.
+        // Concurrent calls do not charge the same time twice, because each takes the difference atomically.
         let new = busy.saturating_sub(self.charged.fetch_max(busy, Ordering::Relaxed));
-        // A second of it takes so many seconds to come.
+        // The cost is the time in which the limit allows this much CPU time.
         self.cpu.charge(times(Duration::from_nanos(new), processes.saturating_mul(1_000), limit))
     }
 
-    /// Charges CPU time that is not charged yet, under the limits in effect so far.
+    /// Charges the remaining CPU time under the current limit.
     pub(super) fn settle_cpu(&self, processes: usize) {
         if let Some(limit) = self.quota().cpu_ms_per_second {
             let _ = self.charge_cpu(limit, processes);
@@ -120,7 +121,8 @@ impl Ledger {
     }
 
     pub(super) fn note_asked(&self) {
-        // Read first: nearly always it is noted, and a write takes the cache line from the other cores.
+        // The read avoids most writes: the flag is usually set already, and a write invalidates the cache line on other
+        // cores.
         if !self.was_asked.load(Ordering::Relaxed) {
             self.was_asked.store(true, Ordering::Relaxed);
         }
@@ -130,7 +132,7 @@ impl Ledger {
         self.was_asked.swap(false, Ordering::Relaxed)
     }
 
-    /// True if the ledger is as a new one. Buckets fill by themselves, so this comes true for each tenant that is not used.
+    /// True if the ledger is in its initial state. That becomes true for every unused tenant, because buckets refill.
     pub(super) fn is_as_new(&self, processes: usize) -> bool {
         self.settle_cpu(processes);
         let buckets = [&self.requests, &self.card_reads, &self.cpu];
@@ -140,7 +142,7 @@ impl Ledger {
         !runs && buckets.into_iter().all(Bucket::is_full) && is_settled && self.held.is_due()
     }
 
-    /// The turns that run, or `new` ones where there are none.
+    /// The running turns, or `new` if there are none.
     pub(crate) fn turns(&self, new: impl FnOnce() -> TurnCounts) -> Arc<TurnCounts> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.upgrade().unwrap_or_else(|| {
@@ -150,13 +152,13 @@ impl Ledger {
         })
     }
 
-    /// To be called about once a second.
+    /// Takes a sample. Called about once a second.
     pub(super) fn sample(&self) {
         self.rates.sample(&self.busy);
     }
 }
 
-/// The time, so many times over, divided by a limit that is not zero.
+/// `time` times `factor`, divided by `limit`. A limit of zero counts as one.
 pub(super) fn times(time: Duration, factor: usize, limit: u64) -> Duration {
     let product = time.as_nanos().saturating_mul(factor as u128) / u128::from(limit.max(1));
     Duration::from_nanos(u64::try_from(product).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! The use of a tenant in the last second of this process, for whoever wants to see it.
+//! The usage of a tenant in the last second in this process, for operators.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use annex_runtime::BusyTime;
 
-/// Counts for ever, and the difference to a moment ago.
+/// Counters that only grow, and their difference over the last second.
 #[derive(Debug)]
 pub(super) struct Rates {
     requests: AtomicU64,
     refused: AtomicU64,
     before: Mutex<Sample>,
-    /// Of the time between the last two samples.
+    /// The rates between the last two samples.
     requests_per_second: AtomicU64,
     cpu_ms_per_second: AtomicU64,
 }
@@ -43,12 +43,12 @@ impl Rates {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All requests that were counted.
+    /// The number of all requests.
     pub(super) fn all_requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// All that were refused.
+    /// The number of refused requests.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -61,7 +61,7 @@ impl Rates {
         self.cpu_ms_per_second.load(Ordering::Relaxed)
     }
 
-    /// To be called about once a second.
+    /// Takes a sample. Called about once a second.
     pub(super) fn sample(&self, busy: &BusyTime) {
         let now = Sample { at: Instant::now(), requests: self.requests.load(Ordering::Relaxed), busy: busy.read() };
         let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +69,7 @@ impl Rates {
         let requests = now.requests.saturating_sub(before.requests) as f64 / seconds;
         let cpu = now.busy.saturating_sub(before.busy).as_secs_f64() * 1_000.0 / seconds;
         *before = now;
-        // Both are far below what a number can hold.
+        // Both values are far below the largest number.
         self.requests_per_second.store(requests.round() as u64, Ordering::Relaxed);
         self.cpu_ms_per_second.store(cpu.round() as u64, Ordering::Relaxed);
     }

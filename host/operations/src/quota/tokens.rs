@@ -1,5 +1,5 @@
-//! The tokens of models that a tenant has used in a day of UTC: in this process, and where a quota asks for it in all that share
-//! the keys of extensions. There they stand under a name that no extension can have.
+//! The tokens of a tenant in a day (UTC). They are counted in this process, and with a quota also over all processes
+//! that share the key-value store. The store keeps them under a name that no extension can have.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,21 +9,21 @@ use annex_agent::TokenCount;
 use annex_protocol::ExtensionUri;
 use annex_runtime::{KeyValueError, KeyValueStore, Quota, Scope, Space};
 
-/// The name in the place of an extension's URI. It is no URI, so no extension has it.
+/// The name that stands for an extension's URI in the store. It is not a URI, so no extension has it.
 const NAME: &str = "tokens";
 const SECONDS_OF_DAY: u64 = 24 * 60 * 60;
 
 /// The tokens of one tenant.
 #[derive(Debug)]
 pub(super) struct Tokens {
-    /// Those that are not in `known` yet.
+    /// The tokens that are not part of `known` yet.
     new: TokenCount,
     known: Mutex<Known>,
-    /// Those of this process that are in `known`, of all days.
+    /// This process's tokens of all days that are part of `known`.
     settled: AtomicU64,
 }
 
-/// The tokens of a day.
+/// The tokens of one day.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     day: u64,
@@ -36,24 +36,24 @@ impl Tokens {
         Self { new: TokenCount::default(), known: Mutex::new(known), settled: AtomicU64::new(0) }
     }
 
-    /// Where models count.
+    /// The counter to which models add.
     pub(super) fn count(&self) -> &TokenCount {
         &self.new
     }
 
-    /// Those of today, as far as this process knows.
+    /// Today's tokens, as far as this process knows them.
     pub(super) fn used(&self) -> u64 {
         let known = *self.known();
         let stored = if known.day == today().0 { known.tokens } else { 0 };
         stored.saturating_add(self.new.read())
     }
 
-    /// All of this process, of all days.
+    /// This process's tokens of all days.
     pub(super) fn all(&self) -> u64 {
         self.settled.load(Ordering::Relaxed).saturating_add(self.new.read())
     }
 
-    /// Adds up what is new in this process alone.
+    /// Adds the new tokens to the count of this process.
     pub(super) fn settle_here(&self) {
         let (day, _) = today();
         let new = self.new.take();
@@ -65,10 +65,10 @@ impl Tokens {
         known.tokens = known.tokens.saturating_add(new);
     }
 
-    /// Adds what is new to what all processes have used, and learns that.
+    /// Adds the new tokens to the count of all processes, and reads that count.
     ///
     /// # Errors
-    /// When the store fails. What is new stays so.
+    /// When the store fails. The tokens then stay new.
     pub(super) async fn settle(&self, tenant: &str, store: &dyn KeyValueStore) -> Result<(), KeyValueError> {
         let (day, _) = today();
         let space = Space { extension: ExtensionUri::from(NAME), scope: Scope::lasting(tenant) };
@@ -95,7 +95,7 @@ impl Tokens {
     }
 }
 
-/// Tokens that are being stored. They are new again if that fails, or is given up.
+/// Tokens that are being stored. If that fails or is cancelled, they are new again.
 struct Taken<'a> {
     from: &'a TokenCount,
     tokens: u64,
@@ -107,12 +107,12 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// The time until the next day begins.
+/// The time until the next day.
 pub(super) fn until_tomorrow() -> Duration {
     today().1
 }
 
-/// Days since 1970-01-01T00:00:00Z, and the time that is left of this one.
+/// The days since 1970-01-01T00:00:00Z, and the remaining time of the current one.
 fn today() -> (u64, Duration) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     (now / SECONDS_OF_DAY, Duration::from_secs(SECONDS_OF_DAY - now % SECONDS_OF_DAY))
@@ -120,12 +120,12 @@ fn today() -> (u64, Duration) {
 
 async fn read(store: &dyn KeyValueStore, space: &Space, key: &str) -> Result<u64, KeyValueError> {
     let value = store.get(space, key).await?;
-    // The host alone writes it.
+    // The value is valid, because only the host writes it.
     let number = value.and_then(|value| str::from_utf8(&value).ok()?.parse().ok());
     Ok(number.unwrap_or(0))
 }
 
-/// Removes the days before yesterday: the clock of another process may be behind.
+/// Removes the days before yesterday. Yesterday stays, because the clock of another process may be behind.
 async fn forget_others(store: &dyn KeyValueStore, space: &Space, day: u64) -> Result<(), KeyValueError> {
     for other in store.keys(space, 0).await? {
         if other.parse().is_ok_and(|other: u64| other + 1 < day) {

@@ -1,4 +1,4 @@
-//! What tenants have used by the hour, added up over all processes in the store of the tasks.
+//! The usage of tenants per hour, summed over all processes in the task store.
 
 use std::time::{Instant, SystemTime};
 
@@ -8,9 +8,10 @@ use super::Quotas;
 use super::written::{MOST_HOURS, Written};
 use crate::fault;
 
-/// Tenants whose use is written in one transaction.
+/// The number of tenants that are written in one transaction.
 const AT_ONCE: usize = 200;
-/// Transactions that may fail before the rest waits for the next time: a database that is gone would fail each.
+/// After this many failed transactions the rest waits for the next write, because a database that is down fails each
+/// one.
 const MOST_FAILURES: usize = 3;
 
 impl Quotas {
@@ -18,8 +19,8 @@ impl Quotas {
         self.writing.lock().await.is_due()
     }
 
-    /// Adds what tenants have used in this process since the last write to what the store has. What cannot be written is written
-    /// the next time.
+    /// Adds the usage of this process since the last write to the store. If a write fails, its usage is part of the
+    /// next write.
     pub(super) async fn write_used(&self) {
         let mut written = self.writing.lock().await;
         written.at = Some(Instant::now());
@@ -46,7 +47,7 @@ impl Quotas {
             let rows: Vec<_> = part.iter().map(|(used, ledger)| (ledger.tenant.as_ref().to_owned(), *used)).collect();
             match store.add(hour, &rows).await {
                 Ok(()) => part.iter().for_each(|(used, ledger)| ledger.note_written(used)),
-                // Other tenants have no part in it.
+                // Other tenants of the transaction are not affected.
                 Err(error) => failures.push(error),
             }
             if failures.len() == MOST_FAILURES {
@@ -60,7 +61,7 @@ impl Quotas {
         failures.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// What a tenant has used in this hour and the hours before it, so many in all, over all processes.
+    /// The usage of a tenant in the last `hours`, including the current one, over all processes.
     ///
     /// # Errors
     /// When the store fails.
@@ -69,7 +70,8 @@ impl Quotas {
         self.stores.tasks.usage().of_tenant(tenant, since(hours)).await
     }
 
-    /// At most `limit` tenants with what they have used in this hour and the hours before it, the costliest first.
+    /// At most `limit` tenants with their usage in the last `hours`, including the current one. The costliest come
+    /// first.
     ///
     /// # Errors
     /// When the store fails.
@@ -79,12 +81,12 @@ impl Quotas {
     }
 }
 
-/// The first of so many hours, of which this one is the last.
+/// The first of the last `hours`, which include the current one.
 fn since(hours: u64) -> u64 {
     hour().saturating_sub(hours.clamp(1, MOST_HOURS) - 1)
 }
 
-/// Hours since 1970-01-01T00:00:00Z.
+/// The number of hours since 1970-01-01T00:00:00Z.
 fn hour() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs() / 3_600
 }

@@ -1,21 +1,21 @@
-//! When the use of tenants was written last, and for how long it is kept.
+//! The time of the last write of usage, and how long usage is kept.
 
 use std::time::{Duration, Instant};
 
-/// The hours of which the use of one tenant is told unless somebody asks for others.
+/// The default number of hours in a report on usage.
 pub const LATELY: u64 = 24;
-/// The hours that are kept.
+/// The number of hours that are kept.
 pub const MOST_HOURS: u64 = 7 * 24;
-/// The time between two writes. A process that is killed loses what was used since the last one.
+/// The period of writes. A process that is killed loses the usage since the last one.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What was written.
+/// The progress of writing usage.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) at: Option<Instant>,
-    /// The hour in which hours were forgotten last.
+    /// The hour in which old hours were last deleted.
     pub(super) cleared: u64,
-    /// True while writing fails, which is logged once.
+    /// True while writing fails. Only the first failure is logged.
     pub(super) is_failing: bool,
 }
 

@@ -1,5 +1,4 @@
-//! The line that every message takes: checked, negotiated, placed, validated by the extensions, and given to a turn, which
-//! stores it with its state delta.
+//! Accepting a message: checks, negotiation of extensions, the ids of conversation and task, and the start of the turn.
 
 use std::borrow::Cow;
 use std::pin::pin;
@@ -34,47 +33,49 @@ use crate::views::VisibleTurn;
 use crate::views::scoped_keys::session_key;
 use crate::views::turn_task::TurnTask;
 
-/// A message that waits longer for the turn before it has its stream opened. Most wait for the store alone, and less long.
+/// After this wait for the previous turn the stream of a message is opened. Most messages wait only for the store,
+/// which is faster.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
-/// The conversation and the task that a message belongs to.
+/// The conversation and the task of a message.
 pub(crate) struct Target {
     pub(crate) context_id: ContextId,
     pub(crate) task_id: TaskId,
     pub(crate) record: Option<Arc<TaskRecord>>,
-    /// True if this server has just named the context, so that nobody else can know it yet.
+    /// True if this server has just made the context id. No other client can know such a context.
     is_new: bool,
     /// The owner of the task.
     pub(crate) owner: Owner,
-    /// The replica that this process was when the message came; `None` where one process has the store.
+    /// The replica id of this process when the message arrived. `None` if only one process can use the store.
     pub(crate) replica: Option<Replica>,
-    /// Held until it is settled that the message is taken.
+    /// The claim on the message. Held until the message is accepted.
     delivery: Option<FirstDelivery>,
-    /// The view of the task that the extensions get.
+    /// The task as extensions see it.
     turn_task: TurnTask,
-    /// The steps of the agent, which the extensions see too.
+    /// The recorded steps of the agent, which extensions may read.
     steps: Steps,
 }
 
-/// The parts that a turn is made of.
+/// The parts of a turn.
 pub(crate) struct TurnResources {
     pub(crate) chain: Chain,
     pub(crate) session: TurnSession,
     pub(crate) permit: TurnPermit,
-    /// The user's message for the session. `None` when an extension takes the task up: there is no new message then.
+    /// The user's message for the session. `None` if an extension resumes the task, because there is no new message
+    /// then.
     pub(crate) user_event: Option<Box<UserEvent>>,
-    /// The request. Its extensions are those by which the turn finds them when it is made again.
+    /// The call. Its `requested` URIs find the turn's extensions if the turn is made again.
     pub(crate) call: ServiceParameters,
-    /// The context for an agent that lives elsewhere; `None` for all others.
+    /// The context for a remote agent. `None` for a local agent.
     pub(crate) remote: Option<UpstreamContext>,
-    /// Keeps a server that drains waiting until the turn itself does.
+    /// Makes a draining server wait until the turn itself is counted.
     pub(crate) counted: TaskTrackerToken,
-    /// True if the client reads the events as they come.
+    /// True if the client reads the events as they are stored.
     pub(crate) streams: bool,
 }
 
 impl RequestHandler {
-    /// Takes a message, counts it and traces it.
+    /// Accepts a message, and adds the outcome to the counters and the trace.
     pub(crate) async fn accept(
         &self,
         call: &ServiceParameters,
@@ -95,9 +96,9 @@ impl RequestHandler {
         outcome
     }
 
-    /// The line that every message takes: checked, negotiated, placed, validated by the extensions, and given to a turn,
-    /// which stores it with its state delta. Nothing is left behind when it is refused. Only where the push config of a
-    /// message whose turn has begun cannot be stored, the client gets the error and the task goes on.
+    /// Accepts a message: checks the request, negotiates extensions, claims the message, waits for the conversation,
+    /// asks the extensions, and starts a turn. A refused message leaves nothing behind. There is one exception: if the
+    /// push config of a message whose turn has begun cannot be stored, the client gets an error and the task continues.
     async fn take(
         &self,
         call: &ServiceParameters,
@@ -105,24 +106,25 @@ impl RequestHandler {
         mut request: SendMessageRequest,
     ) -> Result<(Reception, Outcome), A2aError> {
         request_check::check(&request)?;
-        // Before the store is asked for anything.
+        // This check needs no query, so it comes before those of the store.
         self.check_work()?;
-        // One set for the whole request, so that a set that replaces it is never seen in part.
+        // One set is used for the whole request, so that a concurrent change is seen as a whole or not at all.
         let extensions = self.extensions.current()?;
         let record = self.record_of(&call.owner, &request.message).await;
         let pinned = match &record {
             Ok(Some(record)) => self.tasks.pinned(record).await.map_err(fault::of_store)?,
-            // What is wrong is said below.
+            // `record?` below returns the error.
             Ok(None) | Err(_) => Vec::new(),
         };
         let installed = installed_with(&pinned, &extensions);
-        // Before any task, session or guest exists: a client that lacks a required extension leaves nothing behind.
+        // Negotiated before any task, session or guest exists, so that a client without a required extension leaves
+        // nothing behind.
         let active = activation::negotiate(&installed, &extensions.passed_on, &Occasion::message(call, &request))?;
         self.catch_up_with(call, &record).await;
         self.check_push(&request).await?;
         let mut target = Target::new(&call.owner, &request.message, record?, self.counted(steps_for(&active)))?;
         self.input_modes.check(&request.message)?;
-        // A context that is named may have a session, which is known when it is read.
+        // A named context may already have a session. That is known once the session is read.
         if target.is_new {
             self.check_new_session()?;
         }
@@ -136,21 +138,21 @@ impl RequestHandler {
             None => {}
         }
         target.tell_task();
-        // Not before: a message that is repeated gets its task, also when that is finished by now.
+        // Checked after the claim: a repetition gets its task even if the task is finished by now.
         target.check_open()?;
         target.check_waits()?;
         target.check_size(&request.message, &self.tasks.limits())?;
         self.check_room(&request).await?;
-        // Before the wait for the context, so that the turns that wait there are bounded as well.
+        // The permit comes before the wait for the conversation, so that waiting turns are limited as well.
         let permit = self.turn_limiter.take(&call.owner).await?;
         let session = announced(call, &active, self.begin_turn(&call.owner, &target)).await?;
         if !target.is_new && !session.exists() {
             self.check_new_session()?;
         }
-        // Counts as a turn from here on. A server that begins to drain now waits for it.
+        // The message counts as a turn from here on, so a draining server waits for it.
         let counted = self.running.token();
         self.check_begins()?;
-        // The turn that ran in the context until now may have ended the task.
+        // The previous turn of the conversation may have ended the task.
         target.check_open()?;
         let view = self.views.of_turn(&active, &call.owner, target.visible(&session)).await?;
         let remote = self.upstream_context(call, &extensions, (&session, &target.task_id), &request).await?;
@@ -162,9 +164,9 @@ impl RequestHandler {
         }
         let mut delta = StateDelta::from(delta);
         self.agent.before_turn(&request, &session, &mut delta)?;
-        // After the hooks, to which a task id means that the message continues a task.
+        // The ids are set after the hooks, because a task id tells a hook that the message continues a task.
         target.place(&mut request.message);
-        // Others have sent messages meanwhile, or an extension has rewritten this one.
+        // Checked again: other messages may have joined the task, or an extension may have rewritten this one.
         target.check_size(&request.message, &self.tasks.limits())?;
         let id = deduplication::event_id(&target.task_id, &request.message.message_id);
         let event = Event { id, ..Event::of_user(target.task_id.clone(), request.message.parts.clone(), delta) };
@@ -175,29 +177,31 @@ impl RequestHandler {
         Ok((Reception::Started, self.start(request, target, resources).await?))
     }
 
-    /// The task that the message continues, if it names one.
+    /// The task that the message names, if any.
     async fn record_of(&self, owner: &Owner, message: &Message) -> Result<Option<Arc<TaskRecord>>, A2aError> {
         let Some(task_id) = &message.task_id else { return Ok(None) };
         self.tasks.open(owner, task_id).await.map(Some)
     }
 
-    /// Asks an agent elsewhere how the task that the message continues goes on there.
+    /// Brings a waiting task up to date with its remote agent.
     async fn catch_up_with(&self, call: &ServiceParameters, record: &Result<Option<Arc<TaskRecord>>, A2aError>) {
         if let Ok(Some(record)) = record {
             self.catch_up_now(call, record).await;
         }
     }
 
-    /// Waits for its turn in the context and opens the session. A new one has nothing to read, besides what it may share.
+    /// Waits for the conversation and opens its session. A new conversation has no session to read, except for shared
+    /// state.
     pub(crate) async fn begin_turn(&self, owner: &Owner, target: &Target) -> Result<TurnSession, A2aError> {
         let key = session_key(Arc::clone(&self.app), owner, &target.context_id);
-        // Before the wait: a process that loses its lease meanwhile does not take the turn up under another one.
+        // The place is taken before the wait: a process that loses its lease during the wait must not begin the turn
+        // under the next lease.
         let beginning = Beginning { place: self.sessions.place(), history: self.agent.reads_history() };
         let opened = async {
             if !target.is_new {
                 return TurnSession::open(&self.sessions, key, &self.turns, beginning).await;
             }
-            // Nobody else knows a context that is new, so there is no session to read and nobody to wait for.
+            // No other client knows a new context, so there is no session to read and no turn to wait for.
             let guard = self.turns.begin(&key).await?;
             if self.agent.reads_shared_state() {
                 TurnSession::read_new(&self.sessions, key, guard, beginning).await
@@ -214,9 +218,9 @@ impl RequestHandler {
         }
     }
 
-    /// Tells what may follow the user's message before the agent answers.
+    /// Decides how the user's message is stored: before any effect of the turn, or together with the answer.
     fn following(&self, target: &Target, active: &[Arc<Extension>]) -> Following {
-        // Whoever reads a task sees a message that joins it, and the session must not lack that message after a crash.
+        // Readers of the task see a message that joins it. After a crash the session must have that message as well.
         let is_read_by_others = target.record.is_some();
         let extensions_reach_out = active.iter().any(|extension| extension.grants().reach_out());
         if is_read_by_others || extensions_reach_out || self.agent.reaches_out() {
@@ -226,7 +230,7 @@ impl RequestHandler {
         }
     }
 
-    /// Begins the turn and waits for the agent's first event.
+    /// Starts the turn and waits for the agent's first event.
     pub(crate) async fn start(
         &self,
         request: SendMessageRequest,
@@ -269,7 +273,7 @@ impl RequestHandler {
             began: Instant::now(),
         };
         let running = turn.begin_running();
-        // The turn counts by itself now.
+        // The turn is now counted by itself.
         drop(counted);
         let mut outcome = outcome.await.map_err(|gone| fault::internal(&gone))??;
         if let Outcome::Task(task) = &mut outcome {
@@ -279,7 +283,7 @@ impl RequestHandler {
         Ok(outcome)
     }
 
-    /// Sends the events of the task to whoever is to be notified of them.
+    /// Starts the push notifications for the events of the task.
     async fn notify(
         &self,
         task: &TaskOutcome,
@@ -294,14 +298,14 @@ impl RequestHandler {
         match config {
             Some(config) => push.put(&task.record, task.subscription.clone(), config).await.map(drop),
             None if continues => push.forward(&task.record, reader.clone()).await,
-            // A new task has no other configs. Whoever registers one later brings a reader.
+            // A new task has no other configs. A later registration brings its own reader.
             None => Ok(()),
         }
     }
 }
 
-/// The installed extensions, in the versions that accepted the task where that task has pinned some. The requests that each is
-/// active for are what the operator says now.
+/// The installed extensions, with the versions that the task has pinned in place of newer ones. The current settings
+/// decide for which requests each extension is active.
 pub(crate) fn installed_with<'a>(pinned: &[Arc<Extension>], extensions: &'a ExtensionSet) -> Cow<'a, Installed> {
     if pinned.is_empty() {
         return Cow::Borrowed(&extensions.installed);
@@ -316,8 +320,8 @@ pub(crate) fn installed_with<'a>(pinned: &[Arc<Extension>], extensions: &'a Exte
 }
 
 impl Target {
-    /// Finds or makes the ids of the conversation and the task (A2A 1.0 section 3.4), and has the log name them; `record` is
-    /// that of the task that the message names.
+    /// Determines the ids of the conversation and the task (A2A 1.0 section 3.4) and adds them to the log. `record`
+    /// belongs to the task that the message names.
     fn new(owner: &Owner, message: &Message, record: Option<Arc<TaskRecord>>, steps: Steps) -> Result<Self, A2aError> {
         Self::placed(owner, message, record, steps).inspect(Self::tell_context)
     }
@@ -344,7 +348,7 @@ impl Target {
         Ok(Self { context_id, task_id, record: None, is_new, owner, replica, delivery: None, turn_task, steps })
     }
 
-    /// A task that is there already.
+    /// The target for an existing task.
     pub(crate) fn of_task(owner: &Owner, record: Arc<TaskRecord>, steps: Steps) -> Self {
         let task_id = record.id().clone();
         let context_id = record.context_id().clone();
@@ -356,21 +360,21 @@ impl Target {
         Self { context_id, task_id, record: Some(record), is_new: false, owner, replica, delivery, turn_task, steps }
     }
 
-    /// For the lines of the log. The task may still become another one, and there may be none.
+    /// Adds the ids to the log lines of the request. The message may still get another task, or none.
     fn tell_context(&self) {
         Span::current().record("context", display(&self.context_id)).record("task", display(&self.task_id));
         annex_telemetry::with(|request| request.is_about(Some(self.context_id.clone().into()), None));
     }
 
-    /// For the lines of the log, once it is known that the message is not one that came before.
+    /// Adds the task to the request's log line. Called once the message is known to be new.
     fn tell_task(&self) {
         annex_telemetry::with(|request| request.is_about(None, Some(self.task_id.clone().into())));
     }
 
-    /// A process has left the message, and it is worked on as the task that it was to become there.
+    /// Takes over a message of another process, with the task id that was chosen there.
     fn take_over(&mut self, delivery: FirstDelivery, task: TaskId) {
         self.delivery = Some(delivery);
-        // The message may continue a task, which is the same then.
+        // A message that continues a task has the same task id in both processes.
         if task != self.task_id {
             Span::current().record("task", display(&task));
             self.turn_task = TurnTask::new(task.clone(), self.context_id.clone());
@@ -378,12 +382,12 @@ impl Target {
         }
     }
 
-    /// The parts of a turn on it that extensions may see.
+    /// The parts of the turn that extensions may see.
     pub(crate) fn visible<'a>(&'a self, session: &'a TurnSession) -> VisibleTurn<'a> {
         VisibleTurn { session, task: &self.turn_task, steps: &self.steps }
     }
 
-    /// A finished task takes no further message (A2A 1.0 section 3.4.2).
+    /// Checks that the task is not finished (A2A 1.0 section 3.4.2).
     pub(crate) fn check_open(&self) -> Result<(), A2aError> {
         match &self.record {
             Some(record) if record.is_finished() => Err(record::finished(record)),
@@ -392,10 +396,10 @@ impl Target {
         }
     }
 
-    /// A task that is worked on takes no message. It would wait for the end of the turn, which most often ends the task.
+    /// Checks that no turn works on the task. The message would wait for that turn, which usually finishes the task.
     fn check_waits(&self) -> Result<(), A2aError> {
         match &self.record {
-            // The turn of a task that waits for its client may still be ending.
+            // The task already waits for its client, and its turn is just ending.
             Some(record) if record.is_running() && !record.task_state().is_interrupted() => {
                 Err(record::worked_on(record))
             }
@@ -403,7 +407,7 @@ impl Target {
         }
     }
 
-    /// A message must leave room in its task, for an answer too.
+    /// Checks that the message leaves room in its task for an answer.
     fn check_size(&self, message: &Message, limits: &TaskLimits) -> Result<(), A2aError> {
         let Some(record) = &self.record else {
             let too_large = |excess: Excess| {
@@ -428,24 +432,24 @@ impl Target {
     }
 }
 
-/// Waits for the turn, and tells the client of a stream when that takes long: its stream begins then.
+/// Waits for the previous turn. If that takes long, sends the notice that opens the stream of the client.
 async fn announced<T>(call: &ServiceParameters, active: &[Arc<Extension>], turn: impl Future<Output = T>) -> T {
     let Some(notice) = &call.wait_notice else { return turn.await };
     let mut turn = pin!(turn);
     if let Ok(begun) = timeout(SHORT_WAIT, &mut turn).await {
         return begun;
     }
-    // A client that has gone needs no notice.
+    // A client that has hung up needs no notice.
     let _ = notice.send(active.iter().map(|extension| extension.uri().clone()).collect());
     turn.await
 }
 
-/// The record of the agent's steps, which is kept where an extension may read it.
+/// The record of the agent's steps. Kept only if an active extension may read it.
 fn steps_for(active: &[Arc<Extension>]) -> Steps {
     if active.iter().any(|extension| extension.grants().agent_steps) { Steps::default() } else { Steps::unread() }
 }
 
-/// The request that the hooks see of a message.
+/// The request as the hooks see it.
 pub(crate) fn hook_request<'a>(
     call: &'a ServiceParameters,
     operation: &'a str,

@@ -1,4 +1,4 @@
-//! Messages that came before, and the claim of those that did not.
+//! Recognising repeated messages, and claiming new ones.
 
 use annex_protocol::{A2aError, ContextId, Owner, SendMessageRequest, TaskId};
 use annex_tasks::MessageKey;
@@ -10,14 +10,15 @@ use crate::send_message::accept::Target;
 use crate::turn::{Outcome, TaskOutcome};
 
 impl RequestHandler {
-    /// Tells whether the message came before, and remembers it. `None` for a message of an anonymous client that names
-    /// neither context nor task: ids are all that keeps such clients apart, and there is none to find it under.
+    /// Claims the message, or returns what is known about its first arrival. `None` for a message of an anonymous
+    /// client without context and task: anonymous clients are only distinguished by these ids.
     pub(super) async fn remember(
         &self,
         request: &SendMessageRequest,
         target: &mut Target,
     ) -> Result<Option<Delivery>, A2aError> {
-        // Before the claim: a turn whose claim may be taken over creates no task.
+        // The replica id is read before the claim: a turn whose claim another process may take over must not create a
+        // task.
         target.replica = self.tasks.store().replica();
         let message = &request.message;
         let context = match (&message.context_id, &message.task_id) {
@@ -32,7 +33,7 @@ impl RequestHandler {
     pub(super) async fn repeated(&self, owner: &Owner, task: &TaskId) -> Result<(Reception, Outcome), A2aError> {
         let record = self.tasks.open(owner, task).await.map_err(|error| match error {
             A2aError::TaskNotFound { .. } => {
-                // It was swept in between, and the message with it.
+                // The task was swept between the two reads, and the record of the message with it.
                 let reason =
                     "the task of this message has just been deleted, because it was old; send the message again";
                 A2aError::Overloaded { reason: reason.to_owned() }

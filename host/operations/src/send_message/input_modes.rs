@@ -1,8 +1,8 @@
-//! Which media types messages may have (A2A 1.0 section 4.4.1, `defaultInputModes`).
+//! The media types that messages may have (A2A 1.0 section 4.4.1, `defaultInputModes`).
 
 use annex_protocol::{A2aError, Message, Part, PartContent};
 
-/// The media types that the agent takes.
+/// The accepted media types.
 #[derive(Clone, Debug)]
 pub struct InputModes(Vec<String>);
 
@@ -11,8 +11,10 @@ impl InputModes {
         Self(modes.iter().map(|mode| mode.to_ascii_lowercase()).collect())
     }
 
+    /// Checks that the agent accepts all parts.
+    ///
     /// # Errors
-    /// [`A2aError::ContentTypeNotSupported`] for the first part that the agent does not take.
+    /// [`A2aError::ContentTypeNotSupported`] for the first part that the agent does not accept.
     pub(crate) fn check(&self, message: &Message) -> Result<(), A2aError> {
         match message.parts.iter().find(|part| !self.take_part(part)).and_then(media_type) {
             Some(refused) => Err(A2aError::ContentTypeNotSupported { content_type: refused.to_owned() }),
@@ -20,7 +22,8 @@ impl InputModes {
         }
     }
 
-    /// A data part of a type that ends in `+json` is JSON (RFC 6839 section 3.1), so an agent that takes JSON takes it.
+    /// True if the agent accepts the part. A data part with a type that ends in `+json` is JSON (RFC 6839 section 3.1),
+    /// so an agent that accepts JSON accepts it.
     fn take_part(&self, part: &Part) -> bool {
         let Some(named) = media_type(part) else { return true };
         self.take(named)
@@ -48,7 +51,7 @@ fn is_json_by_suffix(media_type: &str) -> bool {
     essence.strip_prefix("application/").is_some_and(|subtype| subtype.ends_with("+json"))
 }
 
-/// The media type that the part names, or that follows from its kind. None follows for files.
+/// The media type that the part names, or the default of its kind. Files have no default.
 fn media_type(part: &Part) -> Option<&str> {
     let implied = match &part.content {
         PartContent::Text(_) => Some("text/plain"),
@@ -100,7 +103,7 @@ mod tests {
         for named in ["application/json-seq", "application/xml", "text/x+json", "+json"] {
             assert!(!takes(&json, named, data()), "{named}");
         }
-        // Only data is JSON by construction.
+        // Only data parts are JSON by construction.
         assert!(!takes(&json, "application/vnd.ag2.history+json", PartContent::Text("[]".to_owned())));
         assert!(!takes(&json, "application/vnd.ag2.history+json", PartContent::Raw("W10=".to_owned())));
     }

@@ -1,10 +1,10 @@
-//! Checks of a request beyond those of the protocol: bounds on ids.
+//! Checks of a request beyond those of the protocol: limits on ids and references.
 
 use annex_protocol::{A2aError, ContextId, Message, SendMessageRequest, TaskId};
 
 /// The longest id that a client may choose, in bytes. Ids are repeated in every event and kept with every task.
 pub(crate) const MAX_ID_BYTES: usize = 256;
-/// The most tasks that one message may refer to.
+/// The most tasks that a message may refer to.
 const MAX_REFERENCES: usize = 64;
 
 pub(crate) fn check(request: &SendMessageRequest) -> Result<(), A2aError> {
@@ -25,8 +25,8 @@ fn check_ids(message: &Message) -> Result<(), A2aError> {
     }
 }
 
-/// References are hints for the agent (A2A 1.0 section 3.4.3), so none is looked up: a task that is unknown, swept or
-/// another caller's makes no difference.
+/// Checks the references to other tasks. They are hints for the agent (A2A 1.0 section 3.4.3), so none is looked up: an
+/// unknown, deleted or foreign task is no error.
 fn check_references(message: &Message) -> Result<(), A2aError> {
     let references = &message.reference_task_ids;
     if references.len() > MAX_REFERENCES {

@@ -1,4 +1,4 @@
-//! Who may use the admin API, and what they may do. A reload of the config changes it.
+//! The tokens and hosts that may use the admin API, and the scope of each token. A reload of the config replaces them.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,18 +9,18 @@ use super::token::{TokenError, Tokens};
 use crate::config::AdminConfig;
 use crate::process::hosts::Hosts;
 
-/// The rules that are in effect. Clones are the same.
+/// The access rules in use. A clone shares the same rules.
 #[derive(Clone)]
 pub(crate) struct Access(Arc<RwLock<Arc<AccessRules>>>);
 
-/// The rules of one reading of the config.
+/// The rules from one reading of the config.
 pub(crate) struct AccessRules {
     pub(super) tokens: Tokens,
-    /// Opens `/metrics` alone.
+    /// Tokens that open only `/metrics`.
     metrics: Option<Tokens>,
-    /// False where other machines reach the listener of `/metrics`, by whatever name.
+    /// False if other machines may reach the listener of `/metrics`. They may call it by any name.
     pub(super) checks_metrics_hosts: bool,
-    /// The names under which the listener may be called.
+    /// The host names under which clients may call the listener.
     pub(super) hosts: Hosts,
     /// `admin.allow_recording`
     pub(super) allow_recording: bool,
@@ -49,7 +49,7 @@ impl AccessRules {
         self.metrics.as_ref().is_some_and(|metrics| metrics.name_of(headers).is_some())
     }
 
-    /// True if the request may read `/metrics` at the listener that has nothing else.
+    /// True if the request may read `/metrics` on the listener that serves nothing else.
     pub(super) fn reads_metrics_alone(&self, headers: &HeaderMap) -> bool {
         self.metrics.is_none() || self.reads_metrics(headers) || self.tokens.name_of(headers).is_some()
     }
@@ -60,12 +60,12 @@ impl Access {
         Self(Arc::new(RwLock::new(Arc::new(rules))))
     }
 
-    /// The rules for a request that comes now.
+    /// The current rules.
     pub(super) fn rules(&self) -> Arc<AccessRules> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts other rules into effect.
+    /// Replaces the rules.
     pub(crate) fn set(&self, rules: AccessRules) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }

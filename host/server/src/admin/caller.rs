@@ -1,4 +1,4 @@
-//! The holder of a token that sends a request to the admin API, for the log.
+//! The caller of the admin API, as the log names it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 
-/// The name of the token of a request, and the address that the request comes from. A handler takes it as an extension. Clones
-/// are of one request.
+/// The name of a request's token and the client's address. Handlers take it as an extension of the request. A clone
+/// refers to the same request.
 #[derive(Clone, Debug)]
 pub(super) struct AdminCaller {
     name: Arc<str>,
@@ -16,12 +16,12 @@ pub(super) struct AdminCaller {
     asked: Arc<Asked>,
 }
 
-/// What a request asks for.
+/// The method and the path of a request, and whether its refusal is logged.
 #[derive(Debug)]
 struct Asked {
     method: Method,
     path: String,
-    /// True once the log says that it was refused.
+    /// True once the refusal is in the log.
     is_told: AtomicBool,
 }
 
@@ -31,12 +31,12 @@ impl AdminCaller {
         Self { name, address, asked: Arc::new(Asked { method, path, is_told: AtomicBool::new(false) }) }
     }
 
-    /// Logs that it has made a change. `what` is a sentence of what was changed.
+    /// Logs a change that this caller made. `what` is the whole sentence, such as `tenant acme was removed`.
     pub(super) fn has_changed(&self, what: &str) {
         tracing::info!(by = &*self.name, from = %self.address, "{what}");
     }
 
-    /// Logs that a change of it was refused, or failed: once, whoever notices first. What reads is no change.
+    /// Logs that a change was refused or failed. Only the first call logs; requests that only read are never logged.
     pub(super) fn was_refused(&self, status: StatusCode, reason: Option<&str>) {
         let Asked { method, path, is_told } = &*self.asked;
         if !is_change(method) || is_told.swap(true, Ordering::Relaxed) {
@@ -52,12 +52,12 @@ impl AdminCaller {
     }
 }
 
-/// True if a request with this method asks for a change.
+/// True for every method but `GET` and `HEAD`.
 pub(super) fn is_change(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Says whose something is, behind its name: nothing for the agent of the config itself.
+/// The suffix that names a tenant in a log line. Empty for the agent of the config itself.
 pub(super) fn of_tenant(tenant: Option<&str>) -> String {
     tenant.map_or_else(String::new, |tenant| format!(" of tenant {tenant}"))
 }

@@ -1,4 +1,4 @@
-//! The admin API's paths for components that are uploaded for tenants. They are kept where tasks are.
+//! The admin API's paths for components that are uploaded for tenants. The task store keeps the components.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use super::error::AdminError;
 use super::shared::{Admin, read_raw, whole};
 use crate::admin_api::components::{Component, List, Removed};
 
-/// The bytes that each component begins with: the magic number, the version of the format, and the layer of components.
+/// The first bytes of every component: the magic number, the version of the format, and the layer of components.
 const BEGINNING: [u8; 8] = [0, b'a', b's', b'm', 13, 0, 1, 0];
 
-/// The most tenants whose texts are looked at before a component is removed.
+/// The most tenants whose texts are searched before a component is removed.
 const MAX_LOOKED_AT: usize = 1_000;
-/// The most of them that a refusal names.
+/// The most tenants that a refusal names.
 const MAX_NAMED: usize = 5;
 
 pub(super) fn routes() -> Router<Arc<Admin>> {
@@ -90,10 +90,11 @@ async fn remove(
     Ok(Json(Removed { removed: digest }))
 }
 
-/// The tenants whose texts name the component that was uploaded, as far as they are among those that are looked at.
+/// The names of tenants whose text contains the digest of this component, up to [`MAX_NAMED`]. At most
+/// [`MAX_LOOKED_AT`] tenants are searched.
 async fn naming(store: &dyn TaskStore, digest: &str) -> Result<Vec<String>, StoreError> {
     let mut naming = Vec::new();
-    // What is no digest of a component may stand in any text.
+    // The string may be no digest, and then a match in a tenant's text would mean nothing.
     if !store.components().has(digest).await? {
         return Ok(naming);
     }

@@ -1,4 +1,4 @@
-//! The errors that the admin API answers with.
+//! The errors that the admin API returns.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ pub(super) struct AdminError {
     message: String,
 }
 
-/// The reason of a refusal in one line. A response has it as an extension, for the log.
+/// The reason of a refusal in one line. The log reads it from the response's extensions.
 #[derive(Clone)]
 pub(super) struct RefusalReason(pub(super) Arc<str>);
 
-/// The most bytes of it.
+/// The most bytes of a logged reason.
 const MAX_REASON_BYTES: usize = 2 << 10;
 
 impl AdminError {
@@ -50,7 +50,7 @@ impl AdminError {
         Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", message)
     }
 
-    /// Tenants cannot be added, and nothing be uploaded for them.
+    /// The config has no `[tenants]`, so tenants cannot be added and components cannot be uploaded.
     pub(super) fn no_added_tenants() -> Self {
         let message = "the config of the server lets no tenants be added; add the table [tenants] and start it again";
         Self::new(StatusCode::CONFLICT, "no_added_tenants", message)
@@ -93,7 +93,7 @@ impl From<InstallError> for AdminError {
             InstallError::Unreadable { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "unreadable_edition"),
         };
         let message = match &error {
-            // A file may have many mistakes. Whoever mends them reads a line each.
+            // A config file may have several mistakes. Each one gets a line of the message.
             InstallError::Config(config) => match config.lines().as_slice() {
                 [_] => error.public_text(),
                 lines => format!("{error}:\n{}", lines.join("\n")),

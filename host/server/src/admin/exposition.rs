@@ -10,21 +10,21 @@ pub(super) enum Kind {
     Histogram,
 }
 
-/// One scrape.
+/// The text of one scrape.
 #[derive(Default)]
 pub(super) struct Exposition {
     text: String,
 }
 
 impl Exposition {
-    /// Begins a metric, whose samples follow.
+    /// Writes the head of a metric. The caller then writes its samples.
     pub(super) fn metric(&mut self, name: &'static str, kind: Kind, help: &str) -> Metric<'_> {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
         };
-        // Writing to a string does not fail, here and below.
+        // Writing to a string never fails, here and below.
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         Metric { text: &mut self.text, name }
     }
@@ -45,7 +45,7 @@ impl Metric<'_> {
         self.part("", labels, value);
     }
 
-    /// The samples of a histogram: its buckets, the number of all values and their sum.
+    /// Writes the samples of a histogram: its buckets, the count and the sum.
     pub(super) fn histogram(
         &mut self,
         labels: &[(&str, &str)],
@@ -59,13 +59,13 @@ impl Metric<'_> {
         for (bound, count) in within {
             bucket(&bound.as_secs_f64().to_string(), *count);
         }
-        // The format wants a last bucket that has all values.
+        // The format requires a last bucket `+Inf` that counts all values.
         bucket("+Inf", count);
         self.part("_sum", labels, sum.as_secs_f64());
         self.part("_count", labels, count);
     }
 
-    /// One of the samples that a histogram is made of; `suffix` says which.
+    /// Writes one sample of a histogram. `suffix` is `_bucket`, `_sum` or `_count`.
     fn part(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
         let _ = write!(self.text, "{}{suffix}", self.name);
         for (place, (name, value)) in labels.iter().enumerate() {
@@ -77,7 +77,7 @@ impl Metric<'_> {
 }
 
 fn escaped(text: &str) -> String {
-    // The format escapes these three in values of labels. The backslash comes first, or it would escape the other
-    // escapes.
+    // The format escapes these three characters in label values. The backslash comes first, or it would escape the
+    // other escapes.
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

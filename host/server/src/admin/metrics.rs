@@ -1,8 +1,8 @@
-//! The page `/metrics`: the numbers of the server, and of each extension in force with its calls.
+//! The page `/metrics`: the numbers of the server and of each installed extension.
 //!
-//! The numbers of an extension go when it is removed, so there are never more of them than extensions. What belongs to
-//! a tenant has its name as a label. However many tenants there are, the page is bounded: it has the totals, and the
-//! numbers of the busiest tenants as far as they are not zero.
+//! The numbers of an extension disappear when it is removed, so the page never outgrows the installed extensions. A
+//! tenant's numbers have its name as a label. The page is bounded for any number of tenants: it has totals for all, and
+//! non-zero numbers for the busiest tenants.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ mod work;
 
 /// The most tenants whose numbers are shown.
 const MAX_TENANTS: usize = 50;
-/// The most extensions that they have together. One can take a hundred lines.
+/// The most extensions of all shown tenants together. One extension can take a hundred lines.
 const MAX_EXTENSIONS: usize = 100;
 
-/// One extension in force.
+/// One installed extension.
 struct Shown<'a> {
-    /// Empty for those of the config itself.
+    /// The tenant's name. Empty for the agent of the config itself.
     tenant: &'a str,
     uri: String,
     version: Version,
     metrics: ExtensionMetrics,
 }
 
-/// One number of each extension.
+/// The name, kind, help and value of a metric with one sample for each extension.
 type PerExtension = (&'static str, Kind, &'static str, fn(&Shown<'_>) -> f64);
 
 const PER_EXTENSION: &[PerExtension] = &[
@@ -93,7 +93,7 @@ const PER_EXTENSION: &[PerExtension] = &[
     }),
 ];
 
-/// One number of what a tenant has installed.
+/// The name, help and value of a gauge with one sample for each tenant.
 type PerTenant = (&'static str, &'static str, fn(&Installer) -> f64);
 
 const PER_TENANT: &[PerTenant] = &[
@@ -121,13 +121,13 @@ fn of_tenant<'a>(tenant: &'a str, others: &[(&'a str, &'a str)]) -> Vec<(&'a str
     tenant.into_iter().chain(others.iter().copied()).collect()
 }
 
-/// False for a tenant's number that is zero: nearly all of them are, and to be without one says the same. Those of the config
-/// itself are there from the beginning, so that their first change is seen.
+/// False for a tenant's zero, which an absent sample says as well and which most samples would be. The agent of the
+/// config itself keeps its zeros, so that a rate sees its first change.
 fn is_told(tenant: &str, value: f64) -> bool {
     tenant.is_empty() || value > 0.0
 }
 
-/// What the page is made of, besides the extensions.
+/// The sources of the page's numbers, besides the extensions.
 pub(super) struct Sources<'a> {
     pub(super) counters: &'a Counters,
     pub(super) numbers: &'a RequestNumbers,
@@ -136,7 +136,7 @@ pub(super) struct Sources<'a> {
     pub(super) running_turns: usize,
 }
 
-/// The metrics as they are now.
+/// The page's text with the current numbers.
 pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
     let Sources { counters, numbers, own_agent, running_turns } = *sources;
     let mut page = Exposition::default();
@@ -144,7 +144,7 @@ pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
     let busiest = busiest(installers);
     let of_tenants = busiest.iter().map(|(name, serving)| (name.clone(), Arc::clone(&serving.installer)));
     let shown: Vec<(String, Arc<Installer>)> = own.into_iter().chain(of_tenants).collect();
-    // The format wants all samples of a metric in one group, so the tenants are in the inner loop.
+    // The format wants all samples of a metric in one group, so the inner loop runs over the tenants.
     for (name, help, value) in PER_TENANT {
         let mut metric = page.metric(name, Kind::Gauge, help);
         for (tenant, installer) in &shown {
@@ -155,7 +155,7 @@ pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
         }
     }
     tenants(&mut page, installers);
-    // All tenants share the pins, so any installer knows their number.
+    // All tenants share the pins, so the own installer knows the number for all.
     let pinned = installers.own().pins().tasks();
     page.metric("annex_pinned_tasks", Kind::Gauge, "Waiting tasks that have pinned versions.")
         .sample(&[], pinned as f64);
@@ -170,7 +170,7 @@ pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
         installer.versions().into_iter().map(|version| Shown {
             tenant: tenant.as_str(),
             uri: version.uri().to_string(),
-            // The numbers are read once per page, so that the samples of an extension fit together.
+            // The numbers are read once per page, so that the samples of an extension agree.
             metrics: version.extension.metrics(),
             version,
         })
@@ -187,7 +187,7 @@ pub(super) fn text(installers: &Installers, sources: &Sources<'_>) -> String {
     page.into_text()
 }
 
-/// The tenants that are shown, by name: those whose extensions were on a thread for longest.
+/// The tenants that the page shows, sorted by name: those whose extensions used the most thread time.
 fn busiest(installers: &Installers) -> Vec<(String, Serving)> {
     let mut tenants: Vec<_> = installers
         .tenants_served()
@@ -239,9 +239,9 @@ fn loads(page: &mut Exposition, shown: &[(String, Arc<Installer>)]) {
     }
 }
 
-/// The numbers of all extensions together, also of tenants that are not shown.
+/// The numbers of all extensions together, including those of tenants that the page does not show.
 fn totals(page: &mut Exposition, installers: &Installers) {
-    // All tenants count in the same totals, so any installer knows them.
+    // All tenants share these totals, so the own installer has them.
     let totals = installers.own().totals();
     let help = "Calls of hooks of all extensions and tenants together, by how they ended.";
     let mut calls = page.metric("annex_all_hook_calls_total", Kind::Counter, help);
@@ -279,7 +279,7 @@ fn hooks(page: &mut Exposition, extensions: &[Shown<'_>]) {
     let help = "Time of a call from asking for an instance to the guest's answer, waiting included.";
     let mut times = page.metric("annex_hook_duration_seconds", Kind::Histogram, help);
     for (shown, hook) in each_hook(extensions) {
-        // A histogram is shown with all its buckets or not at all.
+        // A histogram is written with all its buckets or left out.
         if !is_told(shown.tenant, hook.calls as f64) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Recordings: the turns of an extension as a stream of JSON lines, for as long as the client stays.
+//! Recordings: the turns of an extension as a stream of JSON lines, until a bound is reached or the client hangs up.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::admin_api::Recording;
 use crate::installation::hiding::Hiding;
 use crate::installation::installer::{Installer, Version};
 
-/// Turns that are noted at once, or wait to be written. Each has at most a mebibyte.
+/// The most turns that are being recorded or wait for the writer. Each has at most a mebibyte.
 const MAX_WAITING: usize = 16;
-/// Lines that wait for the client.
+/// The most lines that wait for the client.
 const MAX_LINES: usize = 4;
-/// A recording notices at this pace that another version is in force.
+/// The period at which a recording checks whether its version was replaced.
 const LOOK: Duration = Duration::from_secs(1);
-/// The time for the last lines, once the time of the recording is over.
+/// The time for the client to read the last lines after the recording has ended.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// The bounds of a recording, and what they are where the request does not say.
+/// The default and the maximum of each bound of a recording.
 const TURNS: (u64, u64) = (50, 100_000);
 const BYTES: (u64, u64) = (16 << 20, 1 << 30);
 const SECONDS: (u64, u64) = (60, 24 * 60 * 60);
@@ -77,7 +77,7 @@ pub(super) async fn record(
             redaction: admin.sessions.redaction.clone(),
             extensions: vec![Arc::clone(&version.extension)],
         }),
-        // A while longer, for the last lines.
+        // The last lines get a grace period.
         until: bounds.until + GOODBYE,
         closing: admin.closing.clone(),
         lines,
@@ -104,10 +104,10 @@ struct Bounds {
     until: Instant,
 }
 
-/// Hands the turns of an extension to the writer.
+/// Passes the turns of an extension to the writer.
 struct Recorder {
     turns: Sender<RecordedTurn>,
-    /// Turns that are being noted.
+    /// The number of turns that are being recorded.
     running: AtomicU64,
     left_out: AtomicU64,
 }
@@ -124,7 +124,8 @@ impl TurnObserver for Recorder {
 
     fn ended(&self, turn: RecordedTurn) {
         self.running.fetch_sub(1, Ordering::Relaxed);
-        // The request that the turn belongs to must not wait for a file of somebody else.
+        // A full queue drops the turn: the request that the turn belongs to must not wait for the reader of a
+        // recording.
         if self.turns.try_send(turn).is_err() {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
@@ -136,7 +137,7 @@ impl TurnObserver for Recorder {
     }
 }
 
-/// Ends the observation with the recording, however that ends.
+/// Ends the observation of the extension when the recording is dropped.
 struct Observed(Arc<Extension>);
 
 impl Drop for Observed {
@@ -170,7 +171,7 @@ impl Writer {
                 turn = noted.recv() => turn,
                 () = sleep_until(bounds.until) => break "time",
                 () = self.closing.cancelled() => break "shutdown",
-                // Nobody reads any more, so nobody is told why.
+                // The client has hung up, so the recording needs no last line.
                 () = self.lines.closed() => return,
                 () = tokio::time::sleep(LOOK) => {
                     if self.is_in_force() {
@@ -179,7 +180,7 @@ impl Writer {
                     break "replaced";
                 }
             };
-            // The recorder has the other end, and lives here.
+            // `recv` returns `None` only if all senders are dropped, and this task holds one.
             let Some(turn) = turn else { return };
             match self.turn(turn).await {
                 Some(Written::Bytes(written)) => {
@@ -207,7 +208,7 @@ impl Writer {
         })
     }
 
-    /// The settings, with what is hidden in the parameters replaced.
+    /// The settings, with hidden values in the parameters replaced.
     fn settings(&self) -> Json {
         let settings = self.version.settings.to_json();
         let Ok(mut object) = JsonObject::parse(settings.get()) else { return settings };
@@ -221,10 +222,10 @@ impl Writer {
         self.installer.versions().iter().any(|version| version.number == self.version.number)
     }
 
-    /// Writes a turn. `None` when nobody reads.
+    /// Writes a turn. `None` if the client has hung up.
     async fn turn(&self, turn: RecordedTurn) -> Option<Written> {
         let hiding = Arc::clone(&self.hiding);
-        // A turn has up to a mebibyte, which is not read on a thread that serves requests.
+        // A turn has up to a mebibyte. Reading it would block a thread that serves requests.
         let line = tokio::task::spawn_blocking(move || {
             turn.hidden(hiding.as_ref()).and_then(|turn| serde_json::to_string(&RecordingLine::Turn(turn)).ok())
         });
@@ -234,19 +235,19 @@ impl Writer {
         }
     }
 
-    /// Writes one line and returns its bytes. `None` when nobody reads.
+    /// Writes one line and returns its length in bytes. `None` if the client has hung up.
     async fn line(&self, mut line: String) -> Option<u64> {
         line.push('\n');
         let bytes = line.len() as u64;
         tokio::select! {
             sent = self.lines.send(Bytes::from(line)) => sent.ok().map(|()| bytes),
-            // Whoever reads nothing must not hold up the end.
+            // A client that reads nothing must not delay the end of the recording.
             () = self.closing.cancelled() => None,
             () = sleep_until(self.until) => None,
         }
     }
 
-    /// Writes what has no user's words in it.
+    /// Writes a line that has no content of users and so needs no redaction.
     async fn own_line(&self, line: &RecordingLine) -> Option<u64> {
         self.line(serde_json::to_string(line).ok()?).await
     }
@@ -255,6 +256,6 @@ impl Writer {
 /// The outcome of a turn.
 enum Written {
     Bytes(u64),
-    /// It cannot be written without what is hidden.
+    /// Redaction of the turn failed, so the turn was not written.
     Nothing,
 }

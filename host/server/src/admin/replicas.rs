@@ -1,4 +1,4 @@
-//! The admin API's path for the processes on one database.
+//! The admin API's path for the processes that share one database.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::error::AdminError;
 use super::shared::Admin;
 use crate::admin_api::replicas::{List, Replica};
 
-/// The process that answers, as it says of itself.
+/// The description of the answering process.
 pub(crate) struct ThisProcess {
     pub(crate) since: Timestamp,
-    /// Where clients reach it.
+    /// The address at which clients reach the process.
     pub(crate) address: String,
 }
 

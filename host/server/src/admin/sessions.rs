@@ -16,9 +16,9 @@ use crate::admin_api::sessions::{Deleted, DeletedKeys, DeletedUserState, Events,
 use crate::stores::sessions::{SessionFilter, SessionName, SessionsError};
 use crate::stores::state::StateOwner;
 
-/// Sessions or events that are shown unless the query says how many.
+/// The number of sessions or events in an answer if the query sets none.
 const SHOWN: usize = 100;
-/// The most bytes of a list of keys.
+/// The most bytes of a list of keys in a request body.
 const MAX_KEYS_BYTES: usize = 1 << 20;
 
 pub(super) fn routes() -> Router<Arc<Admin>> {
@@ -40,7 +40,7 @@ struct Listing {
     limit: Option<usize>,
 }
 
-/// The query that, with the context in the path, names a session; `last` is for its events.
+/// The query that names a session together with the context in the path. `last` limits the events.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Of {
@@ -93,7 +93,7 @@ async fn delete(
     Ok(Json(whole(caller, async move { admin.sessions.delete(&name).await }, |_| told).await?))
 }
 
-/// The query that names the state which sessions share.
+/// The query that names the owner of state which sessions share.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OfState {

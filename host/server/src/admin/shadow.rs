@@ -73,7 +73,7 @@ async fn end(
     Ok(Json(Shadow::of(&ended)))
 }
 
-/// Says what has happened to an extension.
+/// The log line for an event of an extension's shadow. `happened` is the rest of the sentence.
 fn has(happened: &str, uri: &ExtensionUri, of: &OfTenant) -> String {
     format!("extension {uri}{} {happened}", of_tenant(of.tenant.as_deref()))
 }

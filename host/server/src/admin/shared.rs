@@ -1,4 +1,4 @@
-//! The parts that all paths of the admin API share: what they show and change, and how they read a request.
+//! The state that all paths of the admin API share, and the reading of request bodies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest body: a component in base64 with its settings.
 const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
 
-/// The parts that the API shows and changes, and who may use it.
+/// The state of the admin API: what it shows and changes, and the access rules.
 pub(crate) struct Admin {
     pub(super) installers: Arc<Installers>,
     pub(super) sessions: Sessions,
@@ -44,16 +44,16 @@ pub(crate) struct Admin {
     pub(super) agent: Arc<dyn AgentExecutor>,
     pub(super) access: Access,
     pub(super) strangers: Strangers,
-    /// The use of the tenants.
+    /// The usage of the tenants, and their limits.
     pub(super) quotas: Arc<Quotas>,
-    /// The other processes; `None` where there can be none.
+    /// The other processes on the database. `None` without a shared database.
     pub(super) peers: Option<Peers>,
     pub(super) process: ThisProcess,
-    /// Ends recordings when the server does.
+    /// Cancelled when the server shuts down. Recordings end then.
     pub(super) closing: CancellationToken,
 }
 
-/// The parts that an [`Admin`] is made of.
+/// The parts of an [`Admin`].
 pub(crate) struct AdminParts {
     pub(crate) access: Access,
     pub(crate) installers: Arc<Installers>,
@@ -64,7 +64,7 @@ pub(crate) struct AdminParts {
 }
 
 impl Admin {
-    /// `handler` is that of the agent of the config itself.
+    /// Builds the API's state. `handler` serves the agent of the config itself.
     pub(crate) fn new(parts: AdminParts, handler: &RequestHandler) -> Self {
         let AdminParts { access, installers, sessions, quotas, peers, process } = parts;
         let running = handler.running.clone();
@@ -86,20 +86,19 @@ impl Admin {
         served(tenant, self.installers.handler(tenant).await)
     }
 
-    /// Learns the name of the tenant's agent, under which its sessions are: that of a tenant which was added is known once it
-    /// is loaded.
+    /// Loads the tenant, if it was added, so that its agent's name is known. Sessions are stored under that name.
     pub(super) async fn know(&self, tenant: Option<&str>) {
         drop(self.installers.of(tenant).await);
     }
 
-    /// The installer of the tenant that the query names, to change what is installed. The extensions of a tenant that was added
-    /// are those of its text.
+    /// The installer of the query's tenant, for a change of its extensions. An added tenant is refused with 409,
+    /// because its text names its extensions.
     pub(super) async fn changeable(&self, of: &OfTenant) -> Result<Arc<Installer>, AdminError> {
         let others = self.installers.others();
         if let (Some(name), Some(_)) = (&of.tenant, &others.added)
             && !others.named.has(name)
         {
-            // Unknown names are told as elsewhere.
+            // An unknown tenant is refused here, with the error that all paths give.
             self.installer(of).await?;
             let message = format!(
                 "the extensions of tenant {name:?} are those of its text; change that (PUT /v1/tenants/{name})"
@@ -110,7 +109,7 @@ impl Admin {
     }
 }
 
-/// The part of a tenant that was found, or why there is none.
+/// The part of a tenant, or the error that says why it is missing.
 fn served<T>(tenant: &str, found: Option<Result<T, TenantFailure>>) -> Result<T, AdminError> {
     found.ok_or_else(|| no_tenant(tenant))?.map_err(|failure| {
         let message = format!("tenant {tenant:?} is not served, and is tried again: {}", failure.reason);
@@ -122,19 +121,19 @@ pub(super) fn no_tenant(name: &str) -> AdminError {
     AdminError::new(StatusCode::NOT_FOUND, "no_tenant", format!("there is no tenant {name:?}"))
 }
 
-/// The query of a request: whose extensions it is about. Without a tenant those of the config itself.
+/// The query that selects a tenant. Without `tenant` the request is for the agent of the config itself.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OfTenant {
     pub(super) tenant: Option<String>,
 }
 
-/// The query of a change that other processes have to agree to.
+/// The query of a change that other processes must confirm.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AgreedChange {
     pub(super) tenant: Option<String>,
-    /// Puts it in force in spite of processes that cannot serve it.
+    /// Makes the change even if some processes cannot serve it.
     #[serde(default)]
     pub(super) force: bool,
 }
@@ -146,13 +145,15 @@ impl AgreedChange {
     }
 }
 
-/// Runs a change to its end, also if the client goes away meanwhile, and logs it as what `told` says that was done, or as refused.
+/// Runs a change to its end even if the client hangs up, and logs the outcome. `told` makes the log line of a
+/// successful change.
 pub(super) async fn whole<T: Send + 'static, E: Into<AdminError> + Send + 'static>(
     caller: AdminCaller,
     change: impl Future<Output = Result<T, E>> + Send + 'static,
     told: impl FnOnce(&T) -> String + Send + 'static,
 ) -> Result<T, AdminError> {
-    // A client that hangs up drops this future. A change that ended with it could leave the folder and the set apart.
+    // A client that hangs up drops the outer future. A half-made change would leave the folder and the installed set
+    // different.
     let changing = tokio::spawn(async move {
         match change.await {
             Ok(done) => {
@@ -189,7 +190,8 @@ pub(super) async fn read_optional<T: DeserializeOwned + Default>(body: Body) -> 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, AdminError> {
     let invalid = |error: &dyn std::fmt::Display| AdminError::invalid(format!("the body: {error}"));
     let decoded = serde_json::from_slice(bytes).map_err(|error| invalid(&error))?;
-    // Decoding replaces what not everybody can read. Whoever sent it can be told instead.
+    // Decoding replaces characters that some readers cannot handle, such as lone surrogates. An error is better than a
+    // silent replacement.
     std::str::from_utf8(bytes).map_or(Ok(()), portable::check).map_err(|unportable| invalid(&unportable))?;
     Ok(decoded)
 }
@@ -199,7 +201,7 @@ async fn read_with_component(body: Body) -> Result<Bytes, AdminError> {
     read_raw(body, (MAX_BODY_BYTES, too_large)).await
 }
 
-/// A body as it is, of at most so many bytes.
+/// Reads a raw body. `most` bounds its bytes.
 pub(super) async fn read_raw(
     body: Body,
     (most, too_large): (usize, impl FnOnce() -> String),

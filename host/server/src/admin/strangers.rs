@@ -1,4 +1,4 @@
-//! The log of changes that were asked for by whoever shows no token, or calls the API by a foreign name.
+//! The log of refused changes from clients without a valid token or with a foreign `Host`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,12 +10,12 @@ use super::caller::is_change;
 use crate::connections::network::Network;
 use crate::connections::warnings::Warnings;
 
-/// Networks that have lines of their own. What the others do is counted together.
+/// The most networks with log lines of their own. Refusals of further networks share one line.
 const MAX_NETWORKS: usize = 1_000;
 /// The most bytes of a method and a path that are logged.
 const MAX_TEXT: usize = 200;
 
-/// Logs one line for each network in a while: strangers decide how often they ask.
+/// Logs at most one line per network and period, because strangers decide how often they send requests.
 #[derive(Default)]
 pub(super) struct Strangers(Mutex<Lines>);
 
@@ -40,7 +40,7 @@ impl Strangers {
 }
 
 impl Lines {
-    /// How many requests of the network were refused since its last line, when another is due.
+    /// The refusals of a network since its last line, if the next line is due.
     fn due(&mut self, network: &Network) -> Option<usize> {
         if self.of_networks.len() >= MAX_NETWORKS && !self.of_networks.contains_key(network) {
             self.of_networks.retain(|_, warnings| warnings.is_pausing());

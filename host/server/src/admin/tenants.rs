@@ -1,5 +1,5 @@
-//! The admin API's paths for tenants. A change names the change before it: `If-Match` has the number of that one, or
-//! `If-None-Match: *` says that there is none.
+//! The admin API's paths for tenants. Every change is conditional: `If-Match` has the revision that the client read, or
+//! `If-None-Match: *` adds a new tenant.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::config::tenant::check_name;
 use crate::config::tenant_text::MAX_TEXT_BYTES;
 use crate::tenants::{AddedTenants, Serving, TenantFailure};
 
-/// Tenants that are shown unless the query says how many, and the most of them.
+/// The default and the maximum number of tenants in a list.
 const SHOWN: usize = 100;
 const MAX_SHOWN: usize = 1_000;
-/// A text in JSON, where a character may take six bytes.
+/// The largest body: a text in JSON, where a character may take six bytes.
 const MAX_BODY_BYTES: usize = 6 * MAX_TEXT_BYTES + 1_024;
 
 pub(super) fn routes() -> Router<Arc<Admin>> {
@@ -43,7 +43,7 @@ impl Admin {
         self.installers.others().added.as_ref().ok_or_else(AdminError::no_added_tenants)
     }
 
-    /// The tenants that were added, to change the one of this name.
+    /// The added tenants, for a change of tenant `name`. A tenant of the config is refused.
     fn to_change(&self, name: &str) -> Result<&Arc<AddedTenants<Serving>>, AdminError> {
         if self.installers.others().named.has(name) {
             let message = format!("tenant {name:?} stands in the config of the server; change it there, and reload it");
@@ -144,7 +144,7 @@ async fn remove(
     Ok(Json(Removed { rev: removed.await?, removed: name }))
 }
 
-/// Says what was done with a tenant.
+/// The log line for a change of a tenant.
 fn told(name: &str, believed: Believed, is_new_text: bool, state: TenantState) -> String {
     let state = match state {
         TenantState::Active => "active",
@@ -157,7 +157,8 @@ fn told(name: &str, believed: Believed, is_new_text: bool, state: TenantState) -
     }
 }
 
-/// Makes a change and has it count here at once, also if the client goes away meanwhile. Logs what was done and by whom.
+/// Makes a change, even if the client hangs up, and applies it in this process at once. The log gets `told` and the
+/// caller.
 async fn change(
     (name, state): (String, Option<TenantState>),
     added: Arc<AddedTenants<Serving>>,
@@ -176,7 +177,7 @@ async fn change(
     whole(caller, changing, move |rev| format!("{told} (change {rev})")).await
 }
 
-/// The state that the header fields say there is.
+/// The revision that the request's conditions expect.
 fn believed(headers: &HeaderMap) -> Result<Believed, AdminError> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default().trim());
     match (text(header::IF_MATCH), text(header::IF_NONE_MATCH)) {
@@ -195,7 +196,8 @@ fn believed(headers: &HeaderMap) -> Result<Believed, AdminError> {
     }
 }
 
-/// Something else is there than the client believes.
+/// The error for a condition that does not match the stored revision (412). `rev` is the stored revision, `None` if no
+/// tenant has the name.
 fn other(name: &str, rev: Option<u64>) -> AdminError {
     let message = match rev {
         Some(rev) => {
@@ -237,7 +239,7 @@ fn of_store(admin: &Admin, tenant: ListedTenant) -> Listed {
     Listed { name, source: Source::Added, rev: Some(rev), state: state.into(), loaded, failure }
 }
 
-/// True if a tenant is loaded, and why it cannot be.
+/// True if the tenant is loaded, and the reason why it cannot be loaded.
 fn here(found: Option<Result<Serving, TenantFailure>>) -> (bool, Option<String>) {
     match found {
         Some(Ok(_)) => (true, None),

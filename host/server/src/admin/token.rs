@@ -1,4 +1,4 @@
-//! The tokens of the admin API and their names. Only their digests are kept.
+//! The tokens of the admin API and their names. Only digests of the tokens are kept.
 
 use std::env;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::config::{AdminConfig, AdminTokenConfig};
 
 const MIN_BYTES: usize = 16;
 const MAX_BYTES: usize = 1024;
-/// The most bytes of a file that are looked at for one.
+/// The most bytes that are read from a token file.
 const MAX_FILE_BYTES: usize = 64 << 10;
 
-/// The reasons for which there is no token.
+/// The reasons why a token cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
@@ -25,9 +25,9 @@ pub enum TokenError {
     File {
         /// The name of the token.
         name: String,
-        /// As in the config.
+        /// The path as the config has it.
         file: String,
-        /// The reason.
+        /// The error of the file system.
         #[source]
         source: std::io::Error,
     },
@@ -39,29 +39,29 @@ pub enum TokenError {
         /// The name of the variable.
         variable: String,
     },
-    /// The token can be guessed, or is no token.
+    /// The token is too short or too long.
     #[error("the admin token {name:?} must have {MIN_BYTES} to {MAX_BYTES} bytes")]
     Length {
         /// The name of the token.
         name: String,
     },
-    /// The digest is none.
+    /// The digest is not 64 hexadecimal digits.
     #[error("the admin token {name:?}: token_sha256 must be the SHA-256 digest of the token, 64 hexadecimal digits")]
     Digest {
         /// The name of the token.
         name: String,
     },
-    /// Two names have one token, so nobody could say who makes a change.
+    /// Two names share one token, so the log could not say who made a change.
     #[error("the admin tokens {name:?} and {other:?} are the same; give each a token of its own")]
     Same {
-        /// The name of one.
+        /// The first name.
         name: String,
-        /// The name of the other.
+        /// The second name.
         other: String,
     },
 }
 
-/// The tokens that let requests in.
+/// The accepted tokens.
 pub(crate) struct Tokens(Vec<Token>);
 
 struct Token {
@@ -69,7 +69,7 @@ struct Token {
     digest: [u8; 32],
 }
 
-/// Checks that the tokens that the config names are there.
+/// Checks that every token in the config can be read and used.
 pub(crate) fn check_tokens(config: &AdminConfig, folder: &Path) -> Result<(), TokenError> {
     let tokens = Tokens::read(config, folder)?;
     Tokens::read_metrics(config, folder, &tokens).map(drop)
@@ -89,7 +89,8 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Reads the token that opens `/metrics` alone, where there is one. It is none of the `others`, which open more.
+    /// Reads the token that opens only `/metrics`, if the config has one. It must differ from `others`, which open
+    /// more.
     pub(super) fn read_metrics(config: &AdminConfig, folder: &Path, others: &Self) -> Result<Option<Self>, TokenError> {
         let Some(config) = config.metrics_token() else { return Ok(None) };
         let token = Token::read(&config, folder)?;
@@ -99,11 +100,11 @@ impl Tokens {
         }
     }
 
-    /// The name of the token that the request has; `None` where it has none of them. The time that this takes says nothing about
-    /// the tokens.
+    /// The name of the request's token. `None` if the request has no valid token. The comparison takes constant time,
+    /// so that its duration reveals nothing about the tokens.
     pub(super) fn name_of(&self, headers: &HeaderMap) -> Option<Arc<str>> {
         let mut lines = headers.get_all(AUTHORIZATION).iter();
-        // With two fields it is open which one counts.
+        // With two `Authorization` fields it is unclear which one counts.
         let (Some(line), None) = (lines.next(), lines.next()) else { return None };
         let (scheme, token) = line.to_str().ok().and_then(|line| line.split_once(' '))?;
         // A longer token is not hashed, because a stranger decides how long the field is.
@@ -111,8 +112,8 @@ impl Tokens {
             return None;
         }
         let digest: [u8; 32] = Sha256::digest(token.trim()).into();
-        // Digests have one length, so each comparison takes the same time for each token. All are looked at: a search would end
-        // at the one that fits.
+        // All digests have one length, so each comparison takes the same time. The fold compares every token; a search
+        // would stop at the match and reveal its position.
         let found = self
             .0
             .iter()
@@ -151,7 +152,7 @@ impl Token {
 }
 
 fn digest_of(name: &str, token: &str) -> Result<[u8; 32], TokenError> {
-    // Most editors end a file with a line break.
+    // Most editors end a file with a line break, which is not part of the token.
     let token = token.trim_end_matches(['\r', '\n']);
     if !(MIN_BYTES..=MAX_BYTES).contains(&token.len()) {
         return Err(TokenError::Length { name: name.to_owned() });

@@ -1,4 +1,4 @@
-//! The admin API's paths for what tenants have used: one of its quota, and all by their cost.
+//! The admin API's paths for the usage of tenants: one tenant against its quota, and all tenants by cost.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::error::AdminError;
 use super::shared::Admin;
 use crate::admin_api::usage::{Costliest, CountedIn, Figure, TenantUsage, Used, UsedBy};
 
-/// Tenants that are shown unless the query says how many, and the most of them.
+/// The default and the maximum number of tenants in a list.
 const SHOWN: usize = 20;
 const MAX_SHOWN: usize = 1_000;
 
@@ -23,7 +23,7 @@ pub(super) fn routes() -> Router<Arc<Admin>> {
     Router::new().route("/v1/tenants/{name}/usage", get(show)).route("/v1/usage", get(costliest))
 }
 
-/// The query of the costliest.
+/// The query of the list by cost.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Listing {

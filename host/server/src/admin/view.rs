@@ -25,7 +25,7 @@ impl List {
         }
     }
 
-    /// Names the tenants, and those of them that are not served with the reasons.
+    /// Adds the names of all tenants, and a failure for each tenant that is not served.
     pub(super) fn add_tenants(&mut self, installers: &Installers) {
         self.tenants.extend(installers.names());
         self.failures.extend(installers.failing().into_iter().map(|(name, failure)| NotInstalled {
@@ -114,8 +114,8 @@ impl Source {
         let (kind, is_temporary) = match &version.origin {
             Origin::Config { .. } => ("config", installer.overrules(version)),
             Origin::Folder { .. } => ("folder", installer.overrules(version)),
-            // An extension that was added is in no file that the next start would read.
-            // Where there are other processes, they keep it.
+            // No file has an extension that was added over the API, so a restart would lose it. With other processes,
+            // the database keeps it.
             Origin::Added { .. } => ("added", installer.agreement().is_none()),
         };
         let until = is_temporary.then(|| "restart".to_owned());
@@ -133,7 +133,7 @@ impl Details {
             description: descriptor.description.clone(),
             metadata_keys: descriptor.metadata_keys.clone(),
             depends_on: descriptor.depends_on.iter().map(ToString::to_string).collect(),
-            // Secrets stand here as names of variables and files. Their values are in the loaded extension alone.
+            // Grants name secrets by variable or file. Only the loaded extension has their values.
             grants: version.settings.grants.clone(),
             limits: Limits::from(extension.limits()),
             load_ms: extension.load_time().as_secs_f64() * 1e3,
@@ -183,7 +183,7 @@ impl From<(String, HookCost)> for shadows::Cost {
 
 impl From<annex_runtime::Example> for shadows::Example {
     fn from(example: annex_runtime::Example) -> Self {
-        // A shadow is played the turns as they were, so that nothing is hidden from it.
+        // A shadow gets the turns without redaction, so an example never hides anything (`hidden`).
         let annex_runtime::Example { at, context_id, differences, unanswered, hidden: _ } = example;
         let differences = differences.into_iter().map(|difference| {
             let annex_runtime::Difference { what, place, was, is } = difference;

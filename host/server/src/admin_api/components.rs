@@ -5,29 +5,29 @@ use serde::{Deserialize, Serialize};
 /// A component.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Component<Text = String> {
-    /// Its digest, by which texts of tenants name it.
+    /// The digest, by which the texts of tenants name the component.
     pub digest: Text,
-    /// Its bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// When it was uploaded first; absent in the answer to an upload.
+    /// When the component was uploaded first. Absent in the answer to an upload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uploaded_at: Option<Text>,
 }
 
-/// All components that were uploaded.
+/// All uploaded components.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct List<Text = String> {
-    /// Them, by digest.
+    /// The components, by digest.
     pub components: Vec<Component<Text>>,
-    /// The most that there may be.
+    /// The most components that may be uploaded.
     pub max_uploads: u64,
-    /// The most bytes that they may have together.
+    /// The most bytes of all uploaded components together.
     pub max_upload_bytes: u64,
 }
 
 /// A component that was removed.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Removed<Text = String> {
-    /// Its digest.
+    /// The digest of the component.
     pub removed: Text,
 }

@@ -1,23 +1,23 @@
-//! Answers about what is installed.
+//! Answers about installed extensions.
 //!
-//! Times are in RFC 3339 where a field has no unit in its name. `Grants` is the type of grants: a program that only shows
-//! them can take any JSON, and then shows grants that it does not know.
+//! Times are in RFC 3339 where a field has no unit in its name. `Grants` is the type of grants. A program that only
+//! shows grants can read them as any JSON, and then also shows grants that it does not know.
 
 use serde::{Deserialize, Serialize};
 
 use super::shadows::Shadow;
 use crate::config::GrantsConfig;
 
-/// Everything that is installed, in order.
+/// All installed extensions, in their order.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct List<Text = String> {
-    /// Counts changes of what is installed.
+    /// The edition. Every change of the installed extensions increases it.
     pub edition: u64,
-    /// The extensions in force.
+    /// The installed extensions.
     pub extensions: Vec<Summary<Text>>,
-    /// The sources that could not be installed, and in the list without a tenant the tenants that are not served.
+    /// The sources that could not be installed. The list without a tenant also has the tenants that are not served.
     pub failures: Vec<NotInstalled<Text>>,
-    /// The names of the tenants, each with a list of its own.
+    /// The names of the tenants. Each tenant has a list of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<Text>,
 }
@@ -25,26 +25,26 @@ pub struct List<Text = String> {
 /// One extension in a list.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Summary<Text = String> {
-    /// The extension.
+    /// The URI of the extension.
     pub uri: Text,
-    /// Its name.
+    /// The name that the component gives.
     #[serde(default)]
     pub name: Text,
     /// The version that the component gives.
     #[serde(default)]
     pub component_version: Text,
-    /// The number of the version; another number is another component or has other settings.
+    /// The number of the version. Another component or other settings get another number.
     pub version: u64,
     /// The digest of the component.
     pub digest: Text,
-    /// The bytes of the component.
+    /// The size of the component in bytes.
     pub size: usize,
-    /// True when requests that it is not active for are refused.
+    /// True if requests without the extension are refused.
     pub required: bool,
-    /// What makes it active for a request: `requested`, `metadata` or `always`.
+    /// When the extension is active: `requested`, `metadata` or `always`.
     #[serde(default)]
     pub activate: Text,
-    /// The callers that it is for; empty for all.
+    /// The callers that may use the extension. Empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<Text>,
     /// The source of the version.
@@ -52,33 +52,33 @@ pub struct Summary<Text = String> {
     /// The hooks that the component exports.
     #[serde(default)]
     pub hooks: Vec<Text>,
-    /// The methods that it adds.
+    /// The methods that the extension adds.
     #[serde(default)]
     pub methods: Vec<Text>,
     /// The time at which the version was loaded.
     pub loaded_at: Text,
-    /// Replaced versions that can be put back.
+    /// The number of replaced versions that can be rolled back to.
     pub kept: usize,
-    /// Waiting tasks that go on with this version.
+    /// The number of waiting tasks that are pinned to this version.
     pub pinned_tasks: usize,
-    /// The answer to a request that it fails: `reject` or `skip`.
+    /// The answer to a request when the extension fails: `reject` or `skip`.
     #[serde(default)]
     pub on_failure: Text,
-    /// Calls of hooks over all versions of the URI that followed each other, since the first was installed.
+    /// Calls of hooks of this URI since it was first installed, over all versions.
     pub calls: u64,
-    /// Those of them that refused the request, which is the client's fault.
+    /// The calls that refused the request, which is a fault of the client.
     pub refused: u64,
-    /// Those of them that failed.
+    /// The calls that failed.
     pub failures: u64,
-    /// The last one that failed.
+    /// The last failed call.
     pub last_failure: Option<FailedCall<Text>>,
-    /// The same calls by hook.
+    /// The calls by hook.
     pub timings: Vec<Timing<Text>>,
     /// The health of this version.
     pub quarantine: Quarantine,
 }
 
-/// A call of a hook that failed.
+/// A failed call of a hook.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct FailedCall<Text = String> {
     /// The time of the call.
@@ -91,46 +91,46 @@ pub struct FailedCall<Text = String> {
     pub reason: Text,
 }
 
-/// The calls of one hook. Times are in milliseconds, and absent while there are no calls.
+/// The calls of one hook. Times are in milliseconds, and absent until the first call.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Timing<Text = String> {
     /// The hook.
     pub hook: Text,
     /// The number of calls.
     pub calls: u64,
-    /// The number of those that refused the request.
+    /// The number of calls that refused the request.
     pub refused: u64,
-    /// The number of those that failed.
+    /// The number of calls that failed.
     pub failures: u64,
-    /// The mean of all calls.
+    /// The mean duration of all calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_ms: Option<f64>,
-    /// The longest call.
+    /// The duration of the longest call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_ms: Option<f64>,
 }
 
-/// The health of a version. Failures are of turns.
+/// The health of a version. It counts turns that fail.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Quarantine {
-    /// Milliseconds to the next trial; absent while it is not quarantined.
+    /// Milliseconds until the next trial. Absent unless the version is quarantined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_trial_ms: Option<u64>,
-    /// Failures since the last turn that went well.
+    /// Failed turns since the last successful one.
     pub failures_in_a_row: u32,
-    /// The number of quarantines.
+    /// How often the version was quarantined.
     #[serde(default)]
     pub count: u64,
 }
 
-/// The source of a version, and the time that it stays.
+/// The source of a version, and how long the version stays installed.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Source<Text = String> {
     /// `config`, `folder` or `added`.
     pub kind: Text,
-    /// The name that the source gives it.
+    /// The name of the extension in its source.
     pub name: Text,
-    /// Set when a restart would install something else.
+    /// `restart` if a restart would install another version or none. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Text>,
 }
@@ -146,112 +146,112 @@ pub struct NotInstalled<Text = String> {
     pub at: Text,
 }
 
-/// One extension with all that is known of it.
+/// One extension in full.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(bound(deserialize = "Text: Deserialize<'de> + Default, Grants: Deserialize<'de> + Default"))]
 pub struct Details<Text = String, Grants = GrantsConfig> {
-    /// The part that a list has, too.
+    /// The fields that a list has as well.
     #[serde(flatten)]
     pub summary: Summary<Text>,
-    /// Counts changes of what is installed.
+    /// The edition. Every change of the installed extensions increases it.
     pub edition: u64,
     /// The description that the component gives.
     pub description: Text,
-    /// The keys that it may write in metadata.
+    /// The keys that the extension may write in metadata.
     #[serde(default)]
     pub metadata_keys: Vec<Text>,
-    /// The extensions that must be active with it.
+    /// The extensions that must be active with this one.
     pub depends_on: Vec<Text>,
-    /// As in `[extension.grants]` of a config.
+    /// The grants, as in `[extension.grants]` of a config.
     pub grants: Grants,
-    /// The bounds of its calls.
+    /// The limits of the extension's calls.
     pub limits: Limits,
-    /// The milliseconds that loading it took.
+    /// The milliseconds that loading took.
     #[serde(default)]
     pub load_ms: f64,
-    /// True when it was compiled for that, and not found in the cache.
+    /// True if loading had to compile the component. False if its compiled code was in the cache.
     #[serde(default)]
     pub compiled: bool,
-    /// The version that runs beside it.
+    /// The shadow that runs beside this version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<Shadow<Text>>,
-    /// Replaced versions that can be put back, the last one first.
+    /// Replaced versions that can be rolled back to, the latest first.
     pub kept_versions: Vec<Kept<Text, Grants>>,
-    /// The last changes of it, the oldest first.
+    /// The last changes of the extension, the oldest first.
     pub changes: Vec<Changed<Text>>,
 }
 
-/// The bounds of the calls of an extension, as in `[extension.limits]` of a config.
+/// The limits of an extension's calls, as in `[extension.limits]` of a config.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Limits {
     /// Linear memory in MiB.
     pub memory_mib: usize,
     /// Elements over all tables.
     pub table_elements: usize,
-    /// CPU time per call.
+    /// CPU time per call, in milliseconds.
     pub cpu_ms: u64,
-    /// CPU time per turn.
+    /// CPU time per turn, in milliseconds.
     pub turn_cpu_ms: u64,
-    /// Time on the clock per call.
+    /// Wall-clock time per call, in milliseconds.
     pub wall_ms: u64,
-    /// Time on the clock in all calls of a turn.
+    /// Wall-clock time of all calls of a turn, in milliseconds.
     pub turn_wall_ms: u64,
     /// Host calls per turn.
     pub host_calls: u32,
-    /// Bytes that are handed to one hook.
+    /// Bytes of the arguments of one hook call.
     pub input_bytes: usize,
-    /// Bytes that one call may hand to the host.
+    /// Bytes that the guest may pass to the host in one call.
     pub output_bytes: usize,
     /// Log lines per turn.
     pub log_lines: u32,
-    /// All log lines per turn.
+    /// Bytes of log lines per turn.
     pub log_bytes: usize,
-    /// Turns at once.
+    /// Turns at the same time.
     pub turns: u32,
 }
 
-/// A replaced version that can be put back.
+/// A replaced version that can be rolled back to.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Kept<Text = String, Grants = GrantsConfig> {
-    /// Its number.
+    /// The number of the version.
     pub version: u64,
     /// The digest of the component.
     pub digest: Text,
-    /// The bytes of the component.
+    /// The size of the component in bytes.
     #[serde(default)]
     pub size: usize,
-    /// As in `[extension.grants]` of a config.
+    /// The grants, as in `[extension.grants]` of a config.
     #[serde(default)]
     pub grants: Grants,
-    /// The time at which it was loaded.
+    /// The time at which the version was loaded.
     pub loaded_at: Text,
-    /// Waiting tasks that go on with this version.
+    /// The number of waiting tasks that are pinned to this version.
     #[serde(default)]
     pub pinned_tasks: usize,
 }
 
-/// A change of what is installed for one URI.
+/// One change of the installed version of a URI.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Changed<Text = String> {
     /// The time of the change.
     pub at: Text,
-    /// The edition that came of it.
+    /// The edition that the change made.
     pub edition: u64,
-    /// The kind of change.
+    /// The kind of change: `installed`, `replaced`, `rolled-back`, `promoted` or `removed`.
     pub change: Text,
-    /// The version before.
+    /// The number of the version before. Absent if none was installed.
     pub from: Option<u64>,
-    /// The version after.
+    /// The number of the version after. Absent if the extension was removed.
     pub to: Option<u64>,
 }
 
 /// The last lines of an extension's log.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Log<Text = String> {
-    /// The extension.
+    /// The URI of the extension.
     #[serde(default)]
     pub uri: Text,
-    /// The lines in the order in which they were written.
+    /// The lines, the oldest first.
     pub lines: Vec<LogLine<Text>>,
 }
 
@@ -262,54 +262,54 @@ pub struct LogLine<Text = String> {
     pub at: Text,
     /// `trace`, `debug`, `info`, `warn` or `error`.
     pub level: Text,
-    /// The context that the guest names; absent where it names none.
+    /// The context that the guest set for the line. Absent if it set none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Text>,
     /// The text of the line.
     pub message: Text,
     /// The hook that wrote it.
     pub hook: Text,
-    /// The task of the turn, when there was a turn.
+    /// The task of the turn. Absent outside of a turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_id: Option<Text>,
-    /// The conversation of the turn, when there was a turn.
+    /// The conversation of the turn. Absent outside of a turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_id: Option<Text>,
-    /// The id that the client was told if the extension failed in that turn.
+    /// The error id that the client got if the extension failed in that turn.
     pub error_id: Text,
 }
 
-/// An extension that is no longer installed.
+/// A removed extension.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Removed<Text = String> {
-    /// The extension.
+    /// The URI of the extension.
     pub removed: Text,
-    /// The number of its version.
+    /// The number of the removed version.
     #[serde(default)]
     pub version: u64,
-    /// The digest of its component.
+    /// The digest of the removed component.
     #[serde(default)]
     pub digest: Text,
-    /// The edition that came of it.
+    /// The edition that the removal made.
     pub edition: u64,
-    /// Set when a reload or a restart brings it back.
+    /// What brings the extension back, such as a reload or a restart. Absent if nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Text>,
 }
 
-/// The outcome of reading the config again.
+/// The outcome of a reload of the config.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Reloaded<Text = String> {
-    /// True when anything is another now: extensions, tenants or settings.
+    /// True if the reload changed anything: extensions, tenants or settings.
     pub changed: bool,
-    /// The edition that is in force now.
+    /// The current edition.
     pub edition: u64,
-    /// True when the installed extensions are others now.
+    /// True if the reload changed the installed extensions.
     pub extensions_changed: bool,
-    /// Keys of the config that have changed and count now, besides those of extensions.
+    /// Changed keys of the config that apply now, without those of extensions.
     pub changed_keys: Vec<Text>,
-    /// Keys of the config whose changes count only after a restart, each with the reason.
+    /// Changed keys of the config that apply after a restart, each with the reason.
     pub needs_restart: Vec<Text>,
-    /// The sources of what could not be installed.
+    /// The sources of extensions that could not be installed.
     pub failed: Vec<Text>,
 }

@@ -1,39 +1,40 @@
-//! The JSON of the admin API about the processes on one database.
+//! The JSON of the admin API about the processes that share one database.
 
 use serde::{Deserialize, Serialize};
 
-/// The processes, the oldest first; where no others can be, the one that answers.
+/// All processes, the oldest first. Without a shared database, only the answering process.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct List<Text = String> {
-    /// The processes.
+    /// One entry for each process.
     pub replicas: Vec<Replica<Text>>,
 }
 
-/// A process.
+/// One process.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Replica<Text = String> {
-    /// Its id, another one for each lease; absent where no others can be.
+    /// The id of the process, a new one with each lease. Absent without a shared database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Text>,
-    /// Its `replica.name`; absent without one.
+    /// The `replica.name` of the process. Absent if the config sets none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Text>,
-    /// True for the process that answers.
+    /// True for the answering process.
     pub answers: bool,
-    /// Since when it has its lease, or runs where no others can be; absent for a version that does not say so.
+    /// When the process got its lease, or when it started if there is no shared database. Absent if the version of the
+    /// process does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Text>,
-    /// Its version; absent for one that does not say so.
+    /// The version of Annex. Absent if the version of the process does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<Text>,
-    /// Where clients reach it; absent for a version that does not say so.
+    /// The address at which clients reach the process. Absent if the version of the process does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Text>,
-    /// What it does: `starting`, `ready` or `draining`; absent for a version that does not say so.
+    /// The phase: `starting`, `ready` or `draining`. Absent if the version of the process does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Text>,
-    /// Milliseconds that are left of its lease. It is over where they are not positive: the process is gone, or stands still.
-    /// Absent where no others can be.
+    /// Milliseconds until the lease ends. Zero or less means that the process has ended or hangs. Absent without a
+    /// shared database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_left_ms: Option<i64>,
 }

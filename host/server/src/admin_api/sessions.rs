@@ -3,12 +3,12 @@
 use annex_protocol::{JsonObject, Parts};
 use serde::{Deserialize, Serialize};
 
-/// Sessions, the longest unchanged first.
+/// A list of sessions, the longest unchanged first.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct List<Text = String> {
-    /// The sessions.
+    /// The sessions of this page.
     pub sessions: Vec<Listed<Text>>,
-    /// The place at which the list goes on; absent at its end.
+    /// The token for the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Text>,
 }
@@ -18,13 +18,13 @@ pub struct List<Text = String> {
 pub struct Listed<Text = String> {
     /// The A2A context.
     pub context: Text,
-    /// The user that the session belongs to.
+    /// The user of the session.
     pub user: Text,
-    /// Counts its events.
+    /// The number of the session's events so far.
     pub revision: u64,
     /// The time of its last event.
     pub last_update: Text,
-    /// The keys of its state, without those that it shares.
+    /// The keys of the session's own state, without `user:` and `app:` keys.
     pub keys: Vec<Text>,
 }
 
@@ -33,18 +33,18 @@ pub struct Listed<Text = String> {
 pub struct Session<Text = String> {
     /// The A2A context.
     pub context: Text,
-    /// The user that the session belongs to.
+    /// The user of the session.
     pub user: Text,
-    /// The agent.
+    /// The name of the agent.
     pub agent: Text,
     /// The tenant; absent for the agent of the config itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Text>,
-    /// Counts its events.
+    /// The number of the session's events so far.
     pub revision: u64,
     /// The time of its last event.
     pub last_update: Text,
-    /// All keys, those that it shares with their prefixes.
+    /// The whole state. Shared keys have the prefix `user:` or `app:`.
     pub state: JsonObject,
 }
 
@@ -52,33 +52,33 @@ pub struct Session<Text = String> {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(bound(deserialize = "Text: Deserialize<'de> + Default"))]
 pub struct Events<Text = String> {
-    /// The events.
+    /// The events, in the same order.
     pub events: Vec<Event<Text>>,
 }
 
-/// One event.
+/// One event of a session.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Event<Text = String> {
-    /// Its id.
+    /// The id of the event.
     #[serde(default)]
     pub id: Text,
-    /// The user or the agent.
+    /// The author: the user or the agent.
     pub author: Text,
-    /// The turn, which is its task.
+    /// The task of the turn that stored the event.
     pub task: Text,
     /// The time of the event.
     pub timestamp: Text,
-    /// The content.
+    /// The parts of the message or answer.
     pub parts: Parts,
-    /// The changes of the session's state.
+    /// The state changes of the event.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub state_delta: JsonObject,
-    /// The reason for which the agent has no answer; absent where it has one.
+    /// The reason why the agent gave no answer. Absent after an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<EventError<Text>>,
 }
 
-/// The reason for which an agent has no answer.
+/// The reason why an agent gave no answer.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct EventError<Text = String> {
     /// The reason for programs.
@@ -90,12 +90,12 @@ pub struct EventError<Text = String> {
 /// The state that sessions share.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Shared<Text = String> {
-    /// The agent.
+    /// The name of the agent.
     pub agent: Text,
-    /// The user whose `user:` keys are among the state; absent where none was named.
+    /// The user of the `user:` keys. Absent if the request named no user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<Text>,
-    /// `app:` and `user:` keys.
+    /// The `app:` and `user:` keys with their values.
     pub state: JsonObject,
 }
 
@@ -103,26 +103,26 @@ pub struct Shared<Text = String> {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeysToDelete {
-    /// The full keys, with the prefixes of their scopes.
+    /// The full keys, with their prefixes.
     pub keys: Vec<String>,
-    /// The user to whom `user:` keys belong, and the session. Absent: the anonymous user of the context.
+    /// The user of the `user:` keys and of the session. Absent: the anonymous user of the context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The A2A context to which keys without a prefix belong.
+    /// The A2A context of the keys without a prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
 }
 
-/// State keys that are there no more.
+/// The outcome of deleting state keys.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct DeletedKeys<Text = String> {
     /// The keys that were deleted.
     pub deleted: Vec<Text>,
-    /// The keys that were not there.
+    /// The keys that did not exist.
     pub missing: Vec<Text>,
 }
 
-/// A user without `user:` state.
+/// A user whose `user:` state was deleted.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct DeletedUserState<Text = String> {
     /// The user.
@@ -131,11 +131,11 @@ pub struct DeletedUserState<Text = String> {
     pub keys: u64,
 }
 
-/// A session that is there no more.
+/// A deleted session.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Deleted<Text = String> {
     /// The A2A context.
     pub deleted: Text,
-    /// The user that the session belonged to.
+    /// The user of the session.
     pub user: Text,
 }

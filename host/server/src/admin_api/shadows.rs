@@ -1,53 +1,55 @@
-//! Answers about shadows: versions that are played the turns of the one in force.
+//! Answers about shadows: candidate versions to which turns of the installed version are replayed.
 
 use serde::{Deserialize, Serialize};
 
 use super::extensions::{FailedCall, Quarantine};
 
-/// A shadow, and what came of it so far. Turns are those that it followed.
+/// A shadow and its results so far. Counts of turns refer to the turns within its `share`.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Shadow<Text = String> {
-    /// The digest of its component.
+    /// The digest of the shadow's component.
     pub digest: Text,
     /// The version that the component gives.
     #[serde(default)]
     pub component_version: Text,
-    /// The time at which it began.
+    /// The time at which the shadow began.
     pub since: Text,
-    /// The turns that it follows, of 100.
+    /// The percentage of turns that are replayed to the shadow.
     pub share: u64,
-    /// The turns that both versions served.
+    /// The turns that both versions processed.
     pub turns: u64,
-    /// Those in which nothing differs.
+    /// The turns in which both versions gave the same results.
     pub agreed: u64,
-    /// Those in which it failed and the version in force did not.
+    /// The turns in which the shadow failed and the installed version did not.
     pub failed: u64,
-    /// Those in which it asked the host what the version in force did not ask.
+    /// The turns in which the shadow made a host call that the installed version had not made, so that no recorded
+    /// answer existed.
     pub unanswered: u64,
-    /// Turns that were too large, or for which there was no room.
+    /// The turns that were not recorded, because they were too large or the queue was full.
     pub left_out: u64,
-    /// Turns that it was not played, because it was quarantined or there was no instance for it.
+    /// The turns that were not replayed, because the shadow was quarantined or had no free instance.
     pub not_run: u64,
-    /// The turns by what differs.
+    /// The turns with differences, by what differs.
     pub differ: Vec<Differ<Text>>,
     /// The costs by hook.
     pub costs: Vec<Cost<Text>>,
-    /// The most linear memory of an instance, in bytes.
+    /// The largest linear memory of an instance, in bytes.
     pub memory_peak: usize,
-    /// The first turns that differ.
+    /// The first turns with differences.
     pub examples: Vec<Example<Text>>,
-    /// Its last call that failed.
+    /// The last failed call of the shadow.
     pub last_failure: Option<FailedCall<Text>>,
-    /// Its own health.
+    /// The shadow's own health.
     pub quarantine: Quarantine,
 }
 
-/// The turns in which something differs.
+/// The number of turns with one kind of difference.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Differ<Text = String> {
-    /// What: `verdict`, `delta`, `parts`, `metadata`, `text`, `result`, `keys`, `requests`, `resumptions`.
+    /// The kind of difference: `verdict`, `delta`, `parts`, `metadata`, `text`, `result`, `keys`, `requests` or
+    /// `resumptions`.
     pub what: Text,
-    /// In how many turns.
+    /// The number of turns.
     pub turns: u64,
 }
 
@@ -56,41 +58,41 @@ pub struct Differ<Text = String> {
 pub struct Cost<Text = String> {
     /// The hook.
     pub hook: Text,
-    /// Calls of the version in force.
+    /// Calls of the installed version.
     pub calls_in_force: u64,
-    /// Their mean time on a thread in microseconds; absent while there are none.
+    /// Mean thread time of the installed version, in microseconds. Absent before its first call.
     pub mean_us_in_force: Option<f64>,
     /// Calls of the shadow.
     pub calls: u64,
-    /// Their mean time on a thread in microseconds; absent while there are none.
+    /// Mean thread time of the shadow, in microseconds. Absent before its first call.
     pub mean_us: Option<f64>,
 }
 
-/// A turn that differs.
+/// One turn with differences.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Example<Text = String> {
     /// The time of the turn.
     pub at: Text,
-    /// Its conversation.
+    /// The conversation of the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_id: Option<Text>,
-    /// Its differences.
+    /// The differences of the turn.
     pub differences: Vec<Difference<Text>>,
-    /// The questions to the host that have no answer.
+    /// The host calls of the shadow that had no recorded answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unanswered: Vec<Text>,
 }
 
-/// One difference. Both sides are JSON, cut where they are long, without what `sessions.hide` hides.
+/// One difference. Both sides are JSON. Long values are cut, and values that `sessions.hide` names are hidden.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Difference<Text = String> {
     /// The kind of difference.
     pub what: Text,
-    /// The step of the turn; absent where it is the whole turn.
+    /// The step of the turn. Absent if the difference is in the whole turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<Text>,
-    /// The part of the version in force.
+    /// The value of the installed version.
     pub was: Text,
-    /// The shadow's part.
+    /// The value of the shadow.
     pub is: Text,
 }

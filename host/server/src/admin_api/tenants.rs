@@ -6,21 +6,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// Its text, TOML: `callers`, and `[quota]`, `[card]`, `[agent]` and `[[extension]]`. Absent: as before.
+    /// The text of the tenant in TOML: `callers`, and `[quota]`, `[card]`, `[agent]` and `[[extension]]`. Absent:
+    /// unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
-    /// The state that it is to have. Absent: as before, or active.
+    /// The new state. Absent: unchanged, or active for a new tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
 }
 
-/// The state of a tenant: to be served, or not.
+/// Whether a tenant is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It is.
+    /// The tenant is served.
     Active,
-    /// It is kept and not served.
+    /// The tenant is stored but not served.
     Suspended,
 }
 
@@ -28,57 +29,58 @@ pub enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// The config of the server names it, and the API cannot change it.
+    /// The config of the server names the tenant, so the API cannot change it.
     Config,
-    /// It was added.
+    /// The tenant was added over the API.
     Added,
 }
 
 /// A tenant in a list.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Listed<Text = String> {
-    /// Its name.
+    /// The name of the tenant.
     pub name: Text,
-    /// Where it comes from.
+    /// Whether the config or the API added the tenant.
     pub source: Source,
-    /// The number of its last change; absent for one of the config.
+    /// The revision: the number of the tenant's last change. Absent for a tenant of the config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rev: Option<u64>,
-    /// Its state.
+    /// The state of the tenant.
     pub state: State,
-    /// True if it is loaded here.
+    /// True if the answering process has loaded the tenant.
     pub loaded: bool,
-    /// Why it is not served here; absent where nothing is known to be wrong.
+    /// Why the answering process does not serve the tenant. Absent if no failure is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Text>,
 }
 
-/// Tenants.
+/// A page of a list of tenants.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct List<Text = String> {
-    /// Those of the config, which are not counted and stand in the first list alone, and then those that were added, by name.
+    /// The tenants. The first page begins with all tenants of the config, which do not count towards its length. The
+    /// added tenants follow, by name.
     pub tenants: Vec<Listed<Text>>,
-    /// The next list comes `after` this; absent in the last.
+    /// The value of `after` for the next page. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// A tenant.
+/// One tenant in full.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Tenant<Text = String> {
-    /// As in a list.
+    /// The fields that a list has as well.
     #[serde(flatten)]
     pub listed: Listed<Text>,
-    /// Its text; absent for one of the config.
+    /// The text of the tenant in TOML. Absent for a tenant of the config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
 }
 
-/// A tenant that was removed.
+/// A removed tenant.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Removed<Text = String> {
-    /// Its name.
+    /// The name of the tenant.
     pub removed: Text,
-    /// The number of its removal.
+    /// The revision of the removal.
     pub rev: u64,
 }

@@ -9,7 +9,7 @@ const SUMMARY: &str = r#""uri":"uri:x","name":"X","component_version":"1.0.0","v
 const GRANTS: &str = r#"{"clock":false,"random":false,"http":null,"keyvalue":null,"secrets":{},"session-state":null,"task":false,"tasks":false,"task-resumption":false,"agent-steps":false,"rewrite-message":false}"#;
 const LIMITS: &str = r#"{"memory_mib":1,"table_elements":2,"cpu_ms":3,"turn_cpu_ms":4,"wall_ms":5,"turn_wall_ms":6,"host_calls":7,"input_bytes":8,"output_bytes":9,"log_lines":10,"log_bytes":11,"turns":12}"#;
 
-/// Checks that JSON which is read is written as the same JSON.
+/// Checks that reading and writing JSON gives the same JSON.
 fn check<T: DeserializeOwned + Serialize>(json: &str) {
     let read: T = serde_json::from_str(json).expect(json);
     assert_eq!(serde_json::to_string(&read).expect("JSON"), json);

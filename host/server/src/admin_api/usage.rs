@@ -1,84 +1,85 @@
-//! The answers about what tenants have used. The figures of a quota are named like the keys of the config.
+//! Answers about the usage of tenants. The figures of a quota have the names of the config's keys.
 
 use serde::{Deserialize, Serialize};
 
-/// The present use of a tenant.
+/// The current usage of one tenant.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct TenantUsage<Text = String> {
-    /// The tenant.
+    /// The name of the tenant.
     pub tenant: Text,
-    /// The processes that share the limits, each of which lets its part of requests and CPU time through.
+    /// The number of processes that share the limits. Each process allows its fraction of the requests and the CPU
+    /// time.
     pub processes: usize,
     /// Requests in the last second.
     pub requests_per_second: Figure,
-    /// Milliseconds of CPU time in extensions and in the agent in the last second.
+    /// Milliseconds of CPU time of extensions and the agent in the last second.
     pub cpu_ms_per_second: Figure,
-    /// Turns that run.
+    /// Running turns.
     pub turns: Figure,
-    /// Sessions.
+    /// Stored sessions.
     pub sessions: Figure,
     /// Bytes of the state of all sessions.
     pub state_bytes: Figure,
-    /// Tasks. The limit is that of finished ones, of which the oldest go.
+    /// Stored tasks. The limit counts finished tasks. Beyond it the oldest are deleted.
     pub tasks: Figure,
-    /// Keys of all extensions.
+    /// Stored keys of all extensions.
     pub keys: Figure,
-    /// Tokens of models, in this day of UTC.
+    /// Tokens of models since midnight UTC.
     pub tokens_per_day: Figure,
-    /// The use of the last 24 hours, over all processes.
+    /// The usage of the last 24 hours, over all processes.
     pub last_day: Used,
 }
 
-/// One number.
+/// One figure and its limit.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Figure {
-    /// The amount that is in use, or was used.
+    /// The current value.
     pub used: u64,
-    /// The amount that there may be, in all processes together. Absent: no quota is set.
+    /// The limit over all processes together. Absent: no quota is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// Where `used` was counted.
+    /// The processes whose usage is in `used`.
     pub counted_in: CountedIn,
 }
 
-/// Where something is counted.
+/// The processes that a figure covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CountedIn {
-    /// In the process that answers.
+    /// Only the answering process.
     Process,
-    /// In all that share the stores.
+    /// All processes that share the stores.
     All,
 }
 
-/// What was used in some time, over all processes. What another process has used comes up to five seconds late.
+/// The usage in a period, over all processes. Usage of other processes appears up to five seconds late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Used {
-    /// Requests, those that were refused included.
+    /// All requests, including refused ones.
     pub requests: u64,
-    /// Requests that were refused because of a quota.
+    /// Requests that a quota refused.
     pub refused: u64,
-    /// Milliseconds of CPU time in extensions and in the agent.
+    /// Milliseconds of CPU time of extensions and the agent.
     pub cpu_ms: u64,
     /// Tokens of models.
     pub tokens: u64,
 }
 
-/// The use of all tenants, the costliest first.
+/// The usage of all tenants, the costliest first.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Costliest<Text = String> {
-    /// The hours that count: this one, which is not over, and those before it.
+    /// The number of hours that are summed up, including the current one.
     pub hours: u64,
-    /// Those with most CPU time first, and among equals those with most requests. A tenant that was asked for nothing is not there.
+    /// The tenants by CPU time, then by requests, the largest first. Tenants without requests are missing.
     pub tenants: Vec<UsedBy<Text>>,
 }
 
-/// The use of one of several tenants.
+/// The usage of one tenant in the list.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct UsedBy<Text = String> {
-    /// The tenant, which may be gone by now.
+    /// The name of the tenant. The tenant may have been removed since.
     pub tenant: Text,
-    /// What it has used.
+    /// The usage of the tenant.
     #[serde(flatten)]
     pub used: Used,
 }

@@ -1,7 +1,7 @@
-//! Bodies of answers. A long one counts for its caller while the client has not read it.
+//! Bodies of answers. The unread rest of a long answer counts against its caller's memory share.
 //!
-//! hyper asks for the next chunk when it has room for it, so a client that does not read leaves the rest of its answer here,
-//! from where it can be taken when others need the room.
+//! hyper asks for the next chunk when it has room. The rest of an answer that a client does not read therefore stays
+//! here, and can be dropped when other callers need the memory.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -19,50 +19,50 @@ use crate::connections::budget::Holding;
 use crate::connections::caller::{Caller, SMALL_ANSWER};
 use crate::connections::streams::StreamPlace;
 
-/// Bytes that are handed to hyper at once. They count no more.
+/// The size of the chunks that hyper gets. A chunk no longer counts.
 const CHUNK: usize = 16 << 10;
 
-/// A body whose long pieces are counted for its caller.
+/// A body that counts its long pieces for its caller.
 pub(crate) struct AnswerBody {
     caller: Caller,
     body: Body,
-    /// A frame that was read already: a short piece of data, or trailers.
+    /// A frame that was already read: a short piece of data, or trailers.
     next: Option<Frame<Bytes>>,
-    /// The rest of a long piece.
+    /// The unread rest of a long piece.
     rest: Option<Holding>,
-    /// Its place, if this is a stream.
+    /// The stream's place in the caller's limit, if this body is a stream.
     _place: Option<StreamPlace>,
 }
 
 impl AnswerBody {
-    /// An answer in one piece.
+    /// A body in one piece.
     ///
     /// # Errors
-    /// [`A2aError::Overloaded`] when there is no room for it.
+    /// [`A2aError::Overloaded`] if the callers' unread answers leave no room for it.
     fn whole(caller: Caller, bytes: Bytes) -> Result<Self, A2aError> {
         let rest = Some(caller.hold_answer(bytes)?);
         Ok(Self { caller, body: Body::empty(), next: None, rest, _place: None })
     }
 
-    /// A body that is made while it is sent. Its first frame is taken now if it is there, so that the answer can still
-    /// be refused.
+    /// A body that is produced while it is sent. If its first frame is ready, the frame is read now, so that a lack of
+    /// room can still become the answer.
     ///
     /// # Errors
     /// As [`AnswerBody::whole`].
     pub(crate) fn begun(caller: Caller, mut body: Body) -> Result<Self, A2aError> {
-        // As long as nothing was sent, a lack of room can still be the answer itself.
+        // Until the first byte is sent, a lack of room can still be the answer itself.
         let first = body.frame().now_or_never().flatten();
         let mut begun = Self { caller, body, next: None, rest: None, _place: None };
         match first {
             Some(Ok(frame)) => begun.accept(frame)?,
-            // The error is put back, to be met when the body is read.
+            // The error goes back into the body. Reading the body then fails.
             Some(Err(error)) => begun.body = Body::from_stream(futures::stream::iter([Err::<Bytes, _>(error)])),
             None => {}
         }
         Ok(begun)
     }
 
-    /// Takes a piece from the body behind this one.
+    /// Takes one frame from the inner body.
     fn accept(&mut self, frame: Frame<Bytes>) -> Result<(), A2aError> {
         match frame.into_data() {
             Ok(data) if data.len() > SMALL_ANSWER => self.rest = Some(self.caller.hold_answer(data)?),
@@ -76,7 +76,7 @@ impl AnswerBody {
     fn chunk(&mut self) -> Result<Option<Bytes>, A2aError> {
         let Some(rest) = &mut self.rest else { return Ok(None) };
         let chunk = rest.take(CHUNK)?;
-        // The part is dropped with its last bytes, so that it counts no longer than it is here.
+        // The piece is dropped with its last bytes, and then no longer counts.
         if rest.left() == 0 {
             self.rest = None;
         }
@@ -84,10 +84,10 @@ impl AnswerBody {
     }
 }
 
-/// The body of an answer. A long one counts until the client has read it.
+/// The body of an answer in text. A long one counts until the client has read it.
 ///
 /// # Errors
-/// [`A2aError::Overloaded`] when callers have left too much unread already.
+/// [`A2aError::Overloaded`] if the callers' unread answers leave no room for it.
 pub(crate) fn of_text(caller: &Caller, text: String) -> Result<Body, A2aError> {
     if text.len() <= SMALL_ANSWER {
         return Ok(Body::from(text));
@@ -95,7 +95,7 @@ pub(crate) fn of_text(caller: &Caller, text: String) -> Result<Body, A2aError> {
     Ok(Body::new(AnswerBody::whole(caller.clone(), text.into())?))
 }
 
-/// The stream's answer, which has the place until it is over.
+/// The answer of a stream. The stream holds its place until it ends.
 pub(crate) fn stream(caller: &Caller, place: Option<StreamPlace>, answer: Response) -> Response {
     let watched = |body| AnswerBody { caller: caller.clone(), body, next: None, rest: None, _place: place };
     answer.map(|body| Body::new(watched(body)))
@@ -125,7 +125,7 @@ impl HttpBody for AnswerBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // hyper derives `content-length` from an exact hint, so bytes that were taken from the body behind count too.
+        // hyper derives `content-length` from an exact size hint, so the frame that was already read must count too.
         let next = self.next.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len);
         let here = next.saturating_add(self.rest.as_ref().map_or(0, Holding::left)) as u64;
         let behind = self.body.size_hint();

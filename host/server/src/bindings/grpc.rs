@@ -35,10 +35,10 @@ use crate::connections::streams;
 use crate::operations::{Operations, Reply};
 use crate::process::readiness_gate::{Phase, ReadinessGate};
 
-/// The handler behind the gate, which decides whether it may be called.
+/// The gRPC service. The gate decides whether the handler may be called yet.
 pub(crate) struct GrpcOperations(pub(crate) Arc<ReadinessGate>);
 
-/// Says who calls before tonic reads anything, and bounds what it reads and what it makes.
+/// Authenticates the caller before tonic reads the request, and bounds the bodies of request and answer.
 pub(crate) async fn admit(
     State(gate): State<Arc<ReadinessGate>>,
     Extension(network): Extension<Network>,
@@ -46,7 +46,7 @@ pub(crate) async fn admit(
     next: Next,
 ) -> Response {
     if !annex_grpc::is_operation(request.uri().path()) {
-        // Health and reflection need no credentials. Their bodies are bounded all the same.
+        // Health and reflection need no credentials. Their bodies are still bounded.
         access_log::asks_for(access_log::HEALTH);
         let caller = Caller::new(Identity::default(), network, &gate.limits.shares);
         return next.run(bounded(&gate, caller, request)).await;
@@ -61,12 +61,12 @@ pub(crate) async fn admit(
     };
     let caller = Caller::new(identity, network, &gate.limits.shares);
     let mut request = bounded(&gate, caller.clone(), request);
-    // The operation finds them in the context of its call.
+    // The operation reads the caller and the headers from the request's extensions.
     request.extensions_mut().insert(caller.clone());
     let (head, body) = annex_grpc::with_details(next.run(request).await).into_parts();
     match AnswerBody::begun(caller, body) {
         Ok(body) => {
-            // What the binding refuses by itself, such as a message that is none, has a status and no error of A2A.
+            // A refusal by tonic itself, such as for a malformed message, has a gRPC status and no A2A error.
             if head.headers.get("grpc-status").is_some_and(|status| status != "0") {
                 access_log::refused("invalid_request");
             }
@@ -79,7 +79,7 @@ pub(crate) async fn admit(
     }
 }
 
-/// The request with a body that ends in time and counts for its caller.
+/// The request, with a body that has a time limit and counts for its caller.
 fn bounded(gate: &ReadinessGate, caller: Caller, request: Request<Body>) -> Request<Body> {
     let told = |error: BodyError| annex_grpc::unread_body(&error.told().1);
     let timeout = gate.limits.body_timeout();
@@ -91,7 +91,7 @@ impl GrpcOperations {
         Ok(Operations::new(self.0.app()?.tenants(), headers))
     }
 
-    /// Performs an operation. `value` takes from the reply what the RPC returns.
+    /// Performs an operation. `value` extracts the RPC's return value from the reply.
     async fn call<T>(
         &self,
         parameters: CallParameters,
@@ -102,8 +102,8 @@ impl GrpcOperations {
         // Boxed, because the future holds those of all operations.
         Box::pin(access_log::noted(async {
             let caller = caller(&context)?;
-            // A call without a version is one of 0.3 (A2A 1.0 section 3.6.2), which is not served over gRPC and is refused
-            // here.
+            // A call without a version is one of 0.3 (A2A 1.0 section 3.6.2). 0.3 is not served over gRPC, so such a
+            // call is refused here.
             let version = version.unwrap_or_default();
             let call = ServiceParameters::new(caller.identity.clone(), &version, extensions)?;
             access_log::speaks(VERSION);
@@ -115,7 +115,7 @@ impl GrpcOperations {
     }
 }
 
-/// The caller, which the layer above puts there. A call without one is refused as unauthenticated.
+/// The caller that [`admit`] has stored. A call without one is refused as unauthenticated.
 fn caller(context: &Extensions) -> Result<&Caller, A2aError> {
     context.get::<Caller>().ok_or_else(|| A2aError::Unauthenticated {
         reason: "the caller was not identified".to_owned(),
@@ -123,7 +123,7 @@ fn caller(context: &Extensions) -> Result<&Caller, A2aError> {
     })
 }
 
-/// The result of an operation is of another kind than its RPC returns: a mistake in this file.
+/// The operation returned another kind of result than its RPC: a bug in this file.
 #[derive(Debug, thiserror::Error)]
 #[error("the result is not one of this operation")]
 struct OtherResult;
@@ -140,7 +140,7 @@ fn sent(reply: Reply) -> Result<SendMessageResponse, A2aError> {
     }
 }
 
-/// The events, which hold the place of their stream.
+/// The events of a stream. They hold the place of the stream.
 fn events(reply: Reply) -> Result<EventStream, A2aError> {
     let OperationResult::Events(events) = reply.result else { return Err(other_result()) };
     let event = |event: Result<Arc<LoggedEvent>, A2aError>| event.map(|event| event.event().clone());

@@ -1,7 +1,7 @@
-//! The JSON-RPC binding (A2A 1.0 section 9): translates methods into operations and answers into envelopes.
+//! The JSON-RPC binding (A2A 1.0 section 9): translates methods into operations, and results into JSON-RPC responses.
 //!
-//! Errors go out with HTTP 200, as the official clients want them, also for a streaming method whose stream has not
-//! begun. The header `A2A-Extensions` names what was really active.
+//! Errors have HTTP status 200, as the official clients expect, and so has the error of a streaming method that fails
+//! before its stream begins. The header `A2A-Extensions` names the extensions that were active.
 
 use annex_operations::answer::{EventStream, encode};
 use annex_operations::methods::MethodResult;
@@ -22,12 +22,13 @@ use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
 use crate::operations::{Operations, Reply};
 
-/// Reads one HTTP request whose body was read in full.
+/// Decodes a request from its complete body.
 ///
 /// # Errors
-/// What is wrong with it, and its id as far as it could be read.
+/// The fault of the request, and the request's id if it could be read.
 pub(crate) fn read<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Request<'a>, Box<Rejection>> {
-    // This comes before the parser, so that a body which is not meant as JSON gets -32005 instead of a parse error.
+    // The content type is checked before the parser runs, so that a body of another type gets -32005 instead of a parse
+    // error.
     let checked = check_content_type(headers, &["application/json"]);
     checked.map_err(|error| Box::new(Rejection { id: RequestId::Null, error }))?;
     jsonrpc::decode(body)
@@ -55,18 +56,18 @@ async fn perform(
     if let Some(method) = method {
         access_log::asks_for(method.name());
     }
-    // The version is checked before the parameters, because another version may mean something else by the same name.
+    // The version is checked before the parameters, because a method of another version may have other parameters.
     let call = ServiceParameters::of(caller.identity.clone(), headers, uri)?;
     access_log::speaks(VERSION);
     let operation = match method {
         Some(method) => operation(method, request.params)?,
-        // A name that is none of A2A's may be a method of an extension.
+        // A method that A2A does not define may belong to an extension.
         None => operations.method(&request.method, request.params_json()?)?,
     };
     write(caller, &request.id, operations.call(caller, call, operation).await?)
 }
 
-/// The operation that a method and its parameters ask for.
+/// The operation for a method and its parameters.
 fn operation(method: Method, params: &str) -> Result<Operation, A2aError> {
     Ok(match method {
         Method::SendMessage => Operation::SendMessage(jsonrpc::params::<SendMessageRequest>(params)?.of_client()),
@@ -87,7 +88,7 @@ fn operation(method: Method, params: &str) -> Result<Operation, A2aError> {
     })
 }
 
-/// Writes the result into a response.
+/// Writes the result as a response.
 fn write(caller: &Caller, id: &RequestId, reply: Reply) -> Result<Response, A2aError> {
     let Reply { result, active, place } = reply;
     let success = |result: &str| success(caller, id, result);
@@ -102,7 +103,7 @@ fn write(caller: &Caller, id: &RequestId, reply: Reply) -> Result<Response, A2aE
         OperationResult::CanceledTask(task) => success(&encode(&task)?)?,
         OperationResult::PushConfig(config) => success(&encode(&config)?)?,
         OperationResult::PushConfigs(configs) => success(&encode(&configs)?)?,
-        // JSON-RPC demands a result, also of an operation that returns nothing.
+        // JSON-RPC requires a `result`, even for an operation that returns nothing.
         OperationResult::NoPushConfig => success("null")?,
         OperationResult::ExtendedAgentCard(card) => success(&encode(&*card)?)?,
         OperationResult::Method(result) => method_result((caller, place), id, result, jsonrpc::failure)?,
@@ -110,7 +111,7 @@ fn write(caller: &Caller, id: &RequestId, reply: Reply) -> Result<Response, A2aE
     Ok(echo(response, &active))
 }
 
-/// The answer of an extension's method as a response. `failure` writes the error that ends a stream.
+/// The response for an extension's method. `failure` writes the error that ends a stream.
 pub(crate) fn method_result(
     (caller, place): (&Caller, Option<StreamPlace>),
     id: &RequestId,
@@ -131,7 +132,7 @@ pub(crate) fn method_result(
 }
 
 fn stream(caller: &Caller, place: Option<StreamPlace>, id: RequestId, events: EventStream) -> Response {
-    // Each event is a whole JSON-RPC response. The official JS client refuses one whose id is another or of another
+    // Each event is a complete JSON-RPC response. The official JS client refuses an event whose id differs in value or
     // type.
     let answer = sse::respond_numbered(events, move |event| match event {
         Ok(event) => jsonrpc::success_raw(&id, event.json()),
@@ -140,7 +141,7 @@ fn stream(caller: &Caller, place: Option<StreamPlace>, id: RequestId, events: Ev
     answer_body::stream(caller, place, answer)
 }
 
-/// Asks for room before it copies a long result.
+/// A successful response. Reserves memory before copying a long result.
 pub(crate) fn success(caller: &Caller, id: &RequestId, result: &str) -> Result<Response, A2aError> {
     success_in_pieces(caller, id, &[result])
 }
@@ -150,13 +151,13 @@ fn success_in_pieces(caller: &Caller, id: &RequestId, result: &[&str]) -> Result
     Ok(json(answer_body::of_text(caller, jsonrpc::success_in_pieces(id, result))?))
 }
 
-/// An error as an ordinary answer.
+/// A JSON-RPC error as a response.
 pub(crate) fn failure(id: &RequestId, error: &A2aError) -> Response {
     access_log::note_error(error);
     let mut response = json(Body::from(jsonrpc::failure(id, error)));
-    // The status stays 200: the official Python client loses the kind of an error that comes with a status of 4xx. Where
-    // no handler was reached, whatever stands in between is told, as while the server starts, and where a tenant is to send
-    // less.
+    // The status stays 200, because the official Python client loses the kind of an error with a 4xx status. Two errors
+    // have a status of their own, for the proxies on the way: 503 while the server starts, and 429 when a tenant must
+    // send less.
     match error {
         A2aError::Unavailable { .. } => *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE,
         A2aError::QuotaExceeded { .. } => *response.status_mut() = StatusCode::TOO_MANY_REQUESTS,

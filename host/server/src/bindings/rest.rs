@@ -1,4 +1,4 @@
-//! The HTTP+JSON binding (A2A 1.0 section 11): translates paths into operations and answers into bodies.
+//! The HTTP+JSON binding (A2A 1.0 section 11): translates paths into operations, and results into bodies.
 //!
 //! Each path also exists behind `/{tenant}`. Answers have the media type of the request.
 
@@ -29,34 +29,34 @@ use crate::tenants::Tenants;
 
 pub(crate) mod route;
 
-/// The `Cache-Control` of an answer that only the caller may keep.
+/// The `Cache-Control` of an answer that only the caller's own cache may keep.
 pub(crate) const PRIVATE: HeaderValue = HeaderValue::from_static("private, max-age=60");
 
 /// One request to the binding.
 pub(crate) struct HttpRequest<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) method: &'a HttpMethod,
-    /// Below the binding's own path, without a leading slash, as it was sent.
+    /// The path below the binding's own path, without a leading slash and still percent-encoded.
     pub(crate) path: &'a str,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) uri: &'a Uri,
     pub(crate) body: &'a [u8],
 }
 
-/// Answers one HTTP request whose body was read in full.
+/// Answers a request whose complete body was read.
 pub(crate) async fn answer(tenants: &Tenants, request: HttpRequest<'_>) -> Response {
     let segments = segments(request.path);
     let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
     let response = match route(request.method, &segments) {
         Ok((tenant, route)) => perform(tenants, &request, tenant, route).await,
-        // The answer says so by its status.
+        // A wrong method is answered with status 405 and without an A2A error.
         Err(NoRoute::Method(allowed)) => return method_not_allowed(allowed, request.path),
         Err(NoRoute::Path) => Err(A2aError::MethodNotFound { method: format!("{} /{}", request.method, request.path) }),
     };
     with_media_type(request.headers, response.unwrap_or_else(|error| failure(&error)))
 }
 
-/// The answer to a request that never reaches the handler: the server is not ready, or the body cannot be read.
+/// The answer to a request that does not reach the handler: the server is not ready, or the body cannot be read.
 pub(crate) fn refuse(headers: &HeaderMap, status: StatusCode, error: &A2aError) -> Response {
     let mut response = failure(error);
     *response.status_mut() = status;
@@ -79,7 +79,7 @@ async fn perform(
     write(caller, Operations::new(tenants, request.headers).call(caller, call, operation).await?)
 }
 
-/// The operation that a route, a body and a query ask for.
+/// The operation for a route, a body and a query.
 fn operation(request: &HttpRequest<'_>, tenant: Option<&str>, route: Route<'_>) -> Result<Operation, A2aError> {
     Ok(match route {
         Route::SendMessage => Operation::SendMessage(message(request, tenant)?),
@@ -91,7 +91,7 @@ fn operation(request: &HttpRequest<'_>, tenant: Option<&str>, route: Route<'_>) 
             place(&mut cancel.tenant, tenant)?;
             Operation::CancelTask(cancel)
         }
-        // The path has all that this operation needs, so the body of a POST is not looked at.
+        // The path has all parameters of this operation, so the body of a POST is ignored.
         Route::SubscribeToTask(id) => Operation::SubscribeToTask(from_query(request, tenant, &[("id", id)])?),
         Route::CreatePushConfig(task) => {
             let body = with(&read_body(request)?, "taskId", task)?;
@@ -108,13 +108,13 @@ fn operation(request: &HttpRequest<'_>, tenant: Option<&str>, route: Route<'_>) 
         }
         Route::ExtendedAgentCard => Operation::GetExtendedAgentCard(from_query(request, tenant, &[])?),
         Route::ExtensionMethod(extension, method) => {
-            // The path names the tenant, so all parameters in the body are the extension's.
+            // The path names the tenant, so all parameters in the body belong to the extension.
             method_call(request, tenant, (extension, method))?
         }
     })
 }
 
-/// The call of an extension's method with the body as its parameters.
+/// The call of an extension's method. The body is its parameters.
 pub(crate) fn method_call(
     request: &HttpRequest<'_>,
     tenant: Option<&str>,
@@ -124,7 +124,7 @@ pub(crate) fn method_call(
     Ok(Operation::CallMethod(MethodRequest { tenant, extension, method, params: read_body(request)? }))
 }
 
-/// Writes the result into a response.
+/// Writes the result as a response.
 fn write(caller: &Caller, reply: Reply) -> Result<Response, A2aError> {
     let Reply { result, active, place } = reply;
     let response = match result {
@@ -132,7 +132,7 @@ fn write(caller: &Caller, reply: Reply) -> Result<Response, A2aError> {
         OperationResult::Events(events) => stream(caller, place, events),
         OperationResult::Task(task) => {
             let text = task.json()?;
-            // A task may be large, so there must be room before it is copied.
+            // A task may be large, so memory is reserved before the copy.
             caller.check_room(text.len())?;
             json(caller, text.into_owned())?
         }
@@ -140,11 +140,11 @@ fn write(caller: &Caller, reply: Reply) -> Result<Response, A2aError> {
         OperationResult::CanceledTask(task) => json(caller, encode(&task)?)?,
         OperationResult::PushConfig(config) => json(caller, encode(&config)?)?,
         OperationResult::PushConfigs(configs) => json(caller, encode(&configs)?)?,
-        // The operation returns `google.protobuf.Empty`, which ProtoJSON writes as an empty object.
+        // The operation returns `google.protobuf.Empty`, which is `{}` in ProtoJSON.
         OperationResult::NoPushConfig => json(caller, "{}".to_owned())?,
         OperationResult::ExtendedAgentCard(card) => {
             let mut response = json(caller, encode(&*card)?)?;
-            // This card may say more than the public one, so no shared cache may keep it (A2A 1.0 section 8.6).
+            // The extended card may have private details, so no shared cache may keep it (A2A 1.0 section 8.6).
             response.headers_mut().insert(header::CACHE_CONTROL, PRIVATE);
             response
         }
@@ -153,7 +153,7 @@ fn write(caller: &Caller, reply: Reply) -> Result<Response, A2aError> {
     Ok(echo(response, &active))
 }
 
-/// The answer of an extension's method as a response.
+/// The response for an extension's method.
 pub(crate) fn method_result(
     (caller, place): (&Caller, Option<StreamPlace>),
     result: MethodResult,
@@ -176,7 +176,7 @@ fn message(request: &HttpRequest<'_>, tenant: Option<&str>) -> Result<SendMessag
     Ok(message)
 }
 
-/// The tenant of the path; a body may repeat it, not contradict it.
+/// Sets the tenant from the path. The body may repeat the tenant but not contradict it.
 fn place(field: &mut Option<String>, tenant: Option<&str>) -> Result<(), A2aError> {
     let Some(tenant) = tenant else { return Ok(()) };
     match field.as_deref().filter(|named| !named.is_empty()) {
@@ -189,14 +189,14 @@ fn place(field: &mut Option<String>, tenant: Option<&str>) -> Result<(), A2aErro
 }
 
 pub(crate) fn read_body(request: &HttpRequest<'_>) -> Result<Json, A2aError> {
-    // A request without a body needs no content type, such as a CancelTask.
+    // A request without a body, such as CancelTask, needs no content type.
     if !request.body.is_empty() {
         check_content_type(request.headers, &["application/json", http_json::MEDIA_TYPE])?;
     }
     http_json::body(request.body)
 }
 
-/// The id of the path counts, whatever the body says.
+/// Replaces the field `name` of the body with the id from the path.
 fn with(body: &Json, name: &str, id: &str) -> Result<Json, A2aError> {
     let mut object: JsonObject = params(body.get())?;
     object.insert(name.to_owned(), Json::string(id));
@@ -211,7 +211,7 @@ fn from_query<T: DeserializeOwned>(
     let Query(pairs): Query<Vec<(String, String)>> =
         Query::try_from_uri(request.uri).map_err(|error| A2aError::invalid_params(error.to_string()))?;
     let mut object = http_json::query(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-    // The path is put in last, so that a query cannot name another id or tenant.
+    // The fields of the path are inserted last, so that a query cannot override the id or the tenant.
     for (name, value) in path.iter().copied().chain(tenant.map(|tenant| ("tenant", tenant))) {
         object.insert(name.to_owned(), Json::string(value));
     }
@@ -237,23 +237,25 @@ fn failure(error: &A2aError) -> Response {
 }
 
 fn method_not_allowed(allowed: &'static str, path: &str) -> Response {
-    // RFC 9110 section 15.5.6 demands `Allow` with this status.
+    // RFC 9110 section 15.5.6 requires `Allow` with this status.
     let allow = [(header::ALLOW, HeaderValue::from_static(allowed))];
     (StatusCode::METHOD_NOT_ALLOWED, allow, format!("/{path} takes {allowed}\n")).into_response()
 }
 
 fn with_media_type(request: &HeaderMap, mut response: Response) -> Response {
-    // A stream has its own.
+    // A stream already has its own content type.
     response.headers_mut().entry(header::CONTENT_TYPE).or_insert_with(|| media_type(request));
     response
 }
 
-/// `application/json` when that is what the client sends, or all that it asks for.
+/// The media type of the answer: `application/json` if the client sends or accepts only that, else
+/// `application/a2a+json`.
 fn media_type(headers: &HeaderMap) -> HeaderValue {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let sent = text(header::CONTENT_TYPE);
     let accepted = text(header::ACCEPT);
-    // A2A 1.0.0 has this media type and 1.0.1 has `application/a2a+json`. A client gets the one that it knows.
+    // `application/json` is the media type of A2A 1.0.0, `application/a2a+json` that of 1.0.1. A client gets the one
+    // that it uses.
     let plain = "application/json";
     let is_plain = if sent.is_empty() {
         accepted.contains(plain) && !accepted.contains(http_json::MEDIA_TYPE)

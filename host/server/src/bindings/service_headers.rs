@@ -1,16 +1,16 @@
-//! Header fields of answers and requests that all HTTP bindings share.
+//! The header fields that all HTTP bindings share.
 
 use annex_protocol::service::{A2A_EXTENSIONS, format_extensions};
 use annex_protocol::{A2aError, ExtensionUri};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 
-/// Names the extensions that were really active in the answer's header.
+/// Adds `A2A-Extensions` with the extensions that were active.
 pub(crate) fn echo(response: Response, active: &[ExtensionUri]) -> Response {
     echo_as(A2A_EXTENSIONS, response, active)
 }
 
-/// The same in a header of another name.
+/// Like [`echo`], with another header name.
 pub(crate) fn echo_as(header: &'static str, mut response: Response, active: &[ExtensionUri]) -> Response {
     if !active.is_empty()
         && let Ok(value) = HeaderValue::from_str(&format_extensions(active))
@@ -20,7 +20,7 @@ pub(crate) fn echo_as(header: &'static str, mut response: Response, active: &[Ex
     response
 }
 
-/// Says when to come again, where the error knows (RFC 9110 section 10.2.3).
+/// Adds `Retry-After` if the error has a delay (RFC 9110 section 10.2.3).
 pub(crate) fn retry_after(mut response: Response, error: &A2aError) -> Response {
     if let Some(seconds) = error.retry_after() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -28,9 +28,9 @@ pub(crate) fn retry_after(mut response: Response, error: &A2aError) -> Response 
     response
 }
 
-/// Checks that the media type is one of these, with or without parameters.
+/// Checks that the media type is one of `understood`. Parameters of the type are ignored.
 pub(crate) fn check_content_type(headers: &HeaderMap, understood: &[&str]) -> Result<(), A2aError> {
-    // A field that is not UTF-8 is read all the same, so that the error can quote it.
+    // A value that is not UTF-8 is decoded lossily, so that the error can quote it.
     let content_type = headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let content_type = content_type.unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();

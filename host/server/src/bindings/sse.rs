@@ -1,4 +1,5 @@
-//! Server-sent events: one per event of a stream, encoded once and wrapped by the binding.
+//! Server-sent events: one per event of a stream. The binding wraps the event, whose JSON is encoded once for all
+//! readers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use futures::stream::{Stream, StreamExt};
 
 use crate::access_log;
 
-/// A comment line this often keeps proxies from closing a quiet stream.
+/// The interval of comment lines, which keep proxies from closing a quiet stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Streams the events, each as the text that `data` makes of it.
+/// Streams events. `data` makes the text of each one.
 pub(crate) fn respond<T: 'static>(
     events: impl Stream<Item = Result<T, A2aError>> + Send + 'static,
     data: impl Fn(&Result<T, A2aError>) -> String + Send + 'static,
@@ -27,7 +28,7 @@ pub(crate) fn respond<T: 'static>(
     }))
 }
 
-/// The events of a task, each with its number as `id`, so that a reader whose stream broke off can say which one it has.
+/// Streams the events of a task. Each has its number as `id`, so that a reader can resume after a broken connection.
 pub(crate) fn respond_numbered(
     events: EventStream,
     data: impl Fn(&Result<Arc<LoggedEvent>, A2aError>) -> String + Send + 'static,
@@ -40,8 +41,9 @@ pub(crate) fn respond_numbered(
     }))
 }
 
-/// The event with JSON as its data. Lines of an event end with CR and LF alone, and yet the official Python client ends them at
-/// each of these too. They stand in strings of the JSON, so that an escape means the same.
+/// An event with JSON as its data. Lines of an event end only with CR and LF, but the official Python client also
+/// splits them at U+0085, U+2028 and U+2029. Inside the strings of JSON these characters can be escaped without a
+/// change of meaning.
 fn with_data(event: Event, json: String) -> Event {
     const LINE_ENDS: [(&str, &str); 3] = [("\u{85}", "\\u0085"), ("\u{2028}", "\\u2028"), ("\u{2029}", "\\u2029")];
     let escaped = LINE_ENDS.iter().fold(json, |json, (end, escape)| match json.contains(end) {

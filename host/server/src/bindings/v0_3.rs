@@ -1,7 +1,7 @@
-//! A2A 0.3 for clients that have not moved on: the same operations under the old names and shapes.
+//! A2A 0.3, for clients that have not moved to 1.0: the same operations under the old names and shapes.
 //!
-//! A layer in front of the bindings of 1.0, which know nothing of it. JSON-RPC methods of both versions share one path,
-//! because no name exists in both. HTTP+JSON has its own paths.
+//! This is a layer in front of the bindings of 1.0, which do not know about 0.3. The JSON-RPC methods of both versions
+//! share one path, because no name exists in both versions. HTTP+JSON has its own paths.
 
 use annex_operations::answer::Sent;
 use annex_operations::service_parameters::{Identity, ServiceParameters, sent_version};
@@ -17,7 +17,7 @@ use crate::bindings::service_headers::echo_as;
 pub(crate) mod http_json;
 pub(crate) mod json_rpc;
 
-/// The versions of this module's half of the server.
+/// The versions that a server with this module supports.
 const SUPPORTED: &[&str] = &[v0_3::VERSION, VERSION];
 
 /// The service parameters of a 0.3 request: an absent version means 0.3 (A2A 1.0 section 3.6.2).
@@ -26,15 +26,15 @@ fn read_call(identity: Identity, (headers, uri): (&HeaderMap, &Uri)) -> Result<S
     if !version.is_empty() && !is_version(&version, v0_3::VERSION) {
         return Err(A2aError::VersionNotSupported { requested: version.into_owned(), supported: SUPPORTED });
     }
-    // 0.3 has the name with `X-`; the name of 1.0 is taken too.
+    // 0.3 names the header with `X-`. The name of 1.0 is accepted as well.
     let lines = [X_A2A_EXTENSIONS, A2A_EXTENSIONS].into_iter().flat_map(|name| headers.get_all(name));
     let Identity { owner, claims } = identity;
     Ok(ServiceParameters {
         owner,
         claims,
         requested: parse_extensions(lines.filter_map(|line| line.to_str().ok())),
-        // `Operations::call` adds the headers for an agent elsewhere. Clients of 0.3 are shown the task first, as they
-        // expect it.
+        // `Operations::call` adds the headers for a remote agent. The default streams the task first, as clients of 0.3
+        // expect.
         ..ServiceParameters::default()
     })
 }
@@ -50,7 +50,7 @@ fn sent_event(sent: Sent, encode: impl Fn(&StreamResponse) -> Result<String, A2a
     })
 }
 
-/// 0.3 has no ListTasks.
+/// The error for ListTasks, which 0.3 does not have.
 fn no_list_tasks() -> A2aError {
     A2aError::MethodNotFound { method: Method::ListTasks.name().to_owned() }
 }

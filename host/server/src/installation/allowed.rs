@@ -1,4 +1,5 @@
-//! The components that tenants which are added may name by their digests: those that the operator has named by their paths.
+//! The components that added tenants may use: those whose files the operator has listed by path. A tenant's text names
+//! a component by its digest.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use annex_runtime::{Digest, MAX_COMPONENT_BYTES};
 
 use crate::installation::file_identity::FileIdentity;
 
-/// The components. Their files are digested when somebody asks, and again when they have changed.
+/// The allowed components. A file is digested when a lookup needs it, and again after it has changed.
 pub(crate) struct AllowedComponents {
     files: Vec<PathBuf>,
     digested: Mutex<HashMap<PathBuf, (FileIdentity, String)>>,
@@ -20,12 +21,12 @@ impl AllowedComponents {
         Self { files: files.collect(), digested: Mutex::default() }
     }
 
-    /// The file with the digest. It reads files, which may take a while.
+    /// The file with the digest. Reads files, so it may block.
     pub(crate) fn find(&self, digest: &str) -> Option<PathBuf> {
         self.files.iter().find(|file| self.digest(file).is_some_and(|of_file| of_file == digest)).cloned()
     }
 
-    /// `None` where the file cannot be read, which is then no component that anybody can name.
+    /// The digest of a file. `None` if the file cannot be read; no digest then finds it.
     fn digest(&self, file: &Path) -> Option<String> {
         let identity = FileIdentity::of(file)?;
         let known = self.digested.lock().unwrap_or_else(PoisonError::into_inner).get(file).cloned();
@@ -57,7 +58,7 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         for name in ["1", "2"] {
             fs::write(at(name), name).expect("a file");
-            // As in the layers of an image that is built reproducibly.
+            // The layers of a reproducible image give all files this time.
             File::options().write(true).open(at(name)).and_then(|file| file.set_modified(UNIX_EPOCH)).expect("a time");
         }
         let allowed = AllowedComponents::new([at("current")].into_iter());

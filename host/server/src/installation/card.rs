@@ -1,4 +1,5 @@
-//! The Agent Card: what the config says and what the server can do; `issuer.rs` adds the installed extensions.
+//! Assembles the Agent Card from the config and the server's own capabilities. `issuer.rs` adds the installed
+//! extensions.
 
 use annex_auth::Authenticator;
 use annex_protocol::service::VERSION;
@@ -9,13 +10,13 @@ use crate::config::served::ServedConfig;
 use crate::config::{BindingConfig, CardConfig, ExtendedCardConfig, SkillConfig};
 use crate::paths::{JSONRPC_PATH, REST_PATH};
 
-/// The binding that 0.3 is not served by.
+/// The one binding that does not serve 0.3.
 const GRPC: &str = "GRPC";
 const JSONRPC: &str = "JSONRPC";
-/// The version of an agent that the config gives none.
+/// The version of an agent whose config sets none.
 const FIRST_VERSION: &str = "1.0.0";
 
-/// The card of a tenant without extensions; without a name that of the agent of the config itself.
+/// The card of a tenant without extensions. Without a name, the card of the agent of the config itself.
 pub(crate) fn assemble(
     config: &ServedConfig,
     tenant: &str,
@@ -33,7 +34,7 @@ pub(crate) fn assemble(
         BindingConfig::Grpc => grpc_interface(base_url),
     });
     let tenant = (!tenant.is_empty()).then(|| tenant.to_owned());
-    // Clients copy the tenant of the interface that they choose into every request (A2A 1.0 section 8.3.2).
+    // Clients copy the tenant of the chosen interface into every request (A2A 1.0 section 8.3.2).
     let current = current.map(|interface| AgentInterface { tenant: tenant.clone(), ..interface });
     let older = current.clone().filter(|_| speaks_v0_3).filter_map(|interface| interface_of_0_3(interface, base_url));
     AgentCard {
@@ -46,7 +47,7 @@ pub(crate) fn assemble(
             .provider
             .as_ref()
             .map(|provider| AgentProvider { url: provider.url.clone(), organization: provider.organization.clone() }),
-        // The first interface is the preferred one, so those of 1.0 stand first.
+        // The first interface is the preferred one, so the interfaces of 1.0 come first.
         supported_interfaces: current.chain(older).collect(),
         capabilities: AgentCapabilities {
             streaming: Some(true),
@@ -63,13 +64,14 @@ pub(crate) fn assemble(
     }
 }
 
-/// The media types that messages may have where the config does not say.
+/// The media types that messages may have if the config sets none.
 pub(crate) fn default_input_modes() -> Vec<String> {
     vec!["text/plain".to_owned(), "application/json".to_owned()]
 }
 
-/// The card of an agent that lives elsewhere, decorated: what is its own is its own unless the config says otherwise,
-/// how it is reached and by whom is this server's. `own` is the card that [`assemble`] makes without it.
+/// The card in front of a remote agent. The remote card gives name, description, version, skills and the like, unless
+/// the config overrides them. Interfaces and security are always those of this server. `own` is the result of
+/// [`assemble`].
 pub(crate) fn decorate(own: &AgentCard, config: &CardConfig, remote: &AgentCard) -> AgentCard {
     let mut card = own.clone();
     let texts = [
@@ -91,13 +93,13 @@ pub(crate) fn decorate(own: &AgentCard, config: &CardConfig, remote: &AgentCard)
     card.default_output_modes.clone_from(&remote.default_output_modes);
     if config.skills.is_empty() {
         card.skills.clone_from(&remote.skills);
-        // They name schemes of a server that clients do not reach.
+        // The requirements name security schemes of the remote server, which clients do not reach.
         card.skills.iter_mut().for_each(|skill| skill.security_requirements.clear());
     }
     card
 }
 
-/// The card for authenticated callers (section 3.1.11).
+/// The card for authenticated callers (A2A 1.0 section 3.1.11).
 pub(crate) fn extend(card: &AgentCard, extended: &ExtendedCardConfig) -> AgentCard {
     let mut card = card.clone();
     if let Some(description) = &extended.description {
@@ -116,8 +118,8 @@ fn interface(base_url: &str, path: &str, binding: &str) -> AgentInterface {
     }
 }
 
-/// The interface for clients of 0.3 beside one of 1.0; `None` where 0.3 is not served. A request of 0.3 has no field for a
-/// tenant, so its URL names the tenant: JSON-RPC has such a URL.
+/// The interface for clients of 0.3 that belongs to an interface of 1.0. `None` if 0.3 is not served there. A request
+/// of 0.3 has no field for a tenant, so the URL must name the tenant, and only JSON-RPC has such a URL.
 fn interface_of_0_3(interface: AgentInterface, base_url: &str) -> Option<AgentInterface> {
     let url = match (interface.protocol_binding.as_str(), &interface.tenant) {
         (GRPC, _) => None,
@@ -128,7 +130,7 @@ fn interface_of_0_3(interface: AgentInterface, base_url: &str) -> Option<AgentIn
     Some(AgentInterface { url: url?, tenant: None, protocol_version: v0_3::VERSION.to_owned(), ..interface })
 }
 
-/// For gRPC the URL is an authority (section 4.4.6); all bindings share the port.
+/// The URL of the gRPC interface is an authority (A2A 1.0 section 4.4.6). All bindings share one port.
 fn grpc_interface(base_url: &str) -> AgentInterface {
     let authority = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
     let authority = authority.split('/').next().unwrap_or_default();

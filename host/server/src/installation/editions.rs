@@ -1,5 +1,5 @@
-//! Follows what the processes on one database agree on, for all agents that are served here: editions that are in force are
-//! taken, and those that are proposed are tried.
+//! Follows the editions that all processes on one database agree on: applies concluded editions, and tries proposed
+//! ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use tokio_util::sync::CancellationToken;
 use crate::installation::installer::{Agreement, HINT, Installer, Peers};
 use crate::tenants::Installers;
 
-/// The pause between two looks, each one statement for all agents. A hint ends it early.
+/// The period of queries. One statement asks for all agents. A hint from another process ends the pause early.
 const LOOK: Duration = Duration::from_millis(500);
-/// The same while a proposal may come in force at any moment.
+/// The period while a proposal that was tried may be concluded.
 const SOON: Duration = Duration::from_millis(50);
-/// The pause between two sweeps.
+/// The period of sweeping old editions and components.
 const SWEEP: Duration = Duration::from_secs(60);
-/// The time for which an agent may be unknown that this process is asked about: it is being loaded. After that nothing serves
-/// it here any more.
+/// How long news about an unknown agent is ignored, because the agent may be loading. After that this process reports
+/// that it does not serve the agent.
 const UNKNOWN: Duration = Duration::from_secs(10);
 
-/// Follows the others until it is told to stop.
+/// Follows the other processes until `stop` is cancelled.
 pub(crate) async fn follow(installers: Arc<Installers>, peers: Peers, stop: CancellationToken) {
     let mut hints = peers.wake.hints();
     let mut swept = Instant::now();
@@ -61,7 +61,7 @@ async fn look(
     let serving = installers.serving();
     let agreed: Vec<(&Arc<Installer>, &Arc<Agreement>)> =
         serving.iter().filter_map(|installer| Some((installer, installer.agreement()?))).collect();
-    // After a time without a lease this process is another replica, whom nobody has asked.
+    // After a lapse of its lease this process has a new replica id, which no proposal has asked yet.
     let lapsed = agreed.iter().filter(|(_, agreement)| !agreement.has_joined(&replica));
     let lapsed: Vec<_> = lapsed.map(|(installer, agreement)| (installer.tenant(), agreement.number())).collect();
     if !lapsed.is_empty() && !editions.join(&replica, &lapsed).await? {
@@ -94,17 +94,17 @@ async fn look(
     Ok(())
 }
 
-/// The work of a process for one agent.
+/// The pending work for one agent.
 #[derive(Clone, Copy, Default)]
 struct Told {
-    /// True if a later edition than the one that is served is in force.
+    /// True if a later edition than the served one was concluded.
     is_behind: bool,
     proposed: Option<u64>,
 }
 
-/// Compiling may take long, and one agent must not keep others waiting.
+/// Starts the work for one agent in a task of its own, because compiling may take long and must not delay other agents.
 fn work(installer: &Arc<Installer>, agreement: &Arc<Agreement>, replica: &Replica, told: Told) {
-    // Whatever is left of it is told again by the next look.
+    // If work on the agent is still running, the next query reports the rest again.
     let Ok(working) = Arc::clone(&agreement.work).try_lock_owned() else { return };
     let installer = Arc::clone(installer);
     let agreement = Arc::clone(agreement);

@@ -1,4 +1,4 @@
-//! The Agent Card as it goes out: encoded once, with an ETag over its bytes (A2A 1.0 section 8.6).
+//! The Agent Card as HTTP serves it: encoded once, with an ETag over its bytes (A2A 1.0 section 8.6).
 
 use std::sync::Arc;
 
@@ -11,27 +11,29 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
-/// The `Cache-Control` of the card: the time for which clients may use it without asking again.
+/// The `Cache-Control` of the card. Clients may use the card for this time without revalidation.
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=60");
 
-/// The card as it goes out.
+/// An encoded card with its validators.
 pub(crate) struct EncodedCard {
     body: Bytes,
     etag: HeaderValue,
     modified: Timestamp,
-    /// Absent when the card before this one was made in the same second: a date could not tell them apart.
+    /// The date of the card. Absent if the previous card has the same second, because the date would not distinguish
+    /// the two.
     last_modified: Option<HeaderValue>,
 }
 
 impl EncodedCard {
-    /// The bytes of a card. One with interfaces of 0.3 gets the fields of 0.3 beside those of 1.0.
+    /// Encodes a card. A card with interfaces of 0.3 also gets the fields of 0.3.
     pub(crate) fn encode(card: &AgentCard) -> Result<String, serde_json::Error> {
         serde_json::to_string(&v0_3::MergedAgentCard::from(card))
     }
 
-    /// The card of these bytes. One that says what the card before it says is that card.
+    /// The encoded card of `body`. Returns `previous` if its bytes are equal.
     pub(crate) fn new(body: String, previous: Option<&Arc<Self>>) -> Arc<Self> {
-        // Equal bytes keep their date too, so that a change which does not show on the card costs no client a download.
+        // Equal bytes keep their date as well, so that a change which does not affect the card costs no client a
+        // download.
         if let Some(same) = previous.filter(|previous| previous.body == body) {
             return Arc::clone(same);
         }
@@ -43,7 +45,7 @@ impl EncodedCard {
         Arc::new(Self { etag, modified, last_modified: is_dated.then(|| value(&date)), body: body.into() })
     }
 
-    /// The card, or 304 when the client has it.
+    /// The card, or 304 if the client has it already.
     pub(crate) fn respond(&self, request: &HeaderMap) -> Response {
         let mut response = if self.is_known_to(request) {
             StatusCode::NOT_MODIFIED.into_response()
@@ -60,14 +62,15 @@ impl EncodedCard {
         response
     }
 
-    /// `If-None-Match` decides; `If-Modified-Since` counts only without it (RFC 9110 section 13.1.3).
+    /// True if the client has this card. `If-Modified-Since` counts only without `If-None-Match` (RFC 9110 section
+    /// 13.1.3).
     fn is_known_to(&self, request: &HeaderMap) -> bool {
         let Some(tags) = request.get(header::IF_NONE_MATCH) else {
             let since = request.get(header::IF_MODIFIED_SINCE);
             return since.is_some() && since == self.last_modified.as_ref();
         };
         let (Ok(tags), Ok(etag)) = (tags.to_str(), self.etag.to_str()) else { return false };
-        // `If-None-Match` compares weakly (RFC 9110 section 13.1.2), so a `W/` makes no difference.
+        // `If-None-Match` compares weakly (RFC 9110 section 13.1.2), so a prefix `W/` is ignored.
         tags.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == etag || tag == "*")
     }
 }

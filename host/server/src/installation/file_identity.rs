@@ -1,22 +1,24 @@
-//! Tells whether a path leads to another file than before, or to one that has changed.
+//! Detects that a path leads to another file than before, or to a changed one.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The identity of a file, whatever links lead to it. A file that has another one has another content, or may have.
+/// The identity of a file behind all links. Equal identities mean equal content. Different identities mean that the
+/// content may differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
     device: u64,
     inode: u64,
     size: u64,
     modified: (i64, i64),
-    /// Changes also where a program sets the time of the last modification back, as `cp -p` does.
+    /// The time of the last change of the inode. It changes even if a program resets the modification time, as `cp -p`
+    /// does.
     changed: (i64, i64),
 }
 
 impl FileIdentity {
-    /// The identity of the file that a path leads to in the end; `None` where there is none.
+    /// The identity of the file behind all links. `None` if there is no such file.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let file = fs::metadata(path).ok()?;
         Some(Self {

@@ -1,4 +1,4 @@
-//! Hides in recordings and examples what operators must not see: secrets, and the values that `sessions.hide` names.
+//! Redaction of recordings and examples: hides secrets, and the values of keys in `sessions.hide`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use annex_runtime::{Extension, Hide};
 
 use crate::redaction::Redaction;
 
-/// Hides the secrets of these extensions and the values of these keys.
+/// Redacts the secrets of `extensions` and the values of configured keys.
 pub(crate) struct Hiding {
     pub(crate) redaction: Redaction,
     pub(crate) extensions: Vec<Arc<Extension>>,

@@ -1,8 +1,8 @@
-//! The installer, which alone changes what is installed.
+//! The installer, the only place that changes the installed extensions.
 //!
 //! Every change is a transaction: read → inspect → check grants → compile → link → self-test → check the whole set →
-//! make and sign the cards → swap. Whatever fails, the last good edition stays. Changes come one after the other, and
-//! no request waits for one. Where other processes serve the same agent, they all have to agree before anybody swaps
+//! make and sign the cards → swap. If a step fails, the last good edition stays. Changes run one after the other, and
+//! no request waits for a change. Processes that serve the same agent must all agree before any of them swaps
 //! (`agreed.rs`).
 
 use std::collections::HashMap;
@@ -51,27 +51,27 @@ pub(crate) use version::Version;
 use loader::{Loader, Occasion, Overruled, Plan, Present};
 use prepared::Prepared;
 
-/// Failures that are remembered, each of another source.
+/// The most failures that are remembered, one per source.
 const MAX_FAILURES: usize = 100;
 
-/// The parts that the installer is made of.
+/// The parts of an installer.
 pub(crate) struct Parts {
-    /// The tenant whose extensions they are; empty for those of the config itself.
+    /// The tenant of the extensions. Empty for the agent of the config itself.
     pub(crate) tenant: String,
     pub(crate) runtime: Runtime,
     pub(crate) issuer: Issuer,
     pub(crate) locations: Locations,
     pub(crate) folder: Option<Folder>,
     pub(crate) pins: Arc<Pins>,
-    /// The watcher of the process; `None` where files are not watched.
+    /// The watcher of the process. `None` if files are not watched.
     pub(crate) watcher: Option<Arc<FileWatcher>>,
-    /// The other processes that serve the same agent; `None` where there can be none.
+    /// The other processes that serve the same agent. `None` without a shared database.
     pub(crate) peers: Option<Peers>,
-    /// Has the components that were uploaded for tenants; `None` where none can be.
+    /// The store of components that were uploaded for tenants. `None` if uploads are not possible.
     pub(crate) uploads: Option<Arc<dyn TaskStore>>,
 }
 
-/// Changes what is installed, while requests run.
+/// Changes the installed extensions while requests run.
 pub struct Installer {
     tenant: String,
     loader: Loader,
@@ -79,48 +79,48 @@ pub struct Installer {
     config_file: Option<ConfigFile>,
     pins: Arc<Pins>,
     publisher: Publisher,
-    /// `None` where no other process serves the agent.
+    /// `None` if no other process serves the agent.
     agreement: Option<Arc<Agreement>>,
-    /// Held for the whole of a change.
+    /// Held during a change, so that changes run one after the other.
     door: tokio::sync::Mutex<()>,
     state: Mutex<State>,
-    /// The watch on the files, which began before they were read. It is taken to be run.
+    /// The watch on the files. It began before the files were read. The task that runs the watch takes it.
     watch: Mutex<Option<Watch>>,
-    /// Notified when the list of the files that matter may have changed.
+    /// Notified when the list of watched files may have changed.
     pub(crate) moved: Notify,
 }
 
 struct State {
-    /// The `[[extension]]` of the config as it was last applied.
+    /// The `[[extension]]` tables that were applied last.
     config: Vec<ExtensionConfig>,
     /// The installed versions, in order.
     versions: Vec<Version>,
     overruled: Vec<Overruled>,
     failures: Vec<Failure>,
     history: History,
-    /// The versions that run beside those in force.
+    /// The shadows that run beside installed versions.
     shadows: HashMap<ExtensionUri, Arc<Shadow>>,
 }
 
-/// The outcome of reading the config again.
+/// The outcome of a reload of the config.
 #[derive(Clone, Debug)]
 pub struct ReloadOutcome {
-    /// True if anything is another now: extensions, tenants or settings.
+    /// True if the reload changed anything: extensions, tenants or settings.
     pub changed: bool,
-    /// The number of the edition in force.
+    /// The number of the current edition.
     pub edition: u64,
-    /// True if the installed extensions are others now.
+    /// True if the reload changed the installed extensions.
     pub extensions_changed: bool,
-    /// Keys of the config that have changed and count now, besides those of extensions.
+    /// Changed keys of the config that apply now, without those of extensions.
     pub changed_keys: Vec<String>,
-    /// Keys of the config that have changed and count only after a restart, each with the reason.
+    /// Changed keys of the config that apply only after a restart, each with the reason.
     pub needs_restart: Vec<String>,
-    /// The sources that could not be installed although the rest was.
+    /// The sources that could not be installed. The rest of the reload succeeded.
     pub failed: Vec<String>,
 }
 
 impl Installer {
-    /// Loads what the config and the folder name, or what is in force for all processes that serve the agent.
+    /// Loads the extensions of the config and the folder. With other processes, loads the current edition of all.
     pub(crate) async fn start(config: &ServedConfig, parts: Parts) -> Result<Self, InstallError> {
         let Parts { tenant, runtime, issuer, locations, folder, pins, watcher, peers, uploads } = parts;
         let of_process = &config.process.runtime;
@@ -129,7 +129,7 @@ impl Installer {
         let refused = AtomicU64::new(0);
         let editions = peers.as_ref().map(|peers| Arc::clone(&peers.editions));
         let loader = Loader { runtime, locations, folder, process, loaded, refused, editions, uploads };
-        // The watch begins before the files are read, so that no change falls between the two.
+        // The watch begins before the files are read, so that no change in between is missed.
         let watch = watcher.map(|watcher| Watch::begin(&watcher, watched(&config.extensions, &loader)));
         let agreement = peers.map(|peers| Arc::new(Agreement::new(peers)));
         let nothing = Present { versions: &[], overruled: &[] };
@@ -138,10 +138,10 @@ impl Installer {
             Some(_) => loader::in_order(Vec::new())?.into(),
         };
         let Plan { versions, installed, failures, .. } = plan;
-        // Tasks can pin only what the pins know to be installed, so they hear of it before any turn runs.
+        // Tasks can pin only versions that the pins know, so the pins learn the versions before any turn runs.
         pins.thin_out(&tenant, &installed);
         let cards = issuer.cards(&installed).map_err(|error| InstallError::Cards(error.into()))?;
-        // The editions of several processes count from 1 in their database.
+        // With several processes, the number comes from their database and starts at 1.
         let published = issuer.publish(installed, u64::from(agreement.is_none()), cards, None);
         let mut history = History::new(of_process.keep_versions);
         history.record(published.extensions.number, Action::Loaded, Vec::new(), &versions);
@@ -162,12 +162,12 @@ impl Installer {
             watch: Mutex::new(watch),
             moved: Notify::new(),
         };
-        // On the heap, because the future is large and would be a part of that of a start.
+        // The future is boxed because it is large and would otherwise be part of the future of a start.
         Box::pin(installer.begin_agreed(&config.extensions)).await?;
         Ok(installer)
     }
 
-    /// Serves what is in force for all processes, where there are others.
+    /// Serves the current edition of all processes, if there are other processes.
     async fn begin_agreed(&self, config: &[ExtensionConfig]) -> Result<(), InstallError> {
         let Some(agreement) = &self.agreement else { return Ok(()) };
         self.publisher.sets().bar(agreement.as_bar());
@@ -175,7 +175,7 @@ impl Installer {
         self.join(agreement).await
     }
 
-    /// The tenant whose extensions they are; empty for those of the config itself.
+    /// The tenant of the extensions. Empty for the agent of the config itself.
     pub(crate) fn tenant(&self) -> &str {
         &self.tenant
     }
@@ -184,13 +184,13 @@ impl Installer {
         &self.publisher
     }
 
-    /// Reads the config file and the managed folder again and installs what they name. Extensions that were removed
-    /// come back; those that were rolled back stay so until their source changes.
+    /// Reads the config file and the managed folder again and installs their extensions. Removed extensions that a
+    /// source still names come back. A rollback stays until its source changes.
     ///
     /// # Errors
-    /// When the config cannot be used or one of its extensions does not load. Nothing has changed then.
+    /// When the config is invalid or one of its extensions does not load. Nothing has changed then.
     pub async fn reload(&self) -> Result<ReloadOutcome, InstallError> {
-        // This is a mutex of tokio, because a change waits for disks and compilers while it holds it.
+        // An async mutex, because a change holds it while it waits for disks and compilers.
         let _door = self.door.lock().await;
         let running = self.config_file.as_ref().ok_or(InstallError::NoFile);
         let reloaded = match running.and_then(|running| running.read_again().map_err(InstallError::Config)) {
@@ -200,7 +200,7 @@ impl Installer {
         reloaded.inspect_err(|error| self.note(error))
     }
 
-    /// Makes the cards again, because the agent's own has changed.
+    /// Makes the cards again after a change of the agent's own card.
     pub(crate) async fn reissue(&self) {
         let _door = self.door.lock().await;
         if let Some(agreement) = &self.agreement {
@@ -212,12 +212,12 @@ impl Installer {
         let current = self.publisher.current();
         match self.issuer.issue(current.extensions.installed.clone(), Some(&current)) {
             Ok(published) => self.publisher.replace(published),
-            // The cards of before, which declare the same extensions, stay in force.
+            // The previous cards stay. They declare the same extensions.
             Err(error) => fault::log(&error),
         }
     }
 
-    /// Looks at the files again, because some have changed. What is broken changes nothing.
+    /// Reads the files again after some have changed. A broken file changes nothing.
     pub(crate) async fn rescan(&self) {
         let _door = self.door.lock().await;
         let config = self.lock().config.clone();
@@ -235,12 +235,12 @@ impl Installer {
             self.moved.notify_one();
             return Ok(changed);
         }
-        // The versions are copied out, because the lock on the state must not be held while components are loaded.
+        // The versions are cloned, because the lock on the state must not be held during loading.
         let (versions, mut overruled) = {
             let state = self.lock();
             (state.versions.clone(), state.overruled.clone())
         };
-        // Reading the config again brings back what was removed. A rollback stands until its source changes.
+        // A reload brings removed extensions back. A rollback stays until its source changes.
         if occasion == Occasion::Reload {
             overruled.retain(|decision| decision.instead.is_some());
         }
@@ -249,20 +249,20 @@ impl Installer {
         let prepared = self.prepare(versions, installed)?;
         let changed = self.put(prepared, Action::Loaded);
         let mut state = self.lock();
-        // Only reading the config again shows that it is sound again.
+        // Only a reload reads the config, so a rescan keeps the failure of the config.
         let of_config = state.failures.drain(..).filter(|failure| failure.source == error::OF_CONFIG);
         let of_config: Vec<Failure> = of_config.filter(|_| occasion == Occasion::Rescan).collect();
         state.failures = of_config.into_iter().chain(failures).collect();
         (state.config, state.overruled) = (config, overruled);
         drop(state);
-        // The config may name other files now, which are to be watched.
+        // The config may name other files now, which must be watched.
         self.moved.notify_one();
         Ok(changed)
     }
 
-    /// Installs a component under a name, or in the place of what has that name. It goes into the managed folder, or
-    /// lasts until the restart when there is none. `settings` are the keys of an `[[extension]]` as TOML; without them
-    /// those in force stay.
+    /// Installs a component under a name and replaces the one with that name. The component is stored in the managed
+    /// folder. Without a folder it lasts until the restart. `settings` are the keys of an `[[extension]]` as TOML;
+    /// without them the current settings stay.
     pub(crate) async fn add(
         &self,
         name: &str,
@@ -275,7 +275,7 @@ impl Installer {
         }
         let _door = self.door.lock().await;
         let added = self.try_add(name, component, settings, consent).await;
-        // Whoever asked hears why, and no source is worse than it was.
+        // The caller gets the error. It is logged but not kept as a failure, because no source has become worse.
         added.inspect_err(|error| drop(loader::failed(error)))
     }
 
@@ -309,19 +309,20 @@ impl Installer {
             Some(place) => drop(versions.splice(place..=place, [version.clone()])),
             None => versions.push(version.clone()),
         }
-        // All checks come before the folder changes, because what lies in it is installed by the next start.
+        // All checks run before the folder changes, because the next start installs the files in it.
         let prepared = self.prepare_in_order(versions)?;
-        // The watch sees the new file, and the rescan waits at the door. It then finds this version installed already.
+        // The watch sees the new file and starts a rescan, which waits for `door`. The rescan then finds this version
+        // installed.
         self.write(name, component, settings.map(str::to_owned)).await?;
         self.forgive(&origin);
-        // What was decided about the place before counts no more.
+        // Earlier decisions about this source, such as a rollback, no longer apply.
         self.lock().overruled.retain(|decision| decision.origin != origin);
         self.put_in_force(prepared, Action::Loaded, basis).await?;
         Ok(version)
     }
 
-    /// Takes an extension out, and out of the managed folder if it lies there. What the config names comes back when
-    /// it is reloaded.
+    /// Removes an extension, and deletes its file from the managed folder if it has one there. An extension that the
+    /// config names comes back with the next reload.
     pub(crate) async fn remove(&self, uri: &ExtensionUri, consent: Consent) -> Result<Version, InstallError> {
         let _door = self.door.lock().await;
         let basis = self.basis(consent);
@@ -334,13 +335,13 @@ impl Installer {
             (Origin::Folder { name }, Some(folder)) => {
                 let path = folder.component(name);
                 let name = name.clone();
-                // The file goes first: if that fails, the extension stays installed.
+                // The file is deleted first. If that fails, the extension stays installed.
                 let deleted = loader::blocking(move || folder.remove(&name)).await;
                 deleted.map_err(|source| InstallError::Folder { path, source })?;
             }
-            // The config still names it, so that the removal has to be remembered against the config.
+            // The config still names the extension, so the decision to remove it must be remembered.
             (Origin::Config { .. }, _) if self.agreement.is_none() => self.overrule(&removed, None),
-            // An added component is named by no source, so nothing would bring it back.
+            // No source names an added component, so nothing would bring it back.
             _ => {}
         }
         self.forgive(&removed.origin);
@@ -348,8 +349,8 @@ impl Installer {
         Ok(removed)
     }
 
-    /// Puts a version back in force that was replaced: the last one, or the one with the number `to`. It stays until
-    /// its source changes, or the restart.
+    /// Installs a replaced version again: the last one, or the one with the number `to`. It stays until its source
+    /// changes or the server restarts.
     pub(crate) async fn roll_back(&self, uri: &ExtensionUri, to: Option<u64>) -> Result<Version, InstallError> {
         let _door = self.door.lock().await;
         let basis = self.basis(Consent::OfAll);
@@ -361,11 +362,11 @@ impl Installer {
         let replaced = replaced.ok_or_else(|| InstallError::NotInstalled { id: uri.to_string() })?;
         let keep = self.lock().history.keep();
         let mut back = kept.ok_or_else(|| InstallError::NoVersion { uri: uri.to_string(), keep })?;
-        // It takes the place of the one that it replaces, wherever it was itself.
+        // The version takes over the source of the version that it replaces.
         back.origin = replaced.origin.clone();
         let bad = std::mem::replace(replaced, back.clone());
         let prepared = self.prepare_in_order(versions)?;
-        // An edition of several processes says by itself what is in force.
+        // An edition of several processes lists its versions, so no decision has to be remembered.
         if self.agreement.is_none() {
             self.overrule(&bad, Some(back.clone()));
         }
@@ -373,7 +374,7 @@ impl Installer {
         Ok(back)
     }
 
-    /// Puts a component into the managed folder, if there is one.
+    /// Writes a component into the managed folder, if there is one.
     async fn write(&self, name: &str, component: Vec<u8>, settings: Option<String>) -> Result<(), InstallError> {
         let Some(folder) = self.loader.folder.clone() else { return Ok(()) };
         let (name, path) = (name.to_owned(), folder.component(name));
@@ -391,12 +392,12 @@ impl Installer {
         Ok(Prepared { versions, published: published.map_err(|error| InstallError::Cards(error.into()))? })
     }
 
-    /// Puts a prepared change in force. Nothing can fail any more. Returns `false` when nothing is different.
+    /// Applies a prepared change. This cannot fail. False if the installed versions are the same as before.
     fn put(&self, prepared: Prepared, action: Action) -> bool {
         let Prepared { versions, published } = prepared;
         let numbers = |versions: &[Version]| versions.iter().map(|version| version.number).collect::<Vec<_>>();
         let mut state = self.lock();
-        // A version has its number from when it was loaded, so equal numbers are equal versions.
+        // A version gets its number when it is loaded, so equal numbers mean equal versions.
         let is_same = numbers(&state.versions) == numbers(&versions);
         if is_same && self.agreement.is_none() {
             return false;
@@ -404,24 +405,23 @@ impl Installer {
         let old = std::mem::replace(&mut state.versions, versions);
         let State { versions, history, shadows, .. } = &mut *state;
         history.record(published.extensions.number, action, old, versions);
-        // A shadow follows one version, and ends with it.
+        // A shadow belongs to one version and ends with it.
         shadows.retain(|_, shadow| versions.iter().any(|version| shadow.is_of(&version.extension)));
         drop(state);
-        // Requests take their extensions from the publisher alone, so it does not matter that the state is ahead for a
-        // moment.
+        // Requests take their extensions only from the publisher, so the state may be ahead for a moment.
         let installed = published.extensions.installed.clone();
         self.publisher.replace(published);
-        // A pin stands only while its URI is installed: removing an extension ends it for tasks that wait, too.
+        // A pin requires that its URI is installed: removing an extension also removes it from waiting tasks.
         self.pins.thin_out(&self.tenant, &installed);
         !is_same
     }
 
-    /// Notes that the version from this source is not in force, and what is `instead`, until the source says something
-    /// else.
+    /// Remembers that `instead` replaces the version of a source, until the source changes. `None` stands for a
+    /// removal.
     fn overrule(&self, version: &Version, instead: Option<Version>) {
         let mut state = self.lock();
-        // The version may itself stand in the place of another. That decision is changed then, since it says what the
-        // source would give.
+        // The version may itself replace another one. The earlier decision is then updated, because it records the
+        // settings and digest of the source.
         let earlier = state
             .overruled
             .iter_mut()
@@ -441,12 +441,12 @@ impl Installer {
         &self.pins
     }
 
-    /// The files that matter.
+    /// The files to watch.
     pub(crate) fn watched(&self) -> Watched {
         watched(&self.lock().config, &self.loader)
     }
 
-    /// The watch on the files, once; `None` where they are not watched.
+    /// Takes the watch on the files. `None` if the watch was taken before or files are not watched.
     pub(crate) fn take_watch(&self) -> Option<Watch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -461,7 +461,7 @@ impl Installer {
         }
     }
 
-    /// Forgets the failures of a source that is replaced or removed.
+    /// Removes the failures of a source that was replaced or removed.
     fn forgive(&self, origin: &Origin) {
         let source = origin.to_string();
         self.lock().failures.retain(|failure| failure.source != source);

@@ -1,4 +1,4 @@
-//! Makes the cards of a set of extensions, and signs them after everything is on them.
+//! Makes the cards of a set of extensions. Signing is the last step.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -18,21 +18,21 @@ use crate::installation::published::Published;
 use crate::installation::signing::{self, SigningError};
 use crate::locations::Locations;
 
-/// The parts that all cards of one agent share: those of the config itself, or of a tenant.
+/// The parts that all cards of one agent share. The agent is a tenant's or the one of the config itself.
 pub(crate) struct Issuer {
-    /// The public card without its extensions and signatures. A reload of the config changes what it says of authentication.
+    /// The public card without extensions and signatures. A reload of the config updates its security schemes.
     card: RwLock<AgentCard>,
     /// The `[card]` of the config.
     config: CardConfig,
-    /// The card of an agent that lives elsewhere, as it is now.
+    /// The current card of a remote agent.
     remote: Option<watch::Receiver<Arc<AgentCard>>>,
     extended: Option<ExtendedCardConfig>,
     signer: Option<Signer>,
-    /// True if the public card is shown with the fields of 0.3 too.
+    /// True if the public card also has the fields of 0.3.
     speaks_v0_3: bool,
 }
 
-/// The reasons for which the cards of a set cannot be made.
+/// Why the cards of a set cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IssueError {
     #[error("a card cannot be signed")]
@@ -45,25 +45,26 @@ pub(crate) enum IssueError {
     TooLarge { which: &'static str, size: usize, largest: String },
 }
 
-/// The cards of a set, signed. Each signature is another one, so processes that show the same cards hand these on.
+/// The signed cards of a set. Every signature is different, so processes that share their cards store and exchange
+/// these.
 #[derive(Clone, Deserialize, Serialize)]
 pub(crate) struct IssuedCards {
-    /// The digest of what they say, without the signatures.
+    /// The digest of the cards without signatures.
     pub(crate) says: String,
-    /// The bytes of the public card.
+    /// The JSON of the public card.
     public: String,
-    /// The card as 0.3 has it; empty when 0.3 is not spoken.
+    /// The JSON of the card in the form of 0.3. Empty if 0.3 is not served.
     v0_3: String,
     extended: Option<AgentCard>,
 }
 
-/// The cards of a set, not signed yet.
+/// The cards of a set before signing.
 struct UnsignedCards {
     public: AgentCard,
     extended: Option<AgentCard>,
 }
 
-/// Bytes of a card with its signatures and both its versions. Clients read twice as many at most.
+/// The most bytes of a card, with its signatures and the fields of both versions. Clients read at most twice as many.
 const MAX_CARD_BYTES: usize = 512 << 10;
 
 impl Issuer {
@@ -86,12 +87,12 @@ impl Issuer {
         })
     }
 
-    /// The same in front of an agent that lives elsewhere, with that agent's card; `None` for an agent that lives here.
+    /// Adds the card of a remote agent. `None` for an agent in this process.
     pub(crate) fn with_remote(self, remote: Option<watch::Receiver<Arc<AgentCard>>>) -> Self {
         Self { remote, ..self }
     }
 
-    /// Says from the next cards on how callers authenticate.
+    /// Replaces the security schemes in cards that are made from now on.
     pub(crate) fn set_security(&self, security: &SecurityDeclaration) {
         let mut card = self.card.write().unwrap_or_else(PoisonError::into_inner);
         card.security_schemes.clone_from(&security.schemes);
@@ -102,30 +103,30 @@ impl Issuer {
         self.card.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The digest of what the config alone decides of the cards.
+    /// The digest of the parts of the cards that depend only on the config.
     pub(crate) fn identity(&self) -> String {
         let own = serde_json::to_string(&self.card()).unwrap_or_default();
         Digest::of(format!("{own}{:?}{}", self.config, self.speaks_v0_3).as_bytes()).hex()
     }
 
-    /// The set after `previous`, with its cards.
+    /// The next set after `previous`, with its cards.
     pub(crate) fn issue(&self, installed: Installed, previous: Option<&Published>) -> Result<Published, IssueError> {
         let number = previous.map_or(1, |previous| previous.extensions.number.saturating_add(1));
         let cards = self.sign(self.unsigned(&installed))?;
         Ok(self.publish(installed, number, cards, previous))
     }
 
-    /// The cards of a set, signed anew.
+    /// The cards of a set, with new signatures.
     pub(crate) fn cards(&self, installed: &Installed) -> Result<IssuedCards, IssueError> {
         self.sign(self.unsigned(installed))
     }
 
-    /// The digest of what the cards of a set say.
+    /// The digest of the cards of a set, without signatures.
     pub(crate) fn says(&self, installed: &Installed) -> Result<String, IssueError> {
         Ok(self.unsigned(installed).says()?)
     }
 
-    /// The set of this number with its cards.
+    /// Combines a set with its number and its cards.
     pub(crate) fn publish(
         &self,
         installed: Installed,
@@ -140,7 +141,8 @@ impl Issuer {
         Published { extensions: Arc::new(extensions), card, card_v0_3: v0_3 }
     }
 
-    /// The extensions of an agent elsewhere that it handles itself. One that is installed here is declared by this server.
+    /// The extensions that a remote agent handles itself. An extension that is also installed here is left out, because
+    /// this server declares it.
     fn passed_on(&self, installed: &Installed) -> Vec<AgentExtension> {
         let remote = self.remote.as_ref().map(|remote| Arc::clone(&remote.borrow()));
         let of_remote = remote.iter().flat_map(|remote| &remote.capabilities.extensions);
@@ -156,7 +158,7 @@ impl Issuer {
         };
         let own = installed.iter().map(|extension| extension.card().clone());
         public.capabilities.extensions = own.chain(self.passed_on(installed)).collect();
-        // It begins as the public card, so it is made when the extensions are on that.
+        // The extended card starts as a copy of the public card, so the extensions must be on that first.
         let extended = self.extended.as_ref().map(|extended| card::extend(&public, extended));
         UnsignedCards { public, extended }
     }
@@ -164,7 +166,7 @@ impl Issuer {
     fn sign(&self, cards: UnsignedCards) -> Result<IssuedCards, IssueError> {
         let says = cards.says()?;
         let UnsignedCards { mut public, mut extended } = cards;
-        // Signing comes last, because whatever is added to a signed card breaks its signatures (A2A 1.0 section 8.4).
+        // Signing comes last, because every later addition breaks the signatures (A2A 1.0 section 8.4).
         if let Some(signer) = &self.signer {
             if let Some(extended) = &mut extended {
                 signing::sign(extended, signer)?;
@@ -178,7 +180,7 @@ impl Issuer {
         let v0_3 = v0_3::AgentCard::of(&public).map(|card| serde_json::to_string(&card)).transpose()?;
         let v0_3 = v0_3.unwrap_or_default();
         let body = EncodedCard::encode(&public)?;
-        // The sizes count with signatures, as clients read them.
+        // The sizes include the signatures, as clients read them.
         check_size("public", body.len(), &public)?;
         check_size("0.3", v0_3.len(), &public)?;
         if let Some(extended) = &extended {
@@ -194,7 +196,7 @@ impl UnsignedCards {
     }
 }
 
-/// Refuses a card that is too large to be read: it would make the agent unreachable for all clients.
+/// Refuses a card that is larger than clients read. All clients would fail to reach the agent.
 fn check_size(which: &'static str, size: usize, card: &AgentCard) -> Result<(), IssueError> {
     if size <= MAX_CARD_BYTES {
         return Ok(());

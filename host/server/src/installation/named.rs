@@ -1,5 +1,5 @@
-//! Checks what the extensions of a config name, all of it and before any of it is loaded: component files, limits, and the
-//! files and environment variables of secrets.
+//! Checks the names in the extensions of a config before any extension is loaded: component files, limits, and the
+//! files and environment variables of secrets. All mistakes are reported.
 
 use std::io::ErrorKind;
 use std::path::absolute;
@@ -9,7 +9,8 @@ use annex_files::Purpose;
 use crate::config::{Config, ConfigError, Document, ExtensionConfig};
 use crate::locations::Locations;
 
-/// Notes what is wrong by the ceiling and the callers of the process. `document` is the text that the extensions stand in.
+/// Reports the mistakes in `extensions`, given the ceilings and callers of the process. `document` is the text of the
+/// config.
 pub(crate) fn check(
     extensions: &[ExtensionConfig],
     locations: &Locations,
@@ -18,7 +19,7 @@ pub(crate) fn check(
 ) {
     for (number, extension) in extensions.iter().enumerate() {
         let key = format!("extension[{number}]");
-        // One that was uploaded is no file.
+        // An uploaded component is not a file.
         if extension.uploaded().is_none() {
             check_component(&extension.component, locations, &format!("{key}.component"), document);
         }
@@ -30,10 +31,10 @@ pub(crate) fn check(
     }
 }
 
-/// The same for extensions that were just read from a config.
+/// Like [`check`], for extensions that were just read from a config.
 ///
 /// # Errors
-/// With all that is wrong.
+/// All mistakes together.
 pub(crate) fn check_read(
     extensions: &[ExtensionConfig],
     locations: &Locations,
@@ -45,10 +46,10 @@ pub(crate) fn check_read(
     document.into_checked(Some(()))
 }
 
-/// Notes a component whose file cannot be read.
+/// Reports a component whose file cannot be read.
 pub(crate) fn check_component(component: &str, locations: &Locations, key: &str, document: &mut Document<'_>) {
     let path = locations.component(component);
-    // From the root, so that nobody has to guess where it was looked for.
+    // The error names the absolute path, so that operators see which file was tried.
     let path = absolute(&path).unwrap_or(path);
     let Err(error) = annex_files::open(&path, Purpose::Named) else { return };
     let hint = if error.kind() == ErrorKind::NotFound { locations.instead(component) } else { String::new() };

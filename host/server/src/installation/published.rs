@@ -6,16 +6,16 @@ use annex_operations::extension_set::{ExtensionSet, ExtensionSets};
 
 use crate::installation::encoded_card::EncodedCard;
 
-/// One set of extensions, and the cards that declare it. Nothing in it ever changes.
+/// A set of extensions and the cards that declare it. It is immutable.
 pub(crate) struct Published {
     pub(crate) extensions: Arc<ExtensionSet>,
     /// The public card.
     pub(crate) card: Arc<EncodedCard>,
-    /// The card as 0.3 has it, encoded; empty when 0.3 is not spoken.
+    /// The JSON of the card in the form of 0.3. Empty if 0.3 is not served.
     pub(crate) card_v0_3: String,
 }
 
-/// The set and the cards that are in force.
+/// The current set and its cards.
 pub(crate) struct Publisher {
     sets: Arc<ExtensionSets>,
     current: RwLock<Arc<Published>>,
@@ -27,9 +27,10 @@ impl Publisher {
         Self { sets, current: RwLock::new(Arc::new(first)) }
     }
 
-    /// From now on requests are served with these extensions, and clients see these cards.
+    /// Replaces the set and the cards for all further requests.
     pub(crate) fn replace(&self, published: Published) {
-        // First the extensions: whoever sees a new card finds what it declares.
+        // The extensions are replaced first, so that every client with a new card finds the extensions that the card
+        // declares.
         self.sets.replace(Arc::clone(&published.extensions));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(published);
     }
@@ -38,7 +39,7 @@ impl Publisher {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The sets of extensions, from which requests take theirs.
+    /// The sets of extensions for the request handlers.
     pub(crate) fn sets(&self) -> &Arc<ExtensionSets> {
         &self.sets
     }

@@ -1,9 +1,8 @@
-//! A shadow: a new version of an extension that is played the turns of the version in force, on real traffic and with no
-//! effect on anything.
+//! A shadow: a candidate version of an extension that gets copies of real turns and has no effect.
 //!
-//! A turn is noted while the version in force serves it, and played to the shadow when it is over, one turn after the
-//! other and off the path of requests. A shadow that is slow, fails or loops costs turns of its own: those for which there is
-//! no room are left out and counted.
+//! A turn is recorded while the installed version processes it. After its end it is replayed to the shadow, one turn at
+//! a time and outside of any request. A shadow that is slow, fails or loops delays only its own turns. Turns that do
+//! not fit into the queue are dropped and counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,20 +17,20 @@ use crate::config::ExtensionConfig;
 use crate::installation::hiding::Hiding;
 use crate::redaction::Redaction;
 
-/// Turns that are noted at once, or wait to be played. Each has at most a mebibyte.
+/// The most turns that are being recorded or wait for the replay. Each has at most a mebibyte.
 const MAX_WAITING: usize = 16;
 
-/// A shadow of an extension.
+/// The shadow of one installed version.
 pub(crate) struct Shadow {
     pub(crate) candidate: Arc<Extension>,
     pub(crate) settings: ExtensionConfig,
     pub(crate) component: Vec<u8>,
-    /// As they were given; `None` where those in force count.
+    /// The TOML of the settings in the request. `None` if the shadow uses the settings of the installed version.
     pub(crate) settings_text: Option<String>,
     pub(crate) since: Timestamp,
     observer: Arc<Observer>,
     player: AbortHandle,
-    /// The version in force, which is observed.
+    /// The installed version that the shadow observes.
     of: Arc<Extension>,
 }
 
@@ -43,18 +42,18 @@ pub(crate) struct Candidate {
     pub(crate) settings_text: Option<String>,
 }
 
-/// The outcome of a shadow so far.
+/// The results of a shadow so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     pub(crate) comparison: Comparison,
-    /// Turns for which there was no room.
+    /// Turns that were too large or did not fit into the queue.
     pub(crate) left_out: u64,
-    /// Turns that the shadow was not played, because it was quarantined or busy.
+    /// Turns that were not replayed, because the shadow was quarantined or busy.
     pub(crate) not_run: u64,
 }
 
 impl Shadow {
-    /// Lets the candidate follow `share` of 100 turns of the version in force. `None` when that one is observed already.
+    /// Starts replaying `share` percent of the turns to the candidate. `None` if the version is observed already.
     pub(crate) fn begin(of: &Arc<Extension>, candidate: Candidate, share: u8, redaction: Redaction) -> Option<Self> {
         let (turns, waiting) = channel(MAX_WAITING);
         let observer = Arc::new(Observer {
@@ -72,7 +71,7 @@ impl Shadow {
         }
         let extensions = vec![Arc::clone(of), Arc::clone(&candidate.extension)];
         let hiding = Arc::new(Hiding { redaction, extensions });
-        // Whatever the candidate logs is told from the lines of the version in force by this span.
+        // The span distinguishes the candidate's log lines from those of the installed version.
         let span = tracing::info_span!("shadow", digest = %candidate.extension.digest());
         let playing = play(waiting, Arc::clone(&candidate.extension), Arc::clone(&observer), hiding).instrument(span);
         let player = tokio::spawn(playing).abort_handle();
@@ -90,12 +89,12 @@ impl Shadow {
         })
     }
 
-    /// The turns that it follows, of 100.
+    /// The percentage of turns that are replayed.
     pub(crate) fn share(&self) -> u64 {
         self.observer.share
     }
 
-    /// True when it is a shadow of this version.
+    /// True if this is the shadow of `extension`.
     pub(crate) fn is_of(&self, extension: &Arc<Extension>) -> bool {
         Arc::ptr_eq(&self.of, extension)
     }
@@ -109,7 +108,7 @@ impl Shadow {
     }
 }
 
-/// The turn that is played ends with it.
+/// Dropping a shadow also aborts the replay that is running.
 impl Drop for Shadow {
     fn drop(&mut self) {
         self.of.end_observation();
@@ -120,22 +119,22 @@ impl Drop for Shadow {
 struct Observer {
     attention: Attention,
     share: u64,
-    /// Turns of the version in force.
+    /// The turns of the installed version so far.
     seen: AtomicU64,
-    /// Turns that are being noted.
+    /// The turns that are being recorded.
     noted: AtomicU64,
     turns: Sender<RecordedTurn>,
     report: Arc<Mutex<Comparison>>,
-    /// Turns that were too large, or for which there was no room.
+    /// Turns that were too large or did not fit into the queue.
     left_out: AtomicU64,
-    /// Turns that the candidate was not played.
+    /// Turns that were not replayed.
     not_run: AtomicU64,
 }
 
 impl TurnObserver for Observer {
     fn wants(&self) -> bool {
         let turn = self.seen.fetch_add(1, Ordering::Relaxed);
-        // Spread evenly: of 100 turns that follow each other as many are taken as the share says.
+        // The turns are spread evenly: of any 100 consecutive turns, as many are recorded as the share says.
         let taken = |turn: u64| turn.saturating_mul(self.share) / 100;
         if taken(turn) == taken(turn + 1) {
             return false;
@@ -165,7 +164,7 @@ impl TurnObserver for Observer {
     }
 }
 
-/// Plays the turns to the candidate as they come.
+/// Replays recorded turns to the candidate, one at a time.
 async fn play(
     mut turns: Receiver<RecordedTurn>,
     candidate: Arc<Extension>,
@@ -173,12 +172,13 @@ async fn play(
     hiding: Arc<Hiding>,
 ) {
     while let Some(turn) = turns.recv().await {
-        // The store has the keys that the version in force did not touch. Nothing is written to it.
+        // The candidate reads keys from the store that the installed version did not touch. The replay writes nothing
+        // to it.
         let keys = Some(Arc::clone(candidate.key_store()));
         match replay(&candidate, &turn, keys).await {
             Ok(replayed) => {
                 let hiding = Arc::clone(&hiding);
-                // Two turns of up to a mebibyte are not compared on a thread that serves requests.
+                // Comparing two turns of up to a mebibyte would block a thread that serves requests.
                 let compared = tokio::task::spawn_blocking(move || {
                     let mut compared = Comparison::default();
                     let unanswered = replayed.unanswered.iter().map(|question| hiding.text(question)).collect();
@@ -197,7 +197,7 @@ async fn play(
     }
 }
 
-/// A side of a difference as operators may see it.
+/// One side of a difference, redacted for operators.
 fn shown(value: &serde_json::Value, hiding: &Hiding) -> String {
     match Json::parse(value.to_string()) {
         Ok(json) => hiding.json(&json).get().to_owned(),

@@ -1,4 +1,4 @@
-//! Signs cards (A2A 1.0 section 8.4), after everything is on them.
+//! Signs complete cards (A2A 1.0 section 8.4).
 
 use std::env;
 use std::path::Path;
@@ -10,39 +10,39 @@ use annex_protocol::v0_3::MergedAgentCard;
 
 use crate::config::SigningConfig;
 
-/// The most bytes of a key's file.
+/// The most bytes of a key file.
 const MAX_FILE_BYTES: usize = 64 << 10;
 
-/// The reasons for which cards cannot be signed.
+/// Why cards cannot be signed.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
-    /// The key is in no place or in two.
+    /// The config names no place for the key, or two.
     #[error("exactly one of key_file and key_env is required")]
     KeySource,
-    /// The key's file cannot be read.
+    /// The key file cannot be read.
     #[error("key_file = {file:?} cannot be read")]
     File {
-        /// As in the config.
+        /// The path as the config has it.
         file: String,
-        /// The reason.
+        /// The error of the file system.
         #[source]
         source: std::io::Error,
     },
-    /// The key's environment variable is not set, or is not text.
+    /// The environment variable of the key is not set, or is not UTF-8.
     #[error("key_env = {variable:?} is not set")]
     Variable {
-        /// Its name.
+        /// The name of the variable.
         variable: String,
     },
-    /// The key is not one that can sign.
+    /// The key is not a usable signing key.
     #[error("the key cannot be used")]
     Key(#[source] annex_auth::KeyError),
-    /// The card has no signable form.
+    /// The card has no canonical form to sign.
     #[error("the card cannot be signed")]
     Card(#[from] SignError),
 }
 
-/// Reads the key.
+/// Reads the signing key.
 pub(crate) fn signer(config: &SigningConfig, folder: &Path) -> Result<Signer, SigningError> {
     let pem = match (&config.key_file, &config.key_env) {
         (Some(file), None) => annex_files::read_text(&folder.join(file), Purpose::Secret, MAX_FILE_BYTES)
@@ -55,8 +55,7 @@ pub(crate) fn signer(config: &SigningConfig, folder: &Path) -> Result<Signer, Si
     Signer::from_pem(&pem, &config.kid, None).map_err(SigningError::Key)
 }
 
-/// The forms in which cards are signed: as the specification has it, and as the official SDKs do, which leave out empty
-/// values.
+/// The forms in which cards are signed. The official SDKs leave out empty values, unlike the specification.
 const FORMS: [CanonicalForm; 2] = [CanonicalForm::Specification, CanonicalForm::WithoutEmptyValues];
 
 /// Signs the card in each form.
@@ -66,8 +65,8 @@ pub(crate) fn sign(card: &mut AgentCard, signer: &Signer) -> Result<(), SigningE
     Ok(())
 }
 
-/// Signs the card as it is shown with the fields of 0.3 beside those of 1.0, too: some clients verify what they know of
-/// a card, others all that they got.
+/// Signs the card with and without the fields of 0.3. Some clients verify only the fields that they know, others all
+/// fields that they received.
 pub(crate) fn sign_merged(card: &mut AgentCard, signer: &Signer) -> Result<(), SigningError> {
     sign(card, signer)?;
     let merged = serde_json::to_string(&MergedAgentCard::from(&*card)).map_err(SignError::Encoding)?;

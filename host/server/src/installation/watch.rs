@@ -1,7 +1,7 @@
-//! Watches the files of components, and has them looked at again when they have changed and are quiet.
+//! Watches the files of components and starts a rescan when they have changed and no more changes follow.
 //!
-//! The kernel tells of changes in the folders of the files at once. It does not tell of what a link leads to, nor of a volume
-//! that is mounted later, so the files are also looked at twice a second ([`look`]).
+//! The kernel reports changes in the folders of the files at once. It reports no changes behind symbolic links, and
+//! none of a volume that is mounted later. Therefore the files are also polled twice a second ([`look`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,27 +22,27 @@ use look::{Place, is_installed};
 pub(crate) use watcher::FileWatcher;
 use watcher::Number;
 
-/// The time for which nothing must happen before a file counts as written.
+/// A file counts as completely written after this time without a change.
 const QUIET: Duration = Duration::from_millis(250);
-/// The longest time that changes may put off the next look at the files.
+/// The longest time that further changes can delay a rescan.
 const MAX_UNREST: Duration = Duration::from_secs(5);
-/// The pause before a folder is tried again that cannot be watched, because it is not there.
+/// The pause before watching a missing folder is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Says when the files of one installer are to be looked at again.
+/// Notifies one installer of changed files.
 pub(crate) struct Watch {
     watcher: Arc<FileWatcher>,
     number: Number,
     touched: Arc<Notify>,
-    /// The folders that are followed, by their real paths.
+    /// The watched folders, by their real paths.
     followed: BTreeSet<PathBuf>,
-    /// Folders that could not be watched the last time.
+    /// Folders that could not be watched at the last attempt.
     refused: BTreeSet<PathBuf>,
 }
 
 impl Watch {
-    /// Watches from now on. Called before the files are read for the first time, so that no change falls between reading
-    /// and watching. Where files cannot be watched, the log says so and the server goes on.
+    /// Begins to watch. Must be called before the files are first read, so that no change in between is missed. If
+    /// files cannot be watched, the log says so and the server continues.
     pub(crate) fn begin(watcher: &Arc<FileWatcher>, watched: Watched) -> Self {
         let touched = Arc::new(Notify::new());
         let number = watcher.join(Arc::clone(&touched));
@@ -52,33 +52,33 @@ impl Watch {
         watch
     }
 
-    /// Has the installer look whenever something has changed, until it is told to stop.
+    /// Starts a rescan after each change, until `stop` is cancelled.
     pub(crate) async fn run(mut self, installer: Arc<Installer>, stop: CancellationToken) {
         loop {
             if self.follow(installer.watched()) {
-                // What changed in a folder before it was watched is found by looking.
+                // Changes in a folder from before it was watched are found by a rescan.
                 self.touched.notify_one();
             }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = installer.moved.notified() => continue,
-                // A folder that is not watched tells nothing when it is there again.
+                // No event reports that a missing folder has come back, so watching is tried again.
                 () = sleep(RETRY), if !self.refused.is_empty() => continue,
                 () = self.touched.notified() => {}
             }
-            // A file is written in many steps. It is read when they are over.
+            // Programs write a file in several steps. The rescan waits for the last one.
             let settled = async { while timeout(QUIET, self.touched.notified()).await.is_ok() {} };
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = settled => {}
-                // A file that is written to all the time must not keep the others from being read.
+                // A file that is written all the time must not keep the others from being read.
                 () = sleep(MAX_UNREST) => {}
             }
             installer.rescan().await;
         }
     }
 
-    /// Watches these files from now on. Returns whether a folder is watched that was not before.
+    /// Replaces the watched files. True if a folder is watched that was not watched before.
     fn follow(&mut self, watched: Watched) -> bool {
         let places = watched.places();
         let (watched, mut refused) = watched.real();
@@ -107,7 +107,7 @@ fn cannot(error: &notify::Error) {
     tracing::warn!(%error, "a folder of component files cannot be watched; its files are looked at twice a second instead");
 }
 
-/// The files that matter: those that the config names, and all components of the managed folder with their settings.
+/// The files to watch: the files that the config names, and all components and settings in the managed folder.
 #[derive(Default)]
 pub(crate) struct Watched {
     files: BTreeSet<PathBuf>,
@@ -115,19 +115,19 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// The files by their absolute paths, because events have these.
+    /// The absolute paths of the files. The kernel's events also have absolute paths.
     pub(crate) fn new(named: impl Iterator<Item = PathBuf>, folder: Option<&Path>) -> Self {
         let absolute = |path: &Path| path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Self { files: named.map(|file| absolute(&file)).collect(), folder: folder.map(absolute) }
     }
 
-    /// The places to look at, by the names that the config gives them: whatever they lead to counts.
+    /// The places to poll, by their names in the config, so that changes behind links are found.
     fn places(&self) -> BTreeSet<Place> {
         let files = self.files.iter().cloned().map(Place::File);
         files.chain(self.folder.clone().map(Place::Folder)).collect()
     }
 
-    /// The same by real paths, and the folders that are not there. What they would have is left out.
+    /// The same files by their real paths, and the missing folders. Files in a missing folder are left out.
     fn real(self) -> (Self, Vec<(PathBuf, notify::Error)>) {
         let mut refused = Vec::new();
         let mut real = BTreeMap::new();
@@ -142,17 +142,17 @@ impl Watched {
         (Self { files: self.files.into_iter().filter_map(file).collect(), folder }, refused)
     }
 
-    /// The folders to watch. Files are replaced by renaming, which only a watch on their folder sees.
+    /// The folders to watch. Editors replace a file by renaming, and only a watch on the folder reports that.
     fn folders(&self) -> BTreeSet<PathBuf> {
         let of_files = self.files.iter().filter_map(|file| file.parent().map(Path::to_owned));
         of_files.chain(self.folder.clone()).collect()
     }
 
-    /// True for a file that matters. Other files of the folders, such as logs, change all the time.
+    /// True for a watched file. Other files in the folders, such as logs, change all the time.
     fn concerns(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let in_folder = self.folder.as_deref() == path.parent();
-        // Kubernetes replaces mounted files by a link of this name.
+        // Kubernetes replaces mounted files through a link with this name.
         self.files.contains(path) || (in_folder && is_installed(path)) || name == "..data"
     }
 }
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Waits until the watch has been told.
+    /// Waits for a notification.
     async fn told(watch: &Watch) {
         tokio::time::timeout(super::MAX_UNREST, watch.touched.notified()).await.expect("the watch is told");
     }
@@ -208,8 +208,7 @@ mod tests {
         told(&linked).await;
     }
 
-    /// Whatever a name leads to is looked at again and again, so each of these changes is told without an event in the folder of
-    /// the name.
+    /// Files behind links are polled, so each of these changes is noticed without an event in the folder of the link.
     #[tokio::test]
     async fn a_change_is_told_whatever_links_lead_to_it() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -235,7 +234,7 @@ mod tests {
         let of_file = named.map(|name| Watch::begin(&watcher, Watched::new([at(name)].into_iter(), None)));
         let of_folder = Watch::begin(&watcher, Watched::new(std::iter::empty(), Some(&at("extensions"))));
         let [file, chain, current, dangling] = &of_file;
-        // The same size and time as before: it is another file.
+        // Another file with the same size and time.
         let time = fs::metadata(at("store/a.wasm")).and_then(|file| file.modified()).expect("a time");
         fs::write(at("store/new"), "2").expect("a file");
         fs::File::options().write(true).open(at("store/new")).and_then(|file| file.set_modified(time)).expect("a time");
@@ -252,7 +251,7 @@ mod tests {
             fs::write(at(changed), "22").expect("a file");
             told(&of_folder).await;
         }
-        // As when a volume is mounted over it: another folder has its name.
+        // Like a volume that is mounted over the folder: another folder gets its name.
         fs::rename(at("extensions"), at("before")).expect("it is moved");
         fs::create_dir(at("extensions")).expect("a folder");
         told(&of_folder).await;

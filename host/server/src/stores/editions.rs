@@ -1,4 +1,4 @@
-//! The extensions that all processes on the database of the tasks have installed.
+//! Opens the editions: the agreement of all processes on one database about their installed extensions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use crate::stores;
 use crate::stores::place::{self, NoVariable};
 use crate::stores::postgres::PostgresDatabases;
 
-/// The reasons for which the processes cannot agree.
+/// The reasons why the editions cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum EditionsOpenError {
-    /// The environment has no URL.
+    /// The environment variable with the URL is not set.
     #[error(transparent)]
     Variable(#[from] NoVariable),
     /// The database cannot be used.
     #[error("tasks.postgres_env")]
     Open(#[from] OpenError),
-    /// They were being opened when the process ended.
+    /// The process ended while the editions were opened.
     #[error("opening them broke off")]
     Aborted,
 }
 
-/// The parts that it takes to agree with other processes; `None` where there can be none.
+/// Opens the editions. `None` unless `tasks.postgres_env` names a shared database.
 pub(crate) async fn open(
     config: &Config,
     databases: &PostgresDatabases,

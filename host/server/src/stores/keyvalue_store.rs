@@ -1,4 +1,4 @@
-//! The key-value store of extensions that the config names, or the one beside the tasks.
+//! Opens the key-value store of extensions: the one that the config names, or else one in the same place as the tasks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,41 +14,41 @@ use crate::stores;
 use crate::stores::place::{self, Named, NoVariable, Place};
 use crate::stores::postgres::PostgresDatabases;
 
-/// The file in the config's folder for data.
+/// The file name in the data folder.
 const FILE: &str = "keyvalue.sqlite";
 
-/// The time that a turn may take beside the agent's.
+/// The time of a turn that its hooks may take, on top of the agent's time.
 const HOOKS: Duration = Duration::from_secs(60);
 
-/// The reasons for which there is no store for keys.
+/// The reasons why the key-value store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyValueStoreError {
-    /// The folder cannot be made.
+    /// The data folder cannot be created.
     #[error("{key}: cannot create {}", path.display())]
     Folder {
-        /// The key that names it.
+        /// The config key that names the folder.
         key: &'static str,
         /// The folder.
         path: PathBuf,
-        /// The reason.
+        /// The error of the file system.
         #[source]
         source: std::io::Error,
     },
-    /// The environment has no URL of a database.
+    /// The environment variable with the URL is not set.
     #[error(transparent)]
     Variable(#[from] NoVariable),
-    /// The store was opening when the process ended.
+    /// The process ended while the store was opened.
     #[error("opening the key-value store broke off")]
     Aborted,
-    /// The file does not open.
+    /// The SQLite file cannot be opened.
     #[error("the key-value store cannot be opened")]
     Open(#[from] KeyValueOpenError),
-    /// The database does not open.
+    /// The PostgreSQL database cannot be used.
     #[error("the key-value store cannot be opened")]
     Database(#[from] OpenError),
 }
 
-/// Opens the store; relative paths start in `folder`.
+/// Opens the store. Relative paths start in `folder`.
 pub(crate) async fn open(
     config: &Config,
     folder: &Path,

@@ -1,11 +1,11 @@
-//! The places that the config names for its stores.
+//! The place of a store: a folder, a PostgreSQL database or memory.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use crate::config::TasksConfig;
 
-/// The place of a store, and the key of the config that names it.
+/// The place of a store, with the config key that names it.
 #[derive(Clone)]
 pub(super) enum Place {
     Folder(&'static str, PathBuf),
@@ -13,30 +13,30 @@ pub(super) enum Place {
     Memory,
 }
 
-/// The places that the table of one store names; with the keys for the words about them.
+/// The values with which one table of the config can name a place. Each has its key for error messages.
 pub(super) struct Named<'a> {
     pub(super) data_dir: (&'static str, Option<&'a PathBuf>),
     pub(super) postgres_env: (&'static str, Option<&'a String>),
 }
 
-/// The environment has no URL of a database.
+/// The environment variable with the URL of a database is not set.
 #[derive(Debug, thiserror::Error)]
 #[error("{key}: the environment variable {name} is not set")]
 pub struct NoVariable {
-    /// The key that names it.
+    /// The config key that names the variable.
     pub key: &'static str,
-    /// Its name.
+    /// The name of the variable.
     pub name: String,
 }
 
 impl Place {
-    /// The place that is named, or that of the tasks. Paths start in `folder`.
+    /// The store's own place, or else the place of the tasks. Relative paths start in `folder`.
     pub(super) fn beside(tasks: &TasksConfig, own: &Named<'_>, folder: &Path) -> Self {
         let of_tasks = Named {
             data_dir: ("tasks.data_dir", tasks.data_dir.as_ref()),
             postgres_env: ("tasks.postgres_env", tasks.postgres_env.as_ref()),
         };
-        // A table has a folder or a database and never both, which `Config::check_homes` has checked.
+        // `Config::check_homes` ensures that a table names a folder or a database and never both.
         own.place(folder).or_else(|| of_tasks.place(folder)).unwrap_or(Self::Memory)
     }
 }
@@ -48,7 +48,7 @@ impl Named<'_> {
     }
 }
 
-/// The URL in the environment variable that `key` names.
+/// Reads a URL from the environment variable `name`. `key` is the config key for the error.
 pub(super) fn url(key: &'static str, name: String) -> Result<String, NoVariable> {
     env::var(&name).map_err(|_| NoVariable { key, name })
 }

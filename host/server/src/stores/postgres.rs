@@ -1,4 +1,4 @@
-//! The connections to PostgreSQL databases: one pool for each database, whatever is kept there.
+//! The connections to PostgreSQL: one pool per database, shared by all stores in it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use annex_database::{OpenError, PostgresConnections};
 
 use crate::config::PostgresConfig;
 
-/// The databases that the stores of the process have opened. Clones are the same.
+/// The pools of the databases that the process has opened. A clone shares the same pools.
 #[derive(Clone)]
 pub(crate) struct PostgresDatabases {
     max_connections: u32,
@@ -19,10 +19,10 @@ impl PostgresDatabases {
         Self { max_connections: config.max_connections, by_url: Arc::default() }
     }
 
-    /// The connections to the database at `url`, which all share who ask for it.
+    /// The pool of the database at `url`. All callers with the same URL share it.
     ///
     /// # Errors
-    /// When it is no URL of a database.
+    /// When `url` is not the URL of a PostgreSQL database.
     pub(crate) fn at(&self, url: &str) -> Result<PostgresConnections, OpenError> {
         let mut by_url = self.by_url.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(connections) = by_url.get(url) {

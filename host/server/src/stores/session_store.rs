@@ -1,4 +1,4 @@
-//! The session store that the config names, or the one beside the tasks.
+//! Opens the session store: the one that the config names, or else one in the same place as the tasks.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,49 +16,50 @@ use crate::stores;
 use crate::stores::place::{self, Named, NoVariable, Place};
 use crate::stores::postgres::PostgresDatabases;
 
-/// The file in the config's folder for data.
+/// The file name in the data folder.
 const FILE: &str = "sessions.sqlite";
 
-/// The reasons for which there is no session store.
+/// The reasons why the session store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionStoreError {
-    /// The folder cannot be made.
+    /// The data folder cannot be created.
     #[error("{key}: cannot create {}", path.display())]
     Folder {
-        /// The key that names it.
+        /// The config key that names the folder.
         key: &'static str,
         /// The folder.
         path: PathBuf,
-        /// The reason.
+        /// The error of the file system.
         #[source]
         source: std::io::Error,
     },
-    /// The environment has no URL of a database.
+    /// The environment variable with the URL is not set.
     #[error(transparent)]
     Variable(#[from] NoVariable),
-    /// Sessions are in another database than the leases, which are where tasks are.
+    /// Sessions and tasks are in two PostgreSQL databases. The leases that protect the turns of a session are in the
+    /// database of the tasks.
     #[error(
         "sessions.postgres_env: sessions and tasks are in two PostgreSQL databases, and the turns of a conversation are kept in \
          order by leases, which are where tasks are; leave the key out, or let both variables have the same URL"
     )]
     OtherDatabase,
-    /// The store was opening when the process ended.
+    /// The process ended while the store was opened.
     #[error("opening the session store broke off")]
     Aborted,
-    /// The store does not open.
+    /// The store cannot be opened.
     #[error("the session store cannot be opened")]
     Open(#[from] OpenError),
 }
 
-/// The other processes that work on the tasks.
+/// The link to the other processes on the database of the tasks.
 struct Others {
     lease: Arc<Lease>,
-    /// The variable with the URL of their database.
+    /// The environment variable with the URL of the database of the tasks.
     tasks: Option<String>,
 }
 
-/// Opens the store; relative paths start in `folder`. With the `lease` of this process in the database of the tasks, the turns
-/// of a session run in one order over all processes there.
+/// Opens the store. Relative paths start in `folder`. With the `lease` of this process, the turns of a session run in
+/// one order over all processes on the database.
 pub(crate) async fn open(
     config: &Config,
     folder: &Path,
@@ -123,7 +124,7 @@ fn bounds(config: &SessionsConfig) -> Bounds {
     Bounds { max_sessions: config.max_sessions, max_bytes: config.max_bytes, limits }
 }
 
-/// Which sessions stay.
+/// The limits on age and number of stored sessions.
 pub(crate) fn retention(config: &SessionsConfig) -> Retention {
     const DAY: u64 = 24 * 60 * 60;
     Retention { age: Duration::from_secs(config.keep_days.saturating_mul(DAY)), count: config.keep_count }

@@ -1,4 +1,4 @@
-//! Sessions as operators see them: in a server that runs, or in the place where one keeps them.
+//! Sessions as operators see them, read from a running server or directly from its store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,122 +21,123 @@ use crate::redaction::Redaction;
 use crate::stores::postgres::PostgresDatabases;
 use crate::stores::session_store::{self, SessionStoreError};
 
-/// The most sessions or events that are shown at once.
+/// The most sessions or events in one answer.
 pub const MAX_SHOWN: usize = 1_000;
-/// Users that an error names.
+/// The most users that an error names.
 const MAX_USERS_SHOWN: usize = 20;
 
-/// The most bytes of events that are shown at once.
+/// The most bytes of events in one answer.
 const SHOWN_BYTES: usize = 8 << 20;
 
 /// Shows and deletes sessions.
 pub struct Sessions {
     pub(crate) service: Arc<dyn SessionService>,
     pub(crate) turns: Turns,
-    /// The agents, under whose names sessions are kept.
+    /// The agents of all tenants. Sessions are stored under the names of agents.
     pub(crate) apps: AgentNames,
     pub(crate) redaction: Redaction,
 }
 
-/// Names a session.
+/// The name of one session.
 #[derive(Clone, Debug, Default)]
 pub struct SessionName {
-    /// The tenant; none for the agent of the config itself.
+    /// The tenant. `None` for the agent of the config itself.
     pub tenant: Option<String>,
-    /// The user as a list shows it; none for the anonymous user of the context or, where that has no session, for the
-    /// one who has.
+    /// The user, as a list shows it. `None` for the anonymous user of the context, or for the only user with a session
+    /// in the context.
     pub user: Option<String>,
     /// The A2A context.
     pub context: String,
 }
 
-/// Which sessions to list.
+/// The filter and the page of a list of sessions.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFilter {
-    /// The tenant; none for the agent of the config itself.
+    /// The tenant. `None` for the agent of the config itself.
     pub tenant: Option<String>,
-    /// Only those of this user.
+    /// Only sessions of this user.
     pub user: Option<String>,
-    /// Only those behind the list that ended with this `next`.
+    /// The `next` token of the page before.
     pub after: Option<String>,
-    /// At most so many, and at most [`MAX_SHOWN`].
+    /// The number of sessions on a page, at most [`MAX_SHOWN`].
     pub limit: usize,
 }
 
-/// The reasons for which sessions cannot be shown.
+/// The reasons why an operation on sessions fails.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionsError {
-    /// There is no such tenant.
+    /// The tenant does not exist.
     #[error("there is no tenant {name:?}")]
     NoTenant {
-        /// The name that was asked for.
+        /// The name in the request.
         name: String,
     },
-    /// There is no such session.
+    /// The session does not exist.
     #[error("{}; `annex session list` shows those that there are", none_of(.user.as_deref(), .context))]
     NotFound {
-        /// The user who was asked for; none where no user has such a session.
+        /// The user in the request. `None` if the request named none and no user has a session in the context.
         user: Option<String>,
         /// The context.
         context: String,
     },
-    /// Several users have such a session.
+    /// The request names no user, and several users have a session in the context.
     #[error("several users have a session {context:?}; name one of them: {}", users.join(", "))]
     SeveralUsers {
         /// The context.
         context: String,
-        /// The users, the first ones.
+        /// The first users, at most 20.
         users: Vec<String>,
     },
-    /// The session cannot be deleted, because a turn runs in it.
+    /// The session cannot be deleted while a turn runs in it.
     #[error("a turn runs in session {context:?}; cancel its task, or wait")]
     Busy {
         /// The context.
         context: String,
     },
-    /// The place in a list is none that was given.
+    /// The token does not come from a list of sessions.
     #[error("{token:?} is no place in a list; take `next` of the list before")]
     NoPlace {
-        /// The text that was given as a place.
+        /// The text in the request.
         token: String,
     },
-    /// None of the keys is there.
+    /// None of the keys to delete exists.
     #[error("none of these keys is there; `annex session state` and `annex session show` list the keys")]
     NoKeys,
-    /// A user has no `user:` state.
+    /// The user has no `user:` state.
     #[error("user {user:?} has no state; `annex session list` shows the users who have sessions")]
     NoUserState {
         /// The user.
         user: String,
     },
-    /// It is not said whose key it is.
+    /// The request does not say to whom the key belongs.
     #[error("key {key:?}: {reason}")]
     NoOwner {
-        /// The full key.
+        /// The key with its prefix.
         key: String,
-        /// What is missing.
+        /// The missing information, such as the context.
         reason: &'static str,
     },
-    /// The store fails.
+    /// The store failed.
     #[error("the sessions cannot be read")]
     Store(#[from] SessionError),
-    /// Hiding what is not for every operator broke off.
+    /// The redaction of the session was cancelled or panicked.
     #[error("what is hidden in the session cannot be told")]
     BrokeOff(#[source] JoinError),
-    /// The store does not open.
+    /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] SessionStoreError),
-    /// The config names no agent, or the file of a tenant cannot be used.
+    /// The config names no agent, or the config of a tenant is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
 
 impl Sessions {
-    /// Opens the place where the server of this config keeps its sessions; relative paths start in `folder`. A server
-    /// that runs is not told of what is deleted here.
+    /// Opens the session store of a config, without a server. Relative paths start in `folder`. A running server on the
+    /// same store is not notified of deletions.
     ///
     /// # Errors
-    /// [`SessionsError::Open`], and [`SessionsError::Config`] when the config names no agent, whose sessions they are.
+    /// [`SessionsError::Open`], and [`SessionsError::Config`] if the config names no agent, under whose name sessions
+    /// are stored.
     pub async fn open(config: &Config, folder: &Path) -> Result<Self, SessionsError> {
         let service = session_store::open(config, folder, &PostgresDatabases::new(&config.postgres), None).await?;
         let apps = AgentNames::default();
@@ -159,12 +160,12 @@ impl Sessions {
         let after = filter.after.map(|token| place(&token)).transpose()?;
         let query = SessionQuery { tenant, app: app.to_string(), user: filter.user, after, limit };
         let sessions = self.service.list(&query).await?;
-        // A full list may be the last one; the next is empty then.
+        // A full page may be the last one. The page after it is then empty.
         let next = sessions.last().filter(|_| sessions.len() == limit).map(|last| token(&last.cursor()));
         Ok(shown::List { sessions: sessions.into_iter().map(Listed::from).collect(), next })
     }
 
-    /// One session with its state.
+    /// Reads one session with its state.
     ///
     /// # Errors
     /// [`SessionsError::NoTenant`], [`SessionsError::NotFound`], [`SessionsError::SeveralUsers`],
@@ -184,7 +185,7 @@ impl Sessions {
         })
     }
 
-    /// The last events of a session, at most so many and at most [`MAX_SHOWN`].
+    /// The last events of a session. `last` is capped at [`MAX_SHOWN`].
     ///
     /// # Errors
     /// As [`Sessions::show`].
@@ -197,14 +198,14 @@ impl Sessions {
         Ok(Events { events: self.hidden(shown).await? })
     }
 
-    /// Deletes a session with its events; what it shares with others stays.
+    /// Deletes a session and its events. The `user:` and `app:` state stays.
     ///
     /// # Errors
     /// As [`Sessions::show`], and [`SessionsError::Busy`].
     pub async fn delete(&self, name: &SessionName) -> Result<Deleted, SessionsError> {
         let key = self.key(name)?;
         let busy = || SessionsError::Busy { context: name.context.clone() };
-        // Held to the end, so that no turn begins in the session while it is deleted.
+        // The turn lock is held to the end, so that no turn begins in the session during the deletion.
         let _turn = self.turns.try_begin(&key).ok_or_else(busy)?;
         if self.service.delete(&key).await? {
             Ok(Deleted { deleted: name.context.clone(), user: key.user.to_string() })
@@ -213,7 +214,7 @@ impl Sessions {
         }
     }
 
-    /// Hides what is not for every operator, on a thread that serves nobody: JSON within JSON takes long to be read.
+    /// Redacts on a blocking thread, because parsing JSON within JSON can take long.
     pub(crate) async fn hidden<T: Send + 'static>(
         &self,
         hide: impl FnOnce(&Redaction) -> T + Send + 'static,
@@ -230,7 +231,7 @@ impl Sessions {
         if name.user.is_some() {
             return Err(not_found(name.user.as_deref(), &key));
         }
-        // Whoever knows the context need not know who talks in it.
+        // The operator may know only the context. A single user with a session in it is found.
         let mut users = self.service.users_in(&key.tenant, &key.app, &key.context, MAX_USERS_SHOWN).await?;
         match (users.pop(), users.is_empty()) {
             (None, _) => Err(not_found(None, &key)),
@@ -250,7 +251,7 @@ impl Sessions {
         let context = ContextId::from(name.context.as_str());
         let anonymous = session_key(app, &Owner { tenant, principal: String::new() }, &context);
         Ok(match &name.user {
-            // The user is named as a list shows it, so it has its prefix already.
+            // The user comes from a list, so it already has its prefix.
             Some(user) => SessionKey::new(anonymous.tenant.clone(), anonymous.app.clone(), user.as_str(), context),
             None => anonymous,
         })
@@ -267,7 +268,7 @@ impl Sessions {
 
 fn shown_event(event: &Event, redaction: &Redaction) -> shown::Event {
     let part = |part: &Part| {
-        // Redaction goes by the names of keys. Text that is no JSON has none and is shown as it is.
+        // Redaction matches names of keys. Text that is not JSON has no keys and is shown unchanged.
         let mut part = part.clone();
         match &part.content {
             PartContent::Data(data) => part.content = PartContent::Data(redaction.json(data)),
@@ -315,7 +316,7 @@ fn none_of(user: Option<&str>, context: &str) -> String {
     }
 }
 
-/// A place in a list as an opaque text.
+/// Encodes a position in a list as an opaque token.
 fn token(cursor: &SessionCursor) -> String {
     let place = (cursor.last_update.as_millis(), &*cursor.user, cursor.context.as_str());
     BASE64.encode(serde_json::to_vec(&place).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The state that sessions share, and single keys of any scope, as operators see and delete them.
+//! Reading and deleting the state that sessions share, and deleting single keys of any scope.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use annex_session::{EventFilter, Scope, SessionKey, SessionNames};
 use crate::admin_api::sessions::{DeletedKeys, DeletedUserState, Shared};
 use crate::stores::sessions::{SessionName, Sessions, SessionsError};
 
-/// Names whose state it is.
+/// The owner of state keys.
 #[derive(Clone, Debug, Default)]
 pub struct StateOwner {
-    /// The tenant; none for the agent of the config itself.
+    /// The tenant. `None` for the agent of the config itself.
     pub tenant: Option<String>,
-    /// The user as a list of sessions shows it; none for the anonymous user of the context.
+    /// The user, as a list of sessions shows it. `None` for the anonymous user of the context.
     pub user: Option<String>,
     /// The A2A context.
     pub context: Option<String>,
 }
 
 impl Sessions {
-    /// The `app:` keys, and the `user:` keys of the user who is named.
+    /// The `app:` keys, and the `user:` keys of the named user.
     ///
     /// # Errors
     /// [`SessionsError::NoTenant`], [`SessionsError::Store`].
@@ -27,7 +27,7 @@ impl Sessions {
         let SessionNames { tenant, app, user, .. } = &*self.key(&name(owner))?;
         let is_named = owner.user.is_some() || owner.context.is_some();
         let user = if is_named { Arc::clone(user) } else { "".into() };
-        // A session is read by a context, and what it shares is the same for each.
+        // Reading a session needs a context. The shared state is the same in every context, so any name will do.
         let key = SessionKey::new(Arc::clone(tenant), Arc::clone(app), user, "-");
         let state = self.service.read(&key, EventFilter::NONE).await?.state.shared();
         let user = is_named.then(|| key.user.to_string());
@@ -35,12 +35,12 @@ impl Sessions {
         Ok(Shared { agent: key.app.to_string(), user, state })
     }
 
-    /// Deletes keys by their full names. A turn that runs sees them to its end.
+    /// Deletes keys by their full names. A running turn keeps seeing them until it ends.
     ///
     /// # Errors
     /// [`SessionsError::NoTenant`], [`SessionsError::NoOwner`], [`SessionsError::NoKeys`], [`SessionsError::Store`].
     pub async fn delete_keys(&self, owner: &StateOwner, keys: Vec<String>) -> Result<DeletedKeys, SessionsError> {
-        // Before the first one goes.
+        // All keys are checked before the first one is deleted.
         keys.iter().try_for_each(|key| check(owner, key))?;
         let owner = self.key(&name(owner))?;
         let mut done = DeletedKeys { deleted: Vec::new(), missing: Vec::new() };
@@ -72,7 +72,7 @@ fn name(StateOwner { tenant, user, context }: &StateOwner) -> SessionName {
     SessionName { tenant: tenant.clone(), user: user.clone(), context: context.clone().unwrap_or_default() }
 }
 
-/// Checks that it is said whose key it is.
+/// Checks that `owner` names the owner of the key.
 fn check(owner: &StateOwner, key: &str) -> Result<(), SessionsError> {
     let reason = match Scope::of(key).0 {
         Scope::App => return Ok(()),

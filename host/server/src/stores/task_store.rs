@@ -1,4 +1,4 @@
-//! The task store that the config names.
+//! Opens the task store that the config names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,45 +16,44 @@ use crate::stores;
 use crate::stores::place::{self, NoVariable};
 use crate::stores::postgres::PostgresDatabases;
 
-/// The file in the config's folder for data.
+/// The file name in the data folder.
 const FILE: &str = "tasks.sqlite";
 
-/// The reasons for which there is no task store.
+/// The reasons why the task store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskStoreError {
-    /// The folder cannot be made.
+    /// The data folder cannot be created.
     #[error("tasks.data_dir: cannot create {}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// The reason.
+        /// The error of the file system.
         #[source]
         source: std::io::Error,
     },
-    /// The environment has no URL of a database.
+    /// The environment variable with the URL is not set.
     #[error(transparent)]
     Variable(#[from] NoVariable),
-    /// The environment has no name of this process.
+    /// The name of this process cannot be read from the environment.
     #[error("{key}: {reason}")]
     Replica {
         /// The key of the config.
         key: &'static str,
-        /// What is wrong.
+        /// The fault of the key's value.
         reason: String,
     },
-    /// The store was opening when the process ended.
+    /// The process ended while the store was opened.
     #[error("opening the task store broke off")]
     Aborted,
-    /// The store does not open.
+    /// The store cannot be opened.
     #[error("the task store cannot be opened")]
     Open(#[from] StoreError),
 }
 
-/// The task store, and what goes with it.
+/// An open task store and its lease.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn TaskStore>,
-    /// The lease of this process in the database of the tasks; `None` where no other process can have them. Closing the
-    /// store ends it.
+    /// The lease of this process. `None` for a store that only one process can use. Closing the store ends the lease.
     pub(crate) lease: Option<Arc<Lease>>,
 }
 
@@ -64,7 +63,7 @@ impl Opened {
     }
 }
 
-/// Opens the store and fails what a process that is gone has left.
+/// Opens the store and fails the tasks that a process left running when it ended.
 pub(crate) async fn open(
     config: &Config,
     folder: &Path,
@@ -101,7 +100,7 @@ async fn open_store(
         let max_bytes = config.max_bytes;
         let waiting = waiting(config);
         let bounds = MemoryBounds { max_tasks, max_bytes, waiting };
-        // Nothing in memory outlived the last process, so there is nothing to recover.
+        // A store in memory starts empty, so there is nothing to recover.
         return Ok(Opened::alone(MemoryTaskStore::new(bounds)));
     };
     let recovered = opened.store.recover(STOPPED).await?;
@@ -113,7 +112,7 @@ async fn open_store(
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// The largest size of one task.
+/// The size limits of one task.
 pub(crate) fn limits(config: &TasksConfig) -> TaskLimits {
     TaskLimits {
         bytes: config.max_task_bytes,
@@ -122,7 +121,7 @@ pub(crate) fn limits(config: &TasksConfig) -> TaskLimits {
     }
 }
 
-/// The longest time that tasks may wait for their clients, and how many may.
+/// The bounds on the age and the number of tasks that wait for their clients.
 pub(crate) fn waiting(config: &TasksConfig) -> WaitingBounds {
     let age = Duration::from_secs(config.keep_waiting_days.saturating_mul(DAY));
     WaitingBounds { age, per_owner: config.max_waiting_per_caller, anonymous: config.max_tasks }

@@ -1,4 +1,4 @@
-//! The way in which this process hears of others on the database of the tasks.
+//! Opens the channel over which the processes on one task database wake each other.
 
 use std::sync::Arc;
 
@@ -10,29 +10,29 @@ use crate::config::Config;
 use crate::stores::place::{self, NoVariable};
 use crate::stores::postgres::PostgresDatabases;
 
-/// The reasons for which others are not heard.
+/// The reasons why the channel cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum WakeOpenError {
-    /// The environment has no URL.
+    /// The environment variable with the URL is not set.
     #[error(transparent)]
     Variable(#[from] NoVariable),
-    /// The variable has something else.
+    /// The environment variable does not have the URL of a PostgreSQL database.
     #[error("{key}: {name} is no URL of a PostgreSQL database")]
     Url {
-        /// The key that names it.
+        /// The config key that names the variable.
         key: &'static str,
-        /// Its name.
+        /// The name of the variable.
         name: String,
-        /// The reason.
+        /// The fault of the URL.
         #[source]
         source: OpenError,
     },
-    /// Nothing is heard of what is told.
+    /// The channel cannot be used: notifications that are sent do not arrive.
     #[error("{key}")]
     Wake {
-        /// The key that says where.
+        /// The config key of the channel.
         key: &'static str,
-        /// The reason.
+        /// The error of the channel.
         #[source]
         source: WakeError,
     },
@@ -43,7 +43,7 @@ const LISTEN: &str = "postgres.listen_env";
 #[cfg(feature = "nats")]
 const NATS: &str = "wake.nats_env";
 
-/// Hears others from now on, where there can be some.
+/// Opens the channel. With a task store that is not shared, the channel stays inside the process.
 pub(crate) async fn open(
     config: &Config,
     databases: &PostgresDatabases,

@@ -1,9 +1,9 @@
-//! The tenants that were added while servers ran. Each is loaded when somebody asks for it, and let go when nobody has for a
-//! while.
+//! The tenants that were added while servers ran. A tenant is loaded by its first request and unloaded after it was
+//! idle for a while.
 //!
-//! Nothing here grows with the number of tenants that are stored: a start reads none of them, and a request reads the one that
-//! it names, unless that is here already. What other processes change is looked for twice a second, by the number of the last
-//! change that was seen.
+//! No cost grows with the number of stored tenants: a start reads none of them, and a request reads only its own
+//! tenant, unless that is in memory. Twice a second the process reads the changes of other processes, from the last
+//! revision that it has seen.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,85 +28,88 @@ mod failures;
 use entry::{Described, Entry};
 use failures::Failures;
 
-/// The time between two looks at what other processes have changed. A removed tenant is refused everywhere within a second.
+/// The period of reading changes of other processes. It keeps the time in which a removed tenant is still served below
+/// a second.
 const LOOK: Duration = Duration::from_millis(500);
-/// Changes that one look reads at once.
+/// The most changes that one query reads.
 const PAGE: usize = 1_000;
-/// The time without a look after which a change may have been missed: removals are told of for twice as long.
+/// After this time without a successful query all entries are dropped, because a change may have been missed. The store
+/// keeps removals for twice this time.
 const MISSED: Duration = Duration::from_secs(12 * 60 * 60);
-/// For how long a name that nobody has is remembered, and how many names.
+/// How long an unknown name is remembered, and how many such names are kept.
 const UNKNOWN: Duration = Duration::from_secs(1);
 const MAX_UNKNOWN: usize = 10_000;
 
-/// The time between two looks for tenants that nobody asks for.
+/// The bounds on the period of the search for idle tenants.
 const SHORTEST_ROUND: Duration = Duration::from_millis(100);
 const LONGEST_ROUND: Duration = Duration::from_secs(30);
 
-/// Loads tenants. `T` is what serves one.
+/// Loads tenants. `T` is the serving parts of one tenant.
 pub(crate) trait TenantLoader<T>: Send + Sync {
-    /// The principals that may call the tenant of the text; `None` for all. An error is the reason, without secrets.
+    /// The principals that may call the tenant of the text. `None` for all. The error is the reason, without secrets.
     fn callers(&self, text: String) -> BoxFuture<'static, Result<Option<HashSet<String>>, String>>;
 
-    /// Checks the text of a tenant of this name: loads it on trial, without its agent's peers. An error is the reason.
+    /// Loads the text of a tenant on trial, without contacting the agent's peers. The error is the reason.
     fn check(&self, name: &str, text: String) -> BoxFuture<'static, Result<(), String>>;
 
-    /// Cancels the turns of a tenant that is no more.
+    /// Cancels the turns of a removed tenant.
     fn stop_turns(&self, name: &str);
 
-    /// Loads the tenant, and gives up when its agent is not there in time. An error is the reason, without secrets.
+    /// Loads the tenant. Fails if its agent is not ready in time. The error is the reason, without secrets.
     fn load(&self, tenant: Arc<StoredTenant>, attempt: Attempt) -> BoxFuture<'static, Result<T, String>>;
 }
 
 /// The parts that serve a tenant.
 pub(crate) trait Loaded: Clone + Send + Sync + 'static {
-    /// True while a request or a turn uses it.
+    /// True while a request or a turn uses these parts.
     fn is_in_use(&self) -> bool;
 
-    /// Nothing more is begun with it, and its turns go on or, if it was `removed`, are cancelled.
+    /// Ends the use of these parts. No new work begins. Running turns continue, or are cancelled if `why` is
+    /// [`Leaving::Removed`].
     fn leave(self, name: &str, why: Leaving);
 }
 
-/// Why a tenant is let go.
+/// Why a tenant is unloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// Nobody asks for it, or it is suspended.
+    /// The tenant was not used for a while, or it is suspended.
     Idle,
-    /// Another version of it takes its place.
+    /// A new version of the tenant replaces this one.
     Changed,
-    /// It is no more.
+    /// The tenant was removed.
     Removed,
 }
 
-/// The number of tenants that are kept loaded, and the time for which they are.
+/// The most tenants in memory, and how long an idle one stays loaded.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) max_loaded: usize,
     pub(crate) idle: Duration,
 }
 
-/// The tenants. `T` is what serves one.
+/// The added tenants of a store. `T` is the serving parts of one tenant.
 pub(crate) struct AddedTenants<T> {
     store: Arc<dyn TaskStore>,
     loader: Box<dyn TenantLoader<T>>,
-    /// A reload of the config changes them.
+    /// A reload of the config replaces the bounds.
     bounds: Mutex<Bounds>,
     known: Mutex<Known<T>>,
 }
 
-/// The tenants that are known.
+/// The tenants in memory.
 struct Known<T> {
     entries: HashMap<String, Arc<Entry<T>>>,
-    /// Names that nobody had a moment ago.
+    /// Names that the store did not have, with the time of the query.
     unknown: HashMap<String, Instant>,
-    /// Loads that failed lately. They outlive a change of the text.
+    /// Recent failed loads. A change of a tenant's text does not clear its failures.
     failures: Failures,
-    /// The last change that was looked at, and when.
+    /// The last revision that was read, and the time of the query.
     seen: u64,
     looked: Instant,
 }
 
 impl<T: Loaded> AddedTenants<T> {
-    /// The tenants of the store, none of which is read before somebody asks for it.
+    /// Opens the tenants of the store. No tenant is read before its first request.
     ///
     /// # Errors
     /// When the store fails.
@@ -126,18 +129,18 @@ impl<T: Loaded> AddedTenants<T> {
         Ok(Arc::new(Self { store, loader, bounds: Mutex::new(bounds), known: Mutex::new(known) }))
     }
 
-    /// The store that they are in.
+    /// The store of the tenants.
     pub(crate) fn store(&self) -> &Arc<dyn TaskStore> {
         &self.store
     }
 
-    /// Loads them.
     pub(crate) fn loader(&self) -> &dyn TenantLoader<T> {
         self.loader.as_ref()
     }
 
-    /// The parts that serve the tenant, or why there are none; `None` for a name that no tenant has, or none that this caller
-    /// may call. Without a caller anybody's. The first to ask loads it, and others who ask meanwhile wait for the same.
+    /// The serving parts of a tenant, or the reason why it is not served. `None` if no tenant has the name or `caller`
+    /// may not call it. Without a `caller` no permission is checked. The first request loads the tenant; concurrent
+    /// requests wait for the same load.
     pub(crate) async fn find(self: &Arc<Self>, name: &str, caller: Option<&str>) -> Option<Result<T, TenantFailure>> {
         loop {
             let entry = self.entry(name)?;
@@ -148,7 +151,7 @@ impl<T: Loaded> AddedTenants<T> {
                 Some(described) => described,
                 None => match self.read(name, &entry).await {
                     Ok(true) => entry.described.get()?,
-                    // It was changed while it was read.
+                    // The tenant was changed during the read.
                     Ok(false) => continue,
                     Err(failure) => return Some(Err(failure)),
                 },
@@ -167,7 +170,7 @@ impl<T: Loaded> AddedTenants<T> {
         }
     }
 
-    /// The entry of the name; `None` where nobody had it a moment ago, or can have it.
+    /// The entry for a name. `None` if the name is invalid, or was unknown a moment ago.
     fn entry(&self, name: &str) -> Option<Arc<Entry<T>>> {
         let mut known = self.known();
         if let Some(entry) = known.entries.get(name) {
@@ -177,15 +180,16 @@ impl<T: Loaded> AddedTenants<T> {
         if known.unknown.get(name).is_some_and(|since| since.elapsed() < UNKNOWN) || tenant::check_name(name).is_err() {
             return None;
         }
-        // There before it is read: a change that others make meanwhile finds it here and takes it away.
+        // The entry is inserted before the read, so that a concurrent change of another process finds it and removes
+        // it.
         let entry = Arc::new(Entry::new());
         known.entries.insert(name.to_owned(), Arc::clone(&entry));
         Some(entry)
     }
 
-    /// Reads the tenant. Returns false when it was changed meanwhile.
+    /// Reads the tenant from the store. False if the tenant was changed during the read.
     async fn read(&self, name: &str, entry: &Arc<Entry<T>>) -> Result<bool, TenantFailure> {
-        // Whoever asks may go away meanwhile.
+        // The request may be dropped during the read. This guard then removes the entry.
         let _unread = Unread { all: self, name, entry };
         let found = match self.store.tenants().find(name).await {
             Ok(found) => found,
@@ -199,7 +203,7 @@ impl<T: Loaded> AddedTenants<T> {
             None => Described::Absent,
         };
         let is_absent = matches!(described, Described::Absent);
-        // Whoever reads beside this one finds the same.
+        // A concurrent read sets the same value, so the first one stays.
         let _ = entry.described.set(described);
         let mut known = self.known();
         if !known.has(name, entry) {
@@ -215,12 +219,13 @@ impl<T: Loaded> AddedTenants<T> {
         Ok(true)
     }
 
-    /// The parts that serve the tenant, once it is loaded.
+    /// The serving parts of the tenant, after loading it if necessary.
     async fn serving(self: &Arc<Self>, entry: &Arc<Entry<T>>, tenant: &Arc<StoredTenant>) -> Result<T, TenantFailure> {
         let flight = entry.flight.get_or_init(|| {
             let (sender, receiver) = watch::channel(None);
             let (all, entry, tenant) = (Arc::clone(self), Arc::clone(entry), Arc::clone(tenant));
-            // A task of its own: it goes on when whoever asked first goes away, and a panic costs this tenant alone.
+            // The load is a task of its own: it continues when the first request is dropped, and a panic fails only
+            // this tenant.
             tokio::spawn(async move {
                 let name = tenant.name.clone();
                 let loading = tokio::spawn(of_tenant(name.as_str().into(), Arc::clone(&all).load(tenant)));
@@ -238,7 +243,7 @@ impl<T: Loaded> AddedTenants<T> {
         let mut flight = flight.clone();
         let loaded = flight.wait_for(Option::is_some).await.ok().and_then(|loaded| loaded.clone());
         loaded.unwrap_or_else(|| {
-            // The task that loads is gone. So it is not tried again and again.
+            // The loading task has vanished, for example at shutdown. The pause avoids a loop of retries.
             entry.fails_for(failures::FIRST_PAUSE);
             Err(TenantFailure::new("it is being loaded"))
         })
@@ -255,7 +260,7 @@ impl<T: Loaded> AddedTenants<T> {
         loaded.map_err(TenantFailure::new)
     }
 
-    /// Notes how a load ended, before anybody is told.
+    /// Records the outcome of a load before the waiting requests see it.
     fn note_outcome(&self, name: &str, entry: &Entry<T>, is_loaded: bool) {
         let failures = &mut self.known().failures;
         if is_loaded {
@@ -265,12 +270,12 @@ impl<T: Loaded> AddedTenants<T> {
         }
     }
 
-    /// The outcome of loading the tenant; `None` while it is not loaded. Asks for nothing.
+    /// The outcome of the last load. `None` while the tenant is not loaded. Does not load it.
     pub(crate) fn known_of(&self, name: &str) -> Option<Result<T, TenantFailure>> {
         self.known().entries.get(name)?.loaded()
     }
 
-    /// The tenants that are loaded now, by name.
+    /// The loaded tenants, by name.
     pub(crate) fn loaded(&self) -> Vec<(String, T)> {
         let known = self.known();
         let loaded = known.entries.iter().filter_map(|(name, entry)| Some((name.clone(), entry.loaded()?.ok()?)));
@@ -279,7 +284,7 @@ impl<T: Loaded> AddedTenants<T> {
         loaded
     }
 
-    /// Those that could not be loaded when somebody asked for them, by name.
+    /// The tenants whose last load failed, by name.
     pub(crate) fn failing(&self) -> Vec<(String, TenantFailure)> {
         let known = self.known();
         let failing = known.entries.iter().filter_map(|(name, entry)| Some((name.clone(), entry.loaded()?.err()?)));
@@ -288,9 +293,9 @@ impl<T: Loaded> AddedTenants<T> {
         failing
     }
 
-    /// Takes notice of a change: whoever asks from now on gets the tenant as it is now.
+    /// Applies a change: requests from now on get the changed tenant.
     pub(crate) fn note(&self, changed: &ChangedTenant) {
-        // Also where it is not loaded any more: turns of a tenant that was suspended, or changed, go on.
+        // A removed tenant may be unloaded and still have turns, because turns continue after a change or a suspension.
         if changed.state.is_none() {
             self.loader.stop_turns(&changed.name);
         }
@@ -311,7 +316,7 @@ impl<T: Loaded> AddedTenants<T> {
         entry.leave(changed.name.clone(), why);
     }
 
-    /// Keeps to other bounds from now on.
+    /// Replaces the bounds.
     pub(crate) fn set_bounds(&self, bounds: Bounds) {
         *self.bounds.lock().unwrap_or_else(PoisonError::into_inner) = bounds;
     }
@@ -320,8 +325,8 @@ impl<T: Loaded> AddedTenants<T> {
         *self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has each of them loaded anew when somebody asks for it, because the loader loads them otherwise now. Those that could not
-    /// be loaded are tried at once.
+    /// Drops all entries, so that each tenant is loaded again by its next request. Needed after a change of the config
+    /// that affects added tenants. Failed tenants are retried without a pause.
     pub(crate) fn load_anew(&self) {
         let mut known = self.known();
         let entries = std::mem::take(&mut known.entries);
@@ -332,10 +337,10 @@ impl<T: Loaded> AddedTenants<T> {
         }
     }
 
-    /// Looks for what others change, and lets go of what nobody asks for, until it is told to stop.
+    /// Follows the changes of other processes and unloads idle tenants, until `stop` is cancelled.
     pub(crate) async fn keep_house(self: Arc<Self>, stop: CancellationToken) {
         let looking = async {
-            // A process that has the store for itself knows of each change.
+            // With an exclusive store, this process makes all changes itself.
             if self.store.is_shared() {
                 look_until(stop.cancelled(), LOOK, || self.look()).await;
             }
@@ -373,7 +378,7 @@ impl<T: Loaded> AddedTenants<T> {
         }
     }
 
-    /// Lets go of what nobody has asked for in a while.
+    /// Unloads the tenants that were idle for too long.
     fn let_idle_go(&self) {
         let longest = self.bounds().idle;
         let mut known = self.known();
@@ -414,7 +419,7 @@ impl<T: Loaded> AddedTenants<T> {
     }
 }
 
-/// Takes away an entry of which nothing was read.
+/// Removes an entry on drop if it was never filled.
 struct Unread<'a, T: Loaded> {
     all: &'a AddedTenants<T>,
     name: &'a str,

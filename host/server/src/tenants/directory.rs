@@ -1,4 +1,5 @@
-//! The tenants of the config by name: what serves each of them, or why nothing does. Those that nothing serves are tried again.
+//! The tenants of the config by name, each with its serving parts or the reason why it is not served. Failed tenants
+//! are retried.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -13,48 +14,47 @@ use tokio_util::sync::CancellationToken;
 use super::loading::Attempt;
 use crate::config::TenantConfig;
 
-/// The longest that the agents of tenants may take to be there, all together: an agent elsewhere that cannot be reached holds
-/// up the start, and a reload, for no longer.
+/// The longest time that a start or a reload waits for the agents of all tenants together. An unreachable upstream
+/// agent delays it by this time at most.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-/// Why a tenant is not served that was not tried yet.
+/// The failure of a tenant whose first load has not ended.
 const LOADING: &str = "it is being loaded";
-/// The pause before tenants are tried again. It doubles up to the longest.
+/// The pause before failed tenants are retried, and the longest pause. Each retry doubles the pause.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// Loads a tenant, and gives up when its agent is not there in time. An error is the reason, without secrets.
+/// Loads a tenant. Fails if its agent is not ready in time. The error is the reason, without secrets.
 pub(crate) type Load<T> =
     Box<dyn Fn(Arc<TenantConfig>, Attempt) -> BoxFuture<'static, Result<T, String>> + Send + Sync>;
 
-/// Told of what serves a tenant.
+/// A listener that gets the serving parts of each loaded tenant.
 pub(crate) type Told<T> = Box<dyn Fn(&T) + Send + Sync>;
 
-/// The tenants. `T` is what serves one.
+/// The tenants of a config. `T` is the serving parts of one tenant.
 pub(crate) struct Directory<T> {
     tenants: RwLock<BTreeMap<String, Arc<Tenant<T>>>>,
     load: Load<T>,
-    /// Told of each that has been loaded.
+    /// Called after each load.
     loaded: OnceLock<Told<T>>,
-    /// Notified when there may be some that nothing serves.
+    /// Notified when tenants may need a retry.
     changed: Notify,
 }
 
-/// One tenant.
 struct Tenant<T> {
     config: Arc<TenantConfig>,
-    /// The principals that may call it; `None` for all.
+    /// The principals that may call the tenant. `None` for all.
     callers: Option<HashSet<String>>,
     state: RwLock<Result<T, TenantFailure>>,
-    /// Held by whoever loads it.
+    /// Held during a load, so that only one runs.
     door: tokio::sync::Mutex<()>,
 }
 
 /// Why a tenant is not served.
 #[derive(Clone, Debug)]
 pub struct TenantFailure {
-    /// What failed, for operators: it may name files and hosts, and has no secrets.
+    /// The reason, for operators: it may name files and hosts, and has no secrets.
     pub reason: String,
-    /// When it was tried last.
+    /// The time of the last attempt.
     pub at: Timestamp,
 }
 
@@ -64,24 +64,23 @@ impl TenantFailure {
     }
 }
 
-/// The work that is to be done when the config has other tenants.
+/// The effects of a config with other tenants.
 pub(crate) struct Changes<T> {
-    /// The parts that served tenants which are no longer there.
+    /// The serving parts of tenants that the config no longer has.
     pub(crate) removed: Vec<(String, T)>,
-    /// Those that are served as before and have to be loaded again.
+    /// The names of changed tenants. Each one is served with its old config until it is loaded again.
     pub(crate) changed: Vec<String>,
 }
 
 impl<T: Clone + Send + Sync + 'static> Directory<T> {
-    /// The tenants. None of them is served before it is loaded.
+    /// The tenants of a config. No tenant is loaded yet.
     pub(crate) fn new(tenants: &[TenantConfig], load: Load<T>) -> Arc<Self> {
         let tenants =
             tenants.iter().map(|config| (config.name.clone(), Arc::new(Tenant::new(config.clone())))).collect();
         Arc::new(Self { tenants: RwLock::new(tenants), load, loaded: OnceLock::new(), changed: Notify::new() })
     }
 
-    /// Takes the tenants as the config has them now. Those that are new or not served are loaded by
-    /// [`load_missing`](Self::load_missing).
+    /// Replaces the config. New and failed tenants are loaded by [`load_missing`](Self::load_missing).
     pub(crate) fn set(&self, configs: &[TenantConfig]) -> Changes<T> {
         let mut tenants = self.tenants.write().unwrap_or_else(PoisonError::into_inner);
         let mut before = std::mem::take(&mut *tenants);
@@ -90,7 +89,7 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
             let tenant = match before.remove(&config.name) {
                 Some(same) if *same.config == *config => same,
                 Some(other) => {
-                    // It is served as before until what it is now is loaded; who may call it counts at once.
+                    // The old parts serve until the new config is loaded. A change of `callers` applies at once.
                     let state = other.state().clone();
                     if state.is_ok() {
                         changed.push(config.name.clone());
@@ -121,12 +120,12 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         self.tenants().contains_key(name)
     }
 
-    /// The parts that serve the tenant, or why there are none; `None` for a name that no tenant has.
+    /// The serving parts of a tenant, or the reason why it is not served. `None` if no tenant has the name.
     pub(crate) fn find(&self, name: &str) -> Option<Result<T, TenantFailure>> {
         Some(self.tenants().get(name)?.state().clone())
     }
 
-    /// The same for a caller. A tenant that it may not call is none.
+    /// Like [`find`](Self::find), but `None` for a tenant that this principal may not call.
     pub(crate) fn find_for(&self, name: &str, principal: &str) -> Option<Result<T, TenantFailure>> {
         let tenants = self.tenants();
         let tenant = tenants.get(name)?;
@@ -134,7 +133,7 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         admits.then(|| tenant.state().clone())
     }
 
-    /// The parts that serve, by name.
+    /// The serving parts of all loaded tenants, by name.
     pub(crate) fn serving(&self) -> Vec<(String, T)> {
         let tenants = self.tenants();
         let serving =
@@ -142,7 +141,7 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         serving.collect()
     }
 
-    /// The tenants that nothing serves.
+    /// The tenants that are not served, with the reasons.
     pub(crate) fn failing(&self) -> Vec<(String, TenantFailure)> {
         let tenants = self.tenants();
         let failing =
@@ -150,22 +149,21 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         failing.collect()
     }
 
-    /// From now on `told` hears of all that are loaded, and now of those that are.
+    /// Registers `told` as the listener for loads. It is called for each loaded tenant now, and again after every load.
     pub(crate) fn tell_of_loaded(&self, told: Told<T>) {
         let told = self.loaded.get_or_init(|| told);
         self.serving().iter().for_each(|(_, serving)| told(serving));
     }
 
-    /// Loads those that nothing serves, and says which they were and how it went. One that fails keeps no other from being
-    /// loaded.
+    /// Loads all tenants that are not served, and returns each name with its outcome. Failures are independent of each
+    /// other.
     pub(crate) async fn load_missing(self: &Arc<Self>) -> Vec<(String, Result<T, TenantFailure>)> {
         let until = Instant::now() + PATIENCE;
         let missing: Vec<String> = self.failing().into_iter().map(|(name, _)| name).collect();
-        // All at once: how many do what at the same time is bounded where it costs something (`loading`), so that none waits
-        // here for the agents of others.
+        // All loads start at once. `loading` bounds the costly parts, so that no tenant waits for the agents of others.
         let loads = missing.into_iter().map(|name| {
             let all = Arc::clone(self);
-            // A task of its own, so that all threads load, and a panic costs this tenant alone.
+            // Each load is a task, so that all threads take part and a panic fails only this tenant.
             let named = name.clone();
             let loading = tokio::spawn(async move { all.load_one(named, until).await });
             async move { (name, loading.await.unwrap_or_else(|panicked| Err(TenantFailure::new(panicked.to_string())))) }
@@ -177,7 +175,7 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         let tenant = self.tenants().get(&name).cloned();
         let Some(tenant) = tenant else { return Err(TenantFailure::new("there is no such tenant")) };
         let _door = tenant.door.lock().await;
-        // Somebody may have loaded it meanwhile.
+        // A concurrent load may have served the tenant before this one got the lock.
         let before = match &*tenant.state() {
             Ok(serving) => return Ok(serving.clone()),
             Err(failure) => failure.reason.clone(),
@@ -186,7 +184,7 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         let loaded = (self.load)(Arc::clone(&tenant.config), attempt).await.map_err(TenantFailure::new);
         match &loaded {
             Ok(_) => tracing::debug!(tenant = name, "the tenant is served"),
-            // Said once, however often it is tried.
+            // The same reason is logged once, not after each retry.
             Err(failure) if failure.reason == before => {}
             Err(TenantFailure { reason, .. }) => {
                 tracing::error!(tenant = name, "the tenant is not served, and is tried again: {reason}");
@@ -199,8 +197,8 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         loaded
     }
 
-    /// Loads a tenant that is served, and serves it as it is now. Returns what served it until now. When it cannot be loaded
-    /// that goes on.
+    /// Loads a served tenant again and replaces its serving parts. Returns the old parts. If the load fails, the old
+    /// parts keep serving.
     pub(crate) async fn load_again(&self, name: &str) -> Result<Option<T>, TenantFailure> {
         let tenant = self.tenants().get(name).cloned();
         let Some(tenant) = tenant else { return Ok(None) };
@@ -216,7 +214,7 @@ impl<T: Clone + Send + Sync + 'static> Directory<T> {
         Ok(before.ok())
     }
 
-    /// Tries those again that nothing serves, whenever there are some.
+    /// Retries failed tenants until `stop` is cancelled.
     pub(crate) async fn keep_trying(self: Arc<Self>, stop: CancellationToken) {
         let trying = async {
             loop {

@@ -1,4 +1,4 @@
-//! Putting a config in force that was read again, for all agents that are served.
+//! Applying a config that was read again to all served agents.
 
 use std::iter;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::installation::installer::{InstallError, ReloadOutcome};
 use crate::settings::SettingsChange;
 
 impl Installers {
-    /// Reads the config again and puts it in force: its extensions, and the settings that need no restart. All of it or nothing.
-    /// Returns the config with the tenants that it names now.
+    /// Reads the config again and applies it as a whole or not at all: the extensions, and the settings that need no
+    /// restart. The returned config also names the tenants.
     pub(super) async fn reload_own(&self) -> Result<(ReloadOutcome, Arc<Config>), InstallError> {
         let prepared = self.own.config_now().and_then(|read| {
             let prepared = self.settings.prepare(&read)?;
@@ -20,7 +20,7 @@ impl Installers {
         });
         let (prepared, read) = prepared.inspect_err(|error| self.own.note(error))?;
         let config = Arc::clone(&prepared.config);
-        // The extensions are judged by the ceiling and the callers that stand beside them.
+        // The config's ceilings and callers are set first, because the extensions are checked against them.
         let before = self.own.set_process(Arc::clone(&config));
         let reloaded = self.own.reload_read(read).await;
         let mut reloaded = reloaded.inspect_err(|_| drop(self.own.set_process(before)))?;

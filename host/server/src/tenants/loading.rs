@@ -1,8 +1,9 @@
-//! Places for loading tenants. Loads take places by what they cost, and a load that is slow leaves the places of quick ones.
+//! The limits on concurrent loads of tenants.
 //!
-//! Work on this machine (files, compiling, instances) is bounded because of its memory, so it has few places. Waiting for peers
-//! (the card of an agent elsewhere, the tools of an MCP server) costs next to nothing, so it has many. Thus no tenant waits for
-//! the peers of others.
+//! Work on this machine (files, compiling, instances) takes memory, so its limit is low. Waiting for peers (the card of
+//! an upstream agent, the tools of an MCP server) costs next to nothing, so its limit is high. Thus no tenant waits for
+//! the peers of others. A load that turns out to be slow moves to a second set of places, and its first place becomes
+//! free for a quick load.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,32 +12,32 @@ use std::time::Duration;
 use annex_fairness::FairPlaces;
 use tokio::time::{Instant, timeout};
 
-/// The time after which a load is slow.
+/// A load that takes longer than this is slow.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// The places of a process.
+/// The places of a process, by the kind of work.
 #[derive(Clone)]
 pub(crate) struct LoadPlaces {
-    /// For work on this machine. Each may hold a component of 32 MiB meanwhile.
+    /// Places for work on this machine. Each may hold a component of 32 MiB.
     pub(crate) work: Stage,
-    /// For waiting for peers. Each may hold a connection meanwhile.
+    /// Places for waiting for peers. Each may hold a connection.
     pub(crate) peers: Stage,
 }
 
-/// The places of one part of a load.
+/// The places for one kind of work.
 #[derive(Clone)]
 pub(crate) struct Stage {
     quick: FairPlaces,
-    /// For loads that took longer than [`SHORT`], and for tenants whose last load failed.
+    /// Places for loads that took longer than [`SHORT`], and for tenants whose last load failed.
     slow: FairPlaces,
 }
 
 /// One attempt to load a tenant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
-    /// The agent has to be there by then; `None` where it has its full time, which begins when it is asked.
+    /// The deadline for the agent to be ready. `None` gives the agent its full time limit, from its first request on.
     pub(crate) until: Option<Instant>,
-    /// True if the attempt before this one failed.
+    /// True if the previous attempt failed.
     pub(crate) failed_before: bool,
 }
 
@@ -51,8 +52,8 @@ impl Stage {
         Self { quick: FairPlaces::new(quick), slow: FairPlaces::new(slow) }
     }
 
-    /// Does a part of a load of the tenant in a place. A load that becomes slow goes on meanwhile, and gives its quick place
-    /// back when there is a slow one for it.
+    /// Runs a part of a tenant's load in a quick place. If the part becomes slow, it continues and moves to a slow
+    /// place as soon as one is free.
     pub(crate) async fn run<T>(&self, tenant: &Arc<str>, failed_before: bool, part: impl Future<Output = T>) -> T {
         if failed_before {
             let _place = self.slow.take(tenant).await;

@@ -1,28 +1,28 @@
-//! The outcome of reading all configs again: what counts now, and what needs a restart, also where the reload has failed.
+//! The outcome of a reload: which keys apply now and which need a restart. A failed reload reports both as well.
 
 use super::Installers;
 use crate::config::Config;
 use crate::installation::installer::{InstallError, ReloadOutcome};
 
-/// The reason for which a config that was read again does not count.
+/// A failed reload.
 #[derive(Debug, thiserror::Error)]
 #[error("not all that was read again counts")]
 pub struct ReloadError {
-    /// The reason.
+    /// The cause.
     #[source]
     pub error: Box<InstallError>,
-    /// Keys of the config that have changed and count only after a restart, each with the reason. One of them may be meant to
-    /// help.
+    /// Changed keys that apply only after a restart, each with the reason. A change that the operator made to fix the
+    /// error may be among them.
     pub needs_restart: Vec<String>,
 }
 
 impl Installers {
-    /// Reads all configs again: puts limits, callers and other settings that need no restart into effect, adds, changes and removes
-    /// the tenants that the config names, and tries those again that are not served. A config that cannot be used keeps no other
+    /// Reads all configs again. Applies limits, callers and other settings that need no restart. Adds, changes and
+    /// removes tenants of the config, and retries failed ones. An invalid config of one agent does not keep the others
     /// from being applied.
     ///
     /// # Errors
-    /// The first one; the others are in the log.
+    /// The first failure. The log has the others.
     pub async fn reload(&self) -> Result<ReloadOutcome, ReloadError> {
         let _door = self.door.lock().await;
         let before = self.config();
@@ -49,7 +49,7 @@ impl Installers {
 
     fn tell_what_needs_restart(&self, error: &InstallError) -> Vec<String> {
         let keys = self.own.needs_restart();
-        // Of what fails later it is told before.
+        // The steps that fail later have logged these keys already.
         if matches!(error, InstallError::Config(_) | InstallError::Table { .. }) && !keys.is_empty() {
             tracing::warn!(keys = keys.join(", "), "these keys of the config have changed too, and need a restart");
         }
@@ -57,7 +57,7 @@ impl Installers {
     }
 }
 
-/// The keys that say something else now and count.
+/// The keys with a new value that applies without a restart.
 fn changed_keys(before: &Config, now: &Config) -> Vec<String> {
     let files = before.file.as_ref().zip(now.file.as_ref());
     let mut keys = files.map(|(before, now)| before.that_count(now)).unwrap_or_default();

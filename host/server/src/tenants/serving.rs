@@ -1,4 +1,4 @@
-//! The parts that serve one agent, and letting them go while its last turns run.
+//! The parts that serve one agent, and closing them after the last turn.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,19 +12,19 @@ use tokio_util::sync::CancellationToken;
 use super::added::{Leaving, Loaded};
 use crate::installation::installer::Installer;
 
-/// The time between two looks at whether the last turn is over.
+/// The period of checking whether the last turn has ended.
 const LOOK: Duration = Duration::from_millis(200);
-/// For how long turns of a removed tenant are looked for that were just about to begin.
+/// How long turns of a removed tenant are still cancelled, to catch turns that were about to begin.
 const STOPPING: Duration = Duration::from_secs(2);
 
-/// The parts that serve one agent: that of the config itself, or a tenant's.
+/// The parts that serve one agent: the agent of the config itself, or a tenant's.
 #[derive(Clone)]
 pub(crate) struct Serving {
     pub(crate) handler: Arc<RequestHandler>,
     pub(crate) installer: Arc<Installer>,
     /// The requests of a tenant since it was loaded, by how they ended.
     pub(crate) requests: Arc<OutcomeCounts>,
-    /// Fires when nothing more is begun with it.
+    /// Cancelled when the parts leave service.
     ended: CancellationToken,
 }
 
@@ -33,7 +33,7 @@ impl Serving {
         Self { handler, installer, requests: Arc::default(), ended: CancellationToken::new() }
     }
 
-    /// Has its files looked at whenever they change.
+    /// Watches the files of the agent's extensions.
     pub(super) fn watch(&self, stop: &CancellationToken) {
         if let Some(watch) = self.installer.take_watch() {
             let ended = self.ended.clone();
@@ -45,8 +45,8 @@ impl Serving {
 
 impl Loaded for Serving {
     fn is_in_use(&self) -> bool {
-        // A request has the handler until it is answered, and a turn the agent until it ends. A stream of a task that waits
-        // needs neither.
+        // A request holds the handler until it is answered, and a turn holds the agent until it ends. The stream of a
+        // task that waits for its client holds neither.
         Arc::strong_count(&self.handler) > 1 || Arc::strong_count(&self.handler.agent) > 1
     }
 
@@ -62,7 +62,7 @@ impl Loaded for Serving {
         let left = Instant::now();
         tokio::spawn(async move {
             loop {
-                // Not for good, because another tenant may have the name soon.
+                // Cancelling stops after a while, because a new tenant may get the same name.
                 if why == Leaving::Removed && left.elapsed() < STOPPING {
                     self.handler.tasks.stop_turns_of(&name);
                 }

@@ -1,4 +1,4 @@
-//! The numbers of requests, of turns, and of what agents call.
+//! The metrics of requests, of turns, and of calls that agents make.
 
 use annex_agent::{AgentExecutor, StepKind};
 use annex_operations::counters::Counters;
@@ -8,7 +8,7 @@ use crate::access_log::RequestNumbers;
 use crate::admin::exposition::{Exposition, Kind};
 use crate::tenants::Serving;
 
-/// Requests to the server, by what they ask for.
+/// Writes the metrics of requests and refusals.
 pub(super) fn requests(page: &mut Exposition, numbers: &RequestNumbers) {
     let help = "Time of a request to the end of its answer, by operation and how it ended.";
     let mut times = page.metric("annex_request_duration_seconds", Kind::Histogram, help);
@@ -22,7 +22,7 @@ pub(super) fn requests(page: &mut Exposition, numbers: &RequestNumbers) {
     }
 }
 
-/// Turns, and the calls of models, other agents and tools in them.
+/// Writes the metrics of turns, and of the calls of models, other agents and tools in them.
 pub(super) fn turns(page: &mut Exposition, counters: &Counters) {
     let help = "Time of a turn from the message that began it, by how it ended.";
     let mut times = page.metric("annex_turn_duration_seconds", Kind::Histogram, help);
@@ -47,7 +47,7 @@ const CALLS: [(&str, StepKind, &str); 3] = [
     ("annex_tool_call_duration_seconds", StepKind::Tool, "Time of a call of a tool, by how it ended."),
 ];
 
-/// The requests of tenants that are shown, and whether upstream agents answer.
+/// Writes the requests of the shown tenants, and whether upstream agents answer.
 pub(super) fn tenants(page: &mut Exposition, own_agent: &dyn AgentExecutor, shown: &[(String, Serving)]) {
     let help = "Requests of a tenant since it was loaded, by how they ended.";
     let mut requests = page.metric("annex_tenant_requests_total", Kind::Counter, help);

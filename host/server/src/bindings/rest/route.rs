@@ -6,7 +6,7 @@ use annex_protocol::Method;
 use axum::http::Method as HttpMethod;
 use percent_encoding::percent_decode_str;
 
-/// The operation that a path asks for, with the ids in the path.
+/// The operation of a path, with the ids in the path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
     SendMessage,
@@ -15,21 +15,21 @@ pub(crate) enum Route<'a> {
     ListTasks,
     CancelTask(&'a str),
     SubscribeToTask(&'a str),
-    /// The id of a task.
+    /// The task id.
     CreatePushConfig(&'a str),
-    /// The id of a task.
+    /// The task id.
     ListPushConfigs(&'a str),
-    /// The ids of a task and of a config.
+    /// The task id and the config id.
     GetPushConfig(&'a str, &'a str),
-    /// The ids of a task and of a config.
+    /// The task id and the config id.
     DeletePushConfig(&'a str, &'a str),
     ExtendedAgentCard,
-    /// The names of an extension and of its method.
+    /// The extension's name and the method's name.
     ExtensionMethod(&'a str, String),
 }
 
 impl Route<'_> {
-    /// The method of A2A; `None` for a method of an extension.
+    /// The A2A method. `None` for a method of an extension.
     pub(crate) fn method(&self) -> Option<Method> {
         Some(match self {
             Self::SendMessage => Method::SendMessage,
@@ -48,24 +48,25 @@ impl Route<'_> {
     }
 }
 
-/// The reason that there is no operation.
+/// Why a request has no route.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoRoute {
     /// No operation has this path.
     Path,
-    /// The path exists for these HTTP methods.
+    /// The path exists only for these HTTP methods.
     Method(&'static str),
 }
 
-/// The segments of a path, each decoded by itself: an encoded slash is a part of an id.
+/// The segments of a path. Each is decoded on its own, so an encoded slash is part of an id.
 pub(crate) fn segments(path: &str) -> Vec<Cow<'_, str>> {
-    // Bytes that are no UTF-8 make an id that nobody has given.
+    // Bytes that are not UTF-8 become replacement characters, and no such id exists.
     path.split('/').map(|segment| percent_decode_str(segment).decode_utf8_lossy()).collect()
 }
 
-/// The tenant that the path names, and the route.
+/// The tenant in the path, and the route.
 pub(super) fn route<'a>(method: &HttpMethod, segments: &[&'a str]) -> Result<(Option<&'a str>, Route<'a>), NoRoute> {
-    // The path without a tenant comes first. No tenant has the name of a first segment (`config/tenant.rs`).
+    // Routes without a tenant are tried first. Config checks that no tenant has the name of a first segment
+    // (`config/tenant.rs`).
     match route_without_tenant(method, segments) {
         Err(NoRoute::Path) => match segments.split_first() {
             Some((tenant, rest)) if !tenant.is_empty() => Ok((Some(*tenant), route_without_tenant(method, rest)?)),
@@ -81,10 +82,10 @@ fn route_without_tenant<'a>(method: &HttpMethod, segments: &[&'a str]) -> Result
         ["message:stream"] => ("POST", Route::SendStreamingMessage),
         ["tasks"] => ("GET", Route::ListTasks),
         ["extendedAgentCard"] => ("GET", Route::ExtendedAgentCard),
-        // An id may have colons itself, so only the last one can begin a verb.
+        // An id may contain colons, so only the last colon can begin a verb.
         ["tasks", id] => match id.rsplit_once(':') {
             Some((id, "cancel")) => ("POST", Route::CancelTask(id)),
-            // The proto file says GET, the text of the specification POST.
+            // The proto file says GET, and the text of the specification says POST.
             Some((id, "subscribe")) => ("GET, POST", Route::SubscribeToTask(id)),
             _ => ("GET", Route::GetTask(id)),
         },
@@ -111,7 +112,7 @@ mod tests {
 
     use super::{NoRoute, Route, segments};
 
-    /// The route of a path, compared while its segments are there.
+    /// Compares the route of a path here, while the segments that the route borrows still exist.
     fn check(method: &HttpMethod, path: &str, expected: &Result<(Option<&str>, Route<'_>), NoRoute>) {
         let segments = segments(path);
         let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();

@@ -1,4 +1,4 @@
-//! HTTP+JSON of 0.3, which has paths of its own below those of 1.0.
+//! The HTTP+JSON binding of 0.3, whose paths are below those of 1.0.
 
 use annex_operations::answer::{EventStream, encode};
 use annex_operations::operation::{Operation, OperationResult};
@@ -25,7 +25,7 @@ use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
 use crate::operations::{Operations, Reply};
 
-/// The beginning of all paths of 0.3, below those of the binding.
+/// The first segment of all paths of 0.3.
 pub(crate) const PREFIX: &str = "v1/";
 
 fn body(caller: &Caller, text: String) -> Result<Response, A2aError> {
@@ -57,11 +57,11 @@ async fn perform(app: &App, path: &str, request: &HttpRequest<'_>) -> Result<Res
     if let Some(method) = route.method() {
         access_log::asks_for(method.name());
     }
-    // A request of 0.3 has no place for a tenant, so all are for the agent of the config itself.
+    // A request of 0.3 has no field for a tenant, so every request is for the agent of the config itself.
     let operations = Operations::new(app.tenants(), request.headers);
     match operations.call(caller, call, operation(request, &route)?).await {
         Ok(reply) => write(app, caller, reply),
-        // A client of 0.3 asks for the extended card whether or not there is one.
+        // A client of 0.3 requests the extended card even if the agent has none, and then gets the public card.
         Err(_) if route == Route::ExtendedAgentCard => card(app, caller, None),
         Err(error) => Err(refusal(&route, request, error)),
     }
@@ -89,7 +89,7 @@ fn route<'a>(method: &HttpMethod, segments: &[&'a str]) -> Option<Route<'a>> {
     })
 }
 
-/// The operation that a route, a body and a query ask for.
+/// The operation for a route, a body and a query.
 fn operation(request: &HttpRequest<'_>, route: &Route<'_>) -> Result<Operation, A2aError> {
     let message = || v0_3::rest::send_message(&rest::read_body(request)?);
     let tenant = None;
@@ -124,7 +124,7 @@ fn operation(request: &HttpRequest<'_>, route: &Route<'_>) -> Result<Operation, 
     })
 }
 
-/// The error with the names that fields have in 0.3.
+/// Renames the fields in an error to their names in 0.3.
 fn refusal(route: &Route<'_>, request: &HttpRequest<'_>, error: A2aError) -> A2aError {
     match route {
         Route::SendMessage | Route::SendStreamingMessage => v0_3::rest::refusal_of_message(error),
@@ -136,7 +136,7 @@ fn refusal(route: &Route<'_>, request: &HttpRequest<'_>, error: A2aError) -> A2a
     }
 }
 
-/// Writes the result into a response.
+/// Writes the result as a response.
 fn write(app: &App, caller: &Caller, reply: Reply) -> Result<Response, A2aError> {
     let Reply { result, active, place } = reply;
     let response = match result {
@@ -161,7 +161,7 @@ fn write(app: &App, caller: &Caller, reply: Reply) -> Result<Response, A2aError>
     Ok(echo(response, &active))
 }
 
-/// The extended card if there is one for 0.3, else the public card.
+/// The extended card in the form of 0.3, or else the public card.
 fn card(app: &App, caller: &Caller, extended: Option<&AgentCard>) -> Result<Response, A2aError> {
     let Some(extended) = extended.and_then(v0_3::AgentCard::of) else {
         return body(caller, app.installer().publisher().current().card_v0_3.clone());
@@ -182,7 +182,7 @@ fn rest_events(caller: &Caller, place: Option<StreamPlace>, events: EventStream)
 fn query_history_length(uri: &Uri) -> Result<Option<i32>, A2aError> {
     let Query(pairs): Query<Vec<(String, String)>> =
         Query::try_from_uri(uri).map_err(|error| A2aError::invalid_params(error.to_string()))?;
-    // ProtoJSON takes both spellings of a field.
+    // ProtoJSON accepts both spellings of a field.
     let sent = pairs.iter().rev().find(|(name, _)| name == "historyLength" || name == "history_length");
     let parse =
         |text: &String| text.parse().map_err(|_| A2aError::invalid_field("historyLength", "is no whole number"));

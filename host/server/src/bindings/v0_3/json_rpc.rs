@@ -1,4 +1,4 @@
-//! JSON-RPC of 0.3.
+//! The JSON-RPC binding of 0.3.
 
 use annex_operations::answer::{EventStream, encode};
 use annex_operations::operation::{MethodRequest, Operation, OperationResult};
@@ -19,10 +19,10 @@ use crate::connections::caller::Caller;
 use crate::connections::streams::StreamPlace;
 use crate::operations::{Operations, Reply};
 
-/// Answers a JSON-RPC request of 0.3; `None` for a request of 1.0.
+/// Answers a JSON-RPC request of 0.3. `None` for a request of 1.0.
 ///
-/// A request is one of 0.3 if its method has a 0.3 name and it does not say 1.0. It also is if it names no newer version and
-/// its method is none of A2A's, because an extension may have that method.
+/// A request is one of 0.3 if its method has a 0.3 name and the request does not set version 1.0. It is also one of 0.3
+/// if A2A does not define the method and the request sets no newer version, because the method may be an extension's.
 pub(crate) async fn answer(
     operations: &Operations<'_>,
     caller: &Caller,
@@ -30,14 +30,14 @@ pub(crate) async fn answer(
     request: &Request<'_>,
 ) -> Option<Response> {
     let method = Method::from_name(&request.method);
-    // A client that says 1.0 is told by the binding of 1.0 that it has no such method.
+    // A 0.3 method with version 1.0 goes to the binding of 1.0, which answers that the method does not exist.
     let is_of_1_0 = match method {
         Some(_) => is_version(&sent_version(headers, uri), VERSION),
         None => annex_protocol::Method::from_name(&request.method).is_some(),
     };
     let call = read_call(caller.identity.clone(), (headers, uri));
-    // A request of an extension's method that names another version is left to the binding of 1.0, which serves it or says what
-    // it serves.
+    // A call of an extension's method with another version goes to the binding of 1.0, which serves it or lists the
+    // supported versions.
     if is_of_1_0 || (method.is_none() && call.is_err()) {
         return None;
     }
@@ -52,13 +52,13 @@ pub(crate) async fn answer(
     Some(answer.unwrap_or_else(|error| {
         access_log::note_error(&error);
         let failure = v0_3::failure(&request.id, &error);
-        // A stream's client reads events only; anything else costs it the reason.
+        // The client of a stream reads only events. It would not see the error in another form.
         let streams = method.is_some_and(Method::streams);
         if streams { sse::respond_once(&failure) } else { json(failure.into()) }
     }))
 }
 
-/// Without `method`, the method that the request names may be an extension's.
+/// Performs a request. Without `method`, the request's method may be an extension's.
 async fn perform(
     operations: &Operations<'_>,
     caller: &Caller,
@@ -69,7 +69,7 @@ async fn perform(
     let params = request.params_json()?;
     let operation = match method {
         Some(method) => operation(method, &params)?,
-        // 0.3 has no field for a tenant, so all parameters are the extension's.
+        // 0.3 has no field for a tenant, so all parameters belong to the extension.
         None => {
             let method = request.method.clone().into_owned();
             Operation::CallMethod(MethodRequest { tenant: None, extension: None, method, params })
@@ -79,7 +79,7 @@ async fn perform(
     write(caller, &request.id, reply.map_err(|error| refusal(method, error))?)
 }
 
-/// The operation that a method and its parameters ask for.
+/// The operation for a method and its parameters.
 fn operation(method: Method, sent: &Json) -> Result<Operation, A2aError> {
     Ok(match method {
         Method::SendMessage => Operation::SendMessage(request::send_message(sent)?),
@@ -98,7 +98,7 @@ fn operation(method: Method, sent: &Json) -> Result<Operation, A2aError> {
     })
 }
 
-/// The error with the names that fields have in 0.3.
+/// Renames the fields in an error to their names in 0.3.
 fn refusal(method: Option<Method>, error: A2aError) -> A2aError {
     match method {
         Some(Method::SendMessage | Method::SendStreamingMessage) => request::refusal_of_message(error),
@@ -107,7 +107,7 @@ fn refusal(method: Option<Method>, error: A2aError) -> A2aError {
     }
 }
 
-/// Writes the result into a response.
+/// Writes the result as a response.
 fn write(caller: &Caller, id: &RequestId, reply: Reply) -> Result<Response, A2aError> {
     let Reply { result, active, place } = reply;
     let success = |result: &str| json_rpc_binding::success(caller, id, result);

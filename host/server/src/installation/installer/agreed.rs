@@ -1,4 +1,5 @@
-//! Changes of what several processes have installed: proposed here and tried by all, or heard of and followed.
+//! Changes of extensions that several processes have installed. A change is proposed by one process and tried by all
+//! others before it is applied.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,42 +19,44 @@ use super::{InstallError, Installer, kept};
 use crate::config::ExtensionConfig;
 use crate::installation::issuer::{IssueError, IssuedCards};
 
-/// The pause between two looks at what others say.
+/// The period of polling the reports of other processes.
 const LOOK: Duration = Duration::from_millis(50);
-/// The pause before a config is proposed again that came too late.
+/// The pause before a change is proposed again after another process was faster.
 const RETRY: Duration = Duration::from_millis(250);
-/// The longest wait for others to serve what is in force: one that is not heard of has lost its lease by then.
+/// How long a change waits for the other processes to apply it. A process that does not respond has lost its lease by
+/// then.
 const SWAP: Duration = Duration::from_secs(15);
-/// Somewhat more than a lease: a process that is gone counts for so long.
+/// A little longer than a lease. A process that has ended counts as alive for that long.
 const LEASE: Duration = Duration::from_secs(6);
-/// The longest reason that is told to others, in characters.
+/// The longest reason, in characters, that is reported to other processes.
 const MAX_REASON: usize = 2_000;
 
-/// The edition that a change began with, and who has to agree.
+/// The edition on which a change is based, and whose consent the change needs.
 #[derive(Clone, Copy)]
 pub(super) struct Basis {
-    /// The edition that was served when the change began.
+    /// The served edition when the change began.
     pub(super) edition: u64,
     pub(super) consent: Consent,
 }
 
-/// The set that is to be in force.
+/// The new set that a change proposes.
 struct Wanted {
     versions: Vec<Version>,
     installed: Installed,
-    /// The digest of what the config names.
+    /// The digest of the config's extensions.
     config: String,
     basis: Basis,
     action: Action,
 }
 
 impl Installer {
-    /// The basis of the next change. Read before the versions: a change that overtakes it makes it come too late.
+    /// The basis of the next change. It must be read before the versions: if another change overtakes this one, the
+    /// proposal is then refused as stale.
     pub(super) fn basis(&self, consent: Consent) -> Basis {
         Basis { edition: self.agreement.as_deref().map_or(0, Agreement::number), consent }
     }
 
-    /// Puts a prepared change in force, here or in all processes that serve the agent.
+    /// Applies a prepared change, here or in all processes that serve the agent.
     pub(super) async fn put_in_force(
         &self,
         prepared: Prepared,
@@ -67,7 +70,7 @@ impl Installer {
         self.agree(agreement, Wanted { versions, installed, config, basis, action }).await
     }
 
-    /// Brings this process to what is in force, or what its config names in force.
+    /// Brings this process to the current edition, or proposes the extensions of its config as the next edition.
     pub(super) async fn converge(
         &self,
         agreement: &Agreement,
@@ -77,7 +80,7 @@ impl Installer {
         let until = Instant::now() + agreement.limit();
         loop {
             match self.try_to_converge(agreement, config, occasion).await {
-                // Most often a process that has read the same config was first.
+                // Usually another process with the same config was faster.
                 Err(InstallError::Busy) if Instant::now() < until => sleep(RETRY).await,
                 outcome => return outcome,
             }
@@ -98,14 +101,15 @@ impl Installer {
         if occasion != Occasion::Reload && self.is_settled(editions, &current, &digest).await? {
             return self.take(agreement, current).await;
         }
-        // An added extension stays, whatever the config names.
+        // Added extensions stay, even though the config does not name them.
         let present = if agreement.number() == current.number {
             self.versions()
         } else {
             self.load_edition(editions, &current, |origin| matches!(origin, Origin::Added { .. })).await?
         };
         let present = Present { versions: &present, overruled: &[] };
-        // The config's list is all or nothing, also where nobody has asked for it: all processes would lack the same.
+        // The config's list is applied as a whole or not at all, even on a rescan: a missing extension would be missing
+        // in all processes.
         let occasion = if occasion == Occasion::Start { occasion } else { Occasion::Reload };
         let Plan { versions, installed, .. } = self.loader.plan(config, &present, occasion).await?;
         let is_same = kept::write(&versions).map_err(unreadable)? == current.sources;
@@ -116,8 +120,8 @@ impl Installer {
         self.agree(agreement, Wanted { versions, installed, config: digest, basis, action: Action::Loaded }).await
     }
 
-    /// True if the config has nothing to say: it is the one in force, or an earlier one, that some process still has while
-    /// the others go on to a later one.
+    /// True if the config has nothing to propose: it is the current one, or an earlier one that some process still has
+    /// after the others have moved on.
     async fn is_settled(&self, editions: &Editions, current: &Edition, config: &str) -> Result<bool, InstallError> {
         if current.number == 0 || current.config == config {
             return Ok(current.number > 0);
@@ -125,7 +129,7 @@ impl Installer {
         if !editions.has_seen(&self.tenant, config).await? {
             return Ok(false);
         }
-        // Whoever is alone decides. A process that is gone counts until its lease is over.
+        // A process without others may apply its config. A process that has ended counts until its lease is over.
         let until = Instant::now() + LEASE;
         while editions.has_others(&self.tenant).await? {
             if Instant::now() > until {
@@ -142,7 +146,7 @@ impl Installer {
         Ok(false)
     }
 
-    /// Proposes what is wanted, puts it in force when the others agree, and waits until nobody serves what was before.
+    /// Proposes a new set, applies it after all others have agreed, and waits until no process serves the previous one.
     async fn agree(&self, agreement: &Agreement, wanted: Wanted) -> Result<bool, InstallError> {
         let door = agreement.door.lock().await;
         let Wanted { versions, installed, config, basis, action } = wanted;
@@ -171,7 +175,8 @@ impl Installer {
         let edition = Edition { number, config, sources, cards: written };
         let changed = self.put(Prepared { versions, published }, action);
         agreement.serve(edition);
-        // Whoever follows the others may have to say for a new replica of this process what it serves.
+        // The lock is released before the wait: the task that follows other processes may need it to report this
+        // process under a new replica id.
         drop(door);
         editions.serve_from(&replica, &self.tenant, number).await?;
         agreement.tell(number);
@@ -179,7 +184,7 @@ impl Installer {
         Ok(changed)
     }
 
-    /// Waits for the consent of the others. Without it the proposal is withdrawn.
+    /// Waits until all other processes consent, and withdraws the proposal if they do not.
     async fn obtain(
         &self,
         agreement: &Agreement,
@@ -188,7 +193,7 @@ impl Installer {
     ) -> Result<(), InstallError> {
         let editions = &agreement.peers.editions;
         let Err(refusal) = self.ask(agreement, (replica, number), consent).await else { return Ok(()) };
-        // The answer of the database may have been lost, and not what it was asked.
+        // The request to conclude may have succeeded although its answer was lost.
         let withdrawn = editions.withdraw(replica, &self.tenant, number).await;
         if matches!(withdrawn, Ok(false))
             && editions.current(&self.tenant).await?.is_some_and(|current| current.number == number)
@@ -232,7 +237,7 @@ impl Installer {
         }
     }
 
-    /// Waits until no process whose lease holds serves what was before.
+    /// Waits until no process with a lease serves an earlier edition.
     async fn await_others(&self, editions: &Editions, number: u64) -> Result<(), InstallError> {
         let until = Instant::now() + SWAP;
         loop {
@@ -247,27 +252,28 @@ impl Installer {
         }
     }
 
-    /// The agent is served here from now on with what is in force, and this process is asked about what comes next.
+    /// Registers this process as serving the agent with the current edition, so that it is asked about further
+    /// proposals.
     pub(super) async fn join(&self, agreement: &Agreement) -> Result<(), InstallError> {
         let editions = &agreement.peers.editions;
         loop {
             let replica = editions.lease().replica();
             let number = agreement.number();
             let has_joined = editions.join(&replica, &[(&self.tenant, number)]).await?;
-            // Whatever came in force before this process was asked about it.
+            // An edition may have been concluded before this process was registered.
             let current = editions.current(&self.tenant).await?.unwrap_or_default();
             if has_joined && current.number <= number {
                 agreement.join(&replica);
                 return Ok(());
             }
             if !self.take(agreement, current).await? {
-                // The lease is over, and another is about to begin.
+                // The lease has ended, and a new one begins soon.
                 sleep(RETRY).await;
             }
         }
     }
 
-    /// Serves the edition, unless what is served is as new.
+    /// Applies an edition, unless the served one is at least as new.
     async fn take(&self, agreement: &Agreement, edition: Edition) -> Result<bool, InstallError> {
         let _door = agreement.door.lock().await;
         if edition.number <= agreement.number() {
@@ -295,7 +301,7 @@ impl Installer {
         Ok(Prepared { versions: plan.versions, published })
     }
 
-    /// The versions of an edition, of the origins that are `wanted`.
+    /// The versions of an edition whose origin satisfies `wanted`.
     async fn load_edition(
         &self,
         editions: &Editions,
@@ -312,7 +318,7 @@ impl Installer {
         Ok(versions)
     }
 
-    /// Takes what is in force. Where that cannot be served, nothing is until it can.
+    /// Applies the current edition. If that fails, this process serves no requests for the agent until it succeeds.
     pub(crate) async fn follow(&self, agreement: &Agreement, replica: &Replica) -> Result<(), EditionsError> {
         let editions = &agreement.peers.editions;
         let Some(current) = editions.current(&self.tenant).await? else { return Ok(()) };
@@ -333,7 +339,7 @@ impl Installer {
         Ok(())
     }
 
-    /// Tries what another process proposes, and reports.
+    /// Tries the proposal of another process and reports the result.
     pub(crate) async fn try_proposed(
         &self,
         agreement: &Agreement,
@@ -348,7 +354,7 @@ impl Installer {
         };
         match prepared {
             Ok(()) => editions.report(replica, (&self.tenant, number), None).await,
-            // Nothing is said of the proposal.
+            // An error of the database is no finding about the proposal, so nothing is reported.
             Err(InstallError::Editions(error)) => Err(error),
             Err(error) => {
                 let reason: String = error.public_text().replace('\0', "").chars().take(MAX_REASON).collect();
@@ -359,13 +365,14 @@ impl Installer {
         }
     }
 
-    /// Makes the cards again, because the agent's own has changed. Where all processes show the same ones, they are proposed.
+    /// Makes the cards again after a change of the agent's own card. If all processes share the cards, the new ones are
+    /// proposed.
     pub(super) async fn reissue_agreed(&self, agreement: &Agreement) -> Result<(), InstallError> {
         let until = Instant::now() + agreement.limit();
         loop {
             let of_issuer = |error: IssueError| InstallError::Cards(error.into());
             if !agreement.peers.share_cards {
-                // Whoever follows the others puts no later edition in force meanwhile.
+                // The lock keeps the following task from applying a later edition at the same time.
                 let _door = agreement.door.lock().await;
                 let current = self.publisher.current();
                 let installed = current.extensions.installed.clone();
@@ -391,12 +398,12 @@ impl Installer {
         }
     }
 
-    /// The agreement with other processes; `None` where there are none.
+    /// The agreement with other processes. `None` if there are none.
     pub(crate) fn agreement(&self) -> Option<&Arc<Agreement>> {
         self.agreement.as_ref()
     }
 
-    /// Why requests are not served; `None` where they are.
+    /// The reason why requests for the agent are refused. `None` if they are served.
     pub(crate) fn bar(&self) -> Option<&'static str> {
         self.agreement.as_ref().and_then(|agreement| agreement.bar())
     }

@@ -1,5 +1,5 @@
-//! The standing that an installer shares with those of other processes that serve the same agent: the edition that it serves,
-//! whether it may, and the proposals that it has tried.
+//! The state of an agreement with other processes about one agent: the served edition, whether it may be served, and
+//! the proposal that was tried.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,56 +11,56 @@ use annex_operations::extension_set::Bar;
 
 use super::prepared::Prepared;
 
-/// The id of the hint that something is proposed or in force.
+/// The id of the hint about a new proposal or edition.
 pub(crate) const HINT: &str = "annex-editions";
-/// The time that an edition may take beyond compiling one component.
+/// The time allowed for an edition on top of compiling one component.
 const BEYOND_COMPILING: Duration = Duration::from_secs(30);
 
-/// The parts that all installers of a process need to agree with those of others.
+/// The parts that all installers of a process need for agreements.
 #[derive(Clone)]
 pub(crate) struct Peers {
     pub(crate) editions: Arc<Editions>,
     pub(crate) wake: Arc<dyn Wake>,
-    /// The longest that compiling a component may take.
+    /// The time limit for compiling a component.
     pub(crate) compiling: Duration,
-    /// True if the cards lead to no single process, so that all show the same.
+    /// True if all processes have one public URL, so that they must share their cards.
     pub(crate) share_cards: bool,
 }
 
-/// The agreement on one agent.
+/// The agreement about one agent.
 pub(crate) struct Agreement {
     pub(super) peers: Peers,
-    /// Held while an edition is proposed, tried or taken.
+    /// Held while an edition is proposed, tried or applied.
     pub(super) door: tokio::sync::Mutex<()>,
-    /// Held by the work that follows the others, one piece at a time.
+    /// Held by a task that follows other processes, so that one runs at a time.
     pub(crate) work: Arc<tokio::sync::Mutex<()>>,
     standing: Mutex<AgreementStanding>,
 }
 
 #[derive(Default)]
 struct AgreementStanding {
-    /// The edition that is served; 0 before the first.
+    /// The served edition. Number 0 before the first.
     served: Edition,
-    /// The replica as which this process serves it and is asked about others.
+    /// The replica id under which this process is registered. A registered process is asked about proposals.
     joined: Option<Replica>,
-    /// Set while the edition in force cannot be served.
+    /// Set while the current edition cannot be served.
     unable: Option<Inability>,
     tried: Option<Tried>,
 }
 
 struct Inability {
-    /// Tried again from then on.
+    /// The earliest time of the next attempt.
     next: Instant,
 }
 
-/// A proposal that can be served, until it is in force or its time is up.
+/// A proposal that this process can serve. Kept until the proposal is concluded or expires.
 struct Tried {
     number: u64,
     prepared: Prepared,
     until: Instant,
 }
 
-/// The pause before an edition is tried again that could not be served.
+/// The pause before an edition that could not be served is tried again.
 const RETRY: Duration = Duration::from_secs(10);
 
 impl Agreement {
@@ -68,7 +68,7 @@ impl Agreement {
         Self { peers, door: tokio::sync::Mutex::default(), work: Arc::default(), standing: Mutex::default() }
     }
 
-    /// The longest that an edition may take from its proposal on.
+    /// The time limit from the proposal of an edition to its conclusion.
     pub(super) fn limit(&self) -> Duration {
         self.peers.compiling + BEYOND_COMPILING
     }
@@ -77,13 +77,13 @@ impl Agreement {
         self.lock().served.clone()
     }
 
-    /// The number of the edition that is served.
+    /// The number of the served edition.
     pub(crate) fn number(&self) -> u64 {
         self.lock().served.number
     }
 
-    /// Why requests must not be served; `None` where they may. While a lease holds, the others wait for this process before
-    /// they tell anybody that a newer edition is in force.
+    /// The reason why requests must be refused. `None` if they may be served. While this process has its lease, the
+    /// others wait for it before they report that a new edition applies everywhere.
     pub(crate) fn bar(&self) -> Option<&'static str> {
         let standing = self.lock();
         if standing.unable.is_some() {
@@ -94,7 +94,7 @@ impl Agreement {
         (!may_serve).then_some("this replica has to find out which extensions are in force")
     }
 
-    /// The same for those who serve requests.
+    /// [`bar`](Self::bar) as a function for the handlers of requests.
     pub(super) fn as_bar(self: &Arc<Self>) -> Bar {
         let agreement = Arc::clone(self);
         Box::new(move || agreement.bar().map(ToOwned::to_owned))
@@ -104,23 +104,23 @@ impl Agreement {
         self.lock().joined.as_ref().is_some_and(|joined| joined.id() == replica.id())
     }
 
-    /// The edition that is served is the one in force, as long as the lease of this replica holds.
+    /// Notes that this replica is registered and serves the current edition. That holds until its lease ends.
     pub(crate) fn join(&self, replica: &Replica) {
         self.lock().joined = Some(replica.clone());
     }
 
-    /// The edition is served now. What was tried is of no use any more.
+    /// Notes that the edition is served, and drops the proposal that was tried.
     pub(super) fn serve(&self, edition: Edition) {
         let mut standing = self.lock();
         (standing.served, standing.unable, standing.tried) = (edition, None, None);
     }
 
-    /// The edition in force cannot be served.
+    /// Notes that the current edition cannot be served.
     pub(super) fn give_up(&self) {
         self.lock().unable = Some(Inability { next: Instant::now() + RETRY });
     }
 
-    /// True if an edition that could not be served is to be tried again.
+    /// True if it is time for another attempt to serve the current edition.
     pub(crate) fn is_to_try_again(&self) -> bool {
         self.lock().unable.as_ref().is_some_and(|unable| unable.next <= Instant::now())
     }
@@ -135,14 +135,14 @@ impl Agreement {
         self.lock().tried.take_if(|tried| tried.number == number).map(|tried| tried.prepared)
     }
 
-    /// True while a proposal that was tried may come in force. Lets go of one whose time is up.
+    /// True while a proposal that was tried may still be concluded. Drops an expired proposal.
     pub(crate) fn awaits(&self) -> bool {
         let mut standing = self.lock();
         drop(standing.tried.take_if(|tried| tried.until < Instant::now()));
         standing.tried.is_some()
     }
 
-    /// Has the others look.
+    /// Wakes the other processes, so that they query at once.
     pub(super) fn tell(&self, number: u64) {
         self.peers.wake.tell(HINT, number);
     }

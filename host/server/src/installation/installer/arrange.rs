@@ -1,5 +1,6 @@
-//! The order of what is installed: the config's list, then the managed folder by dependencies and by name, then what
-//! was added. A component in the folder that does not fit costs nobody else a place.
+//! The order of installed extensions: first those of the config in its order, then those of the managed folder by
+//! dependency and name, then added ones. A new component in the folder that does not fit is left out and does not
+//! affect the others.
 
 use annex_protocol::ExtensionUri;
 use annex_runtime::{Installed, LoadError};
@@ -7,33 +8,34 @@ use annex_runtime::{Installed, LoadError};
 use super::error::InstallError;
 use super::version::{Origin, Version};
 
-/// A component of the folder that is loaded.
+/// A loaded component of the folder.
 pub(super) struct Candidate {
     pub(super) version: Version,
-    /// The version that is installed from the same file.
+    /// The installed version from the same file.
     pub(super) fallback: Option<Version>,
-    /// True if it is not installed yet.
+    /// True if the component is not installed yet.
     pub(super) is_new: bool,
 }
 
 impl Candidate {
-    /// A version that is installed already.
+    /// A candidate that is already installed.
     pub(super) fn unchanged(version: Version) -> Self {
         Self { version, fallback: None, is_new: false }
     }
 }
 
-/// All versions in their order, and why others were left out.
+/// All versions in order, and the refused ones with the reasons.
 pub(super) struct Arranged {
     pub(super) versions: Vec<Version>,
     pub(super) installed: Installed,
     pub(super) refused: Vec<(Version, LoadError)>,
 }
 
-/// Puts all in order. New components of the folder that do not fit give way to what was installed in their place.
+/// Puts all versions in order. A new component of the folder that does not fit is replaced by the version that is
+/// installed from its file.
 ///
 /// # Errors
-/// When the rest does not fit together.
+/// When the other versions do not fit together.
 pub(super) fn arrange(
     config: &[Version],
     mut folder: Vec<Candidate>,
@@ -41,18 +43,18 @@ pub(super) fn arrange(
 ) -> Result<Arranged, InstallError> {
     let first = Installed::new(config.iter().map(|version| version.extension.clone()));
     let first = first.map_err(|source| InstallError::Set { places: places(config, &source), source })?;
-    // By name, so that the order does not depend on the file system.
+    // Sorted by name, so that the order does not depend on the file system.
     folder.sort_by(|a, b| a.version.origin.name().cmp(b.version.origin.name()));
     let mut refused = Vec::new();
-    // Each round takes one new component out, and what comes in its place is not new, so this ends.
+    // Each round removes one new component. Its replacement is not new, so the loop ends.
     loop {
-        // Each round begins with the config's list alone, because a refusal leaves a set half filled.
+        // Each round starts with the config's extensions, because a refusal leaves a half-filled set.
         let (origin, error) = match place(first.clone(), config, &folder, added) {
             Ok((versions, installed)) => return Ok(Arranged { versions, installed, refused }),
             Err(refusal) => refusal,
         };
         let at_fault = folder.iter().position(|candidate| candidate.is_new && candidate.version.origin == origin);
-        // A component that was fine may be in the way of a new one.
+        // An unchanged component may be refused because of a new one, so a new one is removed.
         let at_fault = at_fault.or_else(|| folder.iter().position(|candidate| candidate.is_new));
         let Some(at_fault) = at_fault else {
             return Err(InstallError::Set { places: places(config, &error), source: error });
@@ -65,7 +67,7 @@ pub(super) fn arrange(
     }
 }
 
-/// Where those extensions of the config stand that do not fit, with a colon behind.
+/// The places in the config of the extensions that do not fit, followed by a colon.
 fn places(config: &[Version], refusal: &LoadError) -> String {
     let uris: Vec<&ExtensionUri> = match refusal {
         LoadError::SharedKey { uri, other, .. }
@@ -93,9 +95,10 @@ fn place(
 ) -> Result<(Vec<Version>, Installed), Refusal> {
     let mut versions = config.to_vec();
     let mut waiting: Vec<&Candidate> = folder.iter().collect();
-    // Looked at first: where an installed component comes later by name, it would be the one that is refused.
+    // New URIs are checked first. Otherwise an installed component that comes later by name would be refused for its
+    // own URI.
     check_new_uris(&waiting, config, added)?;
-    // Each comes by name as soon as all that it depends on is there.
+    // A component is added, in order of names, once all its dependencies are present.
     while let Some(next) = waiting.iter().position(|candidate| lacks(&installed, &candidate.version).is_none()) {
         let version = &waiting.remove(next).version;
         push(&mut installed, &mut versions, version)?;
@@ -115,7 +118,7 @@ fn push(installed: &mut Installed, versions: &mut Vec<Version>, version: &Versio
     Ok(())
 }
 
-/// Refuses a new component that takes the URI of one that is installed.
+/// Refuses a new component with the URI of an installed one.
 fn check_new_uris(folder: &[&Candidate], config: &[Version], added: &[Version]) -> Result<(), Refusal> {
     let (new, old): (Vec<&Candidate>, Vec<&Candidate>) = folder.iter().partition(|candidate| candidate.is_new);
     let taken = |uri: &ExtensionUri| {
@@ -131,7 +134,7 @@ fn check_new_uris(folder: &[&Candidate], config: &[Version], added: &[Version]) 
     }
 }
 
-/// The reason for which there is no place for any that still wait.
+/// Why none of the waiting components can be added.
 fn unplaced(installed: &Installed, first: &Version, waiting: &[&Candidate]) -> Refusal {
     let extensions: Vec<_> = waiting.iter().map(|candidate| candidate.version.extension.clone()).collect();
     if let Some(uris) = Installed::cycle(&extensions) {
@@ -139,7 +142,7 @@ fn unplaced(installed: &Installed, first: &Version, waiting: &[&Candidate]) -> R
         let origin = in_ring.map_or(&first.origin, |candidate| &candidate.version.origin);
         return (origin.clone(), LoadError::Cycle { uris });
     }
-    // Some lean on others that wait; the cause is one that leans on nothing here.
+    // Some depend on other waiting components. The cause is one with a dependency that does not exist at all.
     let is_waiting = |uri: &ExtensionUri| extensions.iter().any(|extension| extension.uri() == uri);
     let cause = waiting.iter().map(|candidate| &candidate.version).find_map(|version| {
         let needs = version.extension.descriptor().depends_on.iter();

@@ -1,4 +1,4 @@
-//! The reasons for which a change of what is installed is refused. Nothing has changed then.
+//! The errors of a change of the installed extensions. A failed change leaves everything as it was.
 
 use std::path::PathBuf;
 
@@ -9,24 +9,24 @@ use annex_telemetry::fault;
 use super::version::Origin;
 use crate::config::ConfigError;
 
-/// The source name of failures of the config itself.
+/// The source name of failures of the config.
 pub(super) const OF_CONFIG: &str = "config";
-/// That of failures of the set as a whole.
+/// The source name of failures of the set as a whole.
 pub(super) const OF_ALL: &str = "all extensions together";
 
-/// The reasons for which a change of what is installed is refused. Nothing has changed then.
+/// Why a change of the installed extensions failed. Unless the variant says otherwise, nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The config was not read from a file, so it cannot be read again.
+    /// The config was not read from a file, so it cannot be reloaded.
     #[error("the config was not read from a file")]
     NoFile,
-    /// The config cannot be used.
+    /// The config file is invalid or cannot be read.
     #[error("the config cannot be read again")]
     Config(#[source] ConfigError),
-    /// A table of the config that was read again cannot be used.
+    /// A table of the reloaded config cannot be applied.
     #[error("[{table}] cannot be used")]
     Table {
-        /// Its name.
+        /// The name of the table.
         table: &'static str,
         /// The reason.
         #[source]
@@ -35,7 +35,7 @@ pub enum InstallError {
     /// The managed folder cannot be used.
     #[error("runtime.extensions_dir: cannot use {}", path.display())]
     Folder {
-        /// The folder or the file in it.
+        /// The folder, or the file in it.
         path: PathBuf,
         /// The reason.
         #[source]
@@ -44,7 +44,7 @@ pub enum InstallError {
     /// A component file cannot be read.
     #[error("{}: cannot read {}", origin.at(&["component"]), path.display())]
     Read {
-        /// Which extension.
+        /// The source of the extension.
         origin: Origin,
         /// The file.
         path: PathBuf,
@@ -55,7 +55,7 @@ pub enum InstallError {
     /// A setting of an extension is unusable.
     #[error("{}: {key}: {reason}", origin.at(&[key]))]
     Setting {
-        /// Which extension.
+        /// The source of the extension.
         origin: Origin,
         /// The key.
         key: &'static str,
@@ -65,7 +65,7 @@ pub enum InstallError {
     /// A component is refused.
     #[error("{} is refused", origin.at(&keys(source)))]
     Load {
-        /// Which extension.
+        /// The source of the extension.
         origin: Origin,
         /// The reason.
         #[source]
@@ -74,37 +74,38 @@ pub enum InstallError {
     /// The extensions do not fit together.
     #[error("{places}the installed extensions do not fit together")]
     Set {
-        /// Where those stand that do not fit, with a colon behind; empty for those that stand in no config.
+        /// The places in the config of the extensions that do not fit, followed by a colon. Empty for extensions that
+        /// no config names.
         places: String,
         /// The reason.
         #[source]
         source: LoadError,
     },
-    /// The cards cannot be made.
+    /// The cards cannot be encoded or signed.
     #[error("the cards cannot be made")]
     Cards(#[source] Source),
-    /// The name of an added extension is none.
+    /// The name for an added extension is invalid.
     #[error("{name:?} is no name for an extension: letters, digits, `-`, `_` and `.`, at most 100 bytes")]
     Name {
-        /// The name that was given.
+        /// The name in the request.
         name: String,
     },
-    /// Nothing like that is installed.
+    /// No extension with this URI or digest is installed.
     #[error("no extension {id} is installed")]
     NotInstalled {
-        /// The URI or digest that was asked for.
+        /// The URI or digest in the request.
         id: String,
     },
-    /// Several extensions have that component.
+    /// Several extensions have the component with this digest.
     #[error("several extensions have the component {id}; name the URI")]
     Ambiguous {
-        /// The URI or digest that was asked for.
+        /// The URI or digest in the request.
         id: String,
     },
-    /// There is no such version to go back to.
+    /// No kept version of the extension has the requested number.
     #[error("no such version of {uri} is kept (runtime.keep_versions = {keep})")]
     NoVersion {
-        /// The extension.
+        /// The URI of the extension.
         uri: String,
         /// The number of versions that are kept.
         keep: usize,
@@ -112,84 +113,85 @@ pub enum InstallError {
     /// The extension has no shadow.
     #[error("{uri} has no shadow; it ends when another version comes in force")]
     NoShadow {
-        /// The extension.
+        /// The URI of the extension.
         uri: String,
     },
-    /// The extension has a shadow or is recorded, and one of them is allowed at once.
+    /// The extension already has a shadow or is recorded. Only one observer at a time is allowed.
     #[error("{uri} has a shadow already, or is recorded; drop the shadow first, or wait for the end of the recording")]
     Observed {
-        /// The extension.
+        /// The URI of the extension.
         uri: String,
     },
-    /// The component of a shadow is another extension.
+    /// The component of a shadow has another URI than the extension that it shadows.
     #[error("the component is {found}, and a shadow of {uri} has to be {uri}")]
     OtherExtension {
-        /// The extension in force.
+        /// The URI of the installed extension.
         uri: String,
         /// The URI of the component.
         found: String,
     },
-    /// The component of a shadow asks for more than the version in force has.
+    /// The component of a shadow needs a grant that the installed version lacks.
     #[error(
         "the component asks for more than the version of {uri} in force has ({what}), and a shadow has no more than that; \
          grant it to the version in force first, or install the component without --shadow"
     )]
     AsksForMore {
-        /// The extension.
+        /// The URI of the extension.
         uri: String,
-        /// The thing that it asks for.
+        /// The missing grant.
         what: String,
     },
-    /// The processes cannot agree, because the database that they share fails.
+    /// The database that the processes share failed.
     #[error("what all replicas have installed cannot be read or changed")]
     Editions(#[from] EditionsError),
-    /// An edition that is kept for all processes is not understood here.
+    /// This version of Annex cannot read the stored edition.
     #[error("the edition that all replicas share cannot be read: {reason}")]
     Unreadable {
-        /// The fault.
+        /// The fault in the edition.
         reason: String,
     },
-    /// A component is not kept any more.
+    /// The database no longer has a component of the edition.
     #[error("the component {digest} is no longer kept for all replicas; add it again")]
     NotKept {
-        /// Its digest.
+        /// The digest of the component.
         digest: String,
     },
-    /// Another change is under way, or came in force while this one was made.
+    /// Another process is making a change, or has just made one.
     #[error(
         "another replica changes the same extensions, or has just changed them; nothing has changed here: try again"
     )]
     Busy,
-    /// A process cannot serve what is proposed.
+    /// A process cannot serve the proposed edition.
     #[error("replica {replica} cannot serve it, so nothing has changed: {reason}")]
     Unable {
-        /// Its name or id.
+        /// The name or id of the process.
         replica: String,
-        /// The reason.
+        /// The reason that the process reported.
         reason: String,
     },
-    /// A process has not said whether it can serve what is proposed.
+    /// Some processes did not report in time whether they can serve the proposed edition.
     #[error("no word of {replicas} within {seconds} seconds, so nothing has changed")]
     Silent {
-        /// Their names or ids.
+        /// The names or ids of the processes.
         replicas: String,
-        /// The time that they had.
+        /// The time limit in seconds.
         seconds: u64,
     },
-    /// The lease of this process was over in between.
+    /// The lease of this process ended during the change, so the change may or may not have been made.
     #[error("the lease of this replica was over meanwhile; look whether anything has changed, and try again")]
     LeaseOver,
-    /// It is in force, and a process has not said that it serves it.
+    /// The edition was concluded, but some processes have not reported that they serve it.
     #[error("edition {number} is in force, and there is no word yet that {replicas} serves it")]
     Behind {
-        /// The edition.
+        /// The number of the edition.
         number: u64,
-        /// Their names or ids.
+        /// The names or ids of the processes.
         replicas: String,
     },
 }
 
-/// The keys of an extension that may be why it is refused, the likeliest first: parameters that the reason names.
+/// The keys of an extension that may have caused its refusal, the likeliest first. Parameters that the reason names
+/// come first.
 fn keys(refusal: &LoadError) -> Vec<String> {
     let mut keys = Vec::new();
     if let LoadError::Parameters { pointer, .. } = refusal
@@ -208,7 +210,7 @@ fn keys(refusal: &LoadError) -> Vec<String> {
 }
 
 impl InstallError {
-    /// The error and its causes without the lines of files that errors of TOML show.
+    /// The error and its causes, without the excerpts of files that TOML errors contain.
     pub(crate) fn public_text(&self) -> String {
         match self {
             Self::Config(error) => format!("{self}: {}", error.lines().join("; ")),
@@ -216,7 +218,7 @@ impl InstallError {
         }
     }
 
-    /// The name of the source that the failure belongs to.
+    /// The name of the failure's source.
     pub(super) fn source_name(&self) -> String {
         match self {
             Self::Read { origin, .. } | Self::Setting { origin, .. } | Self::Load { origin, .. } => origin.to_string(),

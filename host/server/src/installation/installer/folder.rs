@@ -1,4 +1,4 @@
-//! The managed folder: every `NAME.wasm` in it is installed, with the settings of `NAME.toml` beside it.
+//! The managed folder. Every `NAME.wasm` in it is installed, with the settings in `NAME.toml`.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -14,12 +14,12 @@ const MAX_SETTINGS_BYTES: usize = 1 << 20;
 /// The longest name of a file, without its ending.
 const MAX_NAME_BYTES: usize = 100;
 
-/// The modes of what is made here. Only this user may write it, whatever the umask is: files that others may write are
-/// refused when they are read again.
+/// The modes of created folders and files. Only this user may write them, whatever the umask: a file that others may
+/// write is refused when it is read again.
 const FOLDER_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 
-/// `runtime.extensions_dir`.
+/// The folder of `runtime.extensions_dir`.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -29,15 +29,16 @@ pub(crate) struct Folder {
 pub(super) struct Found {
     pub(super) name: String,
     pub(super) component: PathBuf,
-    /// The settings, or what is wrong with them.
+    /// The settings, or the fault in them.
     pub(super) settings: Result<ExtensionConfig, String>,
-    /// True if the settings say that a server may start without the extension, also where something else in them is wrong.
-    /// Settings that do not say so may require it, and a required extension must not be missing without anybody noticing.
+    /// True if a server may start without the extension. That must be stated by the settings, even by settings with
+    /// another fault. Otherwise the extension may be required, and a required extension must not go missing unnoticed.
     pub(super) is_optional: bool,
 }
 
 impl Folder {
-    /// Makes the folder if it is not there. One that others can write is refused: whatever lies in it is installed.
+    /// Creates the folder if it does not exist. A folder that others can write is refused, because every component in
+    /// it is installed.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&path)?;
         annex_files::check_folder(&path, Purpose::Managed)?;
@@ -48,9 +49,9 @@ impl Folder {
         &self.path
     }
 
-    /// The components in the folder, by name. Files whose name begins with a dot count as not finished.
+    /// The components in the folder, by name. Files whose name begins with a dot are unfinished and skipped.
     pub(super) fn list(&self) -> io::Result<Vec<Found>> {
-        // Its mode may have changed since it was opened.
+        // The mode may have changed since the folder was opened.
         annex_files::check_folder(&self.path, Purpose::Managed)?;
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -69,7 +70,7 @@ impl Folder {
         Ok(found)
     }
 
-    /// What is wrong with the settings in the folder, and so with that extension.
+    /// The faults in the settings in the folder.
     pub(crate) fn broken_settings(&self) -> io::Result<Vec<String>> {
         Ok(self.list()?.into_iter().filter_map(|found| found.settings.err()).collect())
     }
@@ -82,7 +83,7 @@ impl Folder {
         self.path.join(format!("{name}.toml"))
     }
 
-    /// The settings beside the component; those of an empty file when there is none.
+    /// The settings of a component. Without a settings file they are those of an empty one.
     pub(super) fn settings(&self, name: &str) -> Result<ExtensionConfig, String> {
         read_settings(name, &self.settings_text(name)?)
     }
@@ -94,38 +95,39 @@ impl Folder {
         }
     }
 
-    /// Puts a component into the folder, in place of one with its name. Without `settings`, those that are there stay.
+    /// Writes a component into the folder and replaces the one with its name. Without `settings`, the existing settings
+    /// stay.
     pub(super) fn write(&self, name: &str, component: &[u8], settings: Option<&str>) -> io::Result<()> {
         let file = self.component(name);
         let settings_file = self.settings_file(name);
-        // All that can fail for want of space fails before anything is replaced.
+        // All writes that need disk space happen before anything is replaced.
         let component = self.aside(&file, component)?;
         if let Some(settings) = settings {
-            // The settings come first: the component must not be read with those of the one before it.
+            // The settings are replaced first: the new component must not be read with the old settings.
             fs::rename(self.aside(&settings_file, settings.as_bytes())?, settings_file)?;
         }
         fs::rename(component, file)
     }
 
-    /// Writes a file aside, to be renamed, so that nobody sees half a file.
+    /// Writes a temporary file for a later rename, so that no reader sees half a file.
     fn aside(&self, file: &Path, content: &[u8]) -> io::Result<PathBuf> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let aside = self.path.join(format!(".{name}.new"));
-        // What is left of a broken attempt, or a link that somebody has put there.
+        // Removes the file of an attempt that was interrupted, or a symbolic link that an attacker has placed.
         match fs::remove_file(&aside) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let mut writing = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&aside)?;
         writing.write_all(content)?;
-        // The content is on the disk before the name, so that a crash leaves no file that is empty.
+        // The content is synced before the rename, so that a crash leaves no empty file.
         writing.sync_all()?;
         Ok(aside)
     }
 
-    /// Takes the component and its settings out of the folder.
+    /// Deletes the component and its settings from the folder.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
-        // The component goes first, because settings alone install nothing.
+        // The component is deleted first, because settings alone install nothing.
         for file in [self.component(name), self.settings_file(name)] {
             match fs::remove_file(file) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -140,7 +142,7 @@ fn read_settings(name: &str, text: &str) -> Result<ExtensionConfig, String> {
     ExtensionConfig::from_settings(name, text).map_err(|reason| format!("{name}.toml: {reason}"))
 }
 
-/// True for a name that is plain enough for a file.
+/// True for a valid file name without special characters.
 pub(super) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.starts_with('.') && name.bytes().all(plain)

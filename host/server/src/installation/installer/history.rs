@@ -1,4 +1,4 @@
-//! The replaced versions that can be put back, and the last changes.
+//! The replaced versions that can be rolled back to, and the last changes.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,27 +6,27 @@ use annex_protocol::{ExtensionUri, Timestamp};
 
 use super::version::Version;
 
-/// Changes that are remembered, over all extensions.
+/// The most changes that are remembered, over all extensions.
 const MAX_CHANGES: usize = 200;
 
-/// The reason for which something else is installed.
+/// Why the installed set changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// A source named another.
+    /// A source has another extension or version.
     Loaded,
-    /// It was taken out.
+    /// An operator removed the extension.
     Removed,
-    /// It was put back.
+    /// An operator rolled the extension back.
     RolledBack,
-    /// It was a shadow.
+    /// An operator promoted a shadow.
     Promoted,
 }
 
-/// One extension at one swap.
+/// The change of one extension.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) at: Timestamp,
-    /// The first edition with it.
+    /// The first edition with the change.
     pub(crate) edition: u64,
     /// `installed`, `replaced`, `rolled-back`, `promoted` or `removed`.
     pub(crate) what: &'static str,
@@ -37,17 +37,17 @@ pub(crate) struct Change {
     pub(crate) to: Option<u64>,
 }
 
-/// Replaced versions, which can be put back, and the last changes.
+/// Replaced versions and the last changes.
 pub(crate) struct History {
     keep: usize,
-    /// The version replaced last comes first.
+    /// For each URI, the version that was replaced last comes first.
     replaced: HashMap<ExtensionUri, VecDeque<Version>>,
-    /// The last change comes last.
+    /// The latest change is at the back.
     changes: VecDeque<Change>,
 }
 
 impl History {
-    /// Keeps so many replaced versions of each extension that is installed.
+    /// `keep` is the number of replaced versions that are kept for each installed extension.
     pub(crate) fn new(keep: usize) -> Self {
         Self { keep, replaced: HashMap::new(), changes: VecDeque::new() }
     }
@@ -56,7 +56,7 @@ impl History {
         self.keep
     }
 
-    /// The version replaced last, or the one with the number.
+    /// The version that was replaced last, or the one with the number.
     pub(crate) fn kept(&self, uri: &ExtensionUri, number: Option<u64>) -> Option<Version> {
         self.replaced(uri).find(|version| number.is_none_or(|number| version.number == number)).cloned()
     }
@@ -69,7 +69,7 @@ impl History {
         self.changes.iter().filter(move |change| change.uri == *uri)
     }
 
-    /// Takes in what was installed before `edition`. Versions of what is not installed any more are let go.
+    /// Records the change from `old` to `new`. Versions of extensions that are no longer installed are dropped.
     pub(crate) fn record(&mut self, edition: u64, action: Action, old: Vec<Version>, new: &[Version]) {
         let by_uri = |versions: &[Version], uri: &ExtensionUri| {
             versions.iter().find(|version| version.uri() == uri).map(|version| version.number)
@@ -100,10 +100,10 @@ impl History {
 
     fn keep_version(&mut self, version: Version, after: u64) {
         let kept = self.replaced.entry(version.uri().clone()).or_default();
-        // After a rollback the version `after` is in force, and no longer one to go back to.
+        // After a rollback the version `after` is installed, so it is not in the list of replaced versions any more.
         kept.retain(|kept| kept.number != after && kept.number != version.number);
         kept.push_front(version);
-        // Each kept version keeps its compiled code in memory, so their number is bounded.
+        // Each kept version holds its compiled code in memory, so their number is bounded.
         kept.truncate(self.keep);
     }
 

@@ -1,5 +1,5 @@
-//! The extensions of an edition as they are kept for other processes: where each comes from, its settings as TOML, and the
-//! digest of its component. Secrets are named, and each process reads its own.
+//! The extensions of an edition as the database stores them for all processes: the source of each, its settings as
+//! TOML, and the digest of its component. Secrets are stored by name, and each process reads its own values.
 
 use annex_runtime::Digest;
 use serde::{Deserialize, Serialize};
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 use super::version::{Origin, Version};
 use crate::config::{ExtensionConfig, ExtensionPlace};
 
-/// A component with its settings, which becomes a version when it is loaded.
+/// A stored component with its settings. Loading turns it into a version.
 pub(super) struct KeptVersion {
     pub(super) origin: Origin,
     pub(super) settings: ExtensionConfig,
-    /// With its algorithm.
+    /// The digest with its algorithm, such as `sha256:…`.
     pub(super) digest: String,
 }
 
-/// The same as it is written.
+/// The JSON form of a stored component.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -36,12 +36,12 @@ enum WrittenOrigin {
     Added,
 }
 
-/// Versions as they are kept, in their order.
+/// Encodes versions in their order.
 pub(super) fn write(versions: &[Version]) -> Result<String, String> {
     let written = versions.iter().map(|version| {
         let origin = match version.origin {
             Origin::Config { .. } => WrittenOrigin::Config,
-            // There is no managed folder where there are other processes.
+            // A process that shares its database has no managed folder.
             Origin::Folder { .. } | Origin::Added { .. } => WrittenOrigin::Added,
         };
         Ok(Written {
@@ -57,7 +57,8 @@ pub(super) fn write(versions: &[Version]) -> Result<String, String> {
     serde_json::to_string(&written).map_err(|error| error.to_string())
 }
 
-/// The versions that were written. A process of an earlier version may not know a setting.
+/// Decodes stored versions. Fails if a process of another Annex version has written a setting that this one does not
+/// know.
 pub(super) fn read(text: &str) -> Result<Vec<KeptVersion>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -66,7 +67,7 @@ pub(super) fn read(text: &str) -> Result<Vec<KeptVersion>, String> {
     written.into_iter().map(kept).collect()
 }
 
-/// The digest of what a config names. `others` is what else of the config the edition depends on.
+/// The digest of the config's extensions. `others` is the rest of the config that the edition depends on.
 pub(super) fn config_digest(
     config: &[ExtensionConfig],
     digests: &[Digest],
@@ -93,7 +94,7 @@ fn kept(written: Written) -> Result<KeptVersion, String> {
     Ok(KeptVersion { origin, settings, digest })
 }
 
-/// The settings without the component. A table first: its keys are in order.
+/// The settings as TOML, without the component. The detour over a table sorts the keys.
 fn settings_text(settings: &ExtensionConfig) -> Result<String, String> {
     let table = toml::Table::try_from(settings).map_err(|error| error.to_string())?;
     toml::to_string(&table).map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! Loads what the config and the managed folder name. What is loaded already is not loaded again.
+//! Loads the extensions of the config and the managed folder. A version that is already loaded is reused.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,29 +20,30 @@ use super::version::{Origin, Version};
 use crate::config::{Config, ExtensionConfig};
 use crate::locations::Locations;
 
-/// The occasion on which the sources are read. It decides what a broken one does.
+/// Why the sources are read. The reason decides what happens if one of them is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {
-    /// Every extension that the config names must load, and every one in the folder that is required or always active.
+    /// A start. It fails unless every extension of the config loads, and every extension in the folder that is required
+    /// or always active.
     Start,
-    /// Every extension that the config names must load, or nothing changes.
+    /// A reload. It changes nothing unless every extension of the config loads.
     Reload,
-    /// A broken file changes nothing.
+    /// A changed file. A broken one keeps the last good version.
     Rescan,
 }
 
-/// A decision of the running process against what a source says.
+/// A decision of an operator that differs from a source, such as a rollback. It lasts until the source changes.
 #[derive(Clone)]
 pub(super) struct Overruled {
-    /// The version that the source would give: its origin, settings and digest.
+    /// The origin, settings and digest of the version that the source names.
     pub(super) origin: Origin,
     pub(super) settings: ExtensionConfig,
     pub(super) digest: Digest,
-    /// The version that is installed in its place; `None` when it was removed.
+    /// The version that is installed instead. `None` if the extension was removed.
     pub(super) instead: Option<Version>,
 }
 
-/// The reason for which a source was left out, or kept its last good version.
+/// Why a source could not be installed. Its last good version stays, if there is one.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) source: String,
@@ -50,12 +51,12 @@ pub(crate) struct Failure {
     pub(crate) at: Timestamp,
 }
 
-/// The versions that are to be installed.
+/// The versions to install.
 pub(super) struct Plan {
     pub(super) versions: Vec<Version>,
     pub(super) installed: Installed,
     pub(super) failures: Vec<Failure>,
-    /// The decisions that still stand.
+    /// The decisions that still apply.
     pub(super) overruled: Vec<Overruled>,
 }
 
@@ -65,7 +66,7 @@ impl From<Arranged> for Plan {
     }
 }
 
-/// Something named by a source.
+/// An extension that a source names.
 struct Wanted {
     origin: Origin,
     component: PathBuf,
@@ -73,29 +74,30 @@ struct Wanted {
     is_optional: bool,
 }
 
-/// The versions and decisions that are in force while a plan is made.
+/// The installed versions and the decisions when a plan is made.
 pub(super) struct Present<'a> {
     pub(super) versions: &'a [Version],
     pub(super) overruled: &'a [Overruled],
 }
 
-/// Loads the components of one installer.
+/// Loads components for one installer.
 pub(super) struct Loader {
     pub(super) runtime: Runtime,
     pub(super) locations: Locations,
     pub(super) folder: Option<Folder>,
-    /// Its ceiling bounds the limits, and its `[auth]` tells callers apart. A reload of the config changes it.
+    /// The config of the process. Its ceiling bounds the limits, and its `[auth]` defines the callers. A reload
+    /// replaces it.
     pub(super) process: Mutex<Arc<Config>>,
     pub(super) loaded: AtomicU64,
     pub(super) refused: AtomicU64,
-    /// Where components are kept for other processes that install the same; `None` where there are none.
+    /// The database of components that all processes install. `None` without other processes.
     pub(super) editions: Option<Arc<Editions>>,
-    /// Has the components that were uploaded for tenants; `None` where none can be.
+    /// The store of components that were uploaded for tenants. `None` if uploads are not possible.
     pub(super) uploads: Option<Arc<dyn TaskStore>>,
 }
 
 impl Loader {
-    /// Reads all sources and loads what is new in them.
+    /// Reads all sources and loads the versions that are new.
     pub(super) async fn plan(
         &self,
         config: &[ExtensionConfig],
@@ -108,14 +110,15 @@ impl Loader {
         for extension in config {
             let wanted = self.named(extension);
             let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
-            // The config's list is all or nothing. Only a rescan, which nobody has asked for, keeps the last good
-            // version.
+            // The config's list is applied as a whole or not at all. Only a rescan keeps the last good version, because
+            // no operator has started it.
             let loaded = tolerate(loaded, &wanted, present, occasion == Occasion::Rescan, &mut failures)?;
             versions.extend(loaded.map(|candidate| candidate.version));
         }
         let mut candidates = Vec::new();
         for wanted in self.in_folder().await? {
-            // In the folder each file stands for itself, but no server starts without an extension that must load.
+            // A broken file in the folder affects only its own extension. A start still fails if that extension must
+            // load.
             let is_tolerated = occasion != Occasion::Start || wanted.is_optional;
             let loaded = self.load_wanted(&wanted, present, &mut overruled).await;
             candidates.extend(tolerate(loaded, &wanted, present, is_tolerated, &mut failures)?);
@@ -123,7 +126,7 @@ impl Loader {
         if occasion == Occasion::Rescan {
             candidates.extend(self.vanished(present, &candidates, &mut failures));
         }
-        // A component that was added has no source that could be read again, so it stays.
+        // An added component has no source to read again, so it stays.
         let added = present.versions.iter().filter(|version| matches!(version.origin, Origin::Added { .. }));
         let added: Vec<Version> = added.cloned().collect();
         let Arranged { versions, installed, refused } = arrange::arrange(&versions, candidates, &added)?;
@@ -131,7 +134,7 @@ impl Loader {
             let must_load = version.settings.must_load();
             let origin = version.origin;
             let error = InstallError::Load { origin, source };
-            // Whatever took its place was not asked for either.
+            // A start must not run a replacement either.
             if must_load && occasion == Occasion::Start {
                 return Err(error);
             }
@@ -140,8 +143,8 @@ impl Loader {
         Ok(Plan { versions, installed, failures, overruled })
     }
 
-    /// Components that must load and whose file is gone from the folder. They stay, because it may be a folder that is not
-    /// mounted: removing them takes the command, or reading the config again.
+    /// Installed components that must load and whose file is missing from the folder. They stay, because the folder may
+    /// be temporarily unmounted. Removing them takes the command or a reload.
     fn vanished(&self, present: &Present<'_>, found: &[Candidate], failures: &mut Vec<Failure>) -> Vec<Candidate> {
         let is_found = |version: &Version| found.iter().any(|candidate| candidate.version.origin == version.origin);
         let mut vanished = Vec::new();
@@ -182,7 +185,7 @@ impl Loader {
         Ok(found.into_iter().map(wanted).collect())
     }
 
-    /// The version that the source gives; `None` when it was removed although the source names it.
+    /// The version for a source. `None` if an operator removed the extension although the source still names it.
     async fn load_wanted(
         &self,
         wanted: &Wanted,
@@ -198,7 +201,7 @@ impl Loader {
             let reason = format!("is another file by now, {digest}; put back the one that is named");
             return Err(InstallError::Setting { origin: origin.clone(), key: "component", reason });
         }
-        // A decision holds only against exactly what the source said when it was made.
+        // A decision applies only while the source has the same settings and digest as when it was made.
         let decision = present
             .overruled
             .iter()
@@ -212,7 +215,7 @@ impl Loader {
         Ok(Some(Candidate { version, fallback: installed_from(wanted, present), is_new }))
     }
 
-    /// Loads one component. Where that would give one of the versions that are `there`, that one is given again.
+    /// Loads one component. Returns the version in `there` that loading would give again, if there is one.
     pub(super) async fn load(
         &self,
         origin: Origin,
@@ -233,7 +236,7 @@ impl Loader {
         Ok(version)
     }
 
-    /// Loads a component that other processes have kept, where it is not one of the versions that are `there`.
+    /// Loads a component from the database of all processes, unless `there` has the version already.
     pub(super) async fn load_kept(
         &self,
         editions: &Editions,
@@ -250,13 +253,13 @@ impl Loader {
             return Ok(same);
         }
         let component = editions.component(&digest).await?;
-        // One that is not what it was is as good as none.
+        // A stored component whose bytes do not match the digest counts as missing.
         let component = component.filter(|component| Digest::of(component).to_string() == digest);
         let component = component.ok_or(InstallError::NotKept { digest })?;
         self.compile((origin, settings), component, installation).await
     }
 
-    /// The config of the process that counts now.
+    /// The current config of the process.
     pub(super) fn process(&self) -> Arc<Config> {
         Arc::clone(&self.process.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -294,8 +297,8 @@ impl Loader {
         Ok(digests)
     }
 
-    /// The digest is taken from the bytes that are loaded, because the file may change meanwhile. Reading and digesting up to
-    /// 32 MiB is done off the threads that serve requests.
+    /// Reads a component and its digest. The digest is computed from the bytes that are loaded, because the file may
+    /// change in between. Files have up to 32 MiB, so the work runs on a blocking thread.
     async fn read(&self, wanted: &Wanted) -> Result<(Digest, Vec<u8>), InstallError> {
         let Wanted { origin, component, settings, .. } = wanted;
         if let Ok(Some(digest)) = settings.as_ref().map(ExtensionConfig::uploaded) {
@@ -307,7 +310,7 @@ impl Loader {
             let bytes = annex_files::read(&file, purpose, MAX_COMPONENT_BYTES)?;
             Ok((Digest::of(&bytes), bytes))
         };
-        // From the root, so that nobody has to guess where it was looked for.
+        // The error names the absolute path, so that operators see which file was tried.
         let whole_path = || std::path::absolute(component).unwrap_or_else(|_| component.clone());
         let unreadable = |source| InstallError::Read {
             origin: origin.clone(),
@@ -317,7 +320,7 @@ impl Loader {
         blocking(read).await.map_err(unreadable)
     }
 
-    /// Reads a component that was uploaded.
+    /// Reads an uploaded component.
     async fn read_uploaded(&self, origin: &Origin, digest: &str) -> Result<(Digest, Vec<u8>), InstallError> {
         let wrong = |reason: &str| {
             let (origin, reason) = (origin.clone(), reason.to_owned());
@@ -329,13 +332,13 @@ impl Loader {
             wrong("the components that were uploaded cannot be read now")
         })?;
         let bytes = found.ok_or_else(gone)?;
-        // Digesting up to 32 MiB is done off the threads that serve requests.
+        // Components have up to 32 MiB, so the digest is computed on a blocking thread.
         let read = move || Ok((Digest::of(&bytes), bytes));
         blocking(read).await.map_err(|_| wrong("reading it broke off"))
     }
 }
 
-/// The version of `there` that loading would give again.
+/// The version in `there` that loading would give again.
 fn same(
     origin: &Origin,
     settings: &ExtensionConfig,
@@ -344,14 +347,14 @@ fn same(
     there: &[Version],
 ) -> Option<Version> {
     let is_same = |version: &&Version| {
-        // Secrets may be others under the same settings.
+        // Equal settings may refer to secrets that have changed.
         version.is_of(origin, settings, digest) && version.extension.has_grants(&installation.grants)
     };
     there.iter().find(is_same).cloned()
 }
 
 impl Loader {
-    /// Loads a component to run beside the version in force. The numbers of its calls are its own.
+    /// Loads a component as a shadow. Its calls are counted separately.
     pub(super) async fn load_aside(
         &self,
         origin: &Origin,
@@ -364,7 +367,7 @@ impl Loader {
     }
 }
 
-/// The purpose of the component's file: named by the operator, or found in the folder.
+/// How the component's file was found: named by the operator, or in the managed folder.
 fn purpose(origin: &Origin) -> Purpose {
     match origin {
         Origin::Config { .. } => Purpose::Named,
@@ -372,7 +375,7 @@ fn purpose(origin: &Origin) -> Purpose {
     }
 }
 
-/// Versions that are loaded, in their order.
+/// Sorts loaded versions into the order of installed extensions.
 pub(super) fn in_order(versions: Vec<Version>) -> Result<Arranged, InstallError> {
     let mut config = Vec::new();
     let mut folder = Vec::new();
@@ -387,7 +390,7 @@ pub(super) fn in_order(versions: Vec<Version>) -> Result<Arranged, InstallError>
     arrange::arrange(&config, folder, &added)
 }
 
-/// Keeps what was installed in the place of a broken source, if that is allowed.
+/// Keeps the installed version of a broken source, if that is tolerated.
 fn tolerate(
     loaded: Result<Option<Candidate>, InstallError>,
     wanted: &Wanted,
@@ -404,18 +407,19 @@ fn tolerate(
     }
 }
 
-/// The version that is installed from the same source, whatever its file held then.
+/// The installed version from the same source, even if the source's file has changed since.
 fn installed_from(wanted: &Wanted, present: &Present<'_>) -> Option<Version> {
     let from_there: Vec<&Version> = present.versions.iter().filter(|version| version.origin == wanted.origin).collect();
     let is_same = |version: &&&Version| wanted.settings.as_ref().is_ok_and(|wanted| *wanted == version.settings);
     match from_there.as_slice() {
         [only] => Some((*only).clone()),
-        // One component may stand in the config several times, with other settings each.
+        // The config may have one component several times with different settings.
         several => several.iter().find(is_same).map(|version| (*version).clone()),
     }
 }
 
-/// Adds to an error what ships. A bare name that is not there is a typo, or the executable was moved without its components.
+/// Adds a hint about the components that ship with Annex. If a bare name is not found, it is a typo or the executable
+/// was moved without its components.
 fn hint(origin: &Origin, error: io::Error, locations: &Locations) -> io::Error {
     match origin {
         Origin::Config { component, .. } if error.kind() == io::ErrorKind::NotFound => {
@@ -425,11 +429,11 @@ fn hint(origin: &Origin, error: io::Error, locations: &Locations) -> io::Error {
     }
 }
 
-/// Logs a failure and keeps it for whoever asks later.
+/// Logs a failure and returns it for later queries.
 pub(super) fn failed(error: &InstallError) -> Failure {
     let source = error.source_name();
-    // The reason leaves out the lines of files that errors of TOML quote. They may have secrets, and the admin API
-    // shows the reason.
+    // The reason omits the excerpts of files in TOML errors. They may contain secrets, and the admin API shows the
+    // reason.
     let reason = error.public_text();
     match error {
         InstallError::Config(config) => {
@@ -442,7 +446,7 @@ pub(super) fn failed(error: &InstallError) -> Failure {
     Failure { source, reason, at: Timestamp::now() }
 }
 
-/// Does work on files on a thread where waiting for a disk holds up no request.
+/// Runs file work on a blocking thread, so that a slow disk delays no request.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

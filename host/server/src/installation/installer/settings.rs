@@ -1,4 +1,4 @@
-//! Settings of the process that an installer keeps to, and that a reload of the config changes.
+//! The settings of the process that an installer uses, and their replacement on a reload.
 
 use std::sync::{Arc, PoisonError};
 
@@ -10,12 +10,12 @@ use crate::config::{Config, ConfigFile, ExtensionConfig};
 use crate::installation::named;
 
 impl Installer {
-    /// All that the config file says now.
+    /// Reads the whole config file again.
     pub(crate) fn config_now(&self) -> Result<Config, InstallError> {
         self.config_file.as_ref().ok_or(InstallError::NoFile)?.config().map_err(InstallError::Config)
     }
 
-    /// Reloads with a config that was read already, so that one text counts for all that it says.
+    /// Reloads with a config that was read before, so that all parts of the server apply the same text.
     ///
     /// # Errors
     /// When one of its extensions does not load. Nothing has changed then.
@@ -34,10 +34,10 @@ impl Installer {
         extensions: Vec<ExtensionConfig>,
     ) -> Result<ReloadOutcome, InstallError> {
         let running = self.config_file.as_ref().ok_or(InstallError::NoFile)?;
-        // Before anything is compiled, and all mistakes at once.
+        // Names are checked before anything is compiled, and all mistakes are reported together.
         named::check_read(&extensions, &self.loader.locations, &self.loader.process()).map_err(InstallError::Config)?;
         let needs_restart = running.that_need_restart(file);
-        // The file of a tenant has none: whatever has changed there, the tenant is loaded as a whole.
+        // A tenant's file has no such keys: after any change the whole tenant is loaded again.
         if !needs_restart.is_empty() && self.tenant.is_empty() {
             tracing::warn!(
                 keys = needs_restart.join(", "),
@@ -52,20 +52,19 @@ impl Installer {
         Ok(ReloadOutcome { changed, edition, extensions_changed, changed_keys, needs_restart, failed })
     }
 
-    /// The keys of the config file that say something else now and need a restart, each with the reason; none where the file
-    /// cannot be used.
+    /// The changed keys of the config file that need a restart, each with the reason. Empty if the file is invalid.
     pub(crate) fn needs_restart(&self) -> Vec<String> {
         let Some(running) = &self.config_file else { return Vec::new() };
         running.read_again().map(|(file, _)| running.that_need_restart(&file)).unwrap_or_default()
     }
 
-    /// Extensions that are loaded from now on are judged by this config of the process: by its ceiling of limits, and its callers.
-    /// Returns the one that counted until now.
+    /// Replaces the config of the process. Extensions that are loaded later are checked against its ceilings and
+    /// callers. Returns the previous config.
     pub(crate) fn set_process(&self, process: Arc<Config>) -> Arc<Config> {
         std::mem::replace(&mut *self.loader.process.lock().unwrap_or_else(PoisonError::into_inner), process)
     }
 
-    /// Makes the cards again, because callers authenticate in another way.
+    /// Makes the cards again after a change of how callers authenticate.
     pub(crate) async fn set_security(&self, security: &SecurityDeclaration) {
         self.issuer.set_security(security);
         self.reissue().await;

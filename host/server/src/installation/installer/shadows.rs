@@ -1,4 +1,4 @@
-//! Versions that run beside those in force, and what becomes of them.
+//! Starting, promoting and ending shadows.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::installation::shadow::{Candidate, Shadow};
 use crate::redaction::Redaction;
 
 impl Installer {
-    /// Runs a component beside the version of `uri` in force, on `share` of 100 of its turns and with no effect on
-    /// anything. Without `settings` those in force count.
+    /// Runs a component as a shadow of `uri` on `share` percent of its turns. Its results have no effect. Without
+    /// `settings` it uses the settings of the installed version.
     pub(crate) async fn shadow(
         &self,
         uri: &ExtensionUri,
@@ -44,7 +44,7 @@ impl Installer {
             let (uri, found) = (uri.to_string(), extension.uri().to_string());
             return Err(InstallError::OtherExtension { uri, found });
         }
-        // Whatever `promote` would refuse is refused now, a metadata key of somebody else above all.
+        // The checks of `promote` run now, such as the one for metadata keys that belong to another extension.
         let mut versions = self.lock().versions.clone();
         if let Some(version) = versions.iter_mut().find(|version| version.uri() == uri) {
             version.extension = Arc::clone(&extension);
@@ -59,8 +59,8 @@ impl Installer {
         Ok(shadow)
     }
 
-    /// Puts the shadow in force, in the place of the version that it followed: for good where that lies in the managed
-    /// folder, and otherwise until its source changes, or the restart.
+    /// Installs the shadow in place of the version that it follows. The promotion is permanent if the version's file is
+    /// in the managed folder. Otherwise it lasts until the source changes or the server restarts.
     pub(crate) async fn promote(&self, uri: &ExtensionUri) -> Result<Version, InstallError> {
         let _door = self.door.lock().await;
         let basis = self.basis(Consent::OfAll);
@@ -69,7 +69,7 @@ impl Installer {
         let replaced = versions.iter_mut().find(|version| version.uri() == uri);
         let replaced = replaced.ok_or_else(|| InstallError::NotInstalled { id: uri.to_string() })?;
         let (origin, settings) = (replaced.origin.clone(), shadow.settings.clone());
-        // Loaded anew, from the cache: the numbers of its calls are those of the URI from here on.
+        // The component is loaded again, from the cache, so that its calls count for the URI.
         let digest = shadow.candidate.digest();
         let version = self.loader.load(origin.clone(), settings, digest, shadow.component.clone(), &[]).await?;
         if version.uri() != uri {
@@ -91,7 +91,7 @@ impl Installer {
         Ok(version)
     }
 
-    /// Ends the shadow of an extension. Returns it with what came of it.
+    /// Ends the shadow of an extension and returns it with its results.
     pub(crate) async fn end_shadow(&self, uri: &ExtensionUri) -> Result<Arc<Shadow>, InstallError> {
         let _door = self.door.lock().await;
         let ended = self.lock().shadows.remove(uri).ok_or_else(|| InstallError::NoShadow { uri: uri.to_string() })?;
@@ -99,7 +99,7 @@ impl Installer {
         Ok(ended)
     }
 
-    /// The version that runs beside the one in force.
+    /// The shadow of an extension.
     pub(crate) fn shadow_of(&self, uri: &ExtensionUri) -> Option<Arc<Shadow>> {
         self.lock().shadows.get(uri).cloned()
     }

@@ -1,4 +1,4 @@
-//! The state of an installer, for those who show it.
+//! The state of an installer for the admin API and the metrics.
 
 use std::sync::atomic::Ordering;
 
@@ -17,22 +17,22 @@ impl Installer {
         self.publisher.current().extensions.installed.clone()
     }
 
-    /// The number of components that this installer has loaded, and of those that it has refused to load.
+    /// The numbers of components that this installer has loaded and refused.
     pub(crate) fn loads(&self) -> (u64, u64) {
         (self.loader.loaded.load(Ordering::Relaxed), self.loader.refused.load(Ordering::Relaxed))
     }
 
-    /// The calls of all extensions of the process.
+    /// The totals of calls by hook, over all extensions of the process.
     pub(crate) fn totals(&self) -> Vec<HookTotals> {
         self.loader.runtime.totals()
     }
 
-    /// The versions in force, in order.
+    /// The installed versions, in order.
     pub(crate) fn versions(&self) -> Vec<Version> {
         self.lock().versions.clone()
     }
 
-    /// The installed extension with this URI, or with the component of this digest, with or without `sha256:`.
+    /// The installed extension with this URI, or with the component of this digest. The prefix `sha256:` is optional.
     pub(crate) fn find(&self, id: &str) -> Result<Version, InstallError> {
         let hex = id.strip_prefix("sha256:").unwrap_or(id);
         let matches = |version: &&Version| version.uri().as_str() == id || version.extension.digest().hex() == hex;
@@ -45,7 +45,7 @@ impl Installer {
         }
     }
 
-    /// Replaced versions that can be put back, the last one first.
+    /// Replaced versions that can be rolled back to, the last one first.
     pub(crate) fn kept(&self, uri: &ExtensionUri) -> Vec<Version> {
         self.lock().history.replaced(uri).cloned().collect()
     }
@@ -55,12 +55,12 @@ impl Installer {
         self.lock().history.changes(uri).cloned().collect()
     }
 
-    /// True if the version is in force although its source says another.
+    /// True if the version is installed although its source names another one.
     pub(crate) fn overrules(&self, version: &Version) -> bool {
         let digest = version.extension.digest();
         self.lock().overruled.iter().any(|decision| {
             let is_instead = decision.instead.as_ref().is_some_and(|instead| instead.number == version.number);
-            // A rollback to exactly what the source says overrules nothing.
+            // A rollback to the version that the source now names overrules nothing.
             is_instead && !version.is_of(&decision.origin, &decision.settings, digest)
         })
     }

@@ -1,4 +1,4 @@
-//! Loading extensions on trial: to see whether they can be loaded, with no effect on anything that is served.
+//! Loading extensions on trial, with no effect on requests.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -12,11 +12,11 @@ use crate::config::served::ServedConfig;
 use crate::locations::Locations;
 
 impl Installer {
-    /// Loads the extensions of the config as a start does, up to the check of the whole set. What was compiled for it stays in the
-    /// cache of compiled components.
+    /// Loads the extensions of the config like a start does, up to the check of the whole set. Compiled code stays in
+    /// the cache.
     ///
     /// # Errors
-    /// The extension that cannot be loaded, and why.
+    /// The first extension that cannot be loaded, with the reason.
     pub(crate) async fn try_out(
         config: &ServedConfig,
         runtime: Runtime,
@@ -30,7 +30,7 @@ impl Installer {
             process: Mutex::new(Arc::clone(&config.process)),
             loaded: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            // Nothing is kept for other processes: they load the tenant themselves.
+            // A trial shares no components with other processes: each loads the tenant itself.
             editions: None,
             uploads: Some(uploads),
         };

@@ -1,4 +1,4 @@
-//! One version of an extension, and where it came from.
+//! One version of an extension, and its source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use annex_runtime::{Digest, Extension};
 
 use crate::config::{ExtensionConfig, ExtensionPlace};
 
-/// The source that names an extension to be installed.
+/// The source of an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// An `[[extension]]` of the config.
     Config {
-        /// As in the config.
+        /// The value of the key `component`.
         component: String,
-        /// Where it stands.
+        /// The position in the config file.
         place: ExtensionPlace,
     },
     /// A file of `runtime.extensions_dir`.
@@ -23,27 +23,27 @@ pub enum Origin {
         /// The file's name without `.wasm`.
         name: String,
     },
-    /// The admin API, until the restart.
+    /// The admin API. Without other processes the extension lasts until the restart.
     Added {
-        /// As it was given.
+        /// The name in the request.
         name: String,
     },
 }
 
 impl Origin {
-    /// The same with its file, line and column before it: those of the first of these keys that is there.
+    /// The origin, preceded by file, line and column of the first of `keys` that the entry has.
     pub(crate) fn at<S: AsRef<str>>(&self, keys: &[S]) -> String {
         self.place(keys).map_or_else(|| self.to_string(), |place| format!("{place}: {self}"))
     }
 
-    /// The file, line and column of the first of these keys that is there, or else of the whole entry; `None` for what
-    /// stands in no config.
+    /// File, line and column of the first of `keys` that the entry has, or else of the entry. `None` unless the origin
+    /// is a config.
     pub(crate) fn place<S: AsRef<str>>(&self, keys: &[S]) -> Option<String> {
         let Self::Config { place, .. } = self else { return None };
         place.locate(&keys.iter().map(|key| key.as_ref().to_owned()).collect::<Vec<_>>())
     }
 
-    /// The name that the source gives it.
+    /// The name in the source.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Config { component: name, .. } | Self::Folder { name } | Self::Added { name } => name,
@@ -61,7 +61,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A loaded component with what the operator decided about it. A change of either makes another version.
+/// A loaded component with its settings. A change of either makes a new version.
 #[derive(Clone)]
 pub(crate) struct Version {
     /// Counts the versions that this installer has loaded, from 1.
@@ -77,7 +77,7 @@ impl Version {
         self.extension.uri()
     }
 
-    /// True if it is the component of this digest, from the same place, with these settings.
+    /// True if the version has this component, source and settings.
     pub(crate) fn is_of(&self, origin: &Origin, settings: &ExtensionConfig, digest: Digest) -> bool {
         self.origin == *origin && self.settings == *settings && self.extension.digest() == digest
     }

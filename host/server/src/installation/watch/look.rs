@@ -1,4 +1,4 @@
-//! Looks at files and tells whether they are others than before, through whatever links and mounts lead to them.
+//! Polls files for changes, including changes behind links and mounts.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,27 +8,27 @@ use std::path::{Path, PathBuf};
 
 use crate::installation::file_identity::FileIdentity;
 
-/// A place that is looked at.
+/// A file or folder to poll.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     /// A file.
     File(PathBuf),
-    /// The managed folder, with the components and settings in it.
+    /// The managed folder, with its components and settings.
     Folder(PathBuf),
 }
 
-/// What was seen at a place.
+/// The state of a place when it was polled.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sight {
     file: Option<FileIdentity>,
-    /// The device and the number of a folder.
+    /// The device and the inode of a folder.
     folder: Option<(u64, u64)>,
-    /// The files of a folder.
+    /// The components and settings in a folder.
     files: BTreeMap<OsString, Option<FileIdentity>>,
 }
 
 impl Place {
-    /// Looks at the place as it is now. What is not there is seen as such.
+    /// The state of the place now. A missing file or folder has a state as well.
     pub(super) fn look(&self) -> Sight {
         match self {
             Self::File(path) => Sight { file: FileIdentity::of(path), ..Sight::default() },
@@ -37,7 +37,7 @@ impl Place {
                 let files = entries.map(|entry| entry.path()).filter(|path| is_installed(path));
                 let files =
                     files.filter_map(|path| Some((path.file_name()?.to_owned(), FileIdentity::of(&path)))).collect();
-                // Of the folder itself only which one it is: other files come and go in it.
+                // Of the folder itself only the identity counts, because other files in it change as well.
                 let folder = fs::metadata(path).ok().map(|folder| (folder.dev(), folder.ino()));
                 Sight { file: None, folder, files }
             }
@@ -45,7 +45,7 @@ impl Place {
     }
 }
 
-/// True for a file that is a component or the settings of one when it lies in the managed folder.
+/// True if a file with this name in the managed folder is a component or its settings.
 pub(super) fn is_installed(path: &Path) -> bool {
     let is_hidden = path.file_name().unwrap_or_default().to_string_lossy().starts_with('.');
     !is_hidden && path.extension().is_some_and(|ending| ending == "wasm" || ending == "toml")

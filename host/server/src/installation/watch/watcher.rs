@@ -1,4 +1,5 @@
-//! The one watcher of the process. The kernel gives a user few of them (128 by default), and each takes a thread.
+//! The file watcher of the process. There is only one, because the kernel allows a user few of them (128 by default)
+//! and each takes a thread.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -13,35 +14,35 @@ use tokio::sync::Notify;
 use super::Watched;
 use super::look::{Place, Sight};
 
-/// Watches folders for any number of followers, each of which is told only of its own files. All paths are real ones: the
-/// kernel has one watch per folder, whatever links lead there.
+/// Watches folders for any number of followers and notifies each of its own files. All paths are real paths, because
+/// the kernel has one watch per folder behind all links.
 pub(crate) struct FileWatcher {
-    /// Held for the whole of a change: whoever comes next finds what the one before has done. Events are taken without it,
-    /// because the watcher may wait for one to be taken.
+    /// Held during a whole change, so that changes do not interleave. Events are processed without this lock, because
+    /// the watcher may wait until an event is processed.
     ///
-    /// `None` where the kernel has no watcher left for this user.
+    /// `None` if the kernel has no watcher left for this user.
     watcher: Mutex<Option<RecommendedWatcher>>,
     followed: Arc<Mutex<Followed>>,
 }
 
-/// The time between two looks at the places of all followers.
+/// The period of polling the places of all followers.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A follower's number.
 pub(super) type Number = u64;
 
-/// The files and folders that events are compared with.
+/// The followers with their files, and the watched folders.
 #[derive(Default)]
 struct Followed {
     followers: HashMap<Number, Follower>,
-    /// The folders that are watched, and who follows them.
+    /// The watched folders with their followers.
     folders: BTreeMap<PathBuf, BTreeSet<Number>>,
-    /// The places that are looked at, whoever follows them: many tenants have one component.
+    /// The polled places with their followers. Many tenants may share one component.
     places: BTreeMap<Place, Seen>,
     last: Number,
 }
 
-/// A place as it was seen last, and who follows it.
+/// The last state of a place, and its followers.
 #[derive(Default)]
 struct Seen {
     sight: Sight,
@@ -55,31 +56,32 @@ struct Follower {
 }
 
 impl FileWatcher {
-    /// Starts it. Where a part of it is not possible, the log says so and the server goes on without.
+    /// Starts the watcher. If some part cannot be started, the log says so and the server continues without it.
     pub(crate) fn start() -> Arc<Self> {
         let followed = Arc::<Mutex<Followed>>::default();
         let shared = Arc::clone(&followed);
         let watcher = notify::recommended_watcher(move |event| lock(&shared).take(event));
         let watcher = watcher.inspect_err(super::cannot).ok();
         let looking = Arc::downgrade(&followed);
-        // A thread of its own: a file system that does not answer must hold up nobody else. It ends with the watcher.
+        // Polling has its own thread, so that a file system that hangs delays nothing else. The thread ends with the
+        // watcher.
         if let Err(error) = thread::Builder::new().name("annex-look".to_owned()).spawn(move || look(&looking)) {
             tracing::warn!(%error, "what links to component files lead to is not watched");
         }
         Arc::new(Self { watcher: Mutex::new(watcher), followed })
     }
 
-    /// Has the follower told of changes at these places from now on, and at no others.
+    /// Replaces the polled places of a follower.
     pub(super) fn look_at(&self, number: Number, places: BTreeSet<Place>) {
         let followed = lock(&self.followed);
         let new: Vec<Place> = places.iter().filter(|place| !followed.places.contains_key(place)).cloned().collect();
         drop(followed);
-        // Without the lock, because a file system may take its time.
+        // The lock is not held while files are polled, because a file system may be slow.
         let seen = new.into_iter().map(|place| (place.look(), place)).collect();
         lock(&self.followed).look_at(number, places, seen);
     }
 
-    /// A new follower, who follows nothing yet.
+    /// Adds a follower without files.
     pub(super) fn join(&self, touched: Arc<Notify>) -> Number {
         let mut followed = lock(&self.followed);
         followed.last += 1;
@@ -88,8 +90,8 @@ impl FileWatcher {
         number
     }
 
-    /// Has the follower told of these files from now on, and of no others: `before` are the folders that it followed. Returns
-    /// whether it follows a folder that it did not before, and the folders that cannot be watched.
+    /// Replaces the watched files of a follower. `before` are the folders that it watched until now. Returns whether a
+    /// folder is new for the follower, and the folders that cannot be watched.
     pub(super) fn follow(
         &self,
         number: Number,
@@ -108,7 +110,7 @@ impl FileWatcher {
         let mut refused = Vec::new();
         for folder in folders {
             let (is_watched, is_followed) = lock(&self.followed).add(number, &folder);
-            // One that was moved away is still watched where it is now.
+            // A folder that was moved is still watched at its new path, so its old watch is removed first.
             let watch = |watcher: &mut Option<RecommendedWatcher>| {
                 let Some(watcher) = watcher else { return Ok(()) };
                 let _ = watcher.unwatch(&folder);
@@ -125,7 +127,7 @@ impl FileWatcher {
         (has_begun, refused)
     }
 
-    /// The follower is told of nothing more.
+    /// Removes a follower. It gets no more notifications.
     pub(super) fn part(&self, number: Number, folders: &BTreeSet<PathBuf>) {
         let mut watcher = lock(&self.watcher);
         let mut followed = lock(&self.followed);
@@ -137,18 +139,18 @@ impl FileWatcher {
         }
     }
 
-    /// Ends the watch on a folder that nobody else follows.
+    /// Ends the watch on a folder after its last follower has left.
     fn leave(&self, watcher: &mut Option<RecommendedWatcher>, number: Number, folder: &Path) {
         if lock(&self.followed).remove(number, folder)
             && let Some(watcher) = watcher
         {
-            // One that was deleted is not watched any more.
+            // Unwatching fails for a deleted folder, whose watch has already ended.
             let _ = watcher.unwatch(folder);
         }
     }
 }
 
-/// Looks at all places for as long as there is a watcher.
+/// Polls all places until the watcher is dropped.
 fn look(followed: &Weak<Mutex<Followed>>) {
     loop {
         thread::sleep(LOOK);
@@ -162,7 +164,7 @@ fn look(followed: &Weak<Mutex<Followed>>) {
 }
 
 impl Followed {
-    /// The follower follows these places and no others. `seen` are those that nobody has followed before.
+    /// Replaces the places of a follower. `seen` are the states of places without followers so far.
     fn look_at(&mut self, number: Number, places: BTreeSet<Place>, seen: Vec<(Sight, Place)>) {
         for (sight, place) in seen {
             self.places.entry(place).or_insert_with(|| Seen { sight, followers: BTreeSet::new() });
@@ -182,7 +184,7 @@ impl Followed {
         }
     }
 
-    /// Tells the followers of a place if it is another than it was.
+    /// Notifies the followers of a place if its state has changed.
     fn see(&mut self, place: &Place, sight: Sight) {
         let Some(seen) = self.places.get_mut(place).filter(|seen| seen.sight != sight) else { return };
         seen.sight = sight;
@@ -190,14 +192,14 @@ impl Followed {
         followers.into_iter().for_each(|number| self.tell(number));
     }
 
-    /// Returns whether the folder is watched already, and whether it has this follower already.
+    /// Returns whether the folder is already watched, and whether this follower already follows it.
     fn add(&mut self, number: Number, folder: &Path) -> (bool, bool) {
         let is_watched = self.folders.contains_key(folder);
         let followers = self.folders.entry(folder.to_owned()).or_default();
         (is_watched, !followers.insert(number))
     }
 
-    /// Returns whether that was the last who followed the folder.
+    /// True if this was the last follower of the folder.
     fn remove(&mut self, number: Number, folder: &Path) -> bool {
         let Some(followers) = self.folders.get_mut(folder) else { return false };
         followers.remove(&number);
@@ -208,13 +210,13 @@ impl Followed {
         is_last
     }
 
-    /// Tells those whose files may have changed.
+    /// Processes an event: notifies the followers whose files may have changed.
     fn take(&mut self, event: notify::Result<Event>) {
-        // Files are read all the time, which are events too.
+        // Reading a file is an event as well, and happens all the time.
         let event = match event {
             Ok(event) if matches!(event.kind, EventKind::Access(_)) => return,
             Ok(event) if !event.need_rescan() => event,
-            // The watcher did not get all events, so that any file may have changed.
+            // The kernel dropped events, so any file may have changed.
             Ok(_) | Err(_) => return self.followers.values().for_each(|follower| follower.touched.notify_one()),
         };
         let is_gone =
@@ -227,7 +229,8 @@ impl Followed {
         }
     }
 
-    /// A folder that is gone is not watched any more, nor are those in it: what takes its name is another one.
+    /// Drops a removed folder and all folders below it. A new folder with the same name is a different one and must be
+    /// watched again.
     fn forget(&mut self, gone: &Path) {
         let below = self.folders.range(gone.to_owned()..).map(|(folder, _)| folder);
         let below: Vec<PathBuf> = below.take_while(|folder| folder.starts_with(gone)).cloned().collect();
@@ -237,7 +240,7 @@ impl Followed {
         }
     }
 
-    /// Tells those to whom the file matters.
+    /// Notifies the followers of a file.
     fn touch(&self, path: &Path) {
         for number in path.parent().and_then(|folder| self.folders.get(folder)).into_iter().flatten() {
             if self.followers.get(number).is_some_and(|follower| follower.watched.concerns(path)) {
@@ -248,7 +251,7 @@ impl Followed {
 
     fn tell(&self, number: Number) {
         if let Some(follower) = self.followers.get(&number) {
-            // `Notify` keeps one permit, so a change that comes during a look leads to another look.
+            // `Notify` keeps one permit, so a change during a rescan leads to another rescan.
             follower.touched.notify_one();
         }
     }
@@ -271,7 +274,7 @@ mod tests {
 
     use super::{Followed, Follower, Watched};
 
-    /// Two followers: one of a managed folder, one of a file in it.
+    /// One follower of a managed folder, and one of a file in it.
     fn followed() -> (Followed, [Arc<Notify>; 2]) {
         let mut followed = Followed::default();
         let touched = [(); 2].map(|()| Arc::new(Notify::new()));
@@ -320,7 +323,7 @@ mod tests {
         let removed = |path: &str| Event::new(EventKind::Remove(RemoveKind::Folder)).add_path(path.into());
         followed.take(Ok(removed("/var/e-2")));
         assert_eq!(told(&touched), [false; 2]);
-        // With a folder go those in it.
+        // Removing a folder also drops the folders below it.
         followed.take(Ok(removed("/var")));
         assert!(told(&touched) == [true; 2] && followed.folders.is_empty());
         followed.take(Ok(removed("/var")));

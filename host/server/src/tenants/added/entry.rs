@@ -1,4 +1,4 @@
-//! One tenant as far as it is known: what is stored of it, and what serves it.
+//! One added tenant in memory: its stored text and the parts that serve it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,23 +12,23 @@ use tokio::time::Instant;
 use super::{Leaving, Loaded, TenantLoader};
 use crate::tenants::directory::TenantFailure;
 
-/// The outcome of loading it; `None` while that is under way.
+/// The outcome of a load. `None` while the load runs.
 pub(super) type Flight<T> = watch::Receiver<Option<Result<T, TenantFailure>>>;
 
 pub(super) struct Entry<T> {
     /// The stored tenant; empty until it is read.
     pub(super) described: OnceLock<Described>,
-    /// The load of it; empty until somebody asks.
+    /// The load of the tenant. Empty until a request needs the tenant.
     pub(super) flight: OnceLock<Flight<T>>,
-    /// When somebody asked last.
+    /// The time of the last request for the tenant.
     used: Mutex<Instant>,
-    /// True once a caller has asked for it, and not just for its card.
+    /// True once a caller has sent a request to the tenant. Reading its Agent Card does not count.
     called: AtomicBool,
-    /// When it may be tried again; empty unless loading it has failed.
+    /// The earliest time of the next load. Empty unless loading has failed.
     try_again: OnceLock<Instant>,
 }
 
-/// The tenant that is stored under the name.
+/// The result of reading a name from the store.
 pub(super) enum Described {
     Absent,
     There(There),
@@ -36,7 +36,7 @@ pub(super) enum Described {
 
 pub(super) struct There {
     pub(super) tenant: Arc<StoredTenant>,
-    /// The principals that may call it; `None` for all. Nobody may where the text cannot be read.
+    /// The principals that may call the tenant. `None` for all. Empty if the text cannot be read.
     callers: Option<HashSet<String>>,
 }
 
@@ -68,7 +68,7 @@ impl<T: Loaded> Entry<T> {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// The time since somebody asked for it.
+    /// The time since the last request for the tenant.
     pub(super) fn idle(&self) -> Duration {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
@@ -81,27 +81,28 @@ impl<T: Loaded> Entry<T> {
         self.called.load(Ordering::Relaxed)
     }
 
-    /// Loading it has failed, and is not to be tried again for so long.
+    /// Records that loading has failed. The next load starts after `pause` at the earliest.
     pub(super) fn fails_for(&self, pause: Duration) {
         let _ = self.try_again.set(Instant::now() + pause);
     }
 
-    /// True unless loading it failed a moment ago.
+    /// True unless the pause after a failed load is still running.
     pub(super) fn may_be_tried(&self) -> bool {
         self.try_again.get().is_none_or(|again| *again <= Instant::now())
     }
 
-    /// The outcome of loading it; `None` while it is not loaded.
+    /// The outcome of the load. `None` while the tenant is not loaded.
     pub(super) fn loaded(&self) -> Option<Result<T, TenantFailure>> {
         self.flight.get()?.borrow().clone()
     }
 
-    /// True if nobody would miss it: it is not being loaded, and nothing uses what serves it.
+    /// True if the tenant can be unloaded: it is not being loaded, and no request or turn uses it.
     pub(super) fn can_go(&self) -> bool {
         match self.flight.get().map(watch::Receiver::borrow) {
             Some(loaded) => match &*loaded {
                 Some(Ok(serving)) => !serving.is_in_use(),
-                // Without it the next one who asks would have it loaded at once.
+                // The failure stays until its pause ends. Without the entry, the next request would load the tenant at
+                // once.
                 Some(Err(_)) => self.may_be_tried(),
                 None => false,
             },
@@ -109,7 +110,7 @@ impl<T: Loaded> Entry<T> {
         }
     }
 
-    /// True if it was read before the change of this number, or is not read yet.
+    /// True if the entry was read before revision `rev`, or is not read yet.
     pub(super) fn is_before(&self, rev: u64) -> bool {
         match self.described.get() {
             Some(Described::There(there)) => there.tenant.rev < rev,
@@ -117,7 +118,7 @@ impl<T: Loaded> Entry<T> {
         }
     }
 
-    /// Lets go of what serves it: at once, or when it is loaded.
+    /// Ends the use of the tenant, now or as soon as its load ends.
     pub(super) fn leave(&self, name: String, why: Leaving) {
         match self.loaded() {
             Some(Ok(serving)) => serving.leave(&name, why),

@@ -1,21 +1,21 @@
-//! The tenants whose last loads failed: each is tried again after a longer pause, so that a text that is costly to load and
-//! fails is not paid for all the time.
+//! The tenants whose last loads failed. The pause before the next load grows with each failure, so that a tenant that
+//! fails after a costly load does not cost the server all the time.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The pause after the first failure. It doubles with each one that follows, up to the longest.
+/// The pause after the first failure, and the longest pause. Each further failure doubles the pause.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(5);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// The failures, by tenant. A tenant that is not asked for is forgotten after twice the longest pause.
+/// The failures, by tenant. A tenant without requests is forgotten after twice the longest pause.
 #[derive(Default)]
 pub(super) struct Failures(HashMap<String, Failing>);
 
 struct Failing {
-    /// In a row.
+    /// The number of failures since the last success.
     times: u32,
     last: Instant,
 }
@@ -25,7 +25,7 @@ impl Failures {
         self.0.contains_key(name)
     }
 
-    /// One more, and the pause that follows it.
+    /// Records one more failure and returns the pause after it.
     pub(super) fn add(&mut self, name: &str) -> Duration {
         let failing = self.0.entry(name.to_owned()).or_insert(Failing { times: 0, last: Instant::now() });
         let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failing.times)).min(LONGEST_PAUSE);

@@ -1,4 +1,4 @@
-//! Tenants that are loaded when somebody asks, without servers.
+//! Tests of loading added tenants on demand, without servers.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// The events so far, in order.
 type Told = Arc<Mutex<Vec<String>>>;
 
-/// The stand-in that serves a tenant here: its text.
+/// Stands for the serving parts of a tenant. It has only the text.
 #[derive(Clone)]
 struct Text {
     text: Arc<str>,
@@ -38,7 +38,7 @@ impl Loaded for Text {
     }
 }
 
-/// Texts that begin with `only ` name who may call, `broken` cannot be loaded, and `panic` ends the load.
+/// A loader that obeys the text: `only NAME` limits who may call, `broken` fails, `panic` ends the load.
 struct Loader {
     told: Told,
     loads: Arc<AtomicUsize>,
@@ -97,7 +97,7 @@ impl Setting {
         Self { store, tenants, told, loads }
     }
 
-    /// Stores a tenant as the API of this process does, and returns its number.
+    /// Stores a tenant like the API of this process does, and returns the revision.
     async fn put(&self, name: &str, believed: Believed, state: TenantState, text: &str) -> u64 {
         let TenantChange::Stored(rev) = self.store.tenants().put(name, believed, state, text).await.unwrap() else {
             unreachable!("{name}")
@@ -110,7 +110,7 @@ impl Setting {
         self.put(name, Believed::Absent, TenantState::Active, text).await
     }
 
-    /// The text that serves the tenant, or why none does.
+    /// The text that serves the tenant, or the reason why it is not served.
     async fn find(&self, name: &str) -> Option<Result<String, String>> {
         let found = self.tenants.find(name, Some("ada")).await?;
         Some(found.map(|serving| serving.text.to_string()).map_err(|failure| failure.reason))
@@ -161,7 +161,7 @@ async fn a_name_that_nobody_has_is_not_read_again_for_a_moment() {
     for name in ["none", "No name", "tasks", "", "\0"] {
         assert_eq!(setting.find(name).await, None);
     }
-    // As another process does, of which this one has not heard.
+    // Stored by another process, whose changes this one has not read yet.
     setting.store.tenants().put("none", Believed::Absent, TenantState::Active, "one").await.unwrap();
     assert_eq!(setting.find("none").await, None);
     sleep(UNKNOWN).await;
@@ -190,7 +190,7 @@ async fn one_that_cannot_be_loaded_fails_alone_and_is_tried_again_when_somebody_
 
 #[tokio::test(start_paused = true)]
 async fn one_that_fails_again_and_again_is_tried_ever_more_seldom_until_its_text_is_changed() {
-    // Shorter than the pauses: a tenant that is let go is not tried sooner for it.
+    // Shorter than the pauses: unloading a tenant does not shorten its pause.
     let setting = Setting::with(Bounds { max_loaded: 10, idle: Duration::from_secs(1) }).await;
     let stop = CancellationToken::new();
     let keeping = tokio::spawn(Arc::clone(&setting.tenants).keep_house(stop.clone()));
@@ -201,7 +201,7 @@ async fn one_that_fails_again_and_again_is_tried_ever_more_seldom_until_its_text
     }
     let in_an_hour = setting.loads();
     assert!(in_an_hour <= 3_600 / LONGEST_PAUSE.as_secs() as usize + 6, "{in_an_hour}");
-    // A change is tried at once, and when it fails as well, the pauses are as long as before.
+    // A changed text is tried at once. If it fails as well, the pause is as long as before.
     for text in ["broken", "broken", "one"] {
         let before = setting.loads();
         rev = setting.put("bad", Believed::Rev(rev), TenantState::Active, text).await;
@@ -226,7 +226,7 @@ async fn whoever_reads_cards_has_no_tenant_let_go_that_is_called() {
     setting.find("too").await;
     for name in ["a", "b", "c", "a"] {
         sleep(Duration::from_secs(1)).await;
-        // As a card is read, without a caller.
+        // Without a caller, as for reading a card.
         assert!(setting.tenants.find(name, None).await.is_some_and(|found| found.is_ok()));
     }
     let loaded: Vec<_> = setting.tenants.loaded().into_iter().map(|(name, _)| name).collect();
@@ -241,7 +241,7 @@ async fn a_change_counts_for_whoever_asks_from_then_on() {
     let second = setting.put("acme", Believed::Rev(first), TenantState::Active, "two").await;
     assert_eq!(setting.find("acme").await, served("two"));
     assert_eq!(&*kept.text, "one", "who has begun goes on");
-    // The same change, as a look finds it later.
+    // The same change again, as the next query of the store finds it.
     setting.tenants.look().await.unwrap();
     assert_eq!((setting.find("acme").await, setting.loads()), (served("two"), 2));
     let third = setting.put("acme", Believed::Rev(second), TenantState::Suspended, "two").await;

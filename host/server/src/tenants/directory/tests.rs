@@ -1,4 +1,4 @@
-//! Tenants of a config, without servers.
+//! Tests of the tenants of a config, without servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,8 +13,8 @@ fn tenant(name: &str, more: &str) -> TenantConfig {
     toml::from_str(&format!("name = {name:?}\nconfig = \"{name}.toml\"\n{more}")).expect("a tenant")
 }
 
-/// A tenant that serves at once, one that fails three times, and one whose agent is never there. What serves is named after
-/// the file and the number of the load.
+/// A loader that fails three times for `broken`, never finishes in time for `far`, and loads all others at once. The
+/// serving parts are a text with the name and the quota of turns.
 fn directory(names: &[&str], tries: &Arc<AtomicUsize>) -> Arc<Directory<String>> {
     let tries = Arc::clone(tries);
     let tenants: Vec<_> = names.iter().map(|name| tenant(name, "")).collect();
@@ -78,7 +78,7 @@ async fn no_number_of_tenants_whose_agents_are_silent_keeps_one_behind_them_from
                 sleep_until(until).await;
                 return Err("its agent is silent".to_owned());
             }
-            // It takes half of the time.
+            // The agent takes half of the allowed time.
             match tokio::time::timeout_at(until, tokio::time::sleep(PATIENCE / 2)).await {
                 Ok(()) => Ok("served".to_owned()),
                 Err(_) => Err("it was not there in time".to_owned()),
@@ -111,7 +111,7 @@ async fn tenants_are_added_changed_and_removed_and_the_others_stay_as_they_are()
     assert_eq!(found("other").as_deref(), Some("other Some(7)"));
     assert_eq!(found("same").as_deref(), Some("same None"));
     assert_eq!(directory.load_missing().await.len(), 1);
-    // Although all served before, the new one is tried again by itself.
+    // All other tenants are served, and the new one is still retried.
     while found("broken").is_none() {
         tokio::time::sleep(FIRST_PAUSE).await;
     }
