@@ -1,6 +1,7 @@
 //! The messages of a turn: those before the first task event, and those that were relayed.
 //!
-//! Some agents send parts of a task's answer as message events in place of status updates. These are called loose messages.
+//! Some agents send parts of a task's answer as message events in place of status updates. These are called loose
+//! messages.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
