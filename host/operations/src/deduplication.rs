@@ -42,7 +42,7 @@ pub struct Deduplication {
     open: Mutex<HashMap<OpenKey, watch::Sender<()>>>,
 }
 
-/// What the store knows about a message.
+/// The store's knowledge of a message.
 pub(crate) enum Delivery {
     /// The message is new, and the caller processes it.
     New(FirstDelivery),

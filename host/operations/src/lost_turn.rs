@@ -1,8 +1,8 @@
 //! Turns of a process that has ended, continued in this process.
 //!
-//! Such a turn is made again like one that an extension resumes ([`methods::resumption`](crate::methods)): with the
-//! original message and owner, the extensions that were active then, and the current session. The operator decides
-//! whether the agent runs again or follows the work that it has begun at an upstream.
+//! Such a turn is made again like a turn that an extension resumes ([`methods::resumption`](crate::methods)). It has
+//! the original message and owner, the extensions that were active then, and the current session. The operator decides
+//! whether the agent runs again or follows the upstream task that the turn has begun.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -45,7 +45,7 @@ pub(crate) use stage::{Stage, UserEvent};
 /// The most events of the agent that wait for the hooks and the store, and that are stored together.
 const EVENTS_IN_FLIGHT: usize = 16;
 
-/// What became of an accepted message.
+/// The outcome of an accepted message.
 pub(crate) enum Outcome {
     /// The agent answered with a message, without a task.
     Message {
@@ -102,7 +102,7 @@ pub(crate) struct Turn {
     pub(crate) began: Instant,
 }
 
-/// The task's state after an event that ends the agent's work: a final state, or one that waits for a message.
+/// The task's state after an event that ends the agent's work: a final state, or an interrupted one.
 type Settled = Option<TaskState>;
 
 /// Why a turn ends.

@@ -13,7 +13,7 @@ use crate::fault;
 use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
 
-/// How long this process waits for the other one.
+/// The longest wait for the other process.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The period of checking the task.
 const LOOK: Duration = Duration::from_millis(100);

@@ -52,7 +52,7 @@ impl Turn {
         })
     }
 
-    /// Makes the message join the task that it continues, if there is one. From here on the message counts as accepted.
+    /// Adds the message to the task that it continues, if any. From here on the message counts as accepted.
     async fn join(&mut self, is_resumed: bool) -> Result<(), A2aError> {
         if let Some(task) = self.stage.task().cloned() {
             let message = (!is_resumed).then(|| (*self.context.message).clone());

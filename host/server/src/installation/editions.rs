@@ -20,8 +20,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const SOON: Duration = Duration::from_millis(50);
 /// The period of sweeping old editions and components.
 const SWEEP: Duration = Duration::from_secs(60);
-/// How long news about an unknown agent is ignored, because the agent may be loading. After that this process reports
-/// that it does not serve the agent.
+/// The time for which news about an unknown agent is ignored, because the agent may be loading. Afterwards this process
+/// reports that it does not serve the agent.
 const UNKNOWN: Duration = Duration::from_secs(10);
 
 /// Follows the other processes until `stop` is cancelled.

@@ -1,4 +1,4 @@
-//! Tests of the keys that a sweep and the end of a turn remove, and of those that they keep.
+//! Tests of the removal of keys by a sweep and at the end of a turn.
 
 use std::sync::Arc;
 

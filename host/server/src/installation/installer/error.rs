@@ -180,7 +180,7 @@ pub enum InstallError {
     /// The lease of this process ended during the change, so the change may or may not have been made.
     #[error("the lease of this replica was over meanwhile; look whether anything has changed, and try again")]
     LeaseOver,
-    /// The edition was concluded, but some processes have not reported that they serve it.
+    /// The edition was concluded, but some processes have not confirmed that they serve it.
     #[error("edition {number} is in force, and there is no word yet that {replicas} serves it")]
     Behind {
         /// The number of the edition.

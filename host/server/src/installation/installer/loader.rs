@@ -20,7 +20,7 @@ use super::version::{Origin, Version};
 use crate::config::{Config, ExtensionConfig};
 use crate::locations::Locations;
 
-/// Why the sources are read. The reason decides what happens if one of them is broken.
+/// The occasion on which the sources are read. It decides the effect of a broken source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {
     /// A start. It fails unless every extension of the config loads, and every extension in the folder that is required
