@@ -107,7 +107,7 @@ impl RequestHandler {
                 let task = resumption.task.clone();
                 if let Err(error) = handler.for_task(&task, handler.resume(resumption)).await {
                     let tenant = handler.tenant_name();
-                    tracing::warn!(target: crate::LOG_TARGET, tenant, %task, %error, "a task that waits was not taken up");
+                    tracing::warn!(target: crate::LOG_TARGET, tenant, %task, %error, "a waiting task was not resumed");
                 }
             });
         }

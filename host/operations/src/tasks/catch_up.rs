@@ -67,7 +67,7 @@ impl RequestHandler {
         let following = self.running.spawn(async move {
             if let Err(error) = handler.for_task(record.id(), handler.follow_waiting(call, &record)).await {
                 let tenant = handler.tenant_name();
-                tracing::warn!(target: crate::LOG_TARGET, tenant, task = %record.id(), %error, "a task that has gone on at its agent is not followed");
+                tracing::warn!(target: crate::LOG_TARGET, tenant, task = %record.id(), %error, "a task that has continued at its remote agent is not followed");
             }
             drop(asked);
         });

@@ -46,7 +46,7 @@ impl Tasks {
             self.wake.tell(task.as_str(), 0);
         }
         if !ended.is_empty() {
-            tracing::warn!(target: crate::LOG_TARGET, tasks = ended.len(), "failed tasks of a process that is gone");
+            tracing::warn!(target: crate::LOG_TARGET, tasks = ended.len(), "failed tasks of a process that has ended");
         }
     }
 

@@ -48,7 +48,7 @@ impl Tasks {
             };
             if let Err(error) = read {
                 // The periodic query logs the failure as a warning.
-                tracing::debug!(target: crate::LOG_TARGET, %error, "what another process tells of cannot be read");
+                tracing::debug!(target: crate::LOG_TARGET, %error, "events of another process cannot be read");
             }
         }
     }

@@ -165,7 +165,7 @@ impl Pins {
             let before = pinned.extensions.len();
             pinned.extensions.retain(&mut may_stay);
             if pinned.extensions.len() < before {
-                tracing::info!(target: crate::LOG_TARGET, %task, "a waiting task has lost its version of an extension that is gone");
+                tracing::info!(target: crate::LOG_TARGET, %task, "a waiting task has lost its pinned version of an extension");
             }
             if pinned.extensions.is_empty() {
                 empty.push(task.clone());
@@ -194,7 +194,7 @@ impl State {
         if self.tasks.len() > MAX_TASKS
             && let Some((task, _)) = self.tasks.pop_lru()
         {
-            tracing::warn!(target: crate::LOG_TARGET, %task, "too many tasks wait; this one goes on with what is installed then");
+            tracing::warn!(target: crate::LOG_TARGET, %task, "too many waiting tasks have pinned versions; this one will continue with the installed versions");
         }
     }
 }

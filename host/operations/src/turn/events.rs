@@ -82,7 +82,7 @@ impl Turn {
         let answer = match (self.chain.run_response_hooks(&mut event).await, event) {
             (Ok(()), StreamResponse::Message(message)) => Ok(message),
             (Ok(()), _) => {
-                let reason = "an extension made something else of the message".to_owned();
+                let reason = "an extension replaced the message by another kind of event".to_owned();
                 Err(A2aError::InvalidAgentResponse { reason })
             }
             (Err(fault), _) => Err(fault::of_extension(&fault)),

@@ -49,7 +49,7 @@ impl Turn {
     /// task in this process get the events of the new one.
     pub(super) fn leave(&mut self) -> Vec<ExtensionUri> {
         let (tenant, context) = (self.tenant(), &self.context.context_id);
-        tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "a turn ends without a word, because its task may be another process's");
+        tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "a turn stores no end, because another process may own its task");
         self.count(TurnEnd::Lost);
         self.pending.clear();
         self.context.session.drop_staged();

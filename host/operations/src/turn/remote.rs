@@ -59,7 +59,7 @@ impl Turn {
         let told = self.agent.give_up(&self.context.task_id, remote);
         if tokio::time::timeout(GIVE_UP_PATIENCE, told).await.is_err() {
             let (tenant, context) = (self.tenant(), &self.context.context_id);
-            tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "the agent did not hear in time that a task has ended");
+            tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "notifying the remote agent of the end of a task took too long");
         }
     }
 

@@ -77,7 +77,8 @@ impl Turn {
             // A repetition of the message gets that task.
             delivery.settle();
         }
-        let reason = "another process of it works on this message; send it again under the same messageId".to_owned();
+        let reason =
+            "another process of this server works on this message; send it again under the same messageId".to_owned();
         let error = A2aError::Overloaded { reason };
         self.refuse(error.clone());
         error

@@ -62,9 +62,9 @@ struct ScopeOfTurn {
 pub(crate) enum SweepError {
     #[error("the keys of extensions cannot be read or removed")]
     Keys(#[from] KeyValueError),
-    #[error("it cannot be told which tasks there are")]
+    #[error("cannot list the tasks that still own keys")]
     Tasks(#[from] StoreError),
-    #[error("it cannot be told which sessions there are")]
+    #[error("cannot list the sessions that still own keys")]
     Sessions(#[from] SessionError),
 }
 

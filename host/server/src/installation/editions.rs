@@ -118,7 +118,7 @@ fn work(installer: &Arc<Installer>, agreement: &Arc<Agreement>, replica: &Replic
             _ => installer.follow(&agreement, &replica).await,
         };
         if let Err(error) = done {
-            tracing::debug!(tenant = installer.tenant(), %error, "what others have installed cannot be read");
+            tracing::debug!(tenant = installer.tenant(), %error, "the editions of other replicas cannot be read");
         }
     });
 }

@@ -359,7 +359,7 @@ impl Installer {
             Err(error) => {
                 let reason: String = error.public_text().replace('\0', "").chars().take(MAX_REASON).collect();
                 let edition = number;
-                tracing::warn!(tenant = self.tenant, edition, "what another replica proposes is refused: {reason}");
+                tracing::warn!(tenant = self.tenant, edition, "the proposal of another replica is refused: {reason}");
                 editions.report(replica, (&self.tenant, number), Some(&reason)).await
             }
         }

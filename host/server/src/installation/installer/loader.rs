@@ -441,7 +441,7 @@ pub(super) fn failed(error: &InstallError) -> Failure {
                 tracing::error!(source, "the config is not applied: {line}");
             }
         }
-        _ => tracing::error!(source, "not installed, what was there stays: {reason}"),
+        _ => tracing::error!(source, "not installed; a version that was installed before stays: {reason}"),
     }
     Failure { source, reason, at: Timestamp::now() }
 }
