@@ -134,7 +134,8 @@ impl Deduplication {
                 Look::Elsewhere(open, elsewhere) => (open, elsewhere),
             };
             if Instant::now() >= deadline {
-                let reason = "another process of this server has not decided about this message yet; send it again under the same messageId";
+                let reason = "another process of this server has not decided about this message yet; send it again \
+                              under the same messageId";
                 return Err(A2aError::Overloaded { reason: reason.to_owned() });
             }
             // A notification before this subscription is missed, but the next query sees its effect.
