@@ -338,7 +338,7 @@ mod tests {
             announce(&open(), &INVOICES.replace("Squad/a", &format!("Squad/{number}")), &store).unwrap();
         }
         match announce(&open(), INVOICES, &store) {
-            Err(Rejection::Error(error)) => assert!(error.message.contains("100 routes of invoice"), "{error:?}"),
+            Err(Rejection::Error(error)) => assert!(error.message.contains("invoice already has 100 routes"), "{error:?}"),
             other => panic!("{other:?}"),
         }
         announce(&open(), &INVOICES.replace("Squad/a", "Squad/7"), &store).unwrap();

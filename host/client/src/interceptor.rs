@@ -47,28 +47,6 @@ pub struct Incoming<'a> {
 }
 
 /// Sees calls and answers, for example to implement the client's side of an extension.
-///
-/// ```
-/// use std::sync::Arc;
-///
-/// use annex_client::{ClientConfig, Interceptor, InterceptorError, OutgoingCall};
-/// use async_trait::async_trait;
-/// use http::{HeaderName, HeaderValue};
-///
-/// /// Names the program to the agent.
-/// struct Named;
-///
-/// #[async_trait]
-/// impl Interceptor for Named {
-///     async fn before(&self, call: &mut OutgoingCall<'_>) -> Result<(), InterceptorError> {
-///         let name = HeaderName::from_static("x-program");
-///         Ok(call.parameters.set_field(name, HeaderValue::from_static("reporter"))?)
-///     }
-/// }
-///
-/// let config = ClientConfig { interceptors: vec![Arc::new(Named)], ..ClientConfig::default() };
-/// # let _ = config;
-/// ```
 #[async_trait]
 pub trait Interceptor: Send + Sync {
     /// Called once before each call, in the order of the interceptors.

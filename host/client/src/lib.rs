@@ -56,6 +56,30 @@
 //! # }
 //! ```
 //!
+//! # An interceptor
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use annex_client::{ClientConfig, Interceptor, InterceptorError, OutgoingCall};
+//! use async_trait::async_trait;
+//! use http::{HeaderName, HeaderValue};
+//!
+//! /// Names the program to the agent.
+//! struct Named;
+//!
+//! #[async_trait]
+//! impl Interceptor for Named {
+//!     async fn before(&self, call: &mut OutgoingCall<'_>) -> Result<(), InterceptorError> {
+//!         let name = HeaderName::from_static("x-program");
+//!         Ok(call.parameters.set_field(name, HeaderValue::from_static("reporter"))?)
+//!     }
+//! }
+//!
+//! let config = ClientConfig { interceptors: vec![Arc::new(Named)], ..ClientConfig::default() };
+//! # let _ = config;
+//! ```
+//!
 //! # Notes
 //!
 //! JSON of users keeps its text in both directions: numbers such as `1.0` and `9007199254740993` are not changed. gRPC has

@@ -22,7 +22,7 @@ use tonic::codegen::{Body as HttpBody, Bytes, StdError};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use crate::codec::Unreadable;
+use crate::codec::DecodeFailure;
 use crate::convert::{self, FromProto, IntoProto};
 use crate::pb::a2a_service_client::A2aServiceClient;
 use crate::pb::extension::extension_service_client::ExtensionServiceClient;
@@ -252,8 +252,8 @@ fn failed(status: Status) -> CallError {
     if status::is_too_large(&status) && status.details().is_empty() {
         return CallError::TooLarge;
     }
-    if let Some(unreadable) = status.source().and_then(|source| source.downcast_ref::<Unreadable>()) {
-        return CallError::Answer(unreadable.to_string());
+    if let Some(failure) = status.source().and_then(|source| source.downcast_ref::<DecodeFailure>()) {
+        return CallError::Answer(failure.to_string());
     }
     // A status from the agent has no source. A status that tonic creates for a broken connection has one.
     if status.source().is_some() {

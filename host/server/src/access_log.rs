@@ -1,7 +1,7 @@
-//! One line of the log for each request when it is over, and the numbers of all requests for `/metrics`.
+//! The access log, with a line per finished request, and the request metrics for `/metrics`.
 //!
-//! What the line says is collected while the request is served ([`annex_telemetry`]), by whoever learns it. A request is over
-//! when its answer has left, at the end of a stream, or when its client leaves.
+//! The parts of the server that serve a request note its details in [`annex_telemetry`]. A request is finished when its
+//! answer has been sent, when its stream ends, or when its client disconnects.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -23,33 +23,33 @@ mod numbers;
 use body::WatchedBody;
 pub(crate) use numbers::RequestNumbers;
 
-/// The bindings, as cards name them.
+/// The bindings by their names on the card.
 pub(crate) const JSONRPC: &str = "JSONRPC";
 pub(crate) const HTTP_JSON: &str = "HTTP+JSON";
 pub(crate) const GRPC: &str = "GRPC";
 
-/// The public card, which is no operation of A2A.
+/// Reading the public card, which is not an operation of A2A.
 pub(crate) const AGENT_CARD: &str = "AgentCard";
-/// The question of a browser whether a page of another origin may call.
+/// A preflight request of a browser (CORS).
 pub(crate) const PREFLIGHT: &str = "Preflight";
-/// `/livez` and `/readyz`, and health and reflection of gRPC.
+/// `/livez`, `/readyz`, and the health and reflection services of gRPC.
 pub(crate) const HEALTH: &str = "Health";
-/// A method that an extension adds.
+/// A method of an extension.
 const EXTENSION_METHOD: &str = "ExtensionMethod";
-/// A request that asks for nothing which is here, or that was refused before that was read.
+/// A request for an unknown operation, or one that was refused before its operation was read.
 const UNKNOWN: &str = "Unknown";
 
-/// The reasons that refuse a request before any operation is asked.
+/// Reasons for refusing a request before an operation is called.
 pub(crate) const MALFORMED: &str = "malformed";
 pub(crate) const FOREIGN_HOST: &str = "foreign_host";
 pub(crate) const UNKNOWN_PATH: &str = "unknown_path";
 pub(crate) const UNKNOWN_TENANT: &str = "unknown_tenant";
 pub(crate) const CONTENT_TYPE: &str = "content_type";
 
-/// Bytes of a text in a line that a stranger chose, such as the id of a task.
+/// The most bytes of a client's text in a line, such as the id of a task.
 const MAX_TEXT: usize = 256;
 
-/// The access log of a server.
+/// The access log and the request metrics of a server.
 pub(crate) struct AccessLog {
     share: AtomicShare,
     pub(crate) numbers: RequestNumbers,
@@ -60,33 +60,33 @@ impl AccessLog {
         Arc::new(Self { share: share.into(), numbers: RequestNumbers::default() })
     }
 
-    /// From now on another share of the requests has a line.
+    /// Changes the share of requests that get a line.
     pub(crate) fn set(&self, share: AccessShare) {
         self.share.set(share);
     }
 
-    /// A request of this peer begins.
+    /// Begins a request of this peer.
     pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr) -> Exchange {
         let is_logged = tracing::enabled!(target: ACCESS_TARGET, tracing::Level::INFO) && self.share.get().takes_one();
         let request = Request::begin(is_logged);
         Exchange { log: Arc::clone(self), request, peer, status: None, sent: 0 }
     }
 
-    /// What this peer has sent is no request.
+    /// Logs and counts a connection on which `peer` did not send HTTP.
     pub(crate) fn refuse_malformed(self: &Arc<Self>, peer: IpAddr) {
         let exchange = self.begin(peer);
         exchange.request.refuse(MALFORMED);
     }
 }
 
-/// A request and its answer. Dropped before it is over, it counts as one whose client has left.
+/// A request and its answer. Dropping this value before the end counts as a disconnected client.
 pub(crate) struct Exchange {
     log: Arc<AccessLog>,
     request: Arc<Request>,
     peer: IpAddr,
-    /// `None` until there is an answer.
+    /// `None` before the answer.
     status: Option<StatusCode>,
-    /// Bytes of the answer's body.
+    /// Bytes of the answer's body that were sent.
     sent: u64,
 }
 
@@ -95,11 +95,11 @@ impl Exchange {
         &self.request
     }
 
-    /// The request has an answer. One whose length is known is as good as sent; all others are watched to their end.
+    /// Notes the answer. The request ends here if the length of the body is known, and otherwise when the body ends.
     pub(crate) fn answered(mut self, answer: Response) -> Response {
         self.status = Some(answer.status());
         let body = answer.body();
-        // Nobody reads a body that has ended, such as that of an error of gRPC.
+        // hyper does not poll a body that has ended, such as that of a gRPC error, so it cannot be watched.
         let known = body.size_hint().exact().or_else(|| body.is_end_stream().then_some(0));
         match known {
             Some(bytes) => {
@@ -111,7 +111,7 @@ impl Exchange {
         }
     }
 
-    /// The request is over.
+    /// Ends the request: writes its line and counts its metrics. Only the first call has an effect.
     fn end(&self) {
         if self.request.end() {
             let (outcome, reason) = self.verdict();
@@ -119,13 +119,13 @@ impl Exchange {
         }
     }
 
-    /// How the request ended, and why, unless that is well.
+    /// The outcome of the request, with a reason unless it succeeded.
     fn verdict(&self) -> (Outcome, Option<&'static str>) {
         if let Some(&(outcome, reason)) = self.request.verdict.get() {
             return (outcome, Some(reason));
         }
         if self.request.error_id.get().is_some() {
-            // The client has an answer, such as a task that failed.
+            // The client did get an answer, such as a failed task.
             return (Outcome::Failed, Some("fault"));
         }
         match self.status {
@@ -146,7 +146,7 @@ impl Exchange {
         if let Some(counts) = request.counts.get() {
             counts.add(outcome);
         }
-        // Whoever asks whether the process lives does so every few seconds, and is no user.
+        // Probes ask every few seconds and are not users, so they get no line.
         if request.is_logged() && operation != HEALTH {
             self.write_line(operation, (outcome, reason), all, spent);
         }
@@ -161,7 +161,7 @@ impl Exchange {
     ) {
         let request = &*self.request;
         let is_well = outcome == Outcome::Ok;
-        // Fields that are `None` are left out.
+        // tracing omits fields that are `None`.
         tracing::info!(
             target: ACCESS_TARGET,
             tenant = request.tenant.get().map(|tenant| cut(tenant)),
@@ -207,42 +207,42 @@ fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default()
 }
 
-/// Whoever learned it first stays.
+/// Sets a detail of a request once. The first value stays.
 fn note<T>(place: &OnceLock<T>, value: T) {
     let _ = place.set(value);
 }
 
-/// Notes the binding by which the request came.
+/// Notes the binding of the request.
 pub(crate) fn came_by(binding: &'static str) {
     with(|request| note(&request.binding, binding));
 }
 
-/// Notes the version of A2A that the request speaks.
+/// Notes the request's version of A2A.
 pub(crate) fn speaks(version: &'static str) {
     with(|request| note(&request.version, version));
 }
 
-/// Notes the operation that the request asks for.
+/// Notes the operation of the request.
 pub(crate) fn asks_for(operation: &'static str) {
     with(|request| note(&request.operation, operation));
 }
 
-/// Notes that the request is refused, for a reason of this module's or in a word that [`numbers`] knows.
+/// Notes that the request is refused. The reason is a constant of this module or one of the words in [`numbers`].
 pub(crate) fn refused(reason: &'static str) {
     with(|request| request.refuse(reason));
 }
 
-/// Notes the tenant that the request names. It may be any text.
+/// Notes the tenant in the request, which may be any text.
 pub(crate) fn names_tenant(tenant: &str) {
     with(|request| note(&request.tenant, cut(tenant).into()));
 }
 
-/// Notes where the requests of its tenant are counted.
+/// Notes the counters of the request's tenant.
 pub(crate) fn counts_in(counts: &Arc<OutcomeCounts>) {
     with(|request| note(&request.counts, Arc::clone(counts)));
 }
 
-/// Notes who sent the request.
+/// Notes the principal of the caller.
 pub(crate) fn is_of(principal: &str) {
     with(|request| {
         if request.is_logged() && !principal.is_empty() {
@@ -251,7 +251,7 @@ pub(crate) fn is_of(principal: &str) {
     });
 }
 
-/// Notes the error that the client is told.
+/// Notes the error that the client receives.
 pub(crate) fn note_error(error: &A2aError) {
     with(|request| {
         let blame = |uris: &[ExtensionUri]| {
@@ -270,7 +270,7 @@ pub(crate) fn note_error(error: &A2aError) {
     });
 }
 
-/// The outcome and its reason. `is_of_extension` says that an extension has found the fault in the request.
+/// The outcome and reason for an error. `is_of_extension` is true if an extension found the fault in the request.
 fn verdict_on(error: &A2aError, is_of_extension: bool) -> (Outcome, &'static str) {
     let reason = match error {
         A2aError::Internal { .. } => return (Outcome::Failed, "fault"),
@@ -296,7 +296,7 @@ fn verdict_on(error: &A2aError, is_of_extension: bool) -> (Outcome, &'static str
     (Outcome::Refused, reason)
 }
 
-/// The same error, once it is noted.
+/// Runs `answer` and notes its error.
 pub(crate) async fn noted<T>(answer: impl Future<Output = Result<T, A2aError>>) -> Result<T, A2aError> {
     answer.await.inspect_err(note_error)
 }

@@ -1,4 +1,4 @@
-//! The one place where the parts are joined.
+//! The composition root: the only place where all parts are connected.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -63,16 +63,16 @@ use agents::{agent, follow_card, input_modes};
 pub use check::{Checked, check, check_extensions, check_tenant_text};
 pub use error::AppError;
 
-/// Everything that serves requests.
+/// The whole server without its listeners.
 pub struct App {
     tenants: Tenants,
-    /// Says who calls; `None` lets everybody in.
+    /// Authenticates callers. `None` accepts everybody as anonymous.
     authentication: Option<Authentication>,
     installers: Arc<Installers>,
-    /// The other processes on the database; `None` where there can be none.
+    /// The other processes on the database. `None` without a shared database.
     pub(crate) peers: Option<Peers>,
     pub(crate) admin: Option<Arc<Admin>>,
-    /// The use of the tenants.
+    /// The quotas and consumption of tenants.
     pub(crate) quotas: Arc<Quotas>,
     /// The settings that a reload of the config changes.
     pub(crate) settings: Arc<Settings>,
@@ -80,23 +80,22 @@ pub struct App {
 }
 
 impl App {
-    /// Loads every component and joins the parts. `base_url` is where clients reach the server.
+    /// Loads the agent and all components, and connects the parts. `base_url` is the URL under which clients reach the
+    /// server.
     ///
-    /// # Errors
-    /// Names the config's key, or the component and the step that refused it.
+    /// # Errors The config key, or the component with the step that refused it.
     pub async fn load(config: &Config, locations: &Locations, base_url: &str) -> Result<Self, AppError> {
-        // Before anybody is waited for, and all mistakes at once.
+        // The check precedes the connections to peers, and reports all mistakes at once.
         check::check_start(config, locations, true).await?;
         let agent = agent(config.agent()?, locations).await?;
         Self::joined(config, locations, base_url, agent).await
     }
 
-    /// The same with an agent that is compiled into the program; the config needs no `[agent]`, and one that it has is
-    /// not used. The program's `main` begins with [`annex_runtime::compile_if_asked`]: its components are compiled by
-    /// processes of that program.
+    /// Like [`App::load`], with an agent that is compiled into the program. The config needs no `[agent]`, and an
+    /// existing one is ignored. The program's `main` must begin with [`annex_runtime::compile_if_asked`], because the
+    /// program starts itself as a child process to compile components.
     ///
-    /// # Errors
-    /// As [`App::load`].
+    /// # Errors As [`App::load`].
     pub async fn with_agent(
         config: &Config,
         locations: &Locations,
@@ -104,7 +103,8 @@ impl App {
         agent: Arc<dyn AgentExecutor>,
     ) -> Result<Self, AppError> {
         check::check_start(config, locations, false).await?;
-        // On the heap, because it is large. So this crate compiles it, and not each program that loads an app.
+        // The future is boxed because it is large. Boxing also compiles it in this crate, and not again in each
+        // program.
         Self::joined(config, locations, base_url, agent).await
     }
 
@@ -129,7 +129,7 @@ impl App {
         let shared = Arc::new(Shared::open(&config, locations, base_url, &names).await?);
         let served = ServedConfig::own(&config);
         let served = Served { name: String::new(), config: served, locations: locations.clone(), is_watched: true };
-        // On the heap, because the future of a load is large and would be a part of this one.
+        // The future of a load is large, so it is boxed to stay out of this one.
         let own = Box::pin(shared.serve(served, agent)).await?;
         let access = config.admin.as_ref().map(|admin| AccessRules::read(admin, &locations.config)).transpose()?;
         let access = access.map(Access::new);
@@ -159,31 +159,31 @@ impl App {
         Ok(Self { tenants, authentication, installers, peers, admin, quotas, settings, base_url })
     }
 
-    /// Has operators see this phase of the process, where there are others.
+    /// Publishes the phase of this process to the other processes, if there are any. `annex replica list` shows the
+    /// phase.
     pub(crate) fn describe(&self, phase: &str) {
         if let Some(peers) = &self.peers {
             describe(peers, &self.base_url, phase);
         }
     }
 
-    /// The handlers that serve requests, by tenant.
+    /// The request handlers by tenant.
     pub(crate) fn tenants(&self) -> &Tenants {
         &self.tenants
     }
 
     /// Authenticates the caller (A2A 1.0 section 7.4).
     ///
-    /// # Errors
-    /// [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while nobody can tell.
+    /// # Errors [`A2aError::Unauthenticated`], or [`A2aError::Overloaded`] while the identity provider is unavailable.
     pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Identity, A2aError> {
-        // Without [auth] ids are all that keeps clients apart (`docs/decisions/server.md`).
+        // Without [auth] only the ids of tasks and contexts separate clients (`docs/decisions/server.md`).
         let Some(authentication) = &self.authentication else { return Ok(Identity::default()) };
         match authentication.current().authenticate(headers).await {
-            // The tenant is filled in by `Tenants::serving`, once the request has named one.
+            // `Tenants::serving` sets the tenant, which the request names later.
             Ok(Principal { id, claims, .. }) => {
                 Ok(Identity { owner: Owner { tenant: String::new(), principal: id }, claims })
             }
-            // Nobody knows whether the credentials are good, so the client is told to try again.
+            // The credentials cannot be verified at the moment, so the client should try again.
             Err(AuthError::Unavailable) => {
                 Err(A2aError::Overloaded { reason: "the identity provider is unavailable".to_owned() })
             }
@@ -194,25 +194,25 @@ impl App {
         }
     }
 
-    /// The extensions that the config itself has installed now.
+    /// The extensions that the config's own agent has installed now.
     #[must_use]
     pub fn installed(&self) -> Installed {
         self.installer().installed()
     }
 
-    /// The installer of the config itself.
+    /// The installer of the config's own agent.
     #[must_use]
     pub fn installer(&self) -> &Arc<Installer> {
         self.installers.own()
     }
 
-    /// The installers of the config itself and of each tenant.
+    /// The installers of the config's own agent and of all tenants.
     #[must_use]
     pub fn installers(&self) -> &Arc<Installers> {
         &self.installers
     }
 
-    /// The base URL that clients reach.
+    /// The base URL under which clients reach the server.
     #[must_use]
     pub fn base_url(&self) -> &str {
         &self.base_url
@@ -225,17 +225,17 @@ fn describe(peers: &Peers, base_url: &str, phase: &str) {
     peers.editions.lease().describe(Description { version, address, phase });
 }
 
-/// One agent with its extensions and its card: that of the config itself, or a tenant's.
+/// One agent to load: the config's own, or a tenant's.
 struct Served {
-    /// Empty for that of the config itself.
+    /// The name of the tenant. Empty for the config's own agent.
     name: String,
     config: ServedConfig,
     locations: Locations,
-    /// True if changes of its files are looked for.
+    /// True if changed files are reloaded.
     is_watched: bool,
 }
 
-/// The parts that all tenants of a process share. Whatever is kept in them is kept by tenant.
+/// The parts that all tenants share. Each part keeps its data per tenant.
 struct Shared {
     base_url: String,
     names: AgentNames,
@@ -261,7 +261,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// `names` learns the agents that are served.
+    /// Opens the stores and creates the shared parts. `names` is filled with the agents as they are loaded.
     async fn open(
         config: &Config,
         locations: &Locations,
@@ -323,7 +323,7 @@ impl Shared {
         }
     }
 
-    /// Loads the components and joins the parts of one agent.
+    /// Loads the components of one agent and connects its parts.
     async fn serve(&self, served: Served, agent: Arc<dyn AgentExecutor>) -> Result<Serving, AppError> {
         let Served { name, config, locations, is_watched } = served;
         self.names.set(&name, agent.name());
@@ -333,8 +333,7 @@ impl Shared {
         let issuer = issuer.with_remote(remote_card.clone());
         let folder = config.extensions_dir().map(|folder| locations.config.join(folder));
         let folder = folder.map(open_folder).transpose()?;
-        // Engine, instances and compiler are shared. Keys of extensions and numbers of their calls are the tenant's
-        // own.
+        // Tenants share engine, instances and compiler, and have their own extension keys and call counters.
         let ledger = config.quota.is_some().then(|| self.quotas.ledger(&name));
         let busy = ledger.as_ref().map(|ledger| ledger.busy()).unwrap_or_default();
         let runtime = self.runtime.of_tenant(&name).counting_in(busy);
@@ -346,7 +345,7 @@ impl Shared {
         let installer = Arc::new(Installer::start(&config, parts).await?);
         let agent_is_remote = remote_card.is_some();
         if let Some(card) = remote_card {
-            // The reference is weak: following the card of another agent must not keep the installer alive.
+            // The reference is weak, so that following an upstream's card does not keep the installer alive.
             tokio::spawn(follow_card(card, Arc::downgrade(&installer)));
         }
         let shows_all_anonymous = config.process.tasks.list_all_anonymous;
@@ -356,7 +355,7 @@ impl Shared {
             None => None,
         };
         let bounds = turn_bounds(&config.process.server);
-        // The handler knows itself, because a turn goes on when the request that began it is answered.
+        // The handler refers to itself, because a turn outlives the request that began it.
         let handler = Arc::new_cyclic(|me| RequestHandler {
             me: Weak::clone(me),
             extensions: Arc::clone(installer.publisher().sets()),
@@ -367,12 +366,12 @@ impl Shared {
             push: self.push.clone(),
             input_modes: InputModes::new(&input_modes(&config)),
             sessions: Arc::clone(&self.sessions),
-            // The turn queues are shared by all tenants. Their keys begin with the name of the tenant.
+            // All tenants share the turn queues, whose keys begin with the name of the tenant.
             turns: self.turns.clone(),
             deduplication: Arc::clone(&self.deduplication),
             tasks: Arc::clone(&self.tasks),
             views: ExtensionViews { keys: Arc::clone(&self.keys), lister },
-            // The permits are the tenant's own: one that has all its turns running takes none from others.
+            // Each tenant has its own permits, so a tenant at its limit takes none from others.
             turn_limiter: TurnLimiter::new(bounds, used.clone(), Arc::clone(&self.places)),
             used,
             running: self.running.clone(),
@@ -411,7 +410,7 @@ fn runtime(config: &Config, locations: &Locations, keyvalue: &Arc<dyn KeyValueSt
     })
 }
 
-/// The folder of `runtime.extensions_dir`, which is made if it is not there.
+/// Opens the folder of `runtime.extensions_dir`, and creates it if missing.
 fn open_folder(path: PathBuf) -> Result<Folder, InstallError> {
     Folder::open(path.clone()).map_err(|source| InstallError::Folder { path, source })
 }

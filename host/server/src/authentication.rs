@@ -1,10 +1,10 @@
-//! Who calls, as the config says it now.
+//! The authenticator, replaceable at run time.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use annex_auth::Authenticator;
 
-/// The authenticator in force. A reload of the config replaces it. Clones are the same.
+/// The current authenticator. A reload of the config replaces it, for all clones.
 #[derive(Clone)]
 pub(crate) struct Authentication(Arc<RwLock<Arc<Authenticator>>>);
 
@@ -13,12 +13,12 @@ impl Authentication {
         Self(Arc::new(RwLock::new(Arc::new(authenticator))))
     }
 
-    /// The authenticator for a request that comes now.
+    /// The authenticator for the next request.
     pub(crate) fn current(&self) -> Arc<Authenticator> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lets callers in by another authenticator from now on.
+    /// Replaces the authenticator for later requests.
     pub(crate) fn replace(&self, authenticator: Arc<Authenticator>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = authenticator;
     }

@@ -1,6 +1,7 @@
-//! The operator's config: TOML, every key checked, all errors at once with file, line and what is accepted.
+//! The operator's config: TOML, with every key checked. All errors are reported at once, each with file, line and the
+//! accepted values.
 //!
-//! Paths in it are relative to the file it stands in.
+//! Relative paths in a config start at the folder of its file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -65,62 +66,63 @@ pub use tasks::TasksConfig;
 pub use tenant::TenantConfig;
 pub use wake::WakeConfig;
 
-/// Everything that `annex serve` reads.
+/// The whole config of `annex serve`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The listener, its limits, and its times.
+    /// `[server]`: the listener and its limits.
     #[serde(default)]
     pub server: ServerConfig,
-    /// The part of the Agent Card that the server cannot know itself.
+    /// The part of the Agent Card that the server does not generate.
     #[serde(default)]
     pub card: CardConfig,
-    /// The agent that answers. [`App::load`](crate::App::load) needs it, [`App::with_agent`](crate::App::with_agent)
-    /// does not.
+    /// The agent that answers. [`App::load`](crate::App::load) needs this table,
+    /// [`App::with_agent`](crate::App::with_agent) does not.
     pub agent: Option<AgentConfig>,
-    /// The ways in which callers authenticate. Without it everybody may call, and the server listens on loopback only.
+    /// The authentication of callers. Without this table callers are anonymous, and the server listens on loopback
+    /// addresses only unless `server.allow_anonymous` is set.
     pub auth: Option<AuthConfig>,
-    /// Push notifications. Without it the server sends none.
+    /// Push notifications. Without this table the server sends none.
     pub push: Option<PushConfig>,
-    /// The place where sessions are kept, and their limits.
+    /// The store of sessions, and its limits.
     #[serde(default)]
     pub sessions: SessionsConfig,
-    /// The place where tasks are kept, and their limits.
+    /// The store of tasks, and its limits.
     #[serde(default)]
     pub tasks: TasksConfig,
-    /// The connections to PostgreSQL databases, where tasks or sessions are kept in one.
+    /// The connections to PostgreSQL databases, if tasks, sessions or keys are stored in one.
     #[serde(default)]
     pub postgres: PostgresConfig,
-    /// This process among others on one database.
+    /// The name of this process among the replicas that share a database.
     #[serde(default)]
     pub replica: ReplicaConfig,
-    /// The way in which such processes wake each other.
+    /// The channel by which replicas wake each other.
     #[serde(default)]
     pub wake: WakeConfig,
-    /// The place where extensions keep keys.
+    /// The store for the keys of extensions.
     #[serde(default)]
     pub keyvalue: KeyValueConfig,
     /// The component runtime.
     #[serde(default)]
     pub runtime: RuntimeSection,
-    /// The requests that have a line in the log.
+    /// The access log.
     #[serde(default)]
     pub log: LogConfig,
-    /// The API that shows and changes what is installed. Without it there is none.
+    /// The admin API, which lists and changes the installed extensions. Disabled without this table.
     pub admin: Option<AdminConfig>,
-    /// Installed extensions, in the order in which they run.
+    /// Installed extensions. Their order in the file is the order in which they run.
     #[serde(default, rename = "extension")]
     pub extensions: Vec<ExtensionConfig>,
-    /// Agents of others behind the same listener.
+    /// Further agents behind the same listener.
     #[serde(default, rename = "tenant")]
     pub tenants: Vec<TenantConfig>,
-    /// Tenants that are added while the server runs. Without it none are.
+    /// Settings for tenants that are added while the server runs. Without this table no tenant can be added.
     #[serde(rename = "tenants")]
     pub stored_tenants: Option<StoredTenantsConfig>,
-    /// The file that it was read from; `None` for a text that was parsed.
+    /// The file of the config. `None` if the config was parsed from a text.
     #[serde(skip)]
     pub file: Option<ConfigFile>,
-    /// The text that it was parsed from.
+    /// The source text. `None` only while the text is being checked.
     #[serde(skip)]
     pub(crate) text: Option<ConfigText>,
 }
@@ -129,10 +131,10 @@ pub struct Config {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PushConfig {
-    /// Hosts, addresses and ranges (`10.0.0.0/8`) that may be notified although they are private. Default: none.
+    /// Private hosts, addresses and ranges that may get notifications, such as `10.0.0.0/8`. Default: none.
     #[serde(deserialize_with = "allowed")]
     pub allow: Vec<AllowedDestination>,
-    /// Takes only `https` URLs. Default: no.
+    /// Refuses `http` URLs for notifications. Default: no.
     pub https_only: bool,
 }
 
@@ -145,21 +147,20 @@ fn allowed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AllowedDest
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeyValueConfig {
-    /// Folder of the SQLite file that keeps the keys of extensions; it is made if needed. Default: they are kept where the
-    /// tasks are.
+    /// Folder of the SQLite file with the keys of extensions. It is created if missing. Default: the store of the
+    /// tasks.
     pub data_dir: Option<PathBuf>,
-    /// Name of the environment variable with the URL of the PostgreSQL database that keeps them.
+    /// Name of the environment variable with the URL of a PostgreSQL database for the keys.
     pub postgres_env: Option<String>,
 }
 
 impl Config {
-    /// Reads and checks the file.
+    /// Reads and checks a config file.
     ///
-    /// # Errors
-    /// When the file cannot be read, is not TOML, has an unknown key or an unusable value.
+    /// # Errors [`ConfigError::Read`] if the file cannot be read, [`ConfigError::Problems`] if a key or value is wrong.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        // The rule for files does not judge the config: who starts the server names it, and in containers it often
-        // belongs to another user.
+        // Files that a config names must not be writable by others. The config itself is exempt: the person who starts
+        // the server names it, and in containers it often belongs to another user.
         let text = fs::read_to_string(path)
             .map(annex_files::without_mark)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
@@ -167,17 +168,17 @@ impl Config {
         Ok(Self { file, ..Self::parse(path, &text)? })
     }
 
-    /// Checks the text of a config; `path` is for messages.
+    /// Checks the text of a config. `path` is only for messages.
     ///
-    /// # Errors
-    /// When it is not TOML, has an unknown key or an unusable value: with all of them.
+    /// # Errors [`ConfigError::Problems`] with all mistakes: invalid TOML, unknown keys, unusable values.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let mut document = Document::parse(path, text);
         let config = Self::decode(&mut document);
         document.into_checked(config)
     }
 
-    /// The config that the text is, without what is wrong in it, which is noted; `None` where too much is.
+    /// Decodes the config and notes all mistakes in `document`. Entries with a mistake are ignored. `None` if the rest
+    /// is not a config.
     pub(crate) fn decode(document: &mut Document<'_>) -> Option<Self> {
         let mut config: Self = document.decode()?;
         config.check(document);
@@ -189,18 +190,17 @@ impl Config {
         Some(config)
     }
 
-    /// The agent that the config names.
+    /// The agent of the config.
     ///
-    /// # Errors
-    /// When it names none.
+    /// # Errors The config has no `[agent]`.
     pub(crate) fn agent(&self) -> Result<&AgentConfig, ConfigError> {
         let path = || self.text.as_ref().map(|text| text.path().to_owned()).unwrap_or_default();
         let missing = || Problem { path: path(), place: None, key: "agent".to_owned(), reason: NO_AGENT.to_owned() };
         self.agent.as_ref().ok_or_else(|| ConfigError::Problems(vec![missing()]))
     }
 
-    /// Checks that the config names one place for tasks at most, one for sessions and one for keys, and a replica only
-    /// where it can be one of several.
+    /// Checks that tasks, sessions and keys have at most one store each, and that keys for replicas are used only with
+    /// PostgreSQL.
     fn check_homes(&self, document: &mut Document<'_>) {
         let homes = [
             ("tasks", self.tasks.data_dir.is_some() && self.tasks.postgres_env.is_some()),
@@ -208,7 +208,7 @@ impl Config {
             ("keyvalue", self.keyvalue.data_dir.is_some() && self.keyvalue.postgres_env.is_some()),
         ];
         for (key, _) in homes.into_iter().filter(|(_, has_two)| *has_two) {
-            document.wrong(key, "has data_dir and postgres_env, and there is one place to keep them in; leave one out");
+            document.wrong(key, "has both data_dir and postgres_env; leave one out");
         }
         let of_replicas = [
             self.runtime.check(&self.tasks),
@@ -221,7 +221,7 @@ impl Config {
         }
     }
 
-    /// The tenants as the config names them.
+    /// Checks the `[[tenant]]` tables.
     fn check_tenants(&self, document: &mut Document<'_>) {
         tenant::check(&self.tenants, self.auth.as_ref(), document);
         let has_tenants = !self.tenants.is_empty() || self.stored_tenants.is_some();
@@ -230,8 +230,8 @@ impl Config {
         }
     }
 
-    /// Checks what the types of the keys do not: bounds of zero, which would make a server that refuses everything, and
-    /// keys that do not go together.
+    /// Checks the rules that the types of the keys cannot express. Limits of zero are refused, because such a server
+    /// would refuse every request. Keys that exclude each other are refused too.
     fn check(&self, document: &mut Document<'_>) {
         let mut wrong = |key: &str, reason: &str| document.wrong(key, reason);
         let bounds = bounds::all(&self.server, &self.sessions, &self.tasks, &self.runtime)
@@ -267,13 +267,13 @@ impl Config {
         }
         let is_open = self.auth.is_none() && !self.server.allow_anonymous;
         if is_open && !self.server.listen.ip().is_loopback() {
-            let reason = "is no loopback address, and nobody is authenticated: add [auth], or set \
+            let reason = "is no loopback address, and callers are not authenticated: add [auth], or set \
                           server.allow_anonymous = true to serve everybody";
             wrong("server.listen", reason);
         }
     }
 
-    /// Checks what an agent of this process, its own or a tenant's, says on its card. The errors are keys and reasons.
+    /// Checks the `[card]` of an agent, either the config's own or a tenant's. Returns pairs of key and reason.
     fn check_card(&self, card: &CardConfig, agent: Option<&AgentConfig>) -> Vec<(&'static str, &'static str)> {
         let mut wrong = Vec::new();
         if !matches!(agent, Some(AgentConfig::Upstream { .. })) {
@@ -282,20 +282,20 @@ impl Config {
         wrong.extend(card.check_bindings().err().map(|reason| ("card.bindings", reason)));
         // Authentication is mandatory for this card (A2A 1.0 section 3.1.11).
         if card.extended.is_some() && self.auth.is_none() {
-            wrong.push(("card.extended", "is for authenticated callers, and there is no [auth]"));
+            wrong.push(("card.extended", "is for authenticated callers, but the config has no [auth]"));
         }
         wrong
     }
 }
 
-/// Said of a config without an agent.
+/// The error text for a config without an agent.
 pub(crate) const NO_AGENT: &str =
     "is missing; add [agent] with kind = \"template\", \"upstream\" (an agent that you have) or \"script\"";
 
 const NOT_ON_CARD: &str = "is missing; write it under [card]: clients and people read it on the agent card. Only with [agent] \
                            kind = \"upstream\" it can be left out, because that agent has a card of its own";
 
-/// Checks a URL that the card and its links begin with.
+/// Checks the base URL of the card and of its links.
 fn check_url(url: &str) -> Result<(), String> {
     let parsed: Result<Uri, _> = url.parse();
     let is_whole = parsed.is_ok_and(|url| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some());

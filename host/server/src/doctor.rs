@@ -1,5 +1,6 @@
-//! Looks at all that a server needs around it, before it is started: what the config names, folders and their rights, keys,
-//! databases, agents elsewhere, ports, the clock, the machine, and known faults of the engine. Nothing is changed.
+//! The checks behind `annex doctor`, run before a server starts: the config, folders and their permissions, keys,
+//! databases, upstream agents, ports, the clock, limits of the machine, and known faults of the engine. The checks
+//! change nothing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,17 +19,18 @@ mod ports;
 
 pub use finding::{Finding, Gravity};
 
-/// Looks at everything, in an order that the causes come before what comes of them.
+/// Runs all checks. Findings about causes come before findings about their consequences, such as the config before
+/// folders.
 pub async fn examine(path: &Path, locations: &Locations) -> Vec<Finding> {
     let mut findings = config(path, locations).await;
-    // What the config says is looked at as far as it can be read.
+    // `app::check` also loads components and reads keys. The checks below need only a config that parses.
     if let Ok(config) = Config::read(path).map(Arc::new) {
         findings.extend(folders::examine(&config, locations));
         findings.extend(peers::examine(&config, locations).await);
         findings.extend(ports::examine(&config));
         findings.extend(machine::examine(&config));
     } else {
-        findings.push(Finding::warning("config", "the rest is not looked at before the config can be read"));
+        findings.push(Finding::warning("config", "the other checks need a config that can be read"));
     }
     findings.extend(machine::confinement());
     findings.extend(engine());
@@ -50,7 +52,8 @@ async fn config(path: &Path, locations: &Locations) -> Vec<Finding> {
     }
 }
 
-/// The known faults of the engine that an extension may reach. The others are a number.
+/// The known faults of the engine that an extension may reach, one finding each. One more finding counts the other
+/// faults.
 fn engine() -> Vec<Finding> {
     let version = annex_runtime::ENGINE_VERSION;
     let (kept_off, reached): (Vec<_>, Vec<_>) =

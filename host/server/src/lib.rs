@@ -1,9 +1,10 @@
-//! The A2A server: bindings, connections, what is installed, the admin API, stores, and the life of the process.
+//! The A2A server: bindings, connections, installation of extensions, the admin API, stores, and the life of the
+//! process.
 //!
-//! A message takes a straight line: `process/routes.rs` → a binding → `operations.rs` → the operations of `annex-operations` →
-//! the binding again. `app.rs` is the only place where parts are joined.
+//! A message takes a straight line: `process/routes.rs` → a binding → `operations.rs` → the operations of
+//! `annex-operations` → the binding again. `app.rs` is the only place where all parts are connected.
 
-// The future of a request is one type, which is made of those of all its steps.
+// The future of a request contains the futures of all its steps, which exceeds the default recursion limit.
 #![recursion_limit = "256"]
 
 mod access_log;

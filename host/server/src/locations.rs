@@ -1,29 +1,29 @@
-//! The folders in which files are looked for.
+//! The folders of the config, the shipped components and the cache.
 
 use std::path::PathBuf;
 
-/// The most files that are looked at for names of components that ship.
+/// The most files in the folder of shipped components that are read.
 const MAX_SHIPPED: usize = 1_000;
 
-/// The folders in which files are looked for.
+/// The folders of the config, the shipped components and the cache.
 #[derive(Clone, Debug)]
 pub struct Locations {
-    /// The folder of the config; relative paths start here.
+    /// The folder of the config, where relative paths start.
     pub config: PathBuf,
-    /// The components that ship with Annex, found by bare name.
+    /// The folder of the components that ship with Annex.
     pub components: PathBuf,
-    /// Compiled components, unless the config names a folder; `None` keeps nothing.
+    /// The folder for compiled components, unless the config names one. `None` disables the cache.
     pub cache: Option<PathBuf>,
 }
 
 impl Locations {
-    /// The file of a component: a bare name is one that ships, anything else a path.
+    /// The file of a component. A bare name such as `timestamp` is a shipped component, anything else a path.
     #[must_use]
     pub fn component(&self, name: &str) -> PathBuf {
         if Self::ships(name) { self.components.join(name).with_extension("wasm") } else { self.config.join(name) }
     }
 
-    /// What to write instead of the name of a component that is not there: names of components that ship.
+    /// A hint for the error about an unknown component: the shipped components to name instead. Empty for a path.
     pub(crate) fn instead(&self, name: &str) -> String {
         if !Self::ships(name) {
             return String::new();
@@ -40,7 +40,7 @@ impl Locations {
         format!("; a name without `/` and `.` is a component that ships, in `components` beside the executable{meant}")
     }
 
-    /// The names of the components that ship.
+    /// The names of the shipped components, sorted.
     #[must_use]
     pub fn shipped(&self) -> Vec<String> {
         let files = std::fs::read_dir(&self.components).into_iter().flatten().flatten().take(MAX_SHIPPED);
@@ -54,7 +54,7 @@ impl Locations {
         names
     }
 
-    /// True for a bare name, which is that of a component that ships.
+    /// True for a bare name, which stands for a shipped component.
     pub(crate) fn ships(name: &str) -> bool {
         !name.contains(['/', '.'])
     }

@@ -1,8 +1,8 @@
-//! The paths that the Agent Card names.
+//! The paths on the Agent Card.
 
 /// The path of the JSON-RPC binding.
 pub(crate) const JSONRPC_PATH: &str = "/a2a/jsonrpc";
-/// The path below which the HTTP+JSON binding has its own.
+/// The base path of the HTTP+JSON binding.
 pub(crate) const REST_PATH: &str = "/a2a/rest";
 /// The well-known path of the card (A2A 1.0 section 8.2).
 pub(crate) const CARD_PATH: &str = "/.well-known/agent-card.json";

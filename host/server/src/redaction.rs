@@ -9,7 +9,7 @@ mod secret_names;
 const HIDDEN: &str = "[hidden]";
 /// The depth to which redaction parses strings that contain JSON. A string below it is hidden as a whole.
 const MAX_TEXTS: usize = 4;
-/// The largest text, in bytes, that redaction parses as JSON. A larger one that begins like JSON is hidden as a whole.
+/// The largest text, in bytes, that redaction parses as JSON. A longer text that begins like JSON is hidden as a whole.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// The keys of an entry in a list: `{"name": "Cookie", "value": "…"}`.
@@ -24,11 +24,11 @@ pub(crate) struct Redaction {
 }
 
 impl Redaction {
-    /// Hides the values whose keys match one of these patterns, and no other value. The default hides the usual names of
-    /// secrets in each spelling.
+    /// Hides the values whose keys match one of these patterns, and no other value. The default hides the usual names
+    /// of secrets in each spelling.
     ///
-    /// A pattern is a key in which `*` stands for any characters; upper and lower case are the same. The key includes the
-    /// prefix of its scope, as in `user:email`.
+    /// A pattern is a key in which `*` stands for any characters. Upper and lower case are the same. The key includes
+    /// the prefix of its scope, as in `user:email`.
     pub(crate) fn new(patterns: impl IntoIterator<Item = String>) -> Self {
         Self { patterns: Some(patterns.into_iter().map(|pattern| pattern.to_lowercase()).collect()) }
     }
@@ -42,29 +42,29 @@ impl Redaction {
         }
     }
 
-    /// [`Self::state`] for any JSON. Numbers, the order of keys and all other values stay as they are.
+    /// Like [`Self::state`], for any JSON. Numbers, the order of keys and all other values stay as they are.
     pub(crate) fn json(&self, value: &Json) -> Json {
         self.json_and_texts(value, &str::to_owned)
     }
 
-    /// [`Self::json`], with each text in the value replaced by `text` of it.
+    /// Like [`Self::json`], and replaces each text in the value by the result of `text`.
     pub(crate) fn json_and_texts(&self, value: &Json, text: &dyn Fn(&str) -> String) -> Json {
         self.without(value, Texts { change: text, depth: MAX_TEXTS }).unwrap_or_else(|| value.clone())
     }
 
-    /// [`Self::json`] for a text that may be JSON. Any other text is returned as it is.
+    /// Like [`Self::json`], for a text that may be JSON. Any other text is returned unchanged.
     pub(crate) fn text(&self, text: &str) -> String {
         self.text_without(text, Texts { change: &str::to_owned, depth: MAX_TEXTS }).unwrap_or_else(|| text.to_owned())
     }
 
-    /// True when values of the key are hidden.
+    /// True if values of the key are hidden.
     pub(crate) fn hides(&self, key: &str) -> bool {
         let Some(patterns) = &self.patterns else { return secret_names::is_secret(key) };
         let key = key.to_lowercase();
         patterns.iter().any(|pattern| matches(pattern, &key))
     }
 
-    /// The value without what is hidden in it; `None` where nothing is, so that it stays as it was written.
+    /// A redacted copy of the value. `None` if nothing is hidden, so that the caller keeps the original spelling.
     fn without(&self, value: &Json, texts: Texts<'_>) -> Option<Json> {
         let shown = match value.get().as_bytes().first() {
             Some(b'{') => JsonObject::parse(value.get())
@@ -75,7 +75,7 @@ impl Redaction {
             }
             _ => return None,
         };
-        // What cannot be read cannot be shown to have nothing to hide.
+        // An unreadable value may contain a secret, so it is hidden as a whole.
         shown.unwrap_or_else(|_| Some(Json::string(HIDDEN)))
     }
 
@@ -92,7 +92,7 @@ impl Redaction {
         is_changed.then_some(shown)
     }
 
-    /// True for an entry of a list of fields or variables whose name is one that is hidden.
+    /// True for a list entry whose name is secret, such as `{"name": "Cookie", "value": "…"}`.
     fn names_hidden(&self, object: &JsonObject) -> bool {
         let named =
             |key| object.get(key).and_then(|name| name.to::<String>().ok()).is_some_and(|name| self.hides(&name));
@@ -111,14 +111,14 @@ impl Redaction {
     }
 
     fn text_without(&self, text: &str, texts: Texts<'_>) -> Option<String> {
-        // The whole text first: a secret may itself be JSON.
+        // The whole text is changed first, because a secret may itself be JSON.
         let changed = (texts.change)(text);
         let shown = self.json_text_without(&changed, texts);
         shown.or_else(|| (changed != text).then_some(changed))
     }
 
     fn json_text_without(&self, text: &str, texts: Texts<'_>) -> Option<String> {
-        // The operator wants nothing hidden.
+        // An empty list of patterns means that the operator wants nothing hidden.
         if self.patterns.as_ref().is_some_and(Vec::is_empty) {
             return None;
         }
@@ -134,34 +134,34 @@ impl Redaction {
     }
 }
 
-/// What becomes of texts.
+/// The treatment of texts.
 #[derive(Clone, Copy)]
 struct Texts<'a> {
-    /// Changes a text that is no JSON.
+    /// Changes a text.
     change: &'a dyn Fn(&str) -> String,
-    /// How often texts of JSON are still looked into.
+    /// The number of further levels at which texts are parsed as JSON.
     depth: usize,
 }
 
 impl Texts<'_> {
-    /// What becomes of texts within a text; `None` where it is not looked into.
+    /// The treatment of texts inside a JSON text. `None` at the maximum depth.
     fn inner(self) -> Option<Self> {
         Some(Self { depth: self.depth.checked_sub(1)?, ..self })
     }
 }
 
-/// Tells whether a text is JSON, however deep that nests.
+/// True if the text is JSON of any depth.
 fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// Tells whether the text matches the pattern. Both are in lower case.
+/// True if the text matches the pattern. Both are in lower case.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut left) = text.strip_prefix(start) else { return false };
     let mut pieces = rest.split('*').peekable();
     while let Some(piece) = pieces.next() {
-        // The last piece has to be at the end. Those before it are found as early as they can be.
+        // The last piece must be at the end. All others are matched as early as possible.
         if pieces.peek().is_none() {
             return left.ends_with(piece);
         }

@@ -1,7 +1,8 @@
-//! The settings of the process that a reload of the config changes besides extensions and tenants: callers, limits, receivers of
-//! push notifications, and who may use the admin API.
+//! The settings that a reload of the config changes, except extensions and tenants: authentication, limits, receivers
+//! of push notifications, and access to the admin API.
 //!
-//! A reload is all or nothing: [`Settings::prepare`] makes all that can fail, and [`Settings::put`] puts it into effect.
+//! A reload is all or nothing: [`Settings::prepare`] does everything that can fail, and [`Settings::put`] applies the
+//! result.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -22,7 +23,7 @@ use crate::config::{Config, PushConfig, ServerConfig, TasksConfig};
 use crate::installation::installer::InstallError;
 use crate::stores::{session_store, task_store};
 
-/// The settings in force, and the parts of the process that keep to them.
+/// The current settings, and the parts of the process that use them.
 pub(crate) struct Settings {
     /// The folder of the config, where relative paths start.
     folder: PathBuf,
@@ -34,11 +35,11 @@ pub(crate) struct Settings {
     turns: Turns,
     /// Deletes old sessions.
     pub(crate) session_sweep: Arc<SessionSweep>,
-    /// Has the listener keep to a config, which is there before the settings are.
+    /// Applies a config to the listener, which exists before the settings.
     listener: OnceLock<Keeping>,
 }
 
-/// Has something keep to a config from now on.
+/// Applies a config to a part of the process.
 pub(crate) type Keeping = Box<dyn Fn(&Config) + Send + Sync>;
 
 /// The parts of the process whose settings change.
@@ -51,24 +52,24 @@ pub(crate) struct SettingsOf {
     pub(crate) session_sweep: Arc<SessionSweep>,
 }
 
-/// Settings that were read and can be used.
+/// Checked settings, ready to be applied.
 pub(crate) struct PreparedSettings {
-    /// The config in force with them.
+    /// The config with the checked settings.
     pub(crate) config: Arc<Config>,
     authenticator: Option<Arc<Authenticator>>,
     access: Option<AccessRules>,
-    /// The rule for receivers of push notifications, where it is another one.
+    /// The new rule for receivers of push notifications. `None` if unchanged.
     screen: Option<PreparedScreen>,
 }
 
-/// The changes that concern agents: whoever serves one puts them into effect there.
+/// The changes that affect agents. The caller applies them to each agent.
 pub(crate) struct SettingsChange {
-    /// True if any setting is another one than before.
+    /// True if any setting changed.
     pub(crate) is_any: bool,
     pub(crate) turns: TurnBounds,
-    /// The part of the cards about authentication, where it is another one than before.
+    /// The new part of the cards about authentication. `None` if unchanged.
     pub(crate) security: Option<SecurityDeclaration>,
-    /// True if added tenants were loaded with settings that are no longer in force.
+    /// True if a setting changed with which added tenants were loaded.
     pub(crate) concerns_added: bool,
 }
 
@@ -79,21 +80,20 @@ impl Settings {
         Self { folder, config, authentication, access, push, tasks, turns, session_sweep, listener }
     }
 
-    /// Has the listener keep to each config that is put into effect from now on.
+    /// Registers the listener. Later configs are applied to it.
     pub(crate) fn attach(&self, listener: Keeping) {
-        // Whoever was attached first stays: there is one listener.
+        // The process has one listener, so the first registration stays.
         let _ = self.listener.set(listener);
     }
 
-    /// The config in force: that of the start, with what was changed since.
+    /// The current config: that of the start, with the changes of all reloads.
     pub(crate) fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes what the config that was read again needs.
+    /// Creates everything that the config `read` needs, without applying it.
     ///
-    /// # Errors
-    /// The table that cannot be used, and why. Nothing has changed.
+    /// # Errors The unusable table and the reason.
     pub(crate) fn prepare(&self, read: &Config) -> Result<PreparedSettings, InstallError> {
         let config = self.config().with_live(read);
         let authenticator = match (&self.authentication, &config.auth) {
@@ -118,7 +118,7 @@ impl Settings {
         Ok(PreparedSettings { config: Arc::new(config), authenticator, access, screen })
     }
 
-    /// Puts prepared settings into effect for what comes from now on.
+    /// Applies prepared settings. They affect later requests.
     pub(crate) fn put(&self, prepared: PreparedSettings) -> SettingsChange {
         let PreparedSettings { config, authenticator, access, screen } = prepared;
         if let (Some(sender), Some(screen)) = (&self.push, screen) {
@@ -142,8 +142,8 @@ impl Settings {
             listener(&config);
         }
         let turns = turn_bounds(&config.server);
-        // A header by which callers show who they are is one that an added tenant's agent must not be sent. Without tokens there
-        // are no claims that an extension could be for.
+        // These tables affect added tenants too. Their agents must not forward the header field of API keys, and the
+        // claims in `allow` of their extensions need `[auth.jwt]`.
         let of_added = ["tenants", "auth.api_key_header", "auth.jwt", "runtime.ceiling"];
         let concerns_added = of_added.into_iter().any(|table| self.has_changed(&config, table));
         let before = self.config();
@@ -153,7 +153,7 @@ impl Settings {
         SettingsChange { is_any, turns, security, concerns_added }
     }
 
-    /// True if the table says something else in this config than in the one in force.
+    /// True if the table differs between this config and the current one.
     fn has_changed(&self, config: &Config, table: &str) -> bool {
         let before = self.config();
         let files = before.file.as_ref().zip(config.file.as_ref());
@@ -161,7 +161,7 @@ impl Settings {
     }
 }
 
-/// The bounds on the turns of one agent.
+/// The limits on the turns of one agent.
 pub(crate) fn turn_bounds(config: &ServerConfig) -> TurnBounds {
     TurnBounds {
         in_all: config.max_running_turns,
@@ -178,12 +178,12 @@ pub(crate) fn task_bounds(config: &TasksConfig) -> TaskBounds {
     }
 }
 
-/// The rule for the addresses that may be notified.
+/// The rule for the addresses of push notifications.
 pub(crate) fn notifier_config(push: &PushConfig) -> NotifierConfig {
     NotifierConfig::new(Screen::new(ScreenConfig { allow: push.allow.clone(), https_only: push.https_only }))
 }
 
-/// The same config with the paths of its files resolved against the config's folder.
+/// The same config with absolute paths of its files.
 pub(crate) fn located(auth: &AuthConfig, folder: &Path) -> AuthConfig {
     let mut auth = auth.clone();
     let files = auth.api_key.iter_mut().filter_map(|key| key.key_file.as_mut());

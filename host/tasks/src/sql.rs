@@ -383,7 +383,7 @@ impl<D: Database> TaskStore for SqlTaskStore<D> {
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError> {
         if let Some(lease) = &self.lease {
             lease.forget_gone().await?;
-            self.database.change(places::FORGET_GONE, &[]).await?;
+            self.database.change(statements::FORGET_PLACES, &[]).await?;
         }
         with_long_statements(retention::sweep(self.database.as_ref(), retention)).await
     }

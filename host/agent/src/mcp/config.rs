@@ -118,7 +118,7 @@ fn place(table: &McpTable) -> Result<ServerAddress, McpTableError> {
             Ok(ServerAddress::Program { command: command.clone(), args: table.args.clone(), env: table.env.clone() })
         }
         (None, Some(url)) => Ok(ServerAddress::Url { url: url.clone(), token_env: table.token_env.clone() }),
-        (Some(_), Some(_)) | (None, None) => Err(McpTableError::Place { name: table.name.clone() }),
+        (Some(_), Some(_)) | (None, None) => Err(McpTableError::ServerAddress { name: table.name.clone() }),
     }
 }
 

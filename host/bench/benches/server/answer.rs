@@ -40,7 +40,7 @@ impl ExpectedAnswer {
             Self::Echo => text(answer, TEXT),
             Self::EchoAndHeader => text(answer, TEXT).and_then(|()| header(answer, extensions)),
             Self::Unknown => text(answer, UNKNOWN),
-            Self::State => state(answer),
+            Self::AnswerState => state(answer),
             Self::StateAndHeader => state(answer).and_then(|()| header(answer, extensions)),
         };
         checked.with_context(|| String::from_utf8_lossy(answer).into_owned())

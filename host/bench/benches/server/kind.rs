@@ -100,7 +100,7 @@ impl Kind {
                 ExpectedAnswer::StateAndHeader
             }
             // There is no extension that could be active.
-            Self::Native => ExpectedAnswer::State,
+            Self::Native => ExpectedAnswer::AnswerState,
             Self::Bare | Self::Installed => ExpectedAnswer::Unknown,
             Self::Memory | Self::Sqlite | Self::Official | Self::Many => ExpectedAnswer::Echo,
         }

@@ -260,7 +260,7 @@ fn a_doctor_names_what_would_keep_a_server_from_serving() -> Result<()> {
     fs::create_dir(&data)?;
     fs::write(data.join("tasks.sqlite"), "no database at all")?;
     let seen = run_on("doctor", &config)?;
-    assert!(seen.out.contains("tasks.sqlite is no SQLite database"), "{}", seen.out);
+    assert!(seen.out.contains("tasks.sqlite is not an SQLite database"), "{}", seen.out);
     Ok(())
 }
 
@@ -389,7 +389,7 @@ fn the_file_of_a_tenant_is_checked_before_it_is_added() -> Result<()> {
     }
     let lent = "[card.signing]\nkid = \"k\"\nsecret = \"pem\"\n";
     for (more, part) in [
-        (lent, "acme.toml:12:1: card.signing.secret: \"pem\" is lent to nobody"),
+        (lent, "acme.toml:12:1: card.signing.secret: \"pem\" is not a lent secret"),
         ("[[extension]]\ncomponent = \"timestmp\"\n", "acme.toml:11:1: extension.component: "),
         (
             "[[extension]]\ncomponent = \"timestamp\"\nlimits = { cpu_ms = 5000000 }\n",

@@ -377,9 +377,6 @@ kind = "script"
 name = "c"
 [[agent.rule]]
 steps = [{ status = { state = "working" } }, { wait_ms = 8000 }, { status = { state = "completed", text = "done" } }]
-[[agent.rule]]
-text = "long"
-steps = [{ status = { state = "working" } }, { wait_ms = 120000 }]
 [auth]
 [[auth.api_key]]
 principal = "ada"

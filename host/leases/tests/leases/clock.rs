@@ -8,12 +8,14 @@ use sqlx::{AssertSqlSafe, Connection};
 
 use crate::cluster::Scratch;
 
-/// Functions that PostgreSQL finds before its own. Their time is that of a row.
+/// Functions that PostgreSQL finds before its own. Their time is that of a row, and a microsecond later at each call: what is
+/// stored later has a later time.
 const STOP: &str = "
     CREATE SCHEMA clock;
     CREATE TABLE clock.now AS SELECT clock_timestamp() AS time;
+    CREATE SEQUENCE clock.calls;
     CREATE FUNCTION clock.clock_timestamp() RETURNS TIMESTAMPTZ LANGUAGE sql VOLATILE
-        AS 'SELECT time FROM clock.now';
+        AS 'SELECT time + nextval(''clock.calls'') * INTERVAL ''1 microsecond'' FROM clock.now';
     CREATE FUNCTION clock.statement_timestamp() RETURNS TIMESTAMPTZ LANGUAGE sql STABLE
         AS 'SELECT time FROM clock.now';
     DO 'BEGIN EXECUTE format(''ALTER DATABASE %I SET search_path = public, clock, pg_catalog'', current_database()); END'";
@@ -60,14 +62,41 @@ impl Clock {
         pass.execute(&mut self.database).await.unwrap();
     }
 
-    /// Waits for something that needs no time to pass.
+    /// Waits for something that needs no time to pass, or very little.
     pub(crate) async fn until(&mut self, what: &str, is_so: impl Fn() -> bool) {
         let begin = Instant::now();
+        let mut looks = 0;
         while !is_so() {
             assert!(begin.elapsed() < LONG, "not {what}");
-            // Lets the others work, without the clock of tokio.
-            sqlx::query("SELECT pg_sleep(0.002)").execute(&mut self.database).await.unwrap();
+            self.look_away().await;
+            looks += 1;
+            // An attempt that failed is made again 200 milliseconds later.
+            if looks % 500 == 0 {
+                self.pass(Duration::from_millis(200)).await;
+            }
         }
+    }
+
+    /// Waits until the database answers `sql` with this number.
+    pub(crate) async fn until_number(&mut self, sql: &str, number: i64) {
+        let begin = Instant::now();
+        while self.number(sql).await != number {
+            assert!(begin.elapsed() < LONG, "{sql} is never {number}");
+            self.look_away().await;
+        }
+    }
+
+    /// Waits for the renewal that each process makes at once when its first lease begins.
+    pub(crate) async fn until_renewed(&mut self, replica: &str) {
+        let renewed = format!(
+            "SELECT count(*) FROM replica WHERE id = '{replica}' AND lease_until > since + INTERVAL '5.000001 seconds'"
+        );
+        self.until_number(&renewed, 1).await;
+    }
+
+    /// Lets the others work for a moment, without the clock of tokio.
+    async fn look_away(&mut self) {
+        sqlx::query("SELECT pg_sleep(0.002)").execute(&mut self.database).await.unwrap();
     }
 
     /// Lets time pass until the next renewal, and waits until the lease of each process is new. Each function names the replica
@@ -76,9 +105,9 @@ impl Clock {
         self.pass(RENEWAL).await;
         let begin = Instant::now();
         for replica in replicas {
-            while self.left(&replica()).await != Some(5.0) {
+            while self.left(&replica()).await.is_none_or(|left| left < 4.9) {
                 assert!(begin.elapsed() < LONG, "{} is not renewed", replica());
-                sqlx::query("SELECT pg_sleep(0.002)").execute(&mut self.database).await.unwrap();
+                self.look_away().await;
             }
         }
     }

@@ -12,8 +12,11 @@ use crate::table;
 
 const STEP: Duration = Duration::from_millis(250);
 
-async fn lease(clock: &Clock, name: Option<&str>) -> Lease {
-    Lease::open(&PostgresConnections::new(clock.url(), 2).unwrap(), name).await.unwrap()
+/// A process, after its first renewal.
+async fn lease(clock: &mut Clock, name: Option<&str>) -> Lease {
+    let lease = Lease::open(&PostgresConnections::new(clock.url(), 2).unwrap(), name).await.unwrap();
+    clock.until_renewed(lease.replica().id()).await;
+    lease
 }
 
 fn id(lease: &Lease) -> String {
@@ -23,7 +26,7 @@ fn id(lease: &Lease) -> String {
 /// Lets time pass up to the next renewal of these leases, which comes.
 async fn renew(clock: &mut Clock, leases: &[&Lease]) {
     let ids: Vec<_> = leases.iter().map(|lease| move || id(lease)).collect();
-    let ids: Vec<&dyn Fn() -> String> = ids.iter().map(|id| id as _).collect();
+    let ids: Vec<_> = ids.iter().map(|id| id as &dyn Fn() -> String).collect();
     clock.renew(&ids).await;
 }
 
@@ -40,7 +43,8 @@ async fn is_alive(clock: &mut Clock, replica: &str) -> bool {
         is_alive!("asked.id"),
         " FROM (SELECT $1::TEXT AS id) AS asked"
     );
-    let (by_all, by_one) = sqlx::query_as(sql).bind(replica).fetch_one(&mut clock.database).await.unwrap();
+    let (by_all, by_one): (bool, bool) =
+        sqlx::query_as(sql).bind(replica).fetch_one(&mut clock.database).await.unwrap();
     assert_eq!(by_all, by_one, "all ways to ask say the same");
     by_all
 }
@@ -48,7 +52,7 @@ async fn is_alive(clock: &mut Clock, replica: &str) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_renewed_until_its_process_ends_it() {
     let Some(mut clock) = Clock::create().await else { return };
-    let lease = lease(&clock, None).await;
+    let lease = lease(&mut clock, None).await;
     let replica = lease.replica();
     for _ in 0..20 {
         renew(&mut clock, &[&lease]).await;
@@ -65,12 +69,12 @@ async fn a_lease_is_renewed_until_its_process_ends_it() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_not_renewed_is_over_after_five_seconds_by_the_clock_of_the_database() {
     let Some(mut clock) = Clock::create().await else { return };
-    let killed = lease(&clock, None).await;
+    let killed = lease(&mut clock, None).await;
     let replica = killed.replica();
     drop(killed);
     clock.pass(Duration::from_millis(4_999)).await;
     assert!(is_alive(&mut clock, replica.id()).await);
-    clock.pass(Duration::from_millis(1)).await;
+    clock.pass(Duration::from_millis(2)).await;
     assert!(!is_alive(&mut clock, replica.id()).await);
     clock.remove().await;
 }
@@ -78,7 +82,7 @@ async fn a_lease_that_is_not_renewed_is_over_after_five_seconds_by_the_clock_of_
 #[tokio::test(start_paused = true)]
 async fn a_process_whose_lease_is_over_is_another_replica_and_takes_nothing_over_for_a_lease() {
     let Some(mut clock) = Clock::create().await else { return };
-    let lease = lease(&clock, None).await;
+    let lease = lease(&mut clock, None).await;
     let replica = lease.replica();
     assert!(lease.may_judge(), "it has kept nobody waiting");
     // The clock of the process stands, and no renewal comes.
@@ -101,7 +105,7 @@ async fn a_process_whose_lease_is_over_is_another_replica_and_takes_nothing_over
 #[tokio::test(start_paused = true)]
 async fn a_process_that_cannot_renew_its_lease_stops_a_second_before_it_is_over() {
     let Some(mut clock) = Clock::create().await else { return };
-    let lease = lease(&clock, None).await;
+    let lease = lease(&mut clock, None).await;
     let replica = lease.replica();
     renew(&mut clock, &[&lease]).await;
     let mut locks = PgConnection::connect(clock.url()).await.unwrap();
@@ -121,11 +125,7 @@ async fn a_process_that_cannot_renew_its_lease_stops_a_second_before_it_is_over(
     assert!((0.9..=1.0).contains(&left), "{left} s are left");
     transaction.commit().await.unwrap();
     locks.close().await.unwrap();
-    // It begins another lease at the next try. A try that the lock has kept waiting may still be at work.
-    while id(&lease) == replica.id() {
-        clock.pass(STEP).await;
-        assert_eq!(clock.number("SELECT 1::BIGINT").await, 1);
-    }
+    clock.until("another replica", || id(&lease) != replica.id()).await;
     assert_eq!(clock.left(replica.id()).await, None);
     assert_eq!(clock.number("SELECT count(*) FROM replica").await, 1);
     clock.remove().await;
@@ -134,7 +134,7 @@ async fn a_process_that_cannot_renew_its_lease_stops_a_second_before_it_is_over(
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stood_still_is_without_its_lease_from_the_first_moment_on() {
     let Some(mut clock) = Clock::create().await else { return };
-    let lease = lease(&clock, None).await;
+    let lease = lease(&mut clock, None).await;
     let replica = lease.replica();
     renew(&mut clock, &[&lease]).await;
     clock.pass(Duration::from_secs(4)).await;
@@ -147,8 +147,8 @@ async fn a_process_that_stood_still_is_without_its_lease_from_the_first_moment_o
 #[tokio::test(start_paused = true)]
 async fn a_start_under_the_same_name_ends_the_lease_of_its_predecessor_at_once_and_no_other() {
     let Some(mut clock) = Clock::create().await else { return };
-    let [first, other] = [lease(&clock, Some("a")).await, lease(&clock, Some("b")).await];
-    let next = lease(&clock, Some("a")).await;
+    let [first, other] = [lease(&mut clock, Some("a")).await, lease(&mut clock, Some("b")).await];
+    let next = lease(&mut clock, Some("a")).await;
     assert!(!is_alive(&mut clock, &id(&first)).await);
     assert!(is_alive(&mut clock, &id(&other)).await && is_alive(&mut clock, &id(&next)).await);
     clock.remove().await;
@@ -157,9 +157,9 @@ async fn a_start_under_the_same_name_ends_the_lease_of_its_predecessor_at_once_a
 #[tokio::test(start_paused = true)]
 async fn two_processes_of_one_name_do_not_end_each_others_leases_by_turns() {
     let Some(mut clock) = Clock::create().await else { return };
-    let first = lease(&clock, Some("a")).await;
+    let first = lease(&mut clock, Some("a")).await;
     let taken = id(&first);
-    let second = lease(&clock, Some("a")).await;
+    let second = lease(&mut clock, Some("a")).await;
     let kept = id(&second);
     clock.pass(RENEWAL).await;
     clock.until("another replica", || id(&first) != taken).await;
@@ -177,7 +177,7 @@ async fn two_processes_of_one_name_do_not_end_each_others_leases_by_turns() {
 #[tokio::test(start_paused = true)]
 async fn a_process_keeps_its_name_when_it_did_not_hear_that_its_next_lease_has_begun() {
     let Some(mut clock) = Clock::create().await else { return };
-    let lease = lease(&clock, Some("a")).await;
+    let lease = lease(&mut clock, Some("a")).await;
     let first = id(&lease);
     renew(&mut clock, &[&lease]).await;
     // The first lease that begins from now on waits for a lock.
@@ -191,15 +191,12 @@ async fn a_process_keeps_its_name_when_it_did_not_hear_that_its_next_lease_has_b
     sqlx::query("SELECT pg_advisory_lock(1)").execute(&mut lock).await.unwrap();
     sqlx::raw_sql(slowly).execute(&mut clock.database).await.unwrap();
     clock.pass(RENEWAL).await;
-    while clock.number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").await != 1 {}
+    clock.until_number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", 1).await;
     // The process waits for an answer for a second, and the lease begins after it has given up.
     clock.pass(Duration::from_secs(1)).await;
     lock.close().await.unwrap();
-    while clock.number("SELECT count(*) FROM replica").await != 1 {}
-    while id(&lease) == first {
-        clock.pass(STEP).await;
-        assert_eq!(clock.number("SELECT 1::BIGINT").await, 1);
-    }
+    clock.until_number("SELECT count(*) FROM replica", 1).await;
+    clock.until("another replica", || id(&lease) != first).await;
     let [replica] = lease.replicas().await.unwrap().try_into().unwrap();
     assert_eq!((replica.id, replica.name.as_deref()), (id(&lease), Some("a")));
     assert!(clock.number("SELECT last_value FROM begun").await > 1, "it was begun twice");
@@ -209,7 +206,7 @@ async fn a_process_keeps_its_name_when_it_did_not_hear_that_its_next_lease_has_b
 #[tokio::test(start_paused = true)]
 async fn each_replica_of_a_process_has_the_description_of_the_process() {
     let Some(mut clock) = Clock::create().await else { return };
-    let lease = lease(&clock, None).await;
+    let lease = lease(&mut clock, None).await;
     let description =
         Description { version: "1".to_owned(), address: "http://a".to_owned(), phase: "ready".to_owned() };
     lease.describe(description.clone());
@@ -217,7 +214,7 @@ async fn each_replica_of_a_process_has_the_description_of_the_process() {
         let before = id(&lease);
         renew(&mut clock, &[&lease]).await;
         // The description follows the renewal.
-        while clock.number("SELECT count(*) FROM replica WHERE phase = 'ready'").await != 1 {}
+        clock.until_number("SELECT count(*) FROM replica WHERE phase = 'ready'", 1).await;
         let [listed] = lease.replicas().await.unwrap().try_into().unwrap();
         assert_eq!((&listed.id, listed.description.as_ref(), listed.lease_left), (&before, Some(&description), 5_000));
         sqlx::raw_sql(AssertSqlSafe(table::end(&before))).execute(&mut clock.database).await.unwrap();
@@ -230,7 +227,7 @@ async fn each_replica_of_a_process_has_the_description_of_the_process() {
 #[tokio::test(start_paused = true)]
 async fn replicas_are_forgotten_an_hour_after_their_leases() {
     let Some(mut clock) = Clock::create().await else { return };
-    let (killed, lease) = (lease(&clock, None).await, lease(&clock, None).await);
+    let (killed, lease) = (lease(&mut clock, None).await, lease(&mut clock, None).await);
     let gone = id(&killed);
     drop(killed);
     clock.pass_in_database(Duration::from_secs(60 * 60)).await;

@@ -6,6 +6,7 @@
 mod clock;
 mod editions;
 mod lease;
+#[expect(dead_code, reason = "these tests only end leases of others")]
 mod table;
 
 #[path = "../../../tasks/tests/stores/cluster.rs"]

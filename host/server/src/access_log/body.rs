@@ -1,4 +1,4 @@
-//! The body of an answer whose length is not known, watched to its end: a stream, or an answer of gRPC.
+//! The body of an answer of unknown length, watched to its end: a stream, or an answer over gRPC.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::{Exchange, refused};
 
-/// A body that ends its exchange. What works on it while it is read does so for the request.
+/// A body whose end finishes the request. Work in its polls is attributed to the request.
 pub(super) struct WatchedBody {
     body: Body,
     exchange: Exchange,
@@ -31,7 +31,7 @@ impl HttpBody for WatchedBody {
         let Self { body, exchange } = self.get_mut();
         let polled = in_request(exchange.request(), || {
             let polled = Pin::new(&mut *body).poll_frame(context);
-            // The only reason: others needed the room that the rest of the answer took.
+            // A body fails for one reason only: the rest of the answer was evicted because others needed the memory.
             if let Poll::Ready(Some(Err(_))) = &polled {
                 refused("overloaded");
             }
@@ -41,7 +41,7 @@ impl HttpBody for WatchedBody {
             Poll::Pending => false,
             Poll::Ready(Some(Ok(frame))) => {
                 exchange.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
-                // Nobody asks for more behind trailers, nor where the body says that nothing comes.
+                // hyper stops polling after trailers, or when the body reports its end.
                 frame.is_trailers() || body.is_end_stream()
             }
             Poll::Ready(None | Some(Err(_))) => true,

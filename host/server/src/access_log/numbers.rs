@@ -1,4 +1,4 @@
-//! The numbers of all requests: how long they took by operation and outcome, and why they were refused.
+//! Metrics of all requests: durations by operation and outcome, and refusals by reason.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,15 +11,14 @@ use super::{
     UNKNOWN_TENANT,
 };
 
-/// The operations that are no [`Method`] of A2A. The last one stands for every operation that has no name here.
+/// Operations that are not a [`Method`] of A2A. The last one stands for all unknown operations.
 const OTHERS: [&str; 5] = [AGENT_CARD, PREFLIGHT, EXTENSION_METHOD, HEALTH, UNKNOWN];
 
-/// The names of all operations.
 fn operations() -> impl Iterator<Item = &'static str> + Clone {
     Method::ALL.into_iter().map(Method::name).chain(OTHERS)
 }
 
-/// The reasons for which requests are refused. The last one stands for all that is not listed.
+/// The reasons for refusals. The last one stands for all unknown reasons.
 const REASONS: [&str; 25] = [
     "quota",
     "credentials",
@@ -48,7 +47,7 @@ const REASONS: [&str; 25] = [
     "other",
 ];
 
-/// The numbers of the requests of a server.
+/// The metrics of a server's requests.
 #[derive(Default)]
 pub(crate) struct RequestNumbers {
     times: [[Histogram; Outcome::ALL.len()]; Method::ALL.len() + OTHERS.len()],
@@ -56,7 +55,6 @@ pub(crate) struct RequestNumbers {
 }
 
 impl RequestNumbers {
-    /// Counts a request.
     pub(super) fn add(&self, operation: &str, (outcome, reason): (Outcome, Option<&'static str>), took: Duration) {
         let times = self.times.get(place(operations(), operation));
         if let Some(histogram) = times.and_then(|times| times.get(outcome as usize)) {
@@ -69,7 +67,7 @@ impl RequestNumbers {
         }
     }
 
-    /// The durations of requests so far, by operation and outcome; those of which there was none are left out.
+    /// The durations of all requests by operation and outcome. Empty distributions are omitted.
     pub(crate) fn times(&self) -> impl Iterator<Item = (&'static str, Outcome, Distribution)> {
         operations().zip(&self.times).flat_map(|(operation, times)| {
             let read =
@@ -78,13 +76,13 @@ impl RequestNumbers {
         })
     }
 
-    /// The requests that were refused so far, by reason.
+    /// The number of refused requests by reason.
     pub(crate) fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
         REASONS.into_iter().zip(self.refusals.iter().map(|count| count.load(Ordering::Relaxed)))
     }
 }
 
-/// The place of a name, or the last one.
+/// The index of a name, or of the last one if the name is unknown.
 fn place(names: impl Iterator<Item = &'static str> + Clone, name: &str) -> usize {
     names.clone().position(|other| other == name).unwrap_or_else(|| names.count().saturating_sub(1))
 }

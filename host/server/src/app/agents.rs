@@ -1,4 +1,4 @@
-//! The agent that the config names.
+//! Loading and checking the agent of a config.
 
 use std::sync::{Arc, Weak};
 
@@ -16,7 +16,8 @@ use crate::installation::card;
 use crate::installation::installer::Installer;
 use crate::locations::Locations;
 
-/// Makes the cards again whenever that of the agent changes. Ends with the agent or the installer.
+/// Issues the cards again whenever the card of the upstream agent changes. Ends when the agent or the installer is
+/// dropped.
 pub(super) async fn follow_card(mut card: watch::Receiver<Arc<AgentCard>>, installer: Weak<Installer>) {
     while card.changed().await.is_ok() {
         let Some(installer) = installer.upgrade() else { return };
@@ -24,7 +25,7 @@ pub(super) async fn follow_card(mut card: watch::Receiver<Arc<AgentCard>>, insta
     }
 }
 
-/// The media types that messages may have. An agent that lives elsewhere checks them itself.
+/// The accepted media types of messages. By default an upstream agent gets all types and checks them itself.
 pub(super) fn input_modes(config: &ServedConfig) -> Vec<String> {
     let is_upstream = matches!(config.agent(), Ok(AgentConfig::Upstream { .. }));
     let default = || if is_upstream { vec!["*/*".to_owned()] } else { card::default_input_modes() };
@@ -55,7 +56,7 @@ async fn template_agent(config: &TemplateConfig, locations: &Locations) -> Resul
     Ok(agent)
 }
 
-/// Checks all of an agent that can be told without asking anybody: what cannot be loaded, and the keys that it names.
+/// Checks an agent without calling its peers: its model, and the environment variables with its keys.
 pub(super) async fn check(config: &AgentConfig) -> Result<(), AppError> {
     match config {
         AgentConfig::Template(template) => {
@@ -76,7 +77,7 @@ pub(super) async fn check(config: &AgentConfig) -> Result<(), AppError> {
     Ok(())
 }
 
-/// The peers that an agent waits for when it is loaded, for errors.
+/// The peers that the agent connects to when it is loaded, for error texts.
 pub(super) fn peers(config: &AgentConfig) -> String {
     match config {
         AgentConfig::Upstream { upstream, .. } => format!("the upstream agent at {}", upstream.card),

@@ -1,5 +1,5 @@
-//! Checks a config with all that it names, and starts nothing: no port is opened, no database and nobody else is asked, no
-//! component is compiled.
+//! Checks of a config and of everything that it names. They open no port, call no database or peer, and compile no
+//! component, except in [`check_extensions`].
 
 use std::env;
 use std::error::Error;
@@ -28,21 +28,20 @@ use crate::locations::Locations;
 use crate::settings::located;
 use crate::stores::postgres::PostgresDatabases;
 
-/// What was checked, where nothing is wrong.
+/// The result of a check without errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// The extensions of the config and of its tenants.
+    /// The number of extensions of the config and of its tenants.
     pub extensions: usize,
-    /// The tenants of the config.
+    /// The number of tenants of the config.
     pub tenants: usize,
-    /// What a server starts with although it is probably not meant.
+    /// Probable mistakes with which a server still starts.
     pub warnings: Vec<Problem>,
 }
 
-/// Checks the file of a config, those of its tenants, and the files and environment variables that they name.
+/// Checks a config and its tenants, with the files and environment variables that they name.
 ///
-/// # Errors
-/// With all that is wrong, in the order of the files and of the lines in them.
+/// # Errors All mistakes, ordered by file and line.
 pub async fn check(path: &Path, locations: &Locations) -> Result<Checked, ConfigError> {
     let text = fs::read_to_string(path).map(annex_files::without_mark);
     let text = text.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
@@ -71,15 +70,14 @@ pub async fn check(path: &Path, locations: &Locations) -> Result<Checked, Config
     if problems.is_empty() { Ok(checked) } else { Err(ConfigError::Problems(problems)) }
 }
 
-/// Said of a component that is no file.
-const NOT_HERE: &str = "is no component that the config names; the server takes the text only if this component was uploaded \
-                        (`annex component push`)";
+/// The warning about a component that is not a local file.
+const NOT_HERE: &str = "is not a component of the config; the server accepts the text only if this component was \
+                        uploaded (`annex component push`)";
 
-/// Checks the text of a tenant as the admin API does before it loads components. Without a config only the keys of the text
-/// are checked: the config says which secrets, hosts and components a text may name.
+/// Checks the text of a tenant as the admin API does before it loads components. Without `config` only the keys of the
+/// text are checked, because the config lists the secrets, hosts and components that a text may name.
 ///
-/// # Errors
-/// With all that is wrong in the text; or what is wrong in the config.
+/// # Errors All mistakes in the text, or in the config.
 pub async fn check_tenant_text(
     file: &Path,
     config: Option<&Path>,
@@ -109,13 +107,13 @@ pub async fn check_tenant_text(
 }
 
 fn no_tenants() -> TenantTextError {
-    TenantTextError::new("", "the config has no [tenants], so that its server takes no tenants; add that table")
+    TenantTextError::new("", "the config has no [tenants], so its server accepts no tenants; add that table")
 }
 
-/// Loads the extensions of a config and of its tenants, each set by itself, as a start does. Nothing else is started.
+/// Loads the extensions of a config and of its tenants as a start does, each agent's set separately. Starts nothing
+/// else. Returns the failures.
 ///
-/// # Errors
-/// When the config or the file of a tenant cannot be used. The failures of the sets are the value.
+/// # Errors The config or the file of a tenant is wrong.
 pub async fn check_extensions(path: &Path, locations: &Locations) -> Result<Vec<AppError>, ConfigError> {
     let config = Arc::new(Config::read(path)?);
     let keys: Arc<dyn KeyValueStore> = Arc::new(MemoryKeyValueStore::default());
@@ -132,7 +130,7 @@ pub async fn check_extensions(path: &Path, locations: &Locations) -> Result<Vec<
     Ok(failures)
 }
 
-/// Paths in a tenant's file start at its folder.
+/// The locations for a tenant's file, whose relative paths start at its own folder.
 fn of_tenant(tenant: &TenantConfig, locations: &Locations) -> Locations {
     let path = locations.config.join(&tenant.config);
     Locations { config: path.parent().unwrap_or(&locations.config).to_owned(), ..locations.clone() }
@@ -140,24 +138,24 @@ fn of_tenant(tenant: &TenantConfig, locations: &Locations) -> Locations {
 
 async fn load(served: ServedConfig, locations: Locations, runtime: &Runtime) -> Result<(), AppError> {
     let issuer = Issuer::new(&served, "", BASE_URL, None, &locations)?;
-    // A folder that is not there would be made, and has nothing that could be loaded.
+    // Opening a missing folder would create it.
     let folder = served.extensions_dir().map(|folder| locations.config.join(folder)).filter(|folder| folder.is_dir());
     let folder = folder.map(open_folder).transpose()?;
     let (runtime, pins) = (runtime.of_tenant(""), Arc::default());
     let tenant = String::new();
     let parts = Parts { tenant, runtime, issuer, locations, folder, pins, watcher: None, peers: None, uploads: None };
-    // On the heap, because the future of a load is large.
+    // The future of a load is large, so it is boxed.
     Box::pin(Installer::start(&served, parts)).await?;
     Ok(())
 }
 
-/// The URL that cards are made with to see whether they can be made.
+/// A placeholder URL, for checking that cards can be issued.
 const BASE_URL: &str = "http://localhost";
 
-/// Checks what a config names before the server starts with it. `has_agent` is false for a program that brings an agent.
+/// Checks everything that a config names, before the server starts. `has_agent` is false for a program that brings its
+/// own agent.
 ///
-/// # Errors
-/// With all that is wrong.
+/// # Errors All mistakes.
 pub(super) async fn check_start(config: &Config, locations: &Locations, has_agent: bool) -> Result<(), ConfigError> {
     let Some(text) = &config.text else { return Ok(()) };
     let mut document = text.document();
@@ -165,7 +163,7 @@ pub(super) async fn check_start(config: &Config, locations: &Locations, has_agen
     document.into_checked(Some(()))
 }
 
-/// The file of a tenant, and what it names.
+/// Checks a tenant's file and everything that it names.
 async fn check_tenant_file(
     tenant: &TenantConfig,
     config: &Arc<Config>,
@@ -182,21 +180,21 @@ async fn check_tenant_file(
     document.into_checked(Some(Checked { extensions: served.extensions.len(), tenants: 0, warnings }))
 }
 
-/// What an agent can be served with although it is probably not meant.
+/// Probable mistakes with which an agent can still be served.
 fn warnings(served: &ServedConfig, document: &Document<'_>) -> Vec<Problem> {
     let Ok(AgentConfig::Template(template)) = served.agent() else { return Vec::new() };
     let open = unclosed_placeholder(&template.instruction);
     let warning = open.and_then(|name| {
         let reason = format!(
-            "the brace before {name} is not closed, so that it and the name stay text; write {{{name}}} for the value in the \
-             session's state"
+            "the brace before {name} is not closed, so the model gets the text as it is; write {{{name}}} for the value in \
+             the session's state"
         );
         document.remark("agent.instruction", reason)
     });
     warning.into_iter().collect()
 }
 
-/// What the config of the process names itself.
+/// Checks everything that the config names, except in its tenants' files.
 async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool, document: &mut Document<'_>) {
     if has_agent && config.agent.is_none() {
         document.wrong("agent", crate::config::NO_AGENT);
@@ -214,7 +212,7 @@ async fn check_own(config: &Arc<Config>, locations: &Locations, has_agent: bool,
     check_served(&ServedConfig::own(config), locations, has_agent, document).await;
 }
 
-/// What a server starts without, and what then fails later.
+/// Checks entries that do not keep a server from starting, but fail later.
 fn check_later(config: &Config, locations: &Locations, document: &mut Document<'_>) {
     if let Some(added) = &config.stored_tenants {
         for (number, component) in added.components.iter().enumerate() {
@@ -224,7 +222,7 @@ fn check_later(config: &Config, locations: &Locations, document: &mut Document<'
             check_secret(secret, locations, &format!("tenants.secrets.{name}"), document);
         }
     }
-    // A folder that is not there would be made.
+    // Opening a missing folder would create it.
     let folder = config.runtime.extensions_dir.as_ref().map(|folder| locations.config.join(folder));
     if let Some(folder) = folder.filter(|folder| folder.is_dir()) {
         match Folder::open(folder).and_then(|folder| folder.broken_settings()) {
@@ -234,7 +232,7 @@ fn check_later(config: &Config, locations: &Locations, document: &mut Document<'
     }
 }
 
-/// One agent: its extensions, what its kind needs, its card.
+/// Checks one agent: its extensions, the settings of its kind, and its card.
 async fn check_served(served: &ServedConfig, locations: &Locations, has_agent: bool, document: &mut Document<'_>) {
     named::check(&served.extensions, locations, &served.process, document);
     if let Ok(agent) = served.agent()
@@ -264,12 +262,12 @@ async fn check_agent(agent: &AgentConfig, document: &mut Document<'_>) {
     }
 }
 
-/// The cause without the sentence around it, which names the key.
+/// The cause of an error. The error's own text only names the key, which the problem shows anyway.
 fn cause(error: &(dyn Error + 'static)) -> String {
     error.source().map_or_else(|| fault::text(error), fault::text)
 }
 
-/// Each key by itself first, so that all that are wrong are named.
+/// Checks each key of `[auth]` separately and then all together, so that every wrong key is reported.
 fn check_auth(auth: &AuthConfig, document: &mut Document<'_>) {
     let alone = |api_key, jwt| AuthConfig { api_key, jwt, ..auth.clone() };
     let mut is_sound = true;
@@ -290,7 +288,7 @@ fn check_auth(auth: &AuthConfig, document: &mut Document<'_>) {
     }
 }
 
-/// The environment variables with URLs of databases, and whether these are URLs.
+/// Checks that the environment variables for databases are set and contain URLs.
 fn check_databases(config: &Config, document: &mut Document<'_>) {
     let databases = PostgresDatabases::new(&config.postgres);
     let variables = [
@@ -303,7 +301,7 @@ fn check_databases(config: &Config, document: &mut Document<'_>) {
         let Some(name) = variable else { continue };
         match env::var(name).map(|url| databases.at(&url)) {
             Ok(Ok(_)) => {}
-            // The URL may have a password.
+            // The URL is not shown, because it may contain a password.
             Ok(Err(_)) => {
                 document.wrong(key, format!("the environment variable {name} is no URL of a PostgreSQL database"))
             }

@@ -1,4 +1,4 @@
-//! The reasons for which the server cannot be put together.
+//! The reasons why the app cannot be loaded.
 
 use annex_agent::{McpError, ToolClash};
 use annex_runtime::{RuntimeError, Source};
@@ -15,10 +15,10 @@ use crate::stores::session_store::SessionStoreError;
 use crate::stores::task_store::TaskStoreError;
 use crate::stores::wake::WakeOpenError;
 
-/// The reasons for which the server cannot be put together.
+/// The reasons why the app cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// The config names no agent, or the file of a tenant cannot be used.
+    /// The config names no agent, or the file of a tenant is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The component runtime does not start.
@@ -33,52 +33,52 @@ pub enum AppError {
     /// An MCP server or one of its tools cannot be used.
     #[error("[[agent.mcp]] cannot be used")]
     Mcp(#[from] McpError),
-    /// Two tools have one name, so the model could not tell them apart.
+    /// Two tools have the same name, which the model could not tell apart.
     #[error("[[agent.mcp]] cannot be used")]
     Tools(#[from] ToolClash),
-    /// The agent lives elsewhere and cannot be used.
+    /// The upstream agent cannot be used.
     #[error("[agent] cannot be used")]
     Upstream(#[from] annex_upstream::ConnectError),
     /// Cards cannot be signed.
     #[error("[card.signing] cannot be used")]
     Signing(#[from] SigningError),
-    /// The sender of push notifications cannot be made.
+    /// The sender of push notifications cannot be created.
     #[error("[push] cannot be used")]
     Push(#[from] annex_push::NotifierError),
-    /// The authenticator cannot be made.
+    /// The authenticator cannot be created.
     #[error("[auth] cannot be used")]
     Auth(#[from] annex_auth::AuthConfigError),
     /// The token of the admin API cannot be used.
     #[error("[admin] cannot be used")]
     Admin(#[from] TokenError),
-    /// Tasks cannot be kept.
-    #[error("tasks cannot be kept")]
+    /// The store of tasks cannot be opened.
+    #[error("cannot open the store of tasks")]
     Tasks(#[from] TaskStoreError),
-    /// Other processes cannot be heard.
-    #[error("other processes on the database of the tasks cannot be heard")]
+    /// The channel for wake-ups from other processes cannot be opened.
+    #[error("cannot receive wake-ups from the other processes on the database of the tasks")]
     Wake(#[from] WakeOpenError),
-    /// Processes cannot agree on what is installed.
-    #[error("what all replicas have installed cannot be found out")]
+    /// The table of editions, by which replicas agree on the installed extensions, cannot be opened.
+    #[error("cannot read which extensions the replicas have installed")]
     Editions(#[from] EditionsOpenError),
-    /// Sessions cannot be kept.
-    #[error("sessions cannot be kept")]
+    /// The store of sessions cannot be opened.
+    #[error("cannot open the store of sessions")]
     Sessions(#[from] SessionStoreError),
-    /// The agent of a tenant takes too long.
-    #[error("[agent] was not there in time: it waited for {peers}")]
+    /// The agent of a tenant takes too long to load.
+    #[error("[agent] took too long to load: it waited for {peers}")]
     AgentLate {
-        /// Those that the agent needs, with their addresses.
+        /// The peers that the agent waits for, with their addresses.
         peers: String,
     },
     /// The text of a tenant cannot be used.
     #[error(transparent)]
     TenantText(#[from] TenantTextError),
-    /// Keys of extensions cannot be kept.
-    #[error("keys of extensions cannot be kept")]
+    /// The store for the keys of extensions cannot be opened.
+    #[error("cannot open the store for the keys of extensions")]
     KeyValue(#[from] KeyValueStoreError),
 }
 
 impl AppError {
-    /// The error and its causes without the lines of files that errors of TOML show.
+    /// The error and its causes, without the excerpts of files in TOML errors.
     pub(super) fn public_text(&self) -> String {
         match self {
             Self::Config(error) => error.lines().join("; "),

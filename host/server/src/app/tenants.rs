@@ -28,10 +28,11 @@ use crate::tenants::{
     AddedTenants, Attempt, Bounds, Directory, LoadPlaces, OtherTenants, PATIENCE, Serving, TenantLoader,
 };
 
-/// The longest that loading a text on trial may take, once it has a place: somewhat less than clients of the admin API wait.
+/// Time limit for loading a text on trial, after it gets a place. Slightly less than the timeout of clients of the
+/// admin API.
 const TRIAL: Duration = Duration::from_secs(240);
 
-/// All that loading a tenant takes.
+/// The parts that are needed to load a tenant.
 #[derive(Clone)]
 struct Loader {
     settings: Arc<Settings>,
@@ -41,7 +42,7 @@ struct Loader {
     places: LoadPlaces,
 }
 
-/// The components that texts may name, of one reading of the config.
+/// The components that texts may name according to one version of the config.
 pub(super) struct ComponentsOf {
     config: Arc<Config>,
     pub(super) allowed: Arc<AllowedComponents>,
@@ -57,7 +58,7 @@ impl ComponentsOf {
     }
 }
 
-/// The tenants, none of which is loaded yet.
+/// The tenants of the config and the added ones. None is loaded yet.
 pub(super) async fn open(
     settings: &Arc<Settings>,
     locations: &Locations,
@@ -97,7 +98,8 @@ impl Loader {
         let config = ServedConfig::of_tenant(tenant, &self.settings.config(), &self.locations.config)?;
         let folder = self.locations.config.join(&tenant.config);
         let folder = folder.parent().unwrap_or(&self.locations.config).to_owned();
-        // Paths in a tenant's file start at its folder. Components that ship and the cache are the process's.
+        // Relative paths in a tenant's file start at its folder. Shipped components and the cache are those of the
+        // process.
         let locations = Locations { config: folder, ..self.locations.clone() };
         let served = Served { name: tenant.name.clone(), config, locations, is_watched: true };
         Box::pin(self.serve(served, attempt)).await
@@ -108,7 +110,7 @@ impl Loader {
         let config = self.served(tenant.config.clone());
         let config = self.places.work.run(&name, attempt.failed_before, config).await?;
         let locations = self.locations.clone();
-        // Its components are named by their digests, so that no change of a file is one of the tenant.
+        // The components are identified by digest, so a changed file does not change the tenant.
         let served = Served { name: tenant.name.clone(), config, locations, is_watched: false };
         Box::pin(self.serve(served, attempt)).await
     }
@@ -118,7 +120,7 @@ impl Loader {
         let name = served.name.as_str().into();
         let config = served.config.agent()?;
         let stage = if asks_peers(config) { &self.places.peers } else { &self.places.work };
-        // The place comes first: a tenant that waits for one has its full time behind it.
+        // The timeout starts when the tenant gets a place, so waiting for the place does not shorten it.
         let agent = stage.run(&name, failed_before, timeout(PATIENCE, Box::pin(agent(config, &served.locations))));
         let agent = match until {
             Some(until) => timeout_at(until, agent).await.and_then(|agent| agent),
@@ -128,7 +130,7 @@ impl Loader {
         self.places.work.run(&name, failed_before, Box::pin(self.shared.serve(served, agent))).await
     }
 
-    /// The config of the text, whose components are files.
+    /// The config of a text. Components in files are replaced by their paths.
     async fn served(&self, text: String) -> Result<ServedConfig, TenantTextError> {
         let config = self.settings.config();
         let components = self.components(&config);
@@ -150,19 +152,19 @@ impl Loader {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let reason = format!(
-                    "{digest} is no component that can be named; upload it (`annex component push`), or add its file to \
-                     tenants.components of the config"
+                    "{digest} is not a component that a text may name; upload it (`annex component push`), or add its \
+                     file to tenants.components of the config"
                 );
                 Err(TenantTextError::new(place, reason))
             }
             Err(error) => {
                 fault::log(&error);
-                Err(TenantTextError::new(place, "the components that were uploaded cannot be read now; try again"))
+                Err(TenantTextError::new(place, "cannot read the uploaded components now; try again"))
             }
         }
     }
 
-    /// The components that texts may name by this config.
+    /// The components that texts may name under this config.
     fn components(&self, config: &Arc<Config>) -> Arc<AllowedComponents> {
         let mut components = self.components.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&components.config, config) {
@@ -187,7 +189,7 @@ impl Loader {
         let authenticator = authentication.as_ref().map(Authentication::current);
         let issuer = Issuer::new(&served, "", base_url, authenticator.as_deref(), &self.locations);
         let issuer = issuer.map_err(|error| wrong("card.signing", &error))?;
-        // Before anything is compiled, which takes longest.
+        // The card is checked before components are compiled, which takes longest.
         issuer.cards(&Installed::default()).map_err(|error| wrong("card", &error))?;
         let runtime = self.shared.runtime.of_tenant(&name);
         let uploads = Arc::clone(&self.shared.store);
@@ -206,7 +208,8 @@ impl Loader {
     }
 }
 
-/// The content of a text, with the files of components that it names by their digests. Digesting components reads their files.
+/// Checks the text, and replaces digests of files by the files' paths. Blocking: finding a digest reads all files that
+/// texts may name.
 pub(super) fn admit(
     text: TenantText,
     allowed: &StoredTenantsConfig,
@@ -214,7 +217,7 @@ pub(super) fn admit(
 ) -> Result<AdmittedTenant, TenantTextError> {
     let mut admitted = text.admit(allowed)?;
     for extension in &mut admitted.extensions {
-        // One that is no file is looked for among those that were uploaded.
+        // A digest without a file is that of an uploaded component.
         if let Some(file) = extension.digest.as_ref().and_then(|digest| components.find(digest)) {
             extension.component = file.to_string_lossy().into_owned();
         }
@@ -228,7 +231,7 @@ fn wrong(place: &str, error: &(dyn std::error::Error + 'static)) -> TenantTextEr
 
 impl TenantLoader<Serving> for Loader {
     fn callers(&self, text: String) -> BoxFuture<'static, Result<Option<HashSet<String>>, String>> {
-        // The longest texts take a tenth of a second to be read.
+        // Parsing the longest texts takes a tenth of a second.
         let reading = spawn_blocking(move || {
             let text = TenantText::parse(&text).map_err(|error| error.to_string())?;
             Ok(text.callers.map(|callers| callers.into_iter().collect()))
@@ -251,7 +254,7 @@ impl TenantLoader<Serving> for Loader {
     }
 }
 
-/// True where the agent is there when others have answered.
+/// True if loading the agent connects to peers.
 fn asks_peers(agent: &AgentConfig) -> bool {
     match agent {
         AgentConfig::Upstream { .. } => true,

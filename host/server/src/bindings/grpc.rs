@@ -99,7 +99,8 @@ impl GrpcOperations {
         value: fn(Reply) -> Result<T, A2aError>,
     ) -> Result<annex_grpc::Reply<T>, A2aError> {
         let CallParameters { version, extensions, headers, context } = parameters;
-        access_log::noted(async {
+        // Boxed, because the future holds those of all operations.
+        Box::pin(access_log::noted(async {
             let caller = caller(&context)?;
             // A call without a version is one of 0.3 (A2A 1.0 section 3.6.2). 0.3 is not served over gRPC, so such a
             // call is refused here.
@@ -109,7 +110,7 @@ impl GrpcOperations {
             let mut reply = self.operations(&headers)?.call(caller, call, operation).await?;
             let active = mem::take(&mut reply.active);
             Ok(annex_grpc::Reply { value: value(reply)?, active })
-        })
+        }))
         .await
     }
 }
@@ -170,6 +171,7 @@ fn push_configs(reply: Reply) -> Result<ListTaskPushNotificationConfigsResponse,
     Ok(configs)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the results of all operations are taken by value")]
 fn no_push_config(reply: Reply) -> Result<(), A2aError> {
     let OperationResult::NoPushConfig = reply.result else { return Err(other_result()) };
     Ok(())

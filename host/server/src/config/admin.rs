@@ -1,4 +1,4 @@
-//! `[admin]`: the API that shows and changes what is installed.
+//! `[admin]`: the admin API, which lists and changes the installed extensions.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -6,52 +6,52 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// `[admin]`; without it there is no admin API.
+/// `[admin]`. Without this table the server has no admin API.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdminConfig {
-    /// Address and port of its own listener. Default `127.0.0.1:9998`.
+    /// Address and port of the admin listener. Default `127.0.0.1:9998`.
     pub listen: SocketAddr,
-    /// Allows `listen` to be another address than a loopback one. Default: no.
+    /// Allows an address that is not a loopback address in `listen` and `metrics_listen`. Default: no.
     pub allow_remote: bool,
-    /// Names that clients may use for this host, besides loopback names and the address itself. Default: none.
+    /// Host names that clients may use, in addition to loopback names and the address of `listen`. Default: none.
     pub hosts: Vec<String>,
-    /// A file with a token that lets callers in, at least 16 bytes. Its name in the log is `admin`. This or `token_env`.
+    /// A file with the admin token, at least 16 bytes. The log calls its holder `admin`. Excludes `token_env`.
     pub token_file: Option<PathBuf>,
-    /// The environment variable with that token. This or `token_file`.
+    /// The environment variable with the admin token. Excludes `token_file`.
     pub token_env: Option<String>,
-    /// Tokens with names of their own, which the log shows with each change. Default: none.
+    /// Named tokens. The log shows the name with each change. Default: none.
     #[serde(rename = "token")]
     pub tokens: Vec<AdminTokenConfig>,
-    /// A file with a token that lets callers read `/metrics` and nothing else, at least 16 bytes. Default: none.
+    /// A file with a token for `/metrics` alone, at least 16 bytes. Default: none.
     pub metrics_token_file: Option<PathBuf>,
-    /// The environment variable with that token. Default: none.
+    /// The environment variable with the token for `/metrics`. Default: none.
     pub metrics_token_env: Option<String>,
-    /// Address and port of a further listener, which has `/metrics` alone. Without a token for metrics it asks for none. Default:
-    /// none.
+    /// Address and port of a second listener that serves `/metrics` alone. It requires a token only if one for metrics
+    /// is set. Default: none.
     pub metrics_listen: Option<SocketAddr>,
-    /// Lets who has a token record turns, with what users wrote in them. Default: no.
+    /// Allows holders of a token to record turns, which contain the words of users. Default: no.
     pub allow_recording: bool,
 }
 
-/// `[[admin.token]]`: exactly one of `token_file`, `token_env` and `token_sha256` says where the token is.
+/// `[[admin.token]]`. Exactly one of `token_file`, `token_env` and `token_sha256` is set.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdminTokenConfig {
-    /// The name of whoever has the token: 1 to 64 letters, digits, `-`, `_` and `.`.
+    /// The name of the token's holder: 1 to 64 letters, digits, `-`, `_` and `.`.
     pub name: String,
     /// A file with the token, at least 16 bytes.
     pub token_file: Option<PathBuf>,
     /// The environment variable with the token.
     pub token_env: Option<String>,
-    /// The SHA-256 digest of the token, 64 hexadecimal digits. The token must be random: a digest does not hide one that can be
-    /// guessed.
+    /// The SHA-256 digest of the token, 64 hexadecimal digits. The token must be random, because a short or guessable
+    /// token can be found from its digest.
     pub token_sha256: Option<String>,
 }
 
-/// The name of the token of the table itself.
+/// The name of the token in `token_file` or `token_env`.
 const UNNAMED: &str = "admin";
-/// The longest name of a token, in bytes.
+/// The most bytes of a token's name.
 const MAX_NAME_BYTES: usize = 64;
 
 impl Default for AdminConfig {
@@ -72,7 +72,7 @@ impl Default for AdminConfig {
 }
 
 impl AdminConfig {
-    /// Checks the keys that depend on each other. An error is the key and the reason.
+    /// Checks keys that depend on each other. The error is a pair of key and reason.
     pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
         let has_own = self.token_file.is_some() || self.token_env.is_some();
         if (self.token_file.is_some() && self.token_env.is_some()) || (!has_own && self.tokens.is_empty()) {
@@ -93,7 +93,8 @@ impl AdminConfig {
         Ok(())
     }
 
-    /// Finds a listener that another one leaves no room for. `server` is `server.listen`. The value is the key and the reason.
+    /// Checks that no two listeners have the same address and port. `server` is `server.listen`. The error is a pair of
+    /// key and reason.
     pub(super) fn check_listeners(&self, server: SocketAddr) -> Result<(), (&'static str, String)> {
         let mut listeners = vec![("server.listen", server), ("admin.listen", self.listen)];
         listeners.extend(self.metrics_listen.map(|listen| ("admin.metrics_listen", listen)));
@@ -107,7 +108,7 @@ impl AdminConfig {
         Ok(())
     }
 
-    /// The token that opens `/metrics` alone.
+    /// The token that gives access to `/metrics` alone.
     pub(crate) fn metrics_token(&self) -> Option<AdminTokenConfig> {
         let (token_file, token_env) = (self.metrics_token_file.clone(), self.metrics_token_env.clone());
         let is_set = token_file.is_some() || token_env.is_some();
@@ -137,7 +138,7 @@ impl AdminConfig {
         Ok(())
     }
 
-    /// All tokens, that of the table itself among them.
+    /// All admin tokens, including the unnamed one.
     pub(crate) fn all_tokens(&self) -> Vec<AdminTokenConfig> {
         let own = (self.token_file.is_some() || self.token_env.is_some()).then(|| AdminTokenConfig {
             name: UNNAMED.to_owned(),
@@ -149,8 +150,8 @@ impl AdminConfig {
     }
 }
 
-/// True if only one of the two can be listened on. Port 0 is a free one each time. The unspecified address of IPv6 has those of
-/// IPv4 with it.
+/// True if two listeners cannot use both addresses at once. Port 0 never conflicts, because the kernel picks a free
+/// port each time. The unspecified address `::` covers all addresses of IPv6 and IPv4, and `0.0.0.0` all of IPv4.
 fn share_a_port(one: SocketAddr, other: SocketAddr) -> bool {
     let covers = |whole: SocketAddr, part: SocketAddr| {
         whole.ip() == part.ip() || whole.ip().is_unspecified() && (whole.is_ipv6() || part.is_ipv4())

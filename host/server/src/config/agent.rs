@@ -1,4 +1,4 @@
-//! `[agent]`: which agent answers, and what its kind needs.
+//! `[agent]`: the kind of agent that answers, and its settings.
 
 use std::time::Duration;
 
@@ -12,35 +12,34 @@ use serde::Deserialize;
 use super::card::BindingConfig;
 use super::tasks::TasksConfig;
 
-/// The most bytes of one answer of an upstream, unless the config says otherwise.
+/// The default limit in bytes on one answer of an upstream agent.
 pub(super) const DEFAULT_MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// `[agent]`
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "AgentTable")]
 pub enum AgentConfig {
-    /// An instruction template in front of a model.
+    /// An agent of this process: an instruction template and a model.
     Template(TemplateConfig),
-    /// Another A2A server.
+    /// Another A2A server, to which messages are passed on.
     Upstream {
-        /// Where it is and how it is asked.
+        /// The upstream's card, credentials and time limits.
         upstream: Box<UpstreamConfig>,
-        /// The fate of a turn whose process is gone.
+        /// The handling of turns whose process has died.
         on_lost_turn: OnLostTurn,
     },
-    /// Events by rules, for those who test clients.
+    /// An agent that sends scripted events, for tests of clients.
     Script {
-        /// The agent's name: author of its events and app of its sessions.
+        /// The agent's name: the author of its events and the app of its sessions.
         name: String,
-        /// Which message gets which events.
+        /// The rules that choose the events for a message.
         script: EventScript,
-        /// The fate of a turn whose process is gone.
+        /// The handling of turns whose process has died.
         on_lost_turn: OnLostTurn,
     },
 }
 
 impl AgentConfig {
-    /// The agent's name.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Template(template) => &template.name,
@@ -49,7 +48,8 @@ impl AgentConfig {
         }
     }
 
-    /// The same, where somebody else than the operator has chosen what it calls.
+    /// Limits the addresses that the agent may connect to. For agents of added tenants, whose URLs the operator did not
+    /// choose.
     pub(super) fn behind(mut self, screen: &Screen) -> Self {
         match &mut self {
             Self::Upstream { upstream, .. } => upstream.screen = Some(screen.clone()),
@@ -65,7 +65,7 @@ impl AgentConfig {
         self
     }
 
-    /// The fate of a turn whose process is gone.
+    /// The handling of turns whose process has died.
     pub(crate) fn on_lost_turn(&self) -> OnLostTurn {
         match self {
             Self::Template(template) => template.on_lost_turn,
@@ -73,11 +73,12 @@ impl AgentConfig {
         }
     }
 
-    /// Checks that a turn is run again only where there is another process. An error is the key and the reason.
+    /// Checks that turns are rerun only with a shared task store, because another process reruns them. The error is a
+    /// pair of key and reason.
     pub(super) fn check_lost_turn(&self, tasks: &TasksConfig) -> Result<(), (&'static str, &'static str)> {
         let needs_others = self.on_lost_turn() == OnLostTurn::Rerun && tasks.postgres_env.is_none();
-        let reason = "is \"rerun\", and there is no other process that could run a turn again; set tasks.postgres_env, or leave \
-                      it out";
+        let reason = "is \"rerun\", but only another process on the same database can rerun a turn; set \
+                      tasks.postgres_env, or leave it out";
         if needs_others { Err(("agent.on_lost_turn", reason)) } else { Ok(()) }
     }
 }
@@ -85,21 +86,22 @@ impl AgentConfig {
 /// `[agent]` with `kind = "template"`.
 #[derive(Clone, Debug)]
 pub struct TemplateConfig {
-    /// The agent's name: author of its events and app of its sessions.
+    /// The agent's name: the author of its events and the app of its sessions.
     pub name: String,
-    /// The instruction, with `{variable}`, `{user:variable}` and `{optional?}` from the session state.
+    /// The instruction for the model. `{variable}`, `{user:variable}` and `{optional?}` are replaced by values of the
+    /// session state.
     pub instruction: String,
-    /// The state key that keeps the last answer.
+    /// The state key in which each answer is stored.
     pub output_key: Option<String>,
-    /// The name of the artifact that holds the answer; the agent's own when not set.
+    /// The name of the artifact with the answer. Default: the agent's own.
     pub artifact: Option<String>,
-    /// The model behind it.
+    /// The model that answers.
     pub model: ModelConfig,
-    /// The MCP servers that its tools come from.
+    /// The MCP servers with the agent's tools.
     pub mcp: Vec<McpConfig>,
-    /// The most rounds in which the model may ask for tools in one turn; the agent's own bound when not set.
+    /// The most rounds of tool calls in one turn. Default: the agent's own limit.
     pub max_tool_rounds: Option<u32>,
-    /// The fate of a turn whose process is gone.
+    /// The handling of turns whose process has died.
     pub on_lost_turn: OnLostTurn,
 }
 
@@ -107,13 +109,13 @@ pub struct TemplateConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelConfig {
-    /// Answers by rules, offline.
+    /// Scripted answers by rules, without a network.
     Scripted(ScriptConfig),
-    /// A model service.
+    /// A model service over HTTP.
     Generative(GenerativeConfig),
 }
 
-/// The table as it is written, with the keys of all kinds.
+/// The table before its check, with the keys of all kinds.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AgentTable {
@@ -143,7 +145,7 @@ pub(super) struct AgentTable {
 }
 
 impl AgentTable {
-    /// The keys of agents that live elsewhere, and whether each is given.
+    /// The keys for upstream agents. True for each key that is set.
     fn of_upstream(&self) -> [(&'static str, bool); 13] {
         [
             ("card", self.card.is_some()),
@@ -162,7 +164,7 @@ impl AgentTable {
         ]
     }
 
-    /// The keys of the template agent.
+    /// The keys for template agents. True for each key that is set.
     fn of_template(&self) -> [(&'static str, bool); 6] {
         [
             ("instruction", self.instruction.is_some()),
@@ -174,14 +176,15 @@ impl AgentTable {
         ]
     }
 
-    /// The key of the script agent.
+    /// The key for script agents. True if it is set.
     fn of_script(&self) -> [(&'static str, bool); 1] {
         [("rule", self.rule.is_some())]
     }
 }
 
-/// # Errors
-/// When a key is given that belongs to another kind.
+/// Checks that no key of another kind is set.
+///
+/// # Errors The first such key.
 fn refuse(kind: &'static str, foreign: impl IntoIterator<Item = (&'static str, bool)>) -> Result<(), AgentTableError> {
     match foreign.into_iter().find(|(_, is_given)| *is_given) {
         Some((key, _)) => Err(AgentTableError::Unknown { key, kind }),
@@ -197,7 +200,7 @@ pub(super) enum AgentKind {
     Upstream,
 }
 
-/// A key and a kind that do not belong together.
+/// A key that does not fit the kind of the agent, or an unusable value.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AgentTableError {
     #[error("missing field `{key}`, which an agent of kind `{kind}` needs")]
@@ -254,7 +257,7 @@ fn script(table: AgentTable) -> Result<AgentConfig, AgentTableError> {
     Ok(AgentConfig::Script { name: table.name, script, on_lost_turn })
 }
 
-/// An agent that runs here has nothing elsewhere that could be followed.
+/// Refuses `follow` for an agent that runs in this process: only the task of an upstream agent can be followed.
 fn of_this_process(on_lost_turn: Option<OnLostTurn>, kind: &'static str) -> Result<OnLostTurn, AgentTableError> {
     match on_lost_turn.unwrap_or_default() {
         OnLostTurn::Follow => Err(AgentTableError::Follows { kind }),
@@ -274,10 +277,10 @@ fn upstream(table: AgentTable) -> Result<AgentConfig, AgentTableError> {
         name: table.name,
         card: table.card.ok_or(AgentTableError::Missing { key: "card", kind: KIND })?,
         binding: table.binding.map(Binding::from),
-        // A field may be a credential for this server, so none is forwarded unless it is named.
+        // A header field may be a credential for this server, so only the fields of the config are forwarded.
         headers_forward: table.headers_forward.unwrap_or_default(),
         credentials: table.credentials,
-        // Interfaces get credentials, so they are used only at the card's origin and at these hosts.
+        // The interfaces of the card get credentials, so they are used only at the card's origin and at these hosts.
         allow_hosts: table.allow_hosts.unwrap_or_default(),
         connect: seconds(table.connect_seconds, 5),
         idle: seconds(table.idle_seconds, 120),

@@ -1,4 +1,4 @@
-//! The numbers of a config that must be at least 1. A bound of zero would make a server that refuses everything.
+//! The limits of a config that must be at least 1. A limit of zero would make the server refuse every request.
 
 use super::runtime::RuntimeSection;
 use super::server::ServerConfig;
@@ -7,7 +7,7 @@ use super::tasks::TasksConfig;
 
 type Bound = (&'static str, usize);
 
-/// All of them, by their keys.
+/// All limits with their keys.
 pub(super) fn all(
     of_server: &ServerConfig,
     of_sessions: &SessionsConfig,
@@ -24,7 +24,7 @@ pub(super) fn all(
 }
 
 pub(super) fn whole(number: u64) -> usize {
-    // A number that does not fit is not zero, which is all that is asked here.
+    // Callers only compare the result with zero, so a number that does not fit may be cut off.
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 

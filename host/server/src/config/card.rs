@@ -1,4 +1,4 @@
-//! The part of the Agent Card that the server cannot know itself.
+//! `[card]`: the part of the Agent Card that the server does not generate.
 
 use std::path::PathBuf;
 
@@ -8,49 +8,50 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CardConfig {
-    /// The agent's name for people. This and the description can be left out for an upstream agent only, whose own card
-    /// says what this one does not.
+    /// The agent's name for people. Required, except for an upstream agent, whose own card has one.
     pub name: Option<String>,
-    /// The agent's description.
+    /// The agent's description for people. Required, except for an upstream agent, whose own card has one.
     pub description: Option<String>,
     /// The agent's version. Default `1.0.0`.
     pub version: Option<String>,
-    /// Documentation for people.
+    /// URL of the agent's documentation.
     pub documentation_url: Option<String>,
-    /// A picture.
+    /// URL of the agent's icon.
     pub icon_url: Option<String>,
     /// The organisation that offers the agent.
     pub provider: Option<ProviderConfig>,
     /// Media types that messages may have: `type/subtype`, `type/*` or `*/*`. Default `text/plain` and
     /// `application/json`.
     pub input_modes: Option<Vec<String>>,
-    /// The bindings on the card, the preferred one first; all are served. Default: all of them in this order. Leave out
-    /// `GRPC` for clients that refuse cards with its `host:port`, as google-adk 2.13 does.
+    /// The bindings on the card, the preferred one first. The server serves all bindings regardless. Default:
+    /// `JSONRPC`, `HTTP+JSON`, `GRPC`. Leave out `GRPC` for clients that refuse cards with its `host:port`, such as
+    /// google-adk 2.13.
     pub bindings: Option<Vec<BindingConfig>>,
     /// The agent's skills. Every card should have at least one.
     #[serde(default, rename = "skill")]
     pub skills: Vec<SkillConfig>,
-    /// The additions that authenticated callers get to see. Needs `[auth]`.
+    /// Additions for authenticated callers. Needs `[auth]`.
     pub extended: Option<ExtendedCardConfig>,
     /// The key that signs the card.
     pub signing: Option<SigningConfig>,
 }
 
 impl CardConfig {
-    /// The bindings on the card.
+    /// The bindings on the card, or all in their default order.
     pub(crate) fn bindings(&self) -> Vec<BindingConfig> {
         let all = vec![BindingConfig::JsonRpc, BindingConfig::HttpJson, BindingConfig::Grpc];
         self.bindings.clone().unwrap_or(all)
     }
 
-    /// The keys that every card needs and this one does not have.
+    /// The required keys that are not set.
     pub(super) fn missing(&self) -> impl Iterator<Item = &'static str> {
         let needed = [("card.name", self.name.is_none()), ("card.description", self.description.is_none())];
         needed.into_iter().filter_map(|(key, is_missing)| is_missing.then_some(key))
     }
 
-    /// # Errors
-    /// Why no card can be made with these bindings.
+    /// Checks that the card has a binding, and none twice.
+    ///
+    /// # Errors The reason.
     pub(super) fn check_bindings(&self) -> Result<(), &'static str> {
         let bindings = self.bindings();
         let is_repeated = |(place, binding)| bindings.iter().take(place).any(|earlier| earlier == binding);
@@ -65,10 +66,10 @@ impl CardConfig {
 /// A binding of A2A 1.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum BindingConfig {
-    /// JSON-RPC.
+    /// JSON-RPC over HTTP.
     #[serde(rename = "JSONRPC")]
     JsonRpc,
-    /// HTTP+JSON.
+    /// HTTP with JSON bodies (REST).
     #[serde(rename = "HTTP+JSON")]
     HttpJson,
     /// gRPC.
@@ -80,9 +81,9 @@ pub enum BindingConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendedCardConfig {
-    /// Instead of the public description.
+    /// The description for authenticated callers, in place of the public one.
     pub description: Option<String>,
-    /// Skills after the public ones.
+    /// Skills in addition to the public ones.
     #[serde(default, rename = "skill")]
     pub skills: Vec<SkillConfig>,
 }
@@ -91,11 +92,11 @@ pub struct ExtendedCardConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SigningConfig {
-    /// Names the key in the signature, for those who verify it.
+    /// The id of the key (`kid`) in the signature, by which clients find the public key.
     pub kid: String,
-    /// A file with the private key, PEM in PKCS#8: P-256, Ed25519 or RSA. This or `key_env`.
+    /// A file with the private key, PEM in PKCS#8: P-256, Ed25519 or RSA. Excludes `key_env`.
     pub key_file: Option<PathBuf>,
-    /// The environment variable with the same. This or `key_file`.
+    /// The environment variable with the private key in the same format. Excludes `key_file`.
     pub key_env: Option<String>,
 }
 
@@ -105,7 +106,7 @@ pub struct SigningConfig {
 pub struct ProviderConfig {
     /// The organisation's name.
     pub organization: String,
-    /// Its web page.
+    /// The URL of the organisation's web page.
     pub url: String,
 }
 
@@ -113,17 +114,17 @@ pub struct ProviderConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SkillConfig {
-    /// Unique on the card.
+    /// The id, unique on the card.
     pub id: String,
-    /// For people.
+    /// The name for people.
     pub name: String,
     /// The skill's description.
     #[serde(default)]
     pub description: String,
-    /// Words to find it by.
+    /// Keywords for searches, such as `travel`.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Things to ask.
+    /// Example questions.
     #[serde(default)]
     pub examples: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! `[server] cors_origins`: the web pages that may call from a browser.
+//! `[server] cors_origins`: the web pages whose scripts may call the server from a browser.
 
 use axum::http::HeaderValue;
 use serde::Deserialize;
@@ -8,13 +8,13 @@ use url::Url;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub enum CorsOrigins {
-    /// Every page, whatever its origin.
+    /// Pages of every origin.
     Any,
-    /// Pages of these origins, each written as browsers send it.
+    /// Pages of these origins, in the spelling of browsers.
     Listed(Vec<HeaderValue>),
 }
 
-/// No page of another origin.
+/// Pages of no other origin may call.
 impl Default for CorsOrigins {
     fn default() -> Self {
         Self::Listed(Vec::new())
@@ -37,7 +37,7 @@ impl TryFrom<Vec<String>> for CorsOrigins {
     }
 }
 
-/// Checks one origin. Browsers send it as text that is compared byte by byte, so it is taken in their spelling alone.
+/// Checks one origin. Origins are compared byte by byte with the header of a browser, so any other spelling is refused.
 fn origin(text: &str) -> Result<HeaderValue, String> {
     if text.contains('*') {
         return Err(format!("{text:?} has a `*` in a name; list each origin, or only \"*\" for every page"));
@@ -52,16 +52,16 @@ fn origin(text: &str) -> Result<HeaderValue, String> {
     if as_sent != text {
         return Err(format!("{text:?} is not as browsers send that origin; write {as_sent:?}"));
     }
-    HeaderValue::from_str(text).map_err(|_| format!("{text:?} is no value of a header field"))
+    HeaderValue::from_str(text).map_err(|_| format!("{text:?} cannot be the value of a header field"))
 }
 
-/// The origin of a URL as browsers send it: without a path and without the port of the scheme.
+/// The origin of a URL in the spelling of browsers: without a path, and without the scheme's default port.
 fn as_sent(url: &Url) -> Option<String> {
     let origin = url.origin();
     if origin.is_tuple() {
         return Some(origin.ascii_serialization());
     }
-    // Browser extensions and apps have schemes of their own, whose origins a URL parser does not know.
+    // Browser extensions and apps have their own schemes, for which a URL parser returns an opaque origin.
     let host = url.host_str().filter(|host| !host.is_empty())?;
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     Some(format!("{}://{host}{port}", url.scheme()))

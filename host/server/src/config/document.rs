@@ -1,7 +1,7 @@
-//! A TOML text that is decoded with all its mistakes at once, each with its place.
+//! A TOML text whose mistakes are all reported at once, each with line and column.
 //!
-//! serde ends at the first mistake. So each one is noted, the entry at fault is mended or taken out of what was parsed, and
-//! the rest is decoded again, until nothing is wrong any more.
+//! serde stops at the first mistake. Therefore each mistake is noted, the wrong entry is repaired or removed from the
+//! parsed text, and the rest is decoded again. This repeats until no mistake is left.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,13 +21,13 @@ mod place;
 
 use place::{Found, Step};
 
-/// The most mistakes that are looked for in one text unless somebody asks for fewer. Each takes another round.
+/// The default limit on mistakes per text. Each mistake costs one more decoding.
 const MAX_PROBLEMS: usize = 200;
 
-/// Said by the parser of a key that stands there twice.
+/// The parser's message for a key that occurs twice.
 const DUPLICATE: &str = "duplicate key";
 
-/// The text of a config and its file, to tell later where something stands in it.
+/// The text of a config and the path of its file, kept so that later checks can report line and column.
 #[derive(Clone)]
 pub(crate) struct ConfigText {
     path: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) struct ConfigText {
 
 impl fmt::Debug for ConfigText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Each extension has it.
+        // Each extension has a copy, so the text would fill a debug print.
         formatter.debug_struct("ConfigText").field("path", &self.path).finish_non_exhaustive()
     }
 }
@@ -50,12 +50,12 @@ impl ConfigText {
         &self.path
     }
 
-    /// The text, to note what is wrong in it.
+    /// A new [`Document`] of the text, in which mistakes can be noted.
     pub(crate) fn document(&self) -> Document<'_> {
         Document::parse(&self.path, &self.text)
     }
 
-    /// The file, the line and the column of the first of these keys that is there.
+    /// File, line and column of the first of these keys that the text has.
     pub(crate) fn locate(&self, keys: &[String]) -> Option<String> {
         let document = self.document();
         let start = keys.iter().find_map(|key| place::start(&document.root, &place::steps(key)))?;
@@ -64,30 +64,31 @@ impl ConfigText {
     }
 }
 
-/// A TOML text, and what is wrong in it as far as somebody has looked.
+/// A TOML text with the mistakes found in it.
 pub(crate) struct Document<'a> {
     path: &'a Path,
     text: &'a str,
     root: DeTable<'a>,
-    /// The most mistakes that are looked for.
+    /// The most mistakes to look for.
     most: usize,
     problems: Vec<Problem>,
-    /// Lines that are no TOML. What else is said of them comes of that.
+    /// Lines that are not TOML. Other errors on these lines are consequences and are not reported.
     broken_lines: Vec<usize>,
     lost: Vec<Lost>,
 }
 
-/// An entry that is not there any more, or not as it was written. What else is said of it comes of that.
+/// An entry that was removed or changed because of a mistake. Further errors about it are consequences and are not
+/// reported.
 struct Lost {
-    /// The span of the table that it was in.
+    /// The span of the entry's table.
     table: Range<usize>,
     key: String,
-    /// The same as a dotted path.
+    /// The dotted path of the entry, such as `server.listen`.
     path: String,
 }
 
 impl<'a> Document<'a> {
-    /// Parses the text; `path` is for messages.
+    /// Parses the text. `path` is only for messages.
     pub(crate) fn parse(path: &'a Path, text: &'a str) -> Self {
         let (root, errors) = DeTable::parse_recoverable(text);
         let root = root.into_inner();
@@ -96,7 +97,7 @@ impl<'a> Document<'a> {
         for error in errors.iter().take(MAX_PROBLEMS) {
             let span = error.span().unwrap_or_default();
             let (line, _) = document.position(span.start);
-            // A line that is no TOML is often several errors.
+            // One invalid line often causes several errors. Only the first is reported.
             if !document.broken_lines.contains(&line) {
                 document.note("", span.start, error.message().trim().replace('\n', " "));
                 document.broken_lines.push(line);
@@ -105,12 +106,13 @@ impl<'a> Document<'a> {
         document
     }
 
-    /// The same text, in which at most so many mistakes are looked for.
+    /// The same document, with another limit on mistakes.
     pub(super) fn with_most(self, most: usize) -> Self {
         Self { most, ..self }
     }
 
-    /// The value that the text has, without what is wrong in it; `None` where too much is.
+    /// Decodes the text and notes all mistakes. Entries with a mistake are ignored. `None` if the rest cannot be
+    /// decoded.
     pub(crate) fn decode<T: DeserializeOwned>(&mut self) -> Option<T> {
         for _ in 0..self.most {
             let root = Spanned::new(0..0, self.root.clone());
@@ -123,11 +125,11 @@ impl<'a> Document<'a> {
         None
     }
 
-    /// Notes that the value of a key cannot be used. The key is a dotted path, with the number of an element from 0 in
-    /// brackets: `tenant[3].name`. What comes of another mistake is not noted.
+    /// Notes that the value of a key is wrong. The key is a dotted path, with the index of a list element in brackets,
+    /// such as `tenant[3].name` for the fourth tenant. Consequences of an earlier mistake are not noted.
     pub(crate) fn wrong(&mut self, key: &str, reason: impl Into<String>) {
         let reason = reason.into();
-        // A check that names a key which is lost would not say so if the key was there.
+        // A check that names a removed key in its reason would have passed with this key.
         let comes_of = |lost: &Lost| {
             let named = reason.contains(&format!("[{}]", lost.path));
             named || lost.path.contains('.') && reason.contains(&lost.path)
@@ -139,14 +141,15 @@ impl<'a> Document<'a> {
         self.problems.extend(problem);
     }
 
-    /// What is to be said of a key, with its place. The text can be used all the same, so it is not noted.
+    /// A warning about a key, with its line and column. The value is usable, so no mistake is noted. `None` for a
+    /// removed entry.
     pub(crate) fn remark(&self, key: &str, reason: impl Into<String>) -> Option<Problem> {
         let steps = place::steps(key);
         let place = self.start_of(&steps)?.map(|start| self.position(start));
         Some(Problem { path: self.path.to_owned(), place, key: place::dotted(&steps), reason: reason.into() })
     }
 
-    /// What is wrong, in the order of the lines.
+    /// All mistakes, ordered by line.
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.problems;
         problems.sort_by_key(|problem| problem.place);
@@ -154,10 +157,9 @@ impl<'a> Document<'a> {
         problems
     }
 
-    /// The value that was decoded, if nothing is wrong.
+    /// The decoded value, if the text has no mistakes.
     ///
-    /// # Errors
-    /// With all that is wrong.
+    /// # Errors [`ConfigError::Problems`] with all mistakes.
     pub(crate) fn into_checked<T>(self, value: Option<T>) -> Result<T, ConfigError> {
         let path = self.path.to_owned();
         let mut problems = self.into_problems();
@@ -177,8 +179,8 @@ impl<'a> Document<'a> {
         ConfigText::new(self.path, self.text)
     }
 
-    /// Where the innermost entry of the path begins that is there. `None` where the path leads to what is lost,
-    /// `Some(None)` where nothing of it is there.
+    /// The byte at which the entry of the path begins, or else its innermost existing parent. `None` if the entry was
+    /// removed, `Some(None)` if not even a parent exists.
     fn start_of(&self, steps: &[Step]) -> Option<Option<usize>> {
         let nearest = place::nearest(&self.root, steps);
         let last = nearest.missing.as_ref().or(steps.last());
@@ -194,18 +196,19 @@ impl<'a> Document<'a> {
         self.problems.push(Problem { path: self.path.to_owned(), place, key: key.to_owned(), reason });
     }
 
-    /// The line and the column of a byte, from 1.
+    /// The line and the column of a byte, both from 1.
     fn position(&self, byte: usize) -> (usize, usize) {
         let before = self.text.get(..byte.min(self.text.len())).unwrap_or_default();
         let line = before.rfind('\n').map_or(0, |end| end + 1);
         (before.matches('\n').count() + 1, before.get(line..).unwrap_or_default().chars().count() + 1)
     }
 
-    /// Notes an error, and mends or takes out what it is about. Returns false where nothing can be done.
+    /// Notes an error of the decoder, and repairs or removes the wrong entry. Returns false if neither is possible.
     fn mend(&mut self, error: &toml::de::Error) -> bool {
         let span = error.span().unwrap_or_default();
         let Found { steps, is_key } = place::find(&self.root, &span).unwrap_or_default();
-        // A value that stands in for a missing one does not fit, so its table cannot be decoded.
+        // The span of a placeholder lies behind the text. A placeholder that does not fit means that its table cannot
+        // be decoded.
         if span.start > self.text.len() {
             return self.take_out(steps.get(..steps.len().saturating_sub(1)).unwrap_or_default());
         }
@@ -240,7 +243,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Notes what is wrong with a value. One with a table often begins with the key.
+    /// Notes a wrong value. The message about a table often begins with the name of a key in it.
     fn other(&mut self, steps: &[Step], span: &Range<usize>, text: &str) -> bool {
         let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
         let named = place::steps(name.trim_matches('`'));
@@ -251,13 +254,13 @@ impl<'a> Document<'a> {
             return self.take_out(steps);
         };
         let start = place::start(&self.root, &whole).unwrap_or(start);
-        // Said of the key, the text need not begin with it.
+        // The problem names the key already, so the message need not repeat it.
         let text = if rest.starts_with('=') { text } else { rest };
         self.note_at(&whole, &(start..start), text.to_owned());
         self.take_out(&whole) || self.take_out(&of_name)
     }
 
-    /// Notes a mistake of the decoder, unless it comes of a line that is no TOML or of a name that was guessed.
+    /// Notes a mistake of the decoder, unless it is a consequence of an invalid line or a removed entry.
     fn note_at(&mut self, steps: &[Step], span: &Range<usize>, reason: String) {
         let (line, _) = self.position(span.start);
         if !self.is_lost(steps) && !self.broken_lines.contains(&line) {
@@ -265,7 +268,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Notes a key that nobody knows. Its value is looked at under the name that was surely meant.
+    /// Notes an unknown key. If the key is clearly a misspelling, its value is checked under the right name.
     fn unknown_key(&mut self, steps: &[Step], key: &str, accepted: &[String], of: &str) -> bool {
         let Some((_, parent)) = steps.split_last() else { return false };
         let Some(start) = place::start(&self.root, steps) else { return false };
@@ -287,7 +290,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Notes a key that must be there, and puts a text in its place to find out what else is wrong.
+    /// Notes a missing key. A placeholder takes its place, so that decoding can go on to the next mistake.
     fn missing(&mut self, steps: &[Step], span: &Range<usize>, key: String, needed: &str) -> bool {
         let whole: Vec<Step> = steps.iter().cloned().chain([Step::Key(key.clone())]).collect();
         let needed = if needed.is_empty() { String::new() } else { format!("; {needed} it") };
@@ -298,7 +301,7 @@ impl<'a> Document<'a> {
             self.problems.push(Problem { path, place, key: dotted, reason: format!("is missing{needed}") });
         }
         self.lose(&whole);
-        // Each stands behind the text, where nothing else does.
+        // Each placeholder gets a span of its own behind the end of the text.
         let start = self.text.len() + self.lost.len();
         let Some(table) = place::table_mut(&mut self.root, steps) else { return false };
         let placeholder = Spanned::new(start..start + 1, DeValue::String(Cow::Borrowed("")));
@@ -331,7 +334,7 @@ impl<'a> Document<'a> {
         }
         let Some(table) = place::table_mut(&mut self.root, parent) else { return false };
         let Some((key, value)) = table.remove_entry(old.as_str()) else { return false };
-        // What is in a table is looked at, and a value that does not fit is no news.
+        // The content of a table is checked under the new name. A value that does not fit there is not reported again.
         let is_table = matches!(value.get_ref(), DeValue::Table(_) | DeValue::Array(_));
         table.insert(Spanned::new(key.span(), Cow::Owned(name)), value);
         if !is_table {
@@ -340,8 +343,8 @@ impl<'a> Document<'a> {
         true
     }
 
-    /// Moves a table into the last one of a list beside it whose name is surely a misspelling of its own. What is wrong with
-    /// that name is found by itself.
+    /// Moves a table into the last element of a list with a misspelt name. For example, `[extension.grants]` belongs to
+    /// the `[[extensions]]` before it. The misspelt name is reported separately.
     fn joins_misspelt_list(&mut self, steps: &[Step]) -> bool {
         let Some((Step::Key(name), parent)) = steps.split_last() else { return false };
         let Some(table) = place::table_mut(&mut self.root, parent) else { return false };
@@ -352,7 +355,8 @@ impl<'a> Document<'a> {
         lists.any(|list| self.join(steps, &list))
     }
 
-    /// Moves the table `from` into the last one of the list `to`, if that is what they are.
+    /// Moves the table `from` into the last element of the list `to`. Returns false if they are not a table and a list
+    /// of tables.
     fn join(&mut self, from: &[Step], to: &[Step]) -> bool {
         let is_moved = place::move_into_last(&mut self.root, from, to);
         if is_moved {
@@ -361,7 +365,8 @@ impl<'a> Document<'a> {
         is_moved
     }
 
-    /// Takes back that keys stand there twice, behind the entry: each element of a misspelt list may have them.
+    /// Removes reports of duplicate keys after the entry, because each element of a misspelt list may have the same
+    /// keys.
     fn forget_duplicates_behind(&mut self, steps: &[Step]) {
         let first = place::start(&self.root, steps).map_or(usize::MAX, |start| self.position(start).0);
         let is_one = |problem: &Problem| {
@@ -380,7 +385,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Said of a table that is written as one of several, or of one of several that is written as one.
+/// The error text for a table written as `[key]` where a list `[[key]]` is needed, or the other way round.
 fn one_or_several(key: &str, last: Option<&Step>) -> String {
     match last {
         Some(Step::Item(_)) => {

@@ -1,4 +1,4 @@
-//! `[[extension]]`: one installed extension.
+//! `[[extension]]`: an installed extension and its settings.
 
 use std::path::Path;
 
@@ -15,49 +15,50 @@ use super::limits::LimitsConfig;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtensionConfig {
-    /// A path, relative to the config, or the bare name of a component that ships with Annex.
+    /// A path relative to the config, or the bare name of a component that ships with Annex.
     #[serde(skip_serializing)]
     pub component: String,
-    /// The digest that the component must have; only a tenant that was added names one.
+    /// The digest that the component must have. Only set for added tenants.
     #[serde(skip)]
     pub(crate) digest: Option<String>,
-    /// Where it stands.
+    /// The position of the `[[extension]]` in the config.
     #[serde(skip)]
     pub(crate) place: ExtensionPlace,
-    /// Refuse requests that it is not active for. Default false.
+    /// Refuses requests for which the extension is not active. Default false.
     #[serde(default)]
     pub required: bool,
-    /// What makes it active for a request. Default `requested`.
+    /// When the extension is active for a request. Default `requested`.
     #[serde(default)]
     pub activate: ActivateConfig,
-    /// The callers that it is active for, as `principal:ID` or `claim:NAME=VALUE`. Default: all.
+    /// The callers for whom the extension may be active, as `principal:ID` or `claim:NAME=VALUE`. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
-    /// The grants. Default: none.
+    /// The permissions of the extension. Default: none.
     #[serde(default)]
     pub grants: GrantsConfig,
-    /// The limits of its calls.
+    /// The resource limits of the extension's calls.
     #[serde(default)]
     pub limits: LimitsConfig,
-    /// The consequence that its failure has for a request. Default `reject`.
+    /// The effect of a failure of the extension on a request. Default `reject`.
     #[serde(default)]
     pub on_failure: OnFailureConfig,
-    /// The life of its instances. Default `fresh`.
+    /// The lifetime of instances. Default `fresh`.
     #[serde(default)]
     pub instances: InstancesConfig,
-    /// Turns that a kept instance serves. Default 1,000.
+    /// Turns that one kept instance serves before its replacement. Default 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_turns: Option<u32>,
-    /// Its own parameters.
+    /// Parameters for the extension itself.
     #[serde(default)]
     pub parameters: toml::Table,
 }
 
-/// Where an `[[extension]]` stands in a config, if it stands in one.
+/// The position of an `[[extension]]` in a config. Empty for an extension that is not from a config, such as one of an
+/// added tenant.
 #[derive(Clone, Debug, Default)]
 pub struct ExtensionPlace(Option<Box<(ConfigText, usize)>>);
 
-// An extension that is moved in the config is the same one.
+// Moving an `[[extension]]` within the config does not change the extension, so all places are equal.
 impl PartialEq for ExtensionPlace {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -67,13 +68,13 @@ impl PartialEq for ExtensionPlace {
 impl Eq for ExtensionPlace {}
 
 impl ExtensionPlace {
-    /// The text of the config that it stands in.
+    /// The text of the config.
     pub(crate) fn text(&self) -> Option<&ConfigText> {
         self.0.as_deref().map(|(text, _)| text)
     }
 
-    /// The file, the line and the column of the first of its keys that is there, or else of all of it. `None` where it
-    /// stands in no config.
+    /// File, line and column of the first of these keys that is set, or else of the whole `[[extension]]`. `None`
+    /// without a config.
     pub(crate) fn locate(&self, keys: &[String]) -> Option<String> {
         let (text, number) = self.0.as_deref()?;
         let itself = format!("extension[{number}]");
@@ -82,66 +83,65 @@ impl ExtensionPlace {
     }
 }
 
-/// Notes in each extension where it stands.
+/// Sets the place of each extension.
 pub(super) fn set_places(extensions: &mut [ExtensionConfig], text: &ConfigText) {
     for (number, extension) in extensions.iter_mut().enumerate() {
         extension.place = ExtensionPlace(Some(Box::new((text.clone(), number))));
     }
 }
 
-/// The keys of an `[[extension]]` beside `component` and `required`.
+/// The keys of an `[[extension]]` except `component` and `required`.
 const KEYS: [&str; 8] =
     ["activate", "allow", "grants", "limits", "on_failure", "instances", "instance_turns", "parameters"];
 
-/// The most entries of `allow`: each request looks at them.
+/// The most entries of `allow`. Each request is compared with every entry.
 const MAX_ALLOWED: usize = 100;
 
-/// What makes an extension active for a request.
+/// When an extension is active for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ActivateConfig {
-    /// The client asks for it.
+    /// The client requests the extension.
     #[default]
     Requested,
-    /// The same, or the message bears its metadata or names it.
+    /// The client requests the extension, or the message has its metadata or names its URI.
     Metadata,
-    /// Every message.
+    /// Every request.
     Always,
 }
 
-/// The consequence for a request that an extension fails.
+/// The effect of an extension's failure on a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFailureConfig {
-    /// It is refused, or its task fails.
+    /// The request is refused, or its task fails.
     #[default]
     Reject,
-    /// It goes on without the extension.
+    /// The request continues without the extension.
     Skip,
 }
 
-/// The life of the instances of an extension.
+/// The lifetime of an extension's instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InstancesConfig {
-    /// Each serves one turn.
+    /// A new instance per turn.
     #[default]
     Fresh,
-    /// Each serves one turn after the other, and is put back in between.
+    /// One instance serves several turns, one after the other. It is reset between them.
     Kept,
 }
 
 impl ExtensionConfig {
-    /// The digest of a component that was uploaded; `None` for one that is a file.
+    /// The digest of an uploaded component. `None` for a component that is a file.
     pub(crate) fn uploaded(&self) -> Option<&str> {
-        // A component of a tenant's text that is a file has its path by the time it is loaded.
+        // If the digest is that of a file, `component` has been replaced by the file's path before loading.
         self.digest.as_deref().filter(|digest| *digest == self.component)
     }
 
-    /// The installation as the runtime takes it. Files are looked for in `folder`, and no limit may be above `ceiling`.
+    /// Converts the settings for the runtime. `folder` is the start of relative paths, and `ceiling` bounds the limits.
     ///
-    /// # Errors
-    /// The key and what is wrong with its value.
+    /// # Errors A pair of key and reason.
     pub(crate) fn installation(
         &self,
         folder: &Path,
@@ -160,43 +160,42 @@ impl ExtensionConfig {
         })
     }
 
-    /// Checks that the server can tell the callers of `allow` from others.
+    /// Checks that `[auth]` can identify the callers of `allow`.
     ///
-    /// # Errors
-    /// The key and what is wrong with its value.
+    /// # Errors A pair of key and reason.
     pub(crate) fn check_callers(&self, auth: Option<&AuthConfig>) -> Result<(), (&'static str, String)> {
         let Some(allow) = &self.allow else { return Ok(()) };
         let Some(auth) = auth else {
-            let reason = "names callers, and without [auth] nobody knows who calls; add [auth] or leave it out";
+            let reason = "names callers, but without [auth] all callers are anonymous; add [auth] or leave it out";
             return Err(("allow", reason.to_owned()));
         };
         match allow.iter().find(|caller| caller.starts_with("claim:")) {
             Some(claim) if auth.jwt.is_none() => {
-                let reason = format!("has {claim:?}, and only tokens have claims; add [auth.jwt] or name principals");
+                let reason = format!("has {claim:?}, but only tokens have claims; add [auth.jwt] or name principals");
                 Err(("allow", reason))
             }
             _ => Ok(()),
         }
     }
 
-    /// True if no server starts without it: every request that it is for needs it, or is to be seen by it.
+    /// True if the server must not start without the extension: it is required, or always active with `on_failure =
+    /// "reject"`.
     pub(crate) fn must_load(&self) -> bool {
         let is_rule = self.activate == ActivateConfig::Always && self.on_failure == OnFailureConfig::Reject;
         self.required || is_rule
     }
 
-    /// The installation of a component that is loaded without a server around it: `settings` are the keys of an
-    /// `[[extension]]` but for `component`, and files that they name are looked for in `folder`.
+    /// Parses the settings of a component that is loaded without a server. `settings` has the keys of an
+    /// `[[extension]]` except `component`. `folder` is the start of relative paths.
     ///
-    /// # Errors
-    /// What is wrong with the settings.
+    /// # Errors The key and the reason, or the message of the parser.
     pub fn read_installation(settings: &str, folder: &Path) -> Result<Installation, String> {
         let config = Self::from_settings("component", settings)?;
-        // Without a server there is no `[runtime.ceiling]`, and only the engine's own holds.
+        // Without a server there is no `[runtime.ceiling]`, so only the engine's own maximum applies.
         config.installation(folder, &LimitsConfig::default()).map_err(|(key, reason)| format!("{key} {reason}"))
     }
 
-    /// Reads the keys of an `[[extension]]` but for `component`, which is the file of that name.
+    /// Parses the keys of an `[[extension]]` except `component`, which is set to `NAME.wasm`.
     pub(crate) fn from_settings(name: &str, text: &str) -> Result<Self, String> {
         let mut table: toml::Table = toml::from_str(text).map_err(|error| one_line(&error))?;
         if table.insert("component".to_owned(), format!("{name}.wasm").into()).is_some() {
@@ -205,11 +204,11 @@ impl ExtensionConfig {
         table.try_into().map_err(|error: toml::de::Error| one_line(&error))
     }
 
-    /// True if settings in which something is wrong still say that a server may start without the extension: it is not always
-    /// active, and not required by `required = false`, or by leaving it out where no key can be a misspelt `required`.
+    /// True if a server may start without an extension whose settings have mistakes. Neither `activate = "always"` nor
+    /// `required = true` may be set or misspelt in them.
     pub(crate) fn broken_settings_are_optional(text: &str) -> bool {
         let Ok(table) = toml::from_str::<toml::Table>(text) else { return false };
-        // A value that is misspelt may be meant as `always`.
+        // A misspelt value may stand for `always`.
         let may_be_always = |activate: &toml::Value| !matches!(activate.as_str(), Some("requested" | "metadata"));
         if table.get("activate").is_some_and(may_be_always) {
             return false;
@@ -220,11 +219,12 @@ impl ExtensionConfig {
         }
     }
 
-    /// The keys as JSON, without `component`. Secrets are named and not there.
+    /// The settings as JSON, without `component`. A secret appears by its environment variable or file, not by its
+    /// value.
     pub(crate) fn to_json(&self) -> Json {
         let whole = || {
             let mut settings = JsonObject::parse(Json::from_serialize(self)?.get())?;
-            // As the extension gets them: dates are texts.
+            // Parameters appear as the extension gets them, with dates as strings.
             let parameters = self.parameters.iter().filter_map(|(key, value)| Some((key.clone(), json(value).ok()?)));
             settings.insert("parameters".to_owned(), parameters.collect::<JsonObject>().to_json()?);
             settings.to_json()
@@ -236,7 +236,7 @@ impl ExtensionConfig {
         let Some(allow) = &self.allow else { return Ok(None) };
         let wrong = |reason: String| Err(("allow", reason));
         if allow.is_empty() {
-            return wrong("is empty, so that the extension is for nobody; leave it out to have it for all".to_owned());
+            return wrong("is empty, so no caller may use the extension; leave it out to allow all callers".to_owned());
         }
         if allow.len() > MAX_ALLOWED {
             return wrong(format!("has {} entries, and at most {MAX_ALLOWED} are taken; name a claim", allow.len()));
@@ -271,8 +271,8 @@ impl ExtensionConfig {
             (InstancesConfig::Kept, turns) => Ok(Instances::Kept { turns: turns.unwrap_or(Instances::TURNS) }),
             (InstancesConfig::Fresh, None) => Ok(Instances::Fresh),
             (InstancesConfig::Fresh, Some(_)) => {
-                let reason = "is for kept instances, and each of these serves one turn; set instances = \"kept\" or leave \
-                              it out";
+                let reason = "is for kept instances, but those of instances = \"fresh\" serve one turn each; set \
+                              instances = \"kept\" or leave it out";
                 Err(("instance_turns", reason.to_owned()))
             }
         }
@@ -289,7 +289,7 @@ impl ActivateConfig {
     }
 }
 
-/// TOML as JSON. Dates become strings; numbers that JSON does not have are refused.
+/// Converts TOML to JSON. Dates become strings. A number that JSON cannot express, such as `nan`, is an error.
 fn json(value: &toml::Value) -> Result<Json, String> {
     let value = json_value(value)?;
     Json::from_serialize(&value).map_err(|error| error.to_string())
@@ -312,7 +312,8 @@ fn json_value(value: &toml::Value) -> Result<serde_json::Value, String> {
     })
 }
 
-/// The error in one line, without the lines of the file that TOML errors show: they may have secrets.
+/// The error message in one line. The excerpt of the file that TOML errors include is dropped, because it may contain
+/// secrets.
 fn one_line(error: &toml::de::Error) -> String {
     error.message().trim().replace('\n', " ")
 }

@@ -1,34 +1,33 @@
-//! The file that a config was read from, so that it can be read again.
+//! The file of a config, for reloads.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Config, ConfigError, ExtensionConfig, live, tenant};
 
-/// The file of a config and what stood in it.
+/// The file of a config and the content at the last read.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
     path: PathBuf,
     tables: Arc<toml::Table>,
-    /// True for the file of a tenant, which has fewer tables.
+    /// True for a tenant's file, which has fewer tables.
     is_of_tenant: bool,
 }
 
 impl ConfigFile {
-    /// `text` was parsed before, so it is TOML.
+    /// `text` must be valid TOML.
     pub(super) fn new(path: &Path, text: &str) -> Self {
         Self { path: path.to_owned(), tables: Arc::new(toml::from_str(text).unwrap_or_default()), is_of_tenant: false }
     }
 
-    /// The same for the file of a tenant.
+    /// Like [`ConfigFile::new`], for a tenant's file.
     pub(super) fn of_tenant(path: &Path, text: &str) -> Self {
         Self { is_of_tenant: true, ..Self::new(path, text) }
     }
 
-    /// Reads it again: what it says now, and its extensions.
+    /// Reads the file again and returns its present state and extensions.
     ///
-    /// # Errors
-    /// When it can no longer be used.
+    /// # Errors The file cannot be read or has mistakes.
     pub(crate) fn read_again(&self) -> Result<(Self, Vec<ExtensionConfig>), ConfigError> {
         let path = &self.path;
         if self.is_of_tenant {
@@ -36,26 +35,26 @@ impl ConfigFile {
             return Ok((Self::of_tenant(path, &text), tenant::extensions(path, &text)?));
         }
         let Config { file, extensions, .. } = self.config()?;
-        // What was read from a file always has one.
+        // `Config::read` always sets the file.
         Ok((file.unwrap_or_else(|| self.clone()), extensions))
     }
 
-    /// All that the file says now, of a file that is not a tenant's.
+    /// Reads the whole config again. Not for a tenant's file.
     ///
-    /// # Errors
-    /// When it can no longer be used.
+    /// # Errors The file cannot be read or has mistakes.
     pub(crate) fn config(&self) -> Result<Config, ConfigError> {
         let config = Config::read(&self.path)?;
-        // A config that had an agent keeps one, because the next start may need it. Only a program that brings its own
-        // does without.
+        // If the config had an agent, it must keep one, because the next start may need it. A program that brings its
+        // own agent never had one in the config.
         if self.tables.contains_key("agent") {
             config.agent()?;
         }
         Ok(config)
     }
 
-    /// The keys that say something else in `other` and need a restart, each with the reason: `[[extension]]`, `[[tenant]]` and
-    /// what else counts without one is left out. For the file of a tenant these are all others, because it is loaded as a whole.
+    /// The changed keys that need a restart, each with the reason. Keys that a reload applies are not included, such as
+    /// `[[extension]]` and `[[tenant]]`. For a tenant's file the result has every other changed table, because a tenant
+    /// is loaded as a whole.
     pub(crate) fn that_need_restart(&self, other: &Self) -> Vec<String> {
         if self.is_of_tenant {
             let keys: std::collections::BTreeSet<&String> = self.tables.keys().chain(other.tables.keys()).collect();
@@ -65,13 +64,12 @@ impl ConfigFile {
         live::that_need_restart(&self.tables, &other.tables)
     }
 
-    /// The keys that say something else in `other` and count without a restart, besides those of `[[extension]]` and
-    /// `[[tenant]]`.
+    /// The changed keys that a reload applies, except `[[extension]]` and `[[tenant]]`.
     pub(crate) fn that_count(&self, other: &Self) -> Vec<String> {
         live::that_count(&self.tables, &other.tables)
     }
 
-    /// True if one of the tables says something else in `other`; `table` may be a dotted path.
+    /// True if `table` differs between the two files. `table` may be a dotted path.
     pub(crate) fn differs(&self, other: &Self, table: &str) -> bool {
         let of = |file: &Self| {
             let mut names = table.split('.');

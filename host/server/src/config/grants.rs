@@ -1,4 +1,4 @@
-//! `[extension.grants]`: what one installed extension may do.
+//! `[extension.grants]`: the permissions of an extension.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,42 +15,42 @@ use axum::http::Method;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The most bytes of one secret.
+/// The most bytes of a secret.
 const MAX_SECRET_BYTES: usize = 64 << 10;
-/// The most bytes of a file that are looked at for one.
+/// The most bytes of a secret's file that are read.
 const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// A key of the grants, and what is wrong with its value.
+/// A key of the grants and the reason why its value is refused.
 type Wrong = (&'static str, String);
 
 /// `[extension.grants]`
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GrantsConfig {
-    /// The time of day and timers.
+    /// Reading the time of day, and timers.
     pub clock: bool,
     /// Random numbers.
     pub random: bool,
-    /// Requests to others.
+    /// HTTP requests to other servers.
     pub http: Option<HttpGrantConfig>,
-    /// Keys of its own that outlive a turn.
+    /// Key-value storage that outlives a turn.
     pub keyvalue: Option<KeyValueGrantConfig>,
-    /// Values that it can ask for by name, besides its parameters.
+    /// Secrets that the extension can read by name. They are not part of its parameters.
     pub secrets: BTreeMap<String, SecretConfig>,
-    /// The session's state.
+    /// Access to session state.
     #[serde(rename = "session-state")]
     pub session_state: Option<SessionStateGrantConfig>,
-    /// The task's state.
+    /// Reading the state of the turn's task.
     pub task: bool,
-    /// The caller's tasks.
+    /// Listing the caller's tasks.
     pub tasks: bool,
-    /// Taking up tasks that it interrupted.
+    /// Resuming tasks that the extension interrupted.
     #[serde(rename = "task-resumption")]
     pub task_resumption: bool,
-    /// The steps of the agent in the turn.
+    /// Reading the agent's steps in the turn.
     #[serde(rename = "agent-steps")]
     pub agent_steps: bool,
-    /// Replacing parts of messages.
+    /// Replacing parts of the client's message.
     #[serde(rename = "rewrite-message")]
     pub rewrite_message: bool,
 }
@@ -59,15 +59,15 @@ pub struct GrantsConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpGrantConfig {
-    /// The requests that may be sent.
+    /// Rules for allowed requests.
     pub allow: Vec<HttpRuleConfig>,
-    /// Bytes of one response's body. Default 1 MiB.
+    /// The most bytes of a response body. Default 1 MiB.
     #[serde(default = "max_response_bytes")]
     pub max_response_bytes: usize,
-    /// Milliseconds that one request may take. Default 5,000; `limits.wall_ms` ends the hook that waits for it.
+    /// Timeout of a request in milliseconds. Default 5,000. `limits.wall_ms` may end the waiting hook earlier.
     #[serde(default = "timeout_ms")]
     pub timeout_ms: u64,
-    /// Hosts, addresses and ranges that may be connected to although they are private. Default: none.
+    /// Private hosts, addresses and ranges that the extension may connect to. Default: none.
     #[serde(default, deserialize_with = "super::allowed", serialize_with = "texts")]
     pub allow_private: Vec<AllowedDestination>,
 }
@@ -80,22 +80,22 @@ pub(super) fn timeout_ms() -> u64 {
     u64::try_from(HttpGrant::TIMEOUT.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// One kind of request.
+/// A rule that allows some requests.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRuleConfig {
-    /// The methods, in capitals. Default GET alone.
+    /// The methods, in capitals. Default: `GET` alone.
     #[serde(default = "get", deserialize_with = "methods", serialize_with = "texts")]
     pub methods: Vec<Method>,
     /// `https` or `http`. Default `https`.
     #[serde(default)]
     pub scheme: HttpSchemeConfig,
-    /// A host name, an address, or `*.` and a name for all names below it.
+    /// A host name, an address, or a pattern such as `*.example.com` for all names below `example.com`.
     #[serde(deserialize_with = "host", serialize_with = "text")]
     pub host: HostPattern,
-    /// The port. Default that of the scheme.
+    /// The port. Default: that of the scheme.
     pub port: Option<u16>,
-    /// The path that a request's path must equal or lie below. Default `/`.
+    /// The allowed path, including all paths below. Default `/`.
     #[serde(default = "root")]
     pub path: String,
 }
@@ -113,7 +113,7 @@ fn methods<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Method>, D:
     let method = |name: &String| {
         let is_known = name.bytes().all(|byte| byte.is_ascii_uppercase()) && name != "CONNECT";
         let method = Method::from_bytes(name.as_bytes()).ok().filter(|_| is_known);
-        method.ok_or_else(|| D::Error::custom(format!("{name:?} is no method; write it in capitals, as in \"GET\"")))
+        method.ok_or_else(|| D::Error::custom(format!("{name:?} is not a method; write it in capitals, as in \"GET\"")))
     };
     names.iter().map(method).collect()
 }
@@ -130,14 +130,14 @@ fn host<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HostPattern, D::Er
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
-/// Schemes of requests.
+/// The scheme of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HttpSchemeConfig {
-    /// Encrypted.
+    /// With TLS.
     #[default]
     Https,
-    /// Plain text.
+    /// Without encryption.
     Http,
 }
 
@@ -145,15 +145,15 @@ pub enum HttpSchemeConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeyValueGrantConfig {
-    /// Keys of one bucket: the one that lasts, that of a task, that of a conversation. Default 1,000.
+    /// The most keys of one bucket. Each task, each conversation and the extension itself have a bucket. Default 1,000.
     pub max_keys: usize,
-    /// Bytes of one value. Default 64 KiB.
+    /// The most bytes of one value. Default 64 KiB.
     pub max_value_bytes: usize,
-    /// Bytes of all keys and values of one bucket. Default 1 MiB.
+    /// The most bytes of all keys and values of one bucket. Default 1 MiB.
     pub max_total_bytes: usize,
-    /// Keys of all tasks and conversations together. Default 100,000.
+    /// The most keys in the buckets of all tasks and conversations together. Default 100,000.
     pub max_scoped_keys: usize,
-    /// Bytes of those keys and their values. Default 64 MiB.
+    /// The most bytes of keys and values in the buckets of all tasks and conversations together. Default 64 MiB.
     pub max_scoped_bytes: usize,
 }
 
@@ -170,7 +170,7 @@ impl Default for KeyValueGrantConfig {
 pub enum SecretConfig {
     /// The environment variable with the value.
     Env(String),
-    /// The file with the value, relative to the config. A line break at its end is not part of it.
+    /// The file with the value, relative to the config. A line break at the end is removed.
     File(PathBuf),
 }
 
@@ -178,18 +178,18 @@ pub enum SecretConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionStateGrantConfig {
-    /// See the session-scope keys: all, or those listed in `keys`.
+    /// Allows reading session-scope keys: all, or only those in `keys`.
     pub read: bool,
-    /// Narrows what it sees, and so what it can return to a client.
+    /// The keys that the extension can read, and so return to a client. Default: all.
     pub keys: Option<Vec<String>>,
-    /// Scopes besides the session's own that its deltas may write.
+    /// Further scopes that the extension's deltas may write.
     #[serde(default)]
     pub scopes: Vec<StateScopeConfig>,
-    /// Narrows what its deltas may write to these keys, with their prefixes.
+    /// The keys that the extension's deltas may write, with their prefixes. Default: all.
     pub write_keys: Option<Vec<String>>,
 }
 
-/// A state scope that a delta may write by grant.
+/// A state scope that needs a grant to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StateScopeConfig {
@@ -202,7 +202,7 @@ pub enum StateScopeConfig {
 }
 
 impl GrantsConfig {
-    /// The grants as the runtime takes them. Files are looked for in `folder`.
+    /// Converts the grants for the runtime. `folder` is the start of relative paths.
     pub(super) fn to_grants(&self, folder: &Path) -> Result<Grants, Wrong> {
         let secrets = self.secrets.iter().map(|(name, secret)| Ok((name.clone(), secret.read(name, folder)?)));
         Ok(Grants {
@@ -244,7 +244,7 @@ impl HttpRuleConfig {
             return Err(("grants.http.allow.methods", "names no method; leave it out for GET".to_owned()));
         }
         if !self.path.starts_with('/') || self.path.contains(['?', '#', '*']) {
-            let reason = format!("{:?} is no path: it begins with `/` and has no `?`, `#` and `*`", self.path);
+            let reason = format!("{:?} is not a path: it begins with `/` and has no `?`, `#` and `*`", self.path);
             return Err(("grants.http.allow.path", reason));
         }
         let scheme = match self.scheme {

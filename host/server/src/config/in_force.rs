@@ -1,9 +1,9 @@
-//! The config in force after it was read again.
+//! The config after a reload.
 
 use super::{Config, ServerConfig, TasksConfig};
 
 impl Config {
-    /// This config with what counts of `read` without a restart.
+    /// This config with those values of `read` that a reload applies. Values that need a restart stay.
     pub(crate) fn with_live(&self, read: &Self) -> Self {
         let mut live = self.clone();
         live.server = ServerConfig {

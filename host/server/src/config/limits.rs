@@ -1,4 +1,5 @@
-//! `[extension.limits]` and `[runtime.ceiling]`: what one extension may use, and what no extension may go beyond.
+//! `[extension.limits]`: the resource limits of an extension. `[runtime.ceiling]`: the highest limits that any
+//! extension may have.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -6,39 +7,40 @@ use std::time::Duration;
 use annex_runtime::{Limits, MEMORY_CEILING, TABLE_CEILING};
 use serde::{Deserialize, Serialize};
 
-/// A key of the limits, and what is wrong with its value.
+/// A key of the limits and the reason why its value is refused.
 type Wrong = (&'static str, String);
 
-/// `[extension.limits]`; what is absent has the value of [`Limits::standard`], or of the ceiling where that is less.
-/// `[runtime.ceiling]` has the same keys; what is absent there has no ceiling but the most that each limit may be.
+/// `[extension.limits]`. The default of each key is that of [`Limits::standard`], or the ceiling if lower.
+///
+/// `[runtime.ceiling]` has the same keys. Its default is the fixed maximum of each limit.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
     /// Linear memory in MiB, at most 64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<usize>,
-    /// Elements over all tables, at most 20,000.
+    /// Elements of all tables together, at most 20,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table_elements: Option<usize>,
     /// CPU time per call in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ms: Option<u64>,
-    /// CPU time per turn in milliseconds; 1,000, or `cpu_ms` where that is more.
+    /// CPU time per turn in milliseconds. Default 1,000, or `cpu_ms` if more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_cpu_ms: Option<u64>,
-    /// Time on the clock per call in milliseconds.
+    /// Wall-clock time per call in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<u64>,
-    /// Time on the clock in all calls of a turn in milliseconds; 30,000, or `wall_ms` where that is more.
+    /// Wall-clock time of all calls of a turn in milliseconds. Default 30,000, or `wall_ms` if more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_wall_ms: Option<u64>,
     /// Host calls per turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_calls: Option<u32>,
-    /// Bytes handed to one hook.
+    /// Bytes that the host may pass to one hook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_bytes: Option<usize>,
-    /// Bytes that one call may hand to the host.
+    /// Bytes that the extension may pass to the host in one call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<usize>,
     /// Log lines per turn.
@@ -47,13 +49,15 @@ pub struct LimitsConfig {
     /// Bytes of all log lines per turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_bytes: Option<usize>,
-    /// Turns at once.
+    /// Turns that the extension may take part in at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
 }
 
 impl LimitsConfig {
-    /// The limits, none of them above `ceiling`.
+    /// Converts the limits for the runtime.
+    ///
+    /// # Errors A limit above `ceiling` or outside of the fixed range.
     pub(super) fn to_limits(&self, ceiling: &Self) -> Result<Limits, Wrong> {
         self.check()?;
         let standard = Limits::standard();
@@ -62,7 +66,7 @@ impl LimitsConfig {
         };
         let cpu = within("limits.cpu_ms", self.cpu_ms, ceiling.cpu_ms, standard.cpu)?;
         let wall = within("limits.wall_ms", self.wall_ms, ceiling.wall_ms, standard.wall)?;
-        // A turn gets at least the time that one of its calls may take.
+        // A turn gets at least as much time as one of its calls.
         let turn_cpu = standard.turn_cpu.max(cpu);
         let turn_wall = standard.turn_wall.max(wall);
         Ok(Limits {
@@ -74,7 +78,7 @@ impl LimitsConfig {
         })
     }
 
-    /// The limits that are no times.
+    /// The limits that are not times.
     fn amounts(&self, ceiling: &Self, standard: Limits) -> Result<Limits, Wrong> {
         let memory = within("limits.memory_mib", self.memory_mib, ceiling.memory_mib, standard.memory >> 20)?;
         Ok(Limits {
@@ -95,7 +99,7 @@ impl LimitsConfig {
         })
     }
 
-    /// Refuses what the engine cannot do, and limits with which no call could run.
+    /// Refuses values beyond the engine's maximum, and limits of zero with which no call could run.
     pub(super) fn check(&self) -> Result<(), Wrong> {
         let memory = MEMORY_CEILING >> 20;
         if self.memory_mib.is_some_and(|mib| mib == 0 || mib > memory) {
@@ -118,10 +122,11 @@ impl LimitsConfig {
         }
     }
 
-    /// Refuses what no extension needs: a larger number is a slip, such as microseconds for milliseconds.
+    /// Refuses values above any reasonable use. Such a value is usually a mistake, such as microseconds instead of
+    /// milliseconds.
     fn check_most(&self) -> Result<(), Wrong> {
         let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        // No instance has more memory for what it is handed, and for what it hands over.
+        // An instance cannot hold more bytes than its memory, so a larger limit has no effect.
         let bytes = wide(MEMORY_CEILING);
         let limits = [
             ("limits.cpu_ms", self.cpu_ms, 60_000),
@@ -143,7 +148,9 @@ impl LimitsConfig {
     }
 }
 
-/// The value of a key: the one wanted, which must not be above the ceiling, or the standard one under it.
+/// The value of a key: `wanted`, or else the standard value or the ceiling, whichever is lower.
+///
+/// # Errors `wanted` is above the ceiling.
 fn within<T: Copy + Ord + Display>(
     key: &'static str,
     wanted: Option<T>,

@@ -1,10 +1,11 @@
-//! The keys of a config that count when it is read again, and those that need a restart.
+//! The keys of a config that a reload applies, and those that need a restart.
 
 use std::collections::BTreeSet;
 
 use toml::{Table, Value};
 
-/// Tables whose presence is decided at the start: what serves them is made then. Their keys may change.
+/// Tables that cannot be added or removed by a reload, because their service is created at the start. A reload applies
+/// changes of their keys.
 const MADE_AT_START: [(&str, &str); 4] = [
     ("admin", "its listener is opened at the start"),
     ("auth", "whether callers are authenticated is decided at the start"),
@@ -12,12 +13,12 @@ const MADE_AT_START: [(&str, &str); 4] = [
     ("tenants", "whether tenants can be added is decided at the start"),
 ];
 
-/// Why a change of this key of a table needs a restart; `None` where it counts when the config is read again.
+/// The reason why a changed key needs a restart. `None` if a reload applies the change.
 fn needs_restart(table: &str, key: &str) -> Option<&'static str> {
     match (table, key) {
         ("server" | "admin", "listen" | "metrics_listen" | "allow_remote") => Some("the address is taken at the start"),
         ("server", "public_url") => Some("cards and links begin with it"),
-        ("server", "a2a_0_3") => Some("the paths that are served are laid out at the start"),
+        ("server", "a2a_0_3") => Some("the routes are created at the start"),
         ("server" | "admin" | "auth" | "push" | "tenants" | "log", _) => None,
         (
             "tasks",
@@ -33,26 +34,25 @@ fn needs_restart(table: &str, key: &str) -> Option<&'static str> {
         | ("runtime", "ceiling") => None,
         ("tasks", "list_all_anonymous") => Some("who sees which tasks is decided at the start"),
         ("tasks" | "sessions" | "keyvalue", _) => Some("the stores are opened at the start"),
-        ("postgres" | "replica" | "wake", _) => Some("the database is connected to at the start"),
+        ("postgres" | "replica" | "wake", _) => Some("the database is connected at the start"),
         ("runtime", _) => Some("the engine is made at the start"),
         ("agent" | "card", _) => Some("the agent of the config itself is loaded at the start"),
         _ => Some("it is read at the start"),
     }
 }
 
-/// The keys that say something else in `now` and need a restart, each with the reason. `[[extension]]` and `[[tenant]]` are not
-/// looked at.
+/// The changed keys that need a restart, each with the reason. `[[extension]]` and `[[tenant]]` are not compared.
 pub(super) fn that_need_restart(before: &Table, now: &Table) -> Vec<String> {
     let needing = changes(before, now).into_iter().filter_map(|(key, reason)| Some(format!("{key} ({})", reason?)));
     needing.collect()
 }
 
-/// The keys that say something else in `now` and count without a restart, besides those of `[[extension]]` and `[[tenant]]`.
+/// The changed keys that a reload applies. `[[extension]]` and `[[tenant]]` are not compared.
 pub(super) fn that_count(before: &Table, now: &Table) -> Vec<String> {
     changes(before, now).into_iter().filter(|(_, reason)| reason.is_none()).map(|(key, _)| key).collect()
 }
 
-/// The keys that say something else in `now`, each with the reason for which it needs a restart.
+/// The changed keys, each with the reason if it needs a restart.
 fn changes(before: &Table, now: &Table) -> Vec<(String, Option<&'static str>)> {
     let mut changes = Vec::new();
     for name in names(before, now).into_iter().filter(|name| !matches!(*name, "extension" | "tenant")) {
@@ -71,7 +71,7 @@ fn changes(before: &Table, now: &Table) -> Vec<(String, Option<&'static str>)> {
     changes
 }
 
-/// The names of both tables, in order.
+/// The keys of both tables, sorted.
 fn names<'a>(one: &'a Table, other: &'a Table) -> BTreeSet<&'a str> {
     one.keys().chain(other.keys()).map(String::as_str).collect()
 }

@@ -1,4 +1,4 @@
-//! `[log]`: which requests have a line in the log.
+//! `[log]`: the access log.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +10,11 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// The requests that have a line: `"all"`, `"off"`, or the share of them that has one, such as 0.1. Default: all.
+    /// The requests that get a line in the log: `"all"`, `"off"`, or a share from 0 to 1, such as 0.1. Default `"all"`.
     pub access: AccessShare,
 }
 
-/// The share of requests that have a line, from 0 to 1.
+/// The share of requests that get a line, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccessShare(f64);
 
@@ -25,13 +25,13 @@ impl Default for AccessShare {
 }
 
 impl AccessShare {
-    /// Decides on one request.
+    /// True if the next request gets a line. Chosen at random.
     pub(crate) fn takes_one(self) -> bool {
         self.0 >= 1.0 || (self.0 > 0.0 && fastrand::f64() < self.0)
     }
 }
 
-/// A share that may change while requests come.
+/// A share that can change while requests are served.
 #[derive(Debug)]
 pub(crate) struct AtomicShare(AtomicU64);
 

@@ -1,11 +1,11 @@
-//! What is wrong in a config, and where.
+//! Mistakes in a config, with their places.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use annex_telemetry::fault;
 
-/// The reasons for which a config cannot be used.
+/// The reasons why a config is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -17,13 +17,13 @@ pub enum ConfigError {
         #[source]
         source: std::io::Error,
     },
-    /// It is not the TOML that it should be, or has values that cannot be used.
+    /// The text is not TOML, or has wrong keys or values.
     #[error("{}", listed(.0))]
     Problems(Vec<Problem>),
 }
 
 impl ConfigError {
-    /// All that is wrong, in a line each.
+    /// One line per mistake.
     pub(crate) fn lines(&self) -> Vec<String> {
         match self {
             Self::Problems(problems) => problems.iter().map(Problem::to_string).collect(),
@@ -32,16 +32,16 @@ impl ConfigError {
     }
 }
 
-/// One thing that is wrong in a config.
+/// One mistake in a config.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// The file.
     pub path: PathBuf,
-    /// The line and the column in it, both from 1; `None` where nothing in the file has to do with it.
+    /// Line and column, both from 1. `None` if no part of the file is at fault, as with a missing table.
     pub place: Option<(usize, usize)>,
-    /// The key, as a dotted path; empty for a text that is no TOML.
+    /// The key as a dotted path. Empty for invalid TOML.
     pub key: String,
-    /// The fault, and what is accepted.
+    /// The mistake, and the values that the key accepts.
     pub reason: String,
 }
 
@@ -55,12 +55,12 @@ impl fmt::Display for Problem {
         if !key.is_empty() {
             write!(formatter, " {key}:")?;
         }
-        // Parts of it may be somebody else's words.
+        // The reason may quote text of a stranger, so control characters are escaped.
         write!(formatter, " {}", annex_text::line(reason))
     }
 }
 
-/// All that is wrong, a line each.
+/// The mistakes, one line each.
 fn listed(problems: &[Problem]) -> String {
     let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
     match lines.as_slice() {

@@ -1,4 +1,4 @@
-//! `[replica]`: this process among others on one PostgreSQL database.
+//! `[replica]`: the name of this process among several on one PostgreSQL database.
 
 use std::env;
 
@@ -6,22 +6,23 @@ use serde::Deserialize;
 
 use super::tasks::TasksConfig;
 
-/// The longest name, in bytes.
+/// The most bytes of a name.
 const MAX_NAME_BYTES: usize = 64;
 
 /// `[replica]`
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReplicaConfig {
-    /// The name of this process, which no other one on the database has. When a process starts under it, what its
-    /// predecessor worked on fails at once. Default: none, and that fails once a lease of five seconds is over.
+    /// The name of this process, unique on the database. When a process starts under the name of a dead one, the dead
+    /// one's turns are settled at once, as `agent.on_lost_turn` says. Default: no name, and the turns are settled when
+    /// the dead process's lease of five seconds ends.
     pub name: Option<String>,
-    /// The environment variable with the name, where the config is the same for all of them. This or `name`.
+    /// The environment variable with the name, for replicas that share one config file. Excludes `name`.
     pub name_env: Option<String>,
 }
 
 impl ReplicaConfig {
-    /// Checks it beside the place of the tasks. An error is the key and the reason.
+    /// Checks the name, and that tasks are in PostgreSQL. The error is a pair of key and reason.
     pub(super) fn check(&self, tasks: &TasksConfig) -> Result<(), (&'static str, String)> {
         let key = match (&self.name, &self.name_env) {
             (None, None) => return Ok(()),
@@ -33,10 +34,9 @@ impl ReplicaConfig {
         self.name.as_deref().map_or(Ok(()), |name| check_name(name).map_err(|reason| (key, reason)))
     }
 
-    /// The name, from wherever the config has it.
+    /// The name from either key.
     ///
-    /// # Errors
-    /// The key and the reason.
+    /// # Errors A pair of key and reason.
     pub(crate) fn name(&self) -> Result<Option<String>, (&'static str, String)> {
         let Some(variable) = &self.name_env else { return Ok(self.name.clone()) };
         let name = env::var(variable).map_err(|_| format!("the environment variable {variable} is not set"));

@@ -1,4 +1,4 @@
-//! `[runtime]`: the engine and what may be installed while the server runs.
+//! `[runtime]`: the component engine and its cache.
 
 use std::path::PathBuf;
 
@@ -11,35 +11,37 @@ use super::tasks::TasksConfig;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuntimeSection {
-    /// Component instances alive at once. Default 1,000.
+    /// The most component instances at once. Default 1,000.
     pub max_instances: u32,
     /// Folder for compiled components. Default: `annex/components` in the user's cache folder.
     pub cache_dir: Option<PathBuf>,
-    /// Bytes of all compiled components in that folder; what was not used for longest goes. Default 1 GiB.
+    /// The most bytes of compiled components in that folder. Those not used for the longest time are deleted first.
+    /// Default 1 GiB.
     pub cache_bytes: u64,
-    /// Seconds that compiling one component may take. Default 60.
+    /// Time limit in seconds for compiling one component. Default 60.
     pub compile_seconds: u64,
-    /// Bytes of memory that compiling one component may take. Default 512 MiB.
+    /// Memory limit in bytes for compiling one component. Default 512 MiB.
     pub compile_memory_bytes: u64,
-    /// Components that are compiled at once, each by a process of its own. Default 2.
+    /// Components that are compiled concurrently, each by its own process. Default 2.
     pub compile_processes: u32,
-    /// The log names files and lines of traps, of components with debug information. Reading it is work for the host that
-    /// no limit counts: for components that are trusted. Default: no.
+    /// Logs file and line of each trap, for components with debug information. For trusted components only: no limit
+    /// applies to the host's work of reading debug information. Default: no.
     pub debug_info: bool,
-    /// An extension that fails five times in a row is left alone for a while. Default: yes.
+    /// Stops calling an extension for a while after five failures in a row. Default: yes.
     pub quarantine: bool,
-    /// Folder whose components are installed, each `NAME.wasm` with the settings of `NAME.toml`. Default: none.
+    /// Folder of components that are installed automatically. The settings of `NAME.wasm` are in `NAME.toml`. Default:
+    /// none.
     pub extensions_dir: Option<PathBuf>,
-    /// Watches component files and loads them again when they change. Default: yes.
+    /// Reloads a component file when it changes. Default: yes.
     pub watch: bool,
-    /// Replaced versions of each extension that are kept for a rollback. Default 3.
+    /// The number of replaced versions that are kept per extension for a rollback. Default 3.
     pub keep_versions: usize,
-    /// The bounds that no extension's limits may go beyond.
+    /// The highest limits that any extension may have.
     pub ceiling: LimitsConfig,
 }
 
 impl RuntimeSection {
-    /// Checks it beside the place of the tasks. An error is the key and the reason.
+    /// Refuses `extensions_dir` if tasks are in PostgreSQL. The error is a pair of key and reason.
     pub(super) fn check(&self, tasks: &TasksConfig) -> Result<(), (&'static str, String)> {
         if self.extensions_dir.is_none() || tasks.postgres_env.is_none() {
             return Ok(());

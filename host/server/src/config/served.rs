@@ -1,4 +1,4 @@
-//! The config of one agent that the process serves: that of the config itself, or a tenant's.
+//! The config of one agent that the process serves, either the config's own agent or a tenant's.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use super::tenant::{self, TenantFile};
 use super::tenant_text::AdmittedTenant;
 use super::{AgentConfig, CardConfig, Config, ConfigError, ConfigFile, Document, ExtensionConfig, TenantConfig};
 
-/// The tables that an agent has of its own, and the config of the process that serves it. All agents share that one, so that
-/// each costs no more than its own file.
+/// The tables of one agent, with the config of the process. All agents share the latter, so each costs only the memory
+/// for its own file.
 #[derive(Clone, Debug)]
 pub(crate) struct ServedConfig {
     pub(crate) process: Arc<Config>,
     pub(crate) card: CardConfig,
-    /// A tenant always has one.
+    /// Always set for a tenant.
     pub(super) agent: Option<AgentConfig>,
     pub(crate) extensions: Vec<ExtensionConfig>,
     pub(crate) file: Option<ConfigFile>,
-    /// `None` for that of the config itself.
+    /// `None` for the config's own agent.
     pub(crate) quota: Option<TenantQuota>,
     pub(super) is_tenant: bool,
 }
 
 impl ServedConfig {
-    /// That of the config itself.
+    /// The config's own agent.
     pub(crate) fn own(process: &Arc<Config>) -> Self {
         Self {
             card: process.card.clone(),
@@ -40,11 +40,9 @@ impl ServedConfig {
         }
     }
 
-    /// That of a tenant: what its file says, beside the config of the process. `folder` is where a relative path of the file
-    /// starts.
+    /// Reads a tenant's file. `folder` is the start of the relative path in `tenant`.
     ///
-    /// # Errors
-    /// When the file cannot be read, is not TOML, has an unknown key or an unusable value.
+    /// # Errors The file cannot be read, or a key or value is wrong.
     pub(crate) fn of_tenant(tenant: &TenantConfig, process: &Arc<Config>, folder: &Path) -> Result<Self, ConfigError> {
         let path = folder.join(&tenant.config);
         let text = tenant::text(&path)?;
@@ -54,7 +52,8 @@ impl ServedConfig {
         Ok(Self { file: Some(ConfigFile::of_tenant(&path, &text)), ..served })
     }
 
-    /// The same of the text of the file, without what is wrong in it, which is noted; `None` where too much is.
+    /// Decodes the text of a tenant's file and notes all mistakes. Entries with a mistake are ignored. `None` if the
+    /// rest cannot be decoded.
     pub(crate) fn decode_tenant(
         tenant: &TenantConfig,
         process: &Arc<Config>,
@@ -78,10 +77,9 @@ impl ServedConfig {
         })
     }
 
-    /// That of a tenant that was added.
+    /// The config of an added tenant.
     ///
-    /// # Errors
-    /// The key and the reason.
+    /// # Errors A pair of key and reason.
     pub(crate) fn of_added(
         tenant: AdmittedTenant,
         process: &Arc<Config>,
@@ -101,35 +99,34 @@ impl ServedConfig {
         })
     }
 
-    /// The agent that it names.
+    /// The agent.
     ///
-    /// # Errors
-    /// When it names none: what the parser says to that.
+    /// # Errors The config has no `[agent]`.
     pub(crate) fn agent(&self) -> Result<&AgentConfig, ConfigError> {
         self.agent.as_ref().map_or_else(|| self.process.agent(), Ok)
     }
 
-    /// The fate of the agent's turns whose process is gone. Those of an agent that a program brings fail.
+    /// The handling of turns whose process has died. The turns of an agent that is compiled into the program fail.
     pub(crate) fn on_lost_turn(&self) -> OnLostTurn {
         self.agent().map(AgentConfig::on_lost_turn).unwrap_or_default()
     }
 
-    /// True if clients of 0.3 are served.
+    /// True if clients of A2A 0.3 are served.
     pub(crate) fn speaks_v0_3(&self) -> bool {
         self.process.server.a2a_0_3
     }
 
-    /// The managed folder, whose components are installed for the config itself only.
+    /// The folder of managed extensions. `None` for a tenant.
     pub(crate) fn extensions_dir(&self) -> Option<&Path> {
         self.process.runtime.extensions_dir.as_deref().filter(|_| !self.is_tenant)
     }
 }
 
-/// The fields by which callers show who they are, beside that of API keys.
+/// The header fields with which callers authenticate, except that of API keys.
 const CREDENTIALS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
-/// Checks that an agent elsewhere, which a tenant has chosen, is not sent what callers show to this server: it could call any
-/// tenant as they do.
+/// Checks that the upstream agent of an added tenant gets no credentials of callers. With them the upstream could call
+/// any other tenant in the callers' names.
 fn check_forwarded(agent: &AgentConfig, auth: Option<&AuthConfig>) -> Result<(), (&'static str, &'static str)> {
     let AgentConfig::Upstream { upstream, .. } = agent else { return Ok(()) };
     let ApiKeyHeaderConfig { name: key } = auth.map(|auth| auth.api_key_header.clone()).unwrap_or_default();

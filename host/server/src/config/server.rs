@@ -1,4 +1,4 @@
-//! `[server]`: the listener, its limits, and how long things may take.
+//! `[server]`: the listener with its limits of size, number and time.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,11 +13,12 @@ use crate::connections::listener::ConnectionLimits;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Address and port; port 0 takes a free one. Default `127.0.0.1:9999`.
+    /// Address and port. Port 0 lets the kernel choose a free one. Default `127.0.0.1:9999`.
     pub listen: SocketAddr,
-    /// The base URL that clients reach, for the card. Default: `http://` and the address listened on.
+    /// The base URL under which clients reach the server, for the card. Default: `http://` and the address of the
+    /// listener.
     pub public_url: Option<String>,
-    /// Lets everybody call although `listen` is no loopback address. Default: no.
+    /// Serves anonymous clients although `listen` is not a loopback address. Default: no.
     pub allow_anonymous: bool,
     /// The origins of web pages that may call from a browser. Default: none.
     pub cors_origins: CorsOrigins,
@@ -25,36 +26,37 @@ pub struct ServerConfig {
     pub a2a_0_3: bool,
     /// The largest request body in bytes. Default 1 MiB.
     pub max_body_bytes: usize,
-    /// Seconds that a client may take to send a request's body. Default 30.
+    /// Time limit in seconds for a client to send a request body. Default 30.
     pub body_seconds: u64,
-    /// Seconds that a client may take to send a request's head; a connection that is idle for so long is closed.
-    /// Default 60.
+    /// Time limit in seconds for a client to send the head of a request. An idle connection is closed after the same
+    /// time. Default 60.
     pub head_seconds: u64,
-    /// Seconds that a client may leave what is sent to it unread; then it is hung up on. Default 60.
+    /// Seconds after which a connection is closed if the client reads nothing. Default 60.
     pub write_seconds: u64,
-    /// Connections at once; more wait. Default 16,384.
+    /// Connections at once. Further clients wait until one closes. Default 16,384.
     pub max_connections: usize,
-    /// Connections at once from one address, or from one /64 of IPv6; more are closed. Default 4,096.
+    /// Connections at once from one address, or from one /64 of IPv6. Further ones are closed. Default 4,096.
     pub max_connections_per_address: usize,
     /// Requests at once on one HTTP/2 connection. Default 32.
     pub max_requests_per_connection: u32,
-    /// Bytes of request bodies that are being read and have to be waited for. A caller gets a quarter. Default 64 MiB.
+    /// The most bytes of request bodies that have not arrived completely. One caller gets a quarter. Default 64 MiB.
     pub max_reading_bytes: usize,
-    /// Bytes of long answers that clients have not read yet. A caller gets a quarter, or one answer. Default 256 MiB.
+    /// The most bytes of answers over 16 KiB that clients have not read yet. One caller gets a quarter, or one answer.
+    /// Default 256 MiB.
     pub max_answer_bytes: usize,
-    /// Streams at once. Default 10,000.
+    /// Event streams at once. Default 10,000.
     pub max_streams: usize,
-    /// The same for each caller. Default 1,000.
+    /// Event streams at once per caller. Default 1,000.
     pub max_streams_per_caller: usize,
-    /// Seconds that running turns get to finish after SIGTERM. Default 10.
+    /// Seconds for running turns to finish after SIGTERM. Default 10.
     pub drain_seconds: u64,
-    /// Seconds that one turn of the agent may take. Default 600.
+    /// Time limit in seconds for one turn of the agent. Default 600.
     pub max_turn_seconds: u64,
-    /// Turns that may wait for their turn in one context. Default 64.
+    /// Turns of one conversation that may wait for the running one. Default 64.
     pub max_waiting_turns: usize,
-    /// Turns at once, those that wait included; more are refused. Default 1,000.
+    /// Turns at once, including waiting ones. Further ones are refused. Default 1,000.
     pub max_running_turns: usize,
-    /// The same for each authenticated caller. Default 100.
+    /// Turns at once per authenticated caller. Default 100.
     pub max_running_turns_per_caller: usize,
 }
 
@@ -71,9 +73,10 @@ impl Default for ServerConfig {
             head_seconds: 60,
             write_seconds: 60,
             max_connections: 16_384,
-            // A quarter of all, so that one address leaves room for others.
+            // One address gets a quarter, so that it leaves connections for others.
             max_connections_per_address: 4_096,
-            // Each may leave 16 KiB of an answer unread that no budget counts: 2 GiB from one address (SECURITY.md).
+            // Each request may leave 16 KiB of an answer unread, which no budget counts: 2 GiB from one address
+            // (SECURITY.md).
             max_requests_per_connection: 32,
             max_reading_bytes: 64 << 20,
             max_answer_bytes: 256 << 20,
@@ -99,7 +102,8 @@ impl ServerConfig {
         }
     }
 
-    /// A caller gets a quarter of each budget of bytes, and always room for one body.
+    /// The limits on the memory and streams of callers. One caller gets a quarter of each byte budget, and at least
+    /// room for one body.
     pub(crate) fn shares(&self) -> ShareLimits {
         ShareLimits {
             reading_bytes: self.max_reading_bytes,
@@ -111,7 +115,7 @@ impl ServerConfig {
         }
     }
 
-    /// The key of a budget that has no room for one body of the largest size, or for an answer as long.
+    /// The key of a byte budget that is too small for the largest request body.
     pub(super) fn budget_below_a_body(&self) -> Option<&'static str> {
         let budgets =
             [("server.max_reading_bytes", self.max_reading_bytes), ("server.max_answer_bytes", self.max_answer_bytes)];

@@ -1,4 +1,4 @@
-//! `[sessions]`: where sessions are kept, and how many.
+//! `[sessions]`: the store of sessions, and its limits.
 
 use std::path::PathBuf;
 
@@ -10,38 +10,39 @@ use crate::redaction::Redaction;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionsConfig {
-    /// Folder of the SQLite file that keeps the sessions; it is made if needed. Default: where `[tasks]` keeps the tasks.
+    /// Folder of the SQLite file with the sessions. It is created if missing. Default: the store of the tasks.
     pub data_dir: Option<PathBuf>,
-    /// Name of the environment variable with the URL of the PostgreSQL database that keeps the sessions.
+    /// Name of the environment variable with the URL of a PostgreSQL database for the sessions.
     pub postgres_env: Option<String>,
-    /// Days that a session is kept unchanged. Default 30.
+    /// Days after its last change for which a session is kept. Default 30.
     pub keep_days: u64,
-    /// Sessions kept of each tenant; its one unchanged for longest goes first. Default 100,000.
+    /// Sessions kept per tenant. Those unchanged for the longest time are deleted first. Default 100,000.
     pub keep_count: u64,
-    /// Sessions kept in memory; the one idle for longest goes first. Default 10,000.
+    /// Sessions kept in memory. Those idle for the longest time are dropped first. Default 10,000.
     pub max_sessions: usize,
-    /// Bytes of all sessions in memory. Default 256 MiB.
+    /// The most bytes of all sessions in memory. Default 256 MiB.
     pub max_bytes: usize,
-    /// Bytes of one scope of one session's state. Default 256 KiB.
+    /// The most bytes of one scope of a session's state. Default 256 KiB.
     pub max_state_bytes: usize,
-    /// Keys of one scope of one session's state. Default 1,000.
+    /// The most keys of one scope of a session's state. Default 1,000.
     pub max_state_keys: usize,
-    /// The deepest nesting of a value. Default 35, which is also the most.
+    /// The deepest nesting of a value in the state. Default 35, which is also the maximum.
     pub max_state_depth: usize,
-    /// Artifacts kept per session; the one that was not written for longest goes first. Default 100.
+    /// Artifacts kept per session. Those written longest ago are dropped first. Default 100.
     pub max_artifacts: usize,
-    /// Bytes of one session's artifacts. Default 8 MiB.
+    /// The most bytes of a session's artifacts. Default 8 MiB.
     pub max_artifact_bytes: usize,
-    /// Events kept per session; older ones are dropped, their state stays. Default 1,000.
+    /// Events kept per session. Older events are dropped, but their changes of the state stay. Default 1,000.
     pub max_events: usize,
-    /// A `null` in a change of the state removes its key. Default: `false`, `null` is a value.
+    /// Treats `null` in a state delta as the removal of its key. Default: no, `null` is a value.
     pub null_removes: bool,
-    /// Keys whose values operators are not shown, `*` for any characters. Default: names of secrets.
+    /// Patterns of keys whose values operators do not see. `*` stands for any characters. Default: the usual names of
+    /// secrets.
     pub hide: Option<Vec<String>>,
 }
 
 impl SessionsConfig {
-    /// The keys whose values operators are not shown.
+    /// The rule for hiding values from operators.
     pub(crate) fn redaction(&self) -> Redaction {
         self.hide.clone().map_or_else(Redaction::default, Redaction::new)
     }

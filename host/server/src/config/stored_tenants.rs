@@ -1,4 +1,4 @@
-//! `[tenants]`: tenants that are added while the server runs, and what their texts may name.
+//! `[tenants]`: tenants that are added while the server runs, and the resources that their texts may name.
 
 use std::collections::BTreeMap;
 
@@ -13,25 +13,25 @@ use super::grants::SecretConfig;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoredTenantsConfig {
-    /// Components that texts may name by their digests, besides those of `[[extension]]` in this config: paths, or bare names of
-    /// components that ship. Default: none.
+    /// Components that texts may name by digest: paths, or bare names of components that ship with Annex. Components of
+    /// `[[extension]]` in this config are always allowed. Default: none.
     pub components: Vec<String>,
-    /// Secrets that texts may name. Whoever writes a text that names one can learn it. Default: none.
+    /// Secrets that texts may name. The author of such a text can learn the secret. Default: none.
     pub secrets: BTreeMap<String, SecretConfig>,
-    /// Hosts that agents of texts may call, with the secrets that these name. Default: none.
+    /// Hosts that the agents of texts may call, and send these secrets to. Default: none.
     #[serde(deserialize_with = "hosts")]
     pub hosts: Vec<HostPattern>,
-    /// Hosts, addresses and ranges that these agents may connect to although they are not public, besides the addresses that
-    /// `hosts` writes out. Default: none.
+    /// Private hosts, addresses and ranges that these agents may connect to. An address that `hosts` contains is always
+    /// allowed. Default: none.
     #[serde(deserialize_with = "super::allowed")]
     pub allow_private: Vec<AllowedDestination>,
-    /// Tenants that are kept loaded; the one that was idle for longest goes first. Default 1,000.
+    /// Tenants that are loaded at once. Those idle for the longest time are unloaded first. Default 1,000.
     pub max_loaded: usize,
-    /// Components that may be uploaded for texts to name, in all. Default 100; with 0 none may.
+    /// The most uploaded components. 0 disables uploads. Default 100.
     pub max_uploads: u64,
-    /// Bytes of all of them together. Default 1 GiB.
+    /// The most bytes of all uploaded components together. Default 1 GiB.
     pub max_upload_bytes: u64,
-    /// Seconds without a request after which a tenant is no longer kept loaded. Default 600.
+    /// Seconds without a request after which a tenant is unloaded. Default 600.
     pub idle_seconds: u64,
 }
 
@@ -51,7 +51,7 @@ impl Default for StoredTenantsConfig {
 }
 
 impl StoredTenantsConfig {
-    /// The keys that must be at least 1 and are not.
+    /// The first key that must be at least 1 and is 0.
     pub(super) fn zero(&self) -> Option<&'static str> {
         let bounds = [("tenants.max_loaded", self.max_loaded == 0), ("tenants.idle_seconds", self.idle_seconds == 0)];
         bounds.into_iter().find_map(|(key, is_zero)| is_zero.then_some(key))

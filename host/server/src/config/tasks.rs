@@ -1,4 +1,4 @@
-//! `[tasks]`: where tasks are kept, which stay, and how large they may become.
+//! `[tasks]`: the store of tasks, their retention, and their limits.
 
 use std::path::PathBuf;
 
@@ -8,40 +8,39 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TasksConfig {
-    /// Folder of the SQLite file that keeps the tasks; it is made if needed. Default: they are kept in memory.
+    /// Folder of the SQLite file with the tasks. It is created if missing. Default: tasks are kept in memory.
     pub data_dir: Option<PathBuf>,
-    /// Name of the environment variable with the URL of the PostgreSQL database that keeps the tasks.
+    /// Name of the environment variable with the URL of a PostgreSQL database for the tasks.
     pub postgres_env: Option<String>,
-    /// Days that a finished task is kept. Default 30.
+    /// Days for which a finished task is kept. Default 30.
     pub keep_days: u64,
-    /// Finished tasks kept of each tenant; its oldest goes first. Default 100,000.
+    /// Finished tasks kept per tenant. The oldest are deleted first. Default 100,000.
     pub keep_count: u64,
-    /// Tasks kept in memory; the oldest finished one of the caller that has most goes first, then the oldest that waits.
-    /// Default 10,000.
+    /// Tasks kept in memory. The oldest finished task of the caller with the most tasks is dropped first, then the
+    /// oldest waiting one. Default 10,000.
     pub max_tasks: usize,
-    /// Bytes of all tasks in memory and their events, of their texts and of the values that hold them. Default 256 MiB.
+    /// The most bytes of all tasks in memory and their events, including the overhead of their values. Default 256 MiB.
     pub max_bytes: usize,
-    /// Bytes of one task, of its texts and of the values that hold them. Default 8 MiB.
+    /// The most bytes of one task, including the overhead of its values. Default 8 MiB.
     pub max_task_bytes: usize,
-    /// Messages of one task's history. Default 1,000.
+    /// The most messages in a task's history. Default 1,000.
     pub max_task_messages: usize,
-    /// Artifacts of one task. Default 100.
+    /// The most artifacts of a task. Default 100.
     pub max_task_artifacts: usize,
-    /// Days that a task may wait for its client; then it fails. Default 7.
+    /// Days after which a task that waits for its client fails. Default 7.
     pub keep_waiting_days: u64,
-    /// Tasks of one caller that may wait for it; beyond, the one that has waited longest fails. Default 1,000. Anonymous
-    /// callers, who cannot be told apart, have `max_tasks` together.
+    /// Tasks of one caller that may wait for the client at once. Above the limit, the task that has waited longest
+    /// fails. All anonymous callers share one limit, which is `max_tasks`. Default 1,000.
     pub max_waiting_per_caller: usize,
-    /// Lets everybody list everybody's tasks where nobody is authenticated. For servers that clients are tested with.
-    /// Default: no.
+    /// Lets every anonymous client list all tasks. Only for servers in tests of clients. Default: no.
     pub list_all_anonymous: bool,
 }
 
 impl TasksConfig {
-    /// Checks that several processes can have the tasks, because `key` is for them alone. An error is the key and the reason.
+    /// Checks that tasks are in PostgreSQL, as `key` requires. The error is a pair of key and reason.
     pub(super) fn check_shared(&self, key: &'static str) -> Result<(), (&'static str, String)> {
         if self.postgres_env.is_none() {
-            let reason = "is for several processes on one PostgreSQL database, and there is no tasks.postgres_env";
+            let reason = "is for several processes on one PostgreSQL database, but tasks.postgres_env is not set";
             return Err((key, reason.to_owned()));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `[[tenant]]`: agents of others behind the same listener, each with a file of its own.
+//! `[[tenant]]`: further agents behind the same listener, each with its own file.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -12,30 +12,30 @@ use serde::Deserialize;
 use super::document::Document;
 use super::{AgentConfig, CardConfig, ConfigError, ExtensionConfig, extension};
 
-/// The longest name of a tenant, in bytes.
+/// The most bytes of a tenant's name.
 const MAX_NAME_BYTES: usize = 64;
 /// The most bytes of a tenant's file.
 const MAX_FILE_BYTES: usize = 4 << 20;
-/// First segments of paths of the server and, below its own path, of the HTTP+JSON binding. No tenant has one of these
-/// names, because a tenant's name is a first segment too.
+/// First segments of the paths of the server, and of the HTTP+JSON binding below its own path. A tenant's name is a
+/// first segment too, so no tenant may have one of these names.
 const TAKEN: [&str; 7] = ["a2a", "extendedAgentCard", "extensions", "livez", "readyz", "tasks", "v1"];
 
 /// `[[tenant]]`
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantConfig {
-    /// The name by which requests name it: lower-case letters, digits, `-` and `_`.
+    /// The name in requests: lower-case letters, digits, `-` and `_`.
     pub name: String,
-    /// A file with `[card]`, `[agent]` and `[[extension]]`; paths in it start at its folder.
+    /// A file with `[card]`, `[agent]` and `[[extension]]`. Relative paths in the file start at its folder.
     pub config: PathBuf,
-    /// Ids of the principals that may call it. Default: all that authenticate.
+    /// Ids of the principals that may call the tenant. Default: all authenticated ones.
     pub callers: Option<Vec<String>>,
-    /// The most that it may use. Default: as much as there is; `server.max_running_turns` holds for each tenant by itself.
+    /// The tenant's quotas. Default: none. `server.max_running_turns` applies to each tenant separately.
     #[serde(default)]
     pub quota: TenantQuota,
 }
 
-/// The file of a tenant.
+/// The tables of a tenant's file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TenantFile {
@@ -46,31 +46,32 @@ pub(super) struct TenantFile {
     pub(super) extensions: Vec<ExtensionConfig>,
 }
 
-/// The text of a tenant's file.
+/// Reads a tenant's file.
 ///
-/// # Errors
-/// When it cannot be read, or others can write it.
+/// # Errors The file cannot be read, or others can write it.
 pub(crate) fn text(path: &Path) -> Result<String, ConfigError> {
-    // This file is judged, unlike the config itself: the config names it, and not the person who starts the server.
+    // Unlike the config itself, this file must not be writable by others: the config names it, not the person who
+    // starts the server.
     let text = annex_files::read_text(path, Purpose::Named, MAX_FILE_BYTES);
     text.map_err(|source| ConfigError::Read { path: path.to_owned(), source })
 }
 
-/// The `[[extension]]` of a tenant's file.
+/// The `[[extension]]` tables of a tenant's file.
 pub(super) fn extensions(path: &Path, text: &str) -> Result<Vec<ExtensionConfig>, ConfigError> {
     let mut document = Document::parse(path, text);
     let file = decode(&mut document);
     Ok(document.into_checked(file)?.extensions)
 }
 
-/// The tables of a tenant's file, without what is wrong in it, which is noted; `None` where too much is.
+/// Decodes a tenant's file and notes all mistakes. Entries with a mistake are ignored. `None` if the rest cannot be
+/// decoded.
 pub(super) fn decode(document: &mut Document<'_>) -> Option<TenantFile> {
     let mut file: TenantFile = document.decode()?;
     extension::set_places(&mut file.extensions, &document.to_config_text());
     Some(file)
 }
 
-/// Checks the tenants by themselves, against each other, and against the callers that there are.
+/// Checks each tenant, duplicate names, and the callers against the principals of `[auth]`.
 pub(super) fn check(tenants: &[TenantConfig], auth: Option<&AuthConfig>, document: &mut Document<'_>) {
     let mut names = HashSet::new();
     for (number, TenantConfig { name, callers, quota, .. }) in tenants.iter().enumerate() {
@@ -90,7 +91,8 @@ pub(super) fn check(tenants: &[TenantConfig], auth: Option<&AuthConfig>, documen
     }
 }
 
-/// Says which of the callers nobody can be. With tokens anybody can be a caller whom their issuer knows.
+/// An error text for a caller that no API key has as its principal. `None` with tokens, whose principals only their
+/// issuer knows.
 fn unknown_caller(callers: &[String], auth: &AuthConfig) -> Option<String> {
     let principals: BTreeSet<&str> = auth.api_key.iter().map(|key| key.principal.as_str()).collect();
     if auth.jwt.is_some() || principals.is_empty() {
@@ -101,7 +103,7 @@ fn unknown_caller(callers: &[String], auth: &AuthConfig) -> Option<String> {
     Some(format!("{unknown:?} is the principal of no [[auth.api_key]]{}", meant.unwrap_or_default()))
 }
 
-/// Checks the name of a tenant. An error is the reason.
+/// Checks the name of a tenant. The error is the reason.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
     if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_plain) {

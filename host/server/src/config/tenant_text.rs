@@ -1,7 +1,7 @@
-//! The text of a tenant that comes by the admin API: TOML with the tables of a tenant's file.
+//! The text of a tenant that comes through the admin API: TOML with the tables of a tenant's file.
 //!
-//! Whoever writes it is not who runs the server, so it names no files, environment variables, programs or paths. Its types
-//! are its own and list what may stand there: a key that the config gets is refused here until somebody adds it.
+//! The author of the text is not the operator, so a text cannot name files, environment variables, programs or paths.
+//! The types here list the allowed keys. A new key of the config is refused in texts until it is added here.
 
 use std::path::Path;
 
@@ -23,23 +23,23 @@ use lent::{Lent, Wrong};
 /// The most bytes of a text.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 10;
 
-/// The most extensions of a text, each of which is compiled or read, and tried out, when the tenant is loaded.
+/// The most extensions of a text. Loading the tenant compiles each one or reads it from the cache, and tries it out.
 const MAX_EXTENSIONS: usize = 64;
 
-/// The most entries of `allow` in all extensions of a text: each request looks at them.
+/// The most entries of `allow` in all extensions of a text. Each request is compared with every entry.
 const MAX_ALLOWED: usize = 1_000;
 
-/// What is wrong in a text, and its place.
+/// A mistake in a text, with its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}:{}{reason}", gap(.reason))]
 pub struct TenantTextError {
-    /// The key, or the line; the number of the mistakes where they are several.
+    /// The key or the line. For several mistakes, their number.
     place: String,
-    /// Several reasons are a line each, behind a line break.
+    /// The reason. Several reasons stand on a line each, after a leading line break.
     reason: String,
 }
 
-/// What stands between the place and the reasons.
+/// The separator between place and reason.
 fn gap(reason: &str) -> &'static str {
     if reason.starts_with('\n') { "" } else { " " }
 }
@@ -49,7 +49,7 @@ impl TenantTextError {
         Self { place: place.into(), reason: reason.into() }
     }
 
-    /// The same with the places in the file of the text.
+    /// The same mistakes with file, line and column.
     pub(crate) fn in_file(self, file: &Path, text: &str) -> ConfigError {
         let mut problems = mistakes::in_file::<TenantText>(file, text);
         if problems.is_empty() {
@@ -60,13 +60,13 @@ impl TenantTextError {
     }
 }
 
-/// The text as it is written.
+/// A text before its check.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantText {
-    /// As in `[[tenant]]`.
+    /// The same as in `[[tenant]]`.
     pub(crate) callers: Option<Vec<String>>,
-    /// As in `[[tenant]]`.
+    /// The same as in `[[tenant]]`.
     #[serde(default)]
     quota: TenantQuota,
     #[serde(default)]
@@ -76,7 +76,7 @@ pub(crate) struct TenantText {
     extensions: Vec<TextExtension>,
 }
 
-/// The content of a text, with what it names in the place of the names. Components still stand there by their names.
+/// A text whose names of secrets are replaced by the secrets' locations. Components still have their names.
 pub(crate) struct AdmittedTenant {
     pub(crate) quota: TenantQuota,
     pub(crate) card: CardConfig,
@@ -107,18 +107,19 @@ struct TextCard {
 #[serde(deny_unknown_fields)]
 struct TextSigning {
     kid: String,
-    /// The name of the lent secret that has the key.
+    /// The name of the lent secret with the key.
     secret: String,
 }
 
 impl TenantText {
-    /// The number of its extensions.
+    /// The number of extensions.
     pub(crate) fn extensions(&self) -> usize {
         self.extensions.len()
     }
 
-    /// # Errors
-    /// The lines, and what is wrong there.
+    /// Parses a text.
+    ///
+    /// # Errors All mistakes, with their lines.
     pub(crate) fn parse(text: &str) -> Result<Self, TenantTextError> {
         if text.len() > MAX_TEXT_BYTES {
             return Err(TenantTextError::new("the text", format!("has more than {MAX_TEXT_BYTES} bytes")));
@@ -129,10 +130,9 @@ impl TenantText {
         })
     }
 
-    /// Puts what the operator lends in the place of its names, and refuses what is not lent.
+    /// Replaces names of lent secrets by their locations, and checks the limits on texts.
     ///
-    /// # Errors
-    /// The key, what is wrong with it, and what to do.
+    /// # Errors The first key that names something the operator does not lend, or exceeds a limit.
     pub(crate) fn admit(self, allowed: &StoredTenantsConfig) -> Result<AdmittedTenant, TenantTextError> {
         let Self { quota, card, agent, extensions, .. } = self;
         if let Some(key) = quota.of_nothing() {

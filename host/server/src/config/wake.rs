@@ -1,4 +1,4 @@
-//! `[wake]`: the way in which processes on one PostgreSQL database wake each other.
+//! `[wake]`: the channel by which processes on one PostgreSQL database wake each other.
 
 use serde::Deserialize;
 
@@ -8,12 +8,14 @@ use super::tasks::TasksConfig;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WakeConfig {
-    /// The name of the environment variable with the URL of a NATS server. Default: none, and the database wakes them.
+    /// Name of the environment variable with the URL of a NATS server. Default: none, and processes wake each other
+    /// through the database.
     pub nats_env: Option<String>,
 }
 
 impl WakeConfig {
-    /// Checks it beside the place of the tasks. An error is the key and the reason.
+    /// Checks that tasks are in PostgreSQL and that the program is built with NATS. The error is a pair of key and
+    /// reason.
     pub(super) fn check(&self, tasks: &TasksConfig) -> Result<(), (&'static str, String)> {
         let Some(name) = &self.nats_env else { return Ok(()) };
         tasks.check_shared("wake.nats_env")?;

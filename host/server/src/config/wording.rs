@@ -1,29 +1,29 @@
-//! The words for what is wrong in a config: those of the decoder, made into words about TOML.
+//! Translates messages of the decoder into the words of TOML.
 
-/// A mistake that the decoder has found, by its message.
+/// A mistake, parsed from the decoder's message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
-    /// A key that is not known there.
+    /// An unknown key.
     UnknownKey {
         key: String,
         accepted: Vec<String>,
-        /// The reason that is more than that: the kind of agent whose key it is not.
+        /// A further reason from the decoder, such as `` of an agent of kind `template` ``. Empty if there is none.
         of: String,
     },
-    /// A text that is none of those that are accepted.
+    /// A value outside of the accepted ones.
     UnknownValue { value: String, accepted: Vec<String> },
-    /// A key that must be there.
+    /// A required key without a value.
     MissingKey { key: String, needed: String },
-    /// Anything else, in its final words.
+    /// Any other mistake, in its final wording.
     Other(String),
 }
 
 impl Mistake {
-    /// Reads the message of an error of the decoder.
+    /// Parses a message of the decoder.
     pub(super) fn read(message: &str) -> Self {
         let message = message.trim();
         if let Some((key, rest)) = named(message, "unknown field `") {
-            // An agent's table says for which kind the key is not.
+            // For an agent's table the message says which kind of agent does not have the key.
             let of = if rest.starts_with(' ') { rest.to_owned() } else { String::new() };
             return Self::UnknownKey { key, accepted: if of.is_empty() { quoted(&rest) } else { Vec::new() }, of };
         }
@@ -38,22 +38,21 @@ impl Mistake {
     }
 }
 
-/// The name in backticks behind `start`, and what comes after it.
+/// The name in backticks after `start`, and the text after the name.
 fn named(message: &str, start: &str) -> Option<(String, String)> {
     let rest = message.strip_prefix(start)?;
-    // The name is a stranger's and may have backticks itself; what serde says after it begins in one of these ways.
+    // The name comes from a stranger and may contain backticks. The text that serde adds begins in one of these ways.
     let ends = ["`, expected ", "`, there are no ", "`, which ", "` of an agent "];
     let end = ends.iter().filter_map(|end| rest.rfind(end)).min().or_else(|| rest.rfind('`'))?;
     let (name, rest) = rest.split_at(end);
     Some((name.to_owned(), rest.strip_prefix('`').unwrap_or(rest).to_owned()))
 }
 
-/// The names in backticks.
 fn quoted(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Names of types as the decoder has them, and as the writer of a config knows them.
+/// Types in the decoder's words and in those for the author of a config.
 const TYPES: [(&str, &str); 16] = [
     ("usize", "a whole number, 0 or more"),
     ("u64", "a whole number, 0 or more"),
@@ -73,7 +72,7 @@ const TYPES: [(&str, &str); 16] = [
     ("a nonzero u64", "a whole number, 1 or more"),
 ];
 
-/// The value that was found, as the decoder names it, and in the words of TOML.
+/// Kinds of values in the decoder's words and in those of TOML.
 const FOUND: [(&str, &str); 7] = [
     ("string ", "the text "),
     ("integer ", "the number "),
@@ -84,7 +83,7 @@ const FOUND: [(&str, &str); 7] = [
     ("unit value", "nothing"),
 ];
 
-/// A message of the decoder without names of Rust's types.
+/// A message of the decoder without names of Rust types.
 fn plain(message: &str) -> String {
     let message = message.replace('\n', " ");
     if message == "invalid socket address syntax" {

@@ -1,7 +1,7 @@
-//! Bytes that callers make the process hold, bounded in all and per caller.
+//! Budgets in bytes: how much memory all callers together, and each caller, may use in the process.
 //!
-//! No caller keeps another out: where there is no room left, the caller that holds most gives way, with the largest part
-//! that it holds. A part that is given up is gone at once, whoever waits for its client.
+//! No caller starves the others. If a new part does not fit, the caller that uses most loses its largest part. The
+//! bytes of an evicted part are freed at once, even if the client has not read them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,33 +14,33 @@ use futures::task::AtomicWaker;
 
 use crate::connections::network::CallerKey;
 
-/// A bound on bytes of one kind.
+/// A limit on the bytes of one kind, such as those of unread answers.
 pub(crate) struct Budget {
-    /// The name of what is counted, for messages.
+    /// The name of the counted bytes, for error texts, such as `unread answers`.
     what: &'static str,
     bounds: Mutex<Bounds>,
-    /// The factor by which a part of the same caller must be larger than a new one to give way to it.
+    /// A caller's own part is evicted for a new one only if it is more than `edge` times as large.
     edge: usize,
     state: Mutex<State>,
 }
 
-/// The bytes that may be held. A reload of the config changes them.
+/// The limits of a budget in bytes. A reload of the config changes them.
 #[derive(Clone, Copy)]
 struct Bounds {
     max: usize,
-    /// The most that one caller may hold in several parts; a lone one may be larger.
+    /// The most that several parts of one caller may have together. A single part may be larger.
     share: usize,
 }
 
 #[derive(Default)]
 struct State {
     held: usize,
-    /// Numbers the parts.
+    /// The number of the next part.
     next: u64,
     callers: HashMap<CallerKey, Held>,
 }
 
-/// The parts that one caller holds.
+/// All parts of one caller.
 #[derive(Default)]
 struct Held {
     bytes: usize,
@@ -52,20 +52,20 @@ struct Part {
     content: Arc<Content>,
 }
 
-/// The content of a part, shared with its holder.
+/// The content of a part, shared between the budget and the part's holder.
 #[derive(Default)]
 struct Content {
     given_up: AtomicBool,
     holder: AtomicWaker,
-    /// The data of an answer. Those of a body are with its reader.
+    /// The data of an answer. Empty for a request body, whose reader has the data.
     data: Mutex<Bytes>,
 }
 
-/// One part of what a caller holds. It counts until this is dropped, or given up for another.
+/// One part of a caller's bytes. The budget counts the part until this is dropped or the part is evicted.
 pub(crate) struct Holding {
     budget: Arc<Budget>,
     caller: CallerKey,
-    /// None while nothing is counted yet.
+    /// The number of the part. `None` before the first byte.
     number: Option<u64>,
     content: Arc<Content>,
 }
@@ -75,8 +75,8 @@ impl Budget {
         Self::of_edge(what, Bounds { max, share }, 1)
     }
 
-    /// The same where a caller's parts give way to its new ones only if they are more than twice as large: a client does not
-    /// lose an answer that it reads to the next one that it asks for.
+    /// Like [`Budget::new`], but a caller's part is evicted for a newer one of the same caller only if it is more than
+    /// twice as large. Otherwise a client that reads one answer would lose it by asking for the next.
     pub(crate) fn lasting(what: &'static str, max: usize, share: usize) -> Arc<Self> {
         Self::of_edge(what, Bounds { max, share }, 2)
     }
@@ -85,7 +85,7 @@ impl Budget {
         Arc::new(Self { what, bounds: Mutex::new(bounds), edge, state: Mutex::default() })
     }
 
-    /// Puts other bounds into effect. Parts that are held stay until there is to be room for a new one.
+    /// Changes the limits. Existing parts stay until a new part needs room.
     pub(crate) fn set(&self, max: usize, share: usize) {
         *self.bounds.lock().unwrap_or_else(PoisonError::into_inner) = Bounds { max, share };
     }
@@ -94,24 +94,23 @@ impl Budget {
         *self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A part of nothing, which may grow.
+    /// An empty part, which may grow.
     pub(crate) fn hold(self: &Arc<Self>, caller: CallerKey) -> Holding {
         Holding { budget: Arc::clone(self), caller, number: None, content: Arc::default() }
     }
 
-    /// Tells whether a new part of so many bytes would be taken. Changes nothing.
+    /// Checks that a new part of `bytes` bytes would be accepted. Changes nothing.
     ///
-    /// # Errors
-    /// [`A2aError::Overloaded`] if not.
+    /// # Errors [`A2aError::Overloaded`] if not.
     pub(crate) fn check(&self, caller: &CallerKey, bytes: usize) -> Result<(), A2aError> {
-        // The lock is given back after this look, so another part may take the room. `Holding::grow` then refuses this
+        // The lock is released after this check, so another part may take the room. `Holding::grow` then refuses this
         // one.
         let Bounds { max, share } = self.bounds();
         let state = self.lock();
         let own = state.callers.get(caller);
         let largest = own.into_iter().flat_map(|own| own.parts.values()).map(|part| part.bytes).max().unwrap_or(0);
         let own = own.map_or(0, |own| own.bytes).saturating_add(bytes);
-        // These are the rules of `make_room`, for a part that is not there yet.
+        // The rules of `make_room`, for a part that does not exist yet.
         let is_beyond_share = own > share && own > bytes && largest <= bytes.saturating_mul(self.edge);
         let most = || state.callers.values().map(|held| held.bytes).max().unwrap_or(0);
         let is_beyond_all =
@@ -130,7 +129,7 @@ impl Budget {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives parts up until what is left fits. Returns whether `newest` is still there.
+    /// Evicts parts until the rest fits. Returns false if the part `newest` was evicted.
     fn make_room(&self, state: &mut State, caller: &CallerKey, newest: u64) -> bool {
         let Bounds { max, share } = self.bounds();
         // Each round removes a part or returns, so this ends.
@@ -141,7 +140,7 @@ impl Budget {
             let victim = if is_beyond_share {
                 caller.clone()
             } else if state.held > max {
-                // Among equals the one that wants more gives way.
+                // Among callers with equally many bytes the one that asks for more loses a part.
                 let rank = |(key, held): &(&CallerKey, &Held)| (held.bytes, *key == caller);
                 let Some((key, _)) = state.callers.iter().max_by_key(rank) else { return false };
                 key.clone()
@@ -150,7 +149,7 @@ impl Budget {
             };
             let parts = state.callers.get(&victim).into_iter().flat_map(|held| &held.parts);
             let rank = |(number, part): &(&u64, &Part)| {
-                // At equal size the newest part gives way, so that nothing that is under way is broken off for it.
+                // At equal size the newest part is evicted, so that it does not interrupt a transfer.
                 if **number == newest { (part.bytes.saturating_mul(self.edge), true) } else { (part.bytes, false) }
             };
             let largest = parts.max_by_key(rank).map(|(number, _)| *number);
@@ -164,7 +163,7 @@ impl Budget {
         }
     }
 
-    /// Bytes that are counted now.
+    /// The counted bytes.
     #[cfg(test)]
     fn held(&self) -> usize {
         self.lock().held
@@ -187,8 +186,8 @@ impl State {
 
 impl Content {
     fn give_up(&self) {
-        // The flag comes first: a reader that finds no data must see that they were taken, and not an answer that is
-        // over.
+        // The flag is set before the data are taken. A reader that finds no data then sees the eviction, and does not
+        // take the answer as complete.
         self.given_up.store(true, Ordering::Release);
         drop(std::mem::take(&mut *self.data()));
         self.holder.wake();
@@ -200,10 +199,9 @@ impl Content {
 }
 
 impl Holding {
-    /// Counts so many bytes more.
+    /// Adds `bytes` bytes to the part.
     ///
-    /// # Errors
-    /// [`A2aError::Overloaded`] when there is no room and this is what gives way, now or before.
+    /// # Errors [`A2aError::Overloaded`] if this part was evicted, before or because of this call.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), A2aError> {
         if self.is_given_up() {
             return Err(self.budget.full());
@@ -220,33 +218,31 @@ impl Holding {
         let held = state.callers.entry(self.caller.clone()).or_default();
         let content = &self.content;
         let part = held.parts.entry(number).or_insert_with(|| Part { bytes: 0, content: Arc::clone(content) });
-        // The bytes count before room is made, so that this part is among those that may give way.
+        // The bytes are counted before room is made, so that this part can be evicted like any other.
         part.bytes += bytes;
         held.bytes += bytes;
         state.held += bytes;
         if self.budget.make_room(&mut state, &self.caller, number) { Ok(()) } else { Err(self.budget.full()) }
     }
 
-    /// Counts the data and keeps it here, so that it is gone when it is given up.
+    /// Stores the data here and counts their bytes. An eviction frees the data.
     ///
-    /// # Errors
-    /// As [`Holding::grow`].
+    /// # Errors As [`Holding::grow`].
     pub(crate) fn keep(&mut self, data: Bytes) -> Result<(), A2aError> {
         let bytes = data.len();
-        // The data are there before they count, so that giving this part up frees them. Their lock is released before
-        // the budget is locked: `make_room` locks them the other way round.
+        // The data are stored before they are counted, so that an eviction by `grow` frees them. The lock on the data
+        // is released before the budget is locked, because `make_room` takes the two locks in the opposite order.
         *self.content.data() = data;
         self.grow(bytes)
     }
 
-    /// The next bytes of what is kept, at most so many. They are a copy, so that what hyper holds of a long answer does not
-    /// keep all of it in memory. `None` when nothing is left.
+    /// Removes and returns the next bytes of the data, at most `bytes`. `None` at the end of the data. The result is a
+    /// copy: a slice that hyper has not sent yet would keep all data of a long answer in memory.
     ///
-    /// # Errors
-    /// [`A2aError::Overloaded`] when it was given up.
+    /// # Errors [`A2aError::Overloaded`] if the part was evicted.
     pub(crate) fn take(&self, bytes: usize) -> Result<Option<Bytes>, A2aError> {
-        // The data are locked before the look at the flag. Data that were taken in between would look like an answer
-        // that is over.
+        // The data are locked before the flag is read. An eviction between the two steps would look like the end of the
+        // answer.
         let mut data = self.content.data();
         if self.is_given_up() {
             return Err(self.budget.full());
@@ -256,19 +252,19 @@ impl Holding {
         Ok((length > 0).then(|| Bytes::copy_from_slice(&taken)))
     }
 
-    /// Bytes that are kept.
+    /// The number of bytes that [`Holding::take`] has not returned yet.
     pub(crate) fn left(&self) -> usize {
         self.content.data().len()
     }
 
-    /// Tells whether this was given up for another; if not, the task is woken when it is.
+    /// True if the part was evicted. If not, an eviction wakes the task of `context`.
     pub(crate) fn poll_given_up(&self, context: &Context<'_>) -> bool {
-        // Registered before the look, so that the task is woken if this is given up in between.
+        // The waker is registered before the flag is read, so that an eviction between the two steps wakes the task.
         self.content.holder.register(context.waker());
         self.is_given_up()
     }
 
-    /// The error for the holder of a part that was given up.
+    /// The error for the holder of an evicted part.
     pub(crate) fn error(&self) -> A2aError {
         self.budget.full()
     }
@@ -282,7 +278,7 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            // A part that was given up is gone already, and its number is never used again.
+            // An evicted part has been removed already. The number of a part is never used again.
             drop(self.budget.lock().remove(&self.caller, number));
         }
     }

@@ -1,4 +1,4 @@
-//! The caller of a request, and what the process may hold for it.
+//! The caller of a request, and the memory and streams that the process spends on each caller.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use crate::connections::budget::{Budget, Holding};
 use crate::connections::network::{CallerKey, Network};
 use crate::connections::streams::{StreamPlace, Streams};
 
-/// Answers of at most this many bytes are not counted. hyper holds one per connection or HTTP/2 stream, and the number of
-/// these is bounded.
+/// The size in bytes up to which answers are not counted. hyper holds one such answer per connection or HTTP/2 stream,
+/// and both are limited in number.
 pub(crate) const SMALL_ANSWER: usize = 16 << 10;
 
-/// The bounds on what all callers together, and each of them, make the process hold.
+/// Limits on the memory and streams of all callers together, and of each caller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShareLimits {
-    /// Bytes of bodies that are being read, of all callers.
+    /// Bytes of request bodies that the server waits for, of all callers.
     pub(crate) reading_bytes: usize,
-    /// The same of one caller.
+    /// Bytes of such bodies of one caller.
     pub(crate) reading_bytes_per_caller: usize,
-    /// Bytes of answers that are not read yet, of all callers.
+    /// Bytes of answers that clients have not read yet, of all callers.
     pub(crate) answer_bytes: usize,
-    /// The same of one caller.
+    /// Bytes of such answers of one caller.
     pub(crate) answer_bytes_per_caller: usize,
     /// Open streams of all callers.
     pub(crate) streams: usize,
-    /// The same of one caller.
+    /// Open streams of one caller.
     pub(crate) streams_per_caller: usize,
 }
 
-/// What callers make the process hold, counted against [`ShareLimits`].
+/// The counters of bytes and streams per caller, limited by [`ShareLimits`].
 pub(crate) struct Shares {
-    /// Bodies of requests that are being read.
+    /// Request bodies that the server waits for.
     reading: Arc<Budget>,
-    /// Answers that are not read yet.
+    /// Answers that clients have not read yet.
     answers: Arc<Budget>,
     streams: Arc<Streams>,
 }
@@ -48,7 +48,8 @@ impl Shares {
         })
     }
 
-    /// Puts other limits into effect. Streams and bytes beyond them stay, and nothing is added until there are fewer.
+    /// Changes the limits. Existing streams and bytes above a new limit stay, and new ones are refused until the number
+    /// is below.
     pub(crate) fn set(&self, limits: &ShareLimits) {
         self.reading.set(limits.reading_bytes, limits.reading_bytes_per_caller);
         self.answers.set(limits.answer_bytes, limits.answer_bytes_per_caller);
@@ -56,7 +57,7 @@ impl Shares {
     }
 }
 
-/// The sender of a request: the authenticated principal, or the network that an anonymous one comes from.
+/// The sender of a request: the authenticated principal, or the network of an anonymous client.
 #[derive(Clone)]
 pub(crate) struct Caller {
     /// The owner of the tasks that the caller may see and make, and the claims of its token.
@@ -72,22 +73,21 @@ impl Caller {
 
     pub(crate) fn key(&self) -> CallerKey {
         match self.identity.owner.principal.as_str() {
-            // Only the address tells anonymous clients apart. Those behind one proxy share what it may hold
+            // Anonymous clients differ only by their address. Clients behind one proxy share one set of limits
             // (SECURITY.md).
             "" => CallerKey::Network(self.network),
             principal => CallerKey::Principal(principal.to_owned()),
         }
     }
 
-    /// Begins to count a body that is being read.
+    /// Starts to count a request body that the server waits for.
     pub(crate) fn begin_reading(&self) -> Holding {
         self.shares.reading.hold(self.key())
     }
 
-    /// Checks that there is room for an answer of this length, before the answer is made.
+    /// Checks, before an answer is made, that the budget has room for its length.
     ///
-    /// # Errors
-    /// [`A2aError::Overloaded`] when there is no room.
+    /// # Errors [`A2aError::Overloaded`] when the answer does not fit.
     pub(crate) fn check_room(&self, bytes: usize) -> Result<(), A2aError> {
         if bytes <= SMALL_ANSWER { Ok(()) } else { self.shares.answers.check(&self.key(), bytes) }
     }

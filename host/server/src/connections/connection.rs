@@ -1,4 +1,4 @@
-//! One connection: which version of HTTP it speaks, and when it is hung up on.
+//! One connection: its version of HTTP, and the time limits after which it is closed.
 
 mod activity;
 mod beginning;
@@ -24,15 +24,15 @@ use crate::connections::write_limit::WriteLimited;
 use activity::Activity;
 pub(crate) use beginning::Beginning;
 
-/// Bytes per HTTP/2 request that wait in memory for a client that is slow to read.
+/// Bytes of answers per HTTP/2 request that wait in memory for a slow client.
 const SEND_BUFFER: usize = 16 << 10;
-/// Bytes per HTTP/1 connection that wait in memory, of the head of a request and of an answer that is not read.
+/// Bytes per HTTP/1 connection that wait in memory: the head of a request and an unread answer.
 const HTTP1_BUFFER: usize = 64 << 10;
 
 type Ended = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Serves connections, each with the builder for its version of HTTP: telling the versions apart by the first bytes is
-/// done here, where it has a time limit.
+/// Serves connections, each with the builder for its version of HTTP. The version is detected here and not by hyper,
+/// which has no time limit for this step.
 pub(crate) struct Connections<S> {
     http1: auto::Builder<TokioExecutor>,
     http2: auto::Builder<TokioExecutor>,
@@ -48,25 +48,26 @@ impl<S: Site> Connections<S> {
         http2
             .http2()
             .timer(TokioTimer::new())
-            // Each request may leave as much unread as its buffer below takes, and no budget counts that.
+            // The client may leave one send buffer per request unread, and no budget counts these bytes.
             .max_concurrent_streams(limits.streams)
             .max_send_buf_size(SEND_BUFFER)
-            // PINGs find a peer that is gone without a word.
+            // PINGs detect a peer that vanished without closing the connection.
             .keep_alive_interval(Some(limits.head))
             .keep_alive_timeout(limits.head);
         Self { http1, http2, limits, site }
     }
 
-    /// Serves one connection to its end. When `closed` fires, requests that are under way are finished first.
+    /// Serves one connection to its end. After `closed` is cancelled, running requests are finished and no new ones
+    /// accepted.
     pub(crate) async fn serve(&self, mut stream: TcpStream, peer: IpAddr, closed: CancellationToken) {
-        // Small answers go out at once.
+        // Without Nagle's algorithm, small answers are sent at once.
         let _ = stream.set_nodelay(true);
         let read = tokio::select! {
             read = timeout(self.limits.head, Beginning::read(&mut stream)) => read,
             // No request has begun on this connection, so nothing is broken off.
             () = closed.cancelled() => return,
         };
-        // The client has sent nothing in time, or has hung up before its version was clear.
+        // The client sent nothing within the time limit, or closed the connection before its version was clear.
         let Ok(Ok(beginning)) = read else { return };
         let speaks_http2 = beginning.is_http2();
         let stream = TokioIo::new(WriteLimited::new(stream, beginning, self.limits.write));
@@ -84,7 +85,8 @@ impl<S: Site> Connections<S> {
         }
     }
 
-    /// The time limit on heads closes idle connections, and the one on writes those that do not read.
+    /// Serves HTTP/1. The time limit on heads closes idle connections, and the limit on writes closes connections whose
+    /// client does not read.
     async fn serve_http1(&self, stream: TokioIo<WriteLimited>, network: Network, closed: CancellationToken) -> Ended {
         let site = self.site.clone();
         let service = service_fn(move |request| {
@@ -111,27 +113,26 @@ impl<S: Site> Connections<S> {
             async move { Ok::<_, Infallible>(site.answer(request, network).await.map(|body| open.watch(body))) }
         });
         let mut connection = pin!(self.http2.serve_connection(stream, service));
-        // A client that answers PINGs keeps a connection without requests open, and one that shuts its windows blocks
-        // no write on the socket. Neither is seen by a time limit of hyper or of the socket, so the activity is looked
-        // at.
-        // An idle connection costs one look per period, and a limit is exceeded by one period at most.
+        // Two kinds of clients escape the time limits of hyper and of the socket. One answers PINGs and so keeps a
+        // connection without requests open. The other closes its HTTP/2 windows, so that no write on the socket blocks.
+        // Both show in `activity`, which is checked once per period. A limit is exceeded by at most one period.
         let mut looks = interval(head.min(write));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut leaves = false;
         loop {
             tokio::select! {
                 ended = connection.as_mut() => return ended,
-                // A cancelled token is always ready, so it is asked once.
+                // A cancelled token is always ready, so this branch is disabled after the first time.
                 () = closed.cancelled(), if !leaves => {
                     connection.as_mut().graceful_shutdown();
                     leaves = true;
                 }
                 _ = looks.tick() => {
                     if activity.is_stalled_for(write) {
-                        // This drops the connection, and with it the answers that it holds.
+                        // This drops the connection with all its unread answers.
                         return Err(unread(write).into());
                     }
-                    // The end is graceful, because a request may be on its way already.
+                    // The shutdown is graceful, because a request may be on its way already.
                     if !leaves && activity.is_idle_for(head) {
                         connection.as_mut().graceful_shutdown();
                         leaves = true;
@@ -142,7 +143,7 @@ impl<S: Site> Connections<S> {
     }
 }
 
-/// True if a connection ended because what the client sent is not HTTP, or because the head of a request is too large.
+/// True if a connection ended because the client did not speak HTTP, or because the head of a request was too large.
 fn is_malformed(error: &(dyn Error + 'static)) -> bool {
     let Some(error) = error.downcast_ref::<hyper::Error>() else { return false };
     let of_http2 = || error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());

@@ -1,4 +1,5 @@
-//! The limits of `[server]` on what clients send and get. A reload of the config changes them for what comes from then on.
+//! The limits of `[server]` on requests, answers and connections. A reload of the config changes them for later
+//! requests and connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ use crate::config::ServerConfig;
 use crate::connections::caller::Shares;
 use crate::connections::listener::ConnectionLimits;
 
-/// Those of the admin listener: few clients talk to the API, and a body may be large.
+/// The limits of the admin listener: few clients use the API, and a body may be large.
 pub(crate) const OF_ADMIN: ConnectionLimits = ConnectionLimits {
     connections: 256,
     per_address: 256,
@@ -19,15 +20,15 @@ pub(crate) const OF_ADMIN: ConnectionLimits = ConnectionLimits {
     streams: 8,
 };
 
-/// Those of a listener for `/metrics` alone, which few ask for a page.
+/// The limits of the listener for `/metrics` alone, which has few clients.
 pub(crate) const OF_METRICS: ConnectionLimits = ConnectionLimits { connections: 64, per_address: 64, ..OF_ADMIN };
 
-/// The limits in effect.
+/// The current limits.
 pub(crate) struct ServerLimits {
     max_body_bytes: AtomicUsize,
     body_seconds: AtomicU64,
     drain_seconds: AtomicU64,
-    /// The bodies, answers and streams that callers make the process hold.
+    /// The counters and limits of the memory and streams of callers.
     pub(crate) shares: Arc<Shares>,
     connections: watch::Sender<ConnectionLimits>,
 }
@@ -43,7 +44,7 @@ impl ServerLimits {
         })
     }
 
-    /// Puts the limits of this config into effect.
+    /// Changes the limits to those of this config.
     pub(crate) fn set(&self, config: &ServerConfig) {
         self.max_body_bytes.store(config.max_body_bytes, Ordering::Relaxed);
         self.body_seconds.store(config.body_seconds, Ordering::Relaxed);
@@ -55,22 +56,22 @@ impl ServerLimits {
         });
     }
 
-    /// The largest body of a request.
+    /// The largest request body in bytes.
     pub(crate) fn max_body_bytes(&self) -> usize {
         self.max_body_bytes.load(Ordering::Relaxed)
     }
 
-    /// The longest that a client may take to send a body.
+    /// Time limit for a client to send a request body.
     pub(crate) fn body_timeout(&self) -> Duration {
         Duration::from_secs(self.body_seconds.load(Ordering::Relaxed))
     }
 
-    /// The time that running turns get when the server ends.
+    /// The time for running turns to finish when the server stops.
     pub(crate) fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds.load(Ordering::Relaxed))
     }
 
-    /// The limits on connections, as they change.
+    /// A receiver of the limits on connections, which is notified of changes.
     pub(crate) fn connections(&self) -> watch::Receiver<ConnectionLimits> {
         self.connections.subscribe()
     }

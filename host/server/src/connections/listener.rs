@@ -1,4 +1,4 @@
-//! The listener: how many connections there may be, and how they end with the server.
+//! The listener: the limits on the number of connections, and their end when the server stops.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,30 +19,32 @@ use crate::connections::network::Network;
 use crate::connections::site::Site;
 use crate::connections::warnings::Warnings;
 
-/// The pause after the machine refused a connection, for instance because no file descriptor is left.
+/// The pause after the kernel refused to accept a connection, for instance because the process has no file descriptor
+/// left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The time that connections get to finish when the listener closes.
+/// The time for connections to finish after the listener closes.
 const GOODBYE: Duration = Duration::from_secs(5);
 
-/// Bounds on connections.
+/// Limits on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
-    /// Connections at once; more wait to be accepted.
+    /// Connections at once. Further clients wait until one closes.
     pub(crate) connections: usize,
-    /// Connections at once from one address, or from one /64 of IPv6; more are closed.
+    /// Connections at once from one address, or from one /64 of IPv6. Further ones are closed.
     pub(crate) per_address: usize,
-    /// The longest that a client may take to send the head of a request. Connections idle for so long are closed.
+    /// Time limit for a client to send the head of a request. A connection idle for as long is closed.
     pub(crate) head: Duration,
-    /// The longest that a client may leave unread what is sent to it.
+    /// Time limit for a client to read. A client that reads nothing for as long is disconnected.
     pub(crate) write: Duration,
     /// Requests at once on one HTTP/2 connection.
     pub(crate) streams: u32,
 }
 
-/// Serves connections until `closed` fires, under the limits in effect when each one comes, then lets those that are busy finish, but not for long.
+/// Serves connections until `closed` is cancelled. Then running requests get [`GOODBYE`] to finish. Each connection has
+/// the limits of the time at which it was accepted.
 ///
-/// The future of an `async fn` is compiled by the crate that polls it. Spawned here, all that serves requests is compiled by
-/// this crate, once, and not again by each program that runs a server.
+/// The future of an `async fn` is compiled by the crate that polls it. This function spawns the future, so all code
+/// that serves requests is compiled once, by this crate, and not by each program that runs a server.
 pub(crate) fn spawn(
     listener: TcpListener,
     site: impl Site,
@@ -64,11 +66,11 @@ async fn serve(
     let mut refusals = Warnings::default();
     let open = TaskTracker::new();
     loop {
-        // A slot is taken before a connection is accepted: clients beyond the bound wait in the queue of the kernel.
+        // A slot is taken before a connection is accepted. Clients above the limit wait in the queue of the kernel.
         let slot = tokio::select! {
-            // The semaphore is never closed, so a slot comes.
+            // The semaphore is never closed, so the result is always `Ok`.
             Ok(slot) = Arc::clone(&limited.slots).acquire_owned() => slot,
-            // There may be more slots now.
+            // A changed limit may add slots.
             Ok(()) = limited.changes.changed() => {
                 limited.update();
                 continue;
@@ -79,24 +81,24 @@ async fn serve(
             accepted = listener.accept() => accepted,
             () = closed.cancelled() => break,
         };
-        // The limits may have changed while it was waited for.
+        // The limits may have changed during the wait.
         limited.update();
         let (stream, peer) = match accepted {
             Ok((stream, peer)) => (stream, peer.ip()),
             Err(error) => {
                 if let Some(times) = failures.due() {
-                    tracing::warn!(%error, times, "connections could not be accepted");
+                    tracing::warn!(%error, times, "cannot accept connections");
                 }
                 // The connection is still in the queue, so trying again at once would spin.
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        // Dropping the stream closes the connection, and its slot is free for another address.
+        // Dropping the stream closes the connection and frees its slot for another address.
         let Some(address) = addresses.enter(peer, limited.limits.per_address) else {
             if let Some(times) = refusals.due() {
                 let most = limited.limits.per_address;
-                tracing::warn!(%peer, most, times, "connections are closed, because their address has too many");
+                tracing::warn!(%peer, most, times, "closed connections of an address that has too many");
             }
             continue;
         };
@@ -104,19 +106,19 @@ async fn serve(
         let closed = closed.clone();
         open.spawn(async move {
             connections.serve(stream, peer, closed).await;
-            // Both count until the connection is over.
+            // The slot and the address count until the connection ends.
             drop((slot, address));
         });
     }
     // New connections are refused from here on, while the open ones finish.
     drop(listener);
     open.close();
-    // A client that neither reads nor hangs up does not keep the process alive.
+    // A client that neither reads nor closes its connection does not keep the process alive.
     let _ = timeout(GOODBYE, open.wait()).await;
     Ok(())
 }
 
-/// The limits in effect, and what serves connections under them.
+/// The current limits, and the state that depends on the limits.
 struct Limited<S> {
     changes: watch::Receiver<ConnectionLimits>,
     limits: ConnectionLimits,
@@ -133,7 +135,7 @@ impl<S: Site> Limited<S> {
         Self { changes, limits, slots, site, connections }
     }
 
-    /// Puts the limits into effect that there are now. Connections that are open keep the time limits that they began with.
+    /// Applies changed limits. Open connections keep the time limits of their start.
     fn update(&mut self) {
         let now = *self.changes.borrow_and_update();
         if now == self.limits {
@@ -146,26 +148,26 @@ impl<S: Site> Limited<S> {
 }
 
 impl ConnectionLimits {
-    /// tokio panics above its own maximum, and the config takes any number.
+    /// The number of slots. tokio panics above its own maximum, and the config accepts any number.
     fn slots(&self) -> usize {
         self.connections.min(Semaphore::MAX_PERMITS)
     }
 }
 
-/// Counts connections by where they come from.
+/// Counts connections per network.
 #[derive(Default)]
 struct Addresses {
     open: Mutex<HashMap<Network, usize>>,
 }
 
-/// One connection of an address, until it is dropped.
+/// A counted connection. Dropping this value ends the count.
 struct Address {
     addresses: Arc<Addresses>,
     network: Network,
 }
 
 impl Addresses {
-    /// `None` when the address has `most` connections, the number that it may have.
+    /// Counts a connection from `peer`. `None` if its network has `most` connections already.
     fn enter(self: &Arc<Self>, peer: IpAddr, most: usize) -> Option<Address> {
         let network = Network::of(peer);
         let mut open = self.lock();

@@ -1,10 +1,10 @@
-//! The callers that budgets and limits count for.
+//! The keys by which budgets and limits tell callers apart.
 
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The part of the network that an address stands for: itself, in IPv6 the /64 that one customer has. Two addresses of one part
-/// are the same network.
+/// The network of an address. For IPv4 this is the address itself, for IPv6 its /64, which belongs to one customer.
+/// Addresses in one /64 are equal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Network {
     part: IpAddr,
@@ -22,7 +22,7 @@ impl Network {
         Self { part, address }
     }
 
-    /// The address itself, for logs.
+    /// The full address, for logs.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
@@ -42,11 +42,11 @@ impl Hash for Network {
     }
 }
 
-/// The caller that something is counted for.
+/// The identity of a caller in counters: principal or network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CallerKey {
     Principal(String),
-    /// Nobody is authenticated.
+    /// An anonymous client.
     Network(Network),
 }
 

@@ -1,4 +1,4 @@
-//! Bodies of requests: how long they may be, how long they may take, and what callers make the process hold of them.
+//! Request bodies: their limits of size and time, and the count of their bytes per caller.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,7 +15,7 @@ use crate::access_log;
 use crate::connections::budget::Holding;
 use crate::connections::caller::Caller;
 
-/// The reasons for which a body is not read to its end.
+/// The reasons for not reading a body to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("the body took longer than {} seconds", .0.as_secs())]
@@ -29,9 +29,9 @@ pub(crate) enum BodyError {
 }
 
 impl BodyError {
-    /// The error for the client, and the HTTP status for proxies on the way.
+    /// The HTTP status, for proxies, and the error, for the client.
     pub(crate) fn told(self) -> (StatusCode, A2aError) {
-        // Proxies on the way read the status. Clients of A2A read the error in the body.
+        // Proxies read the status. A2A clients read the error in the body.
         let (status, reason) = match self {
             Self::Late(_) => (StatusCode::REQUEST_TIMEOUT, "late"),
             Self::NoRoom(error) => return (StatusCode::SERVICE_UNAVAILABLE, error),
@@ -43,22 +43,22 @@ impl BodyError {
     }
 }
 
-/// A body that ends in time. What was read of it counts for its caller while more is waited for: one that is there in one
-/// piece costs nothing.
+/// A request body with a time limit. While the server waits for the rest, the bytes that have come count against the
+/// caller's budget. A body that arrives in one piece is never counted.
 pub(crate) struct RequestBody<B> {
     body: B,
     caller: Caller,
     timeout: Duration,
     /// Bytes that were read.
     read: usize,
-    /// The deadline and the count, made when the body has to be waited for.
+    /// The deadline and the counted bytes. `None` until the body has to be waited for.
     wait: Option<Box<Wait>>,
 }
 
 struct Wait {
     deadline: Pin<Box<Sleep>>,
     holding: Holding,
-    /// Bytes that count.
+    /// Bytes that the budget counts.
     counted: usize,
 }
 
@@ -67,19 +67,21 @@ impl<B: HttpBody<Data = Bytes> + Unpin> RequestBody<B> {
         Self { body, caller, timeout, read: 0, wait: None }
     }
 
-    /// All of it, if it is no larger than `max` bytes.
+    /// Reads the whole body.
+    ///
+    /// # Errors [`BodyError::TooLarge`] if the body has more than `max` bytes, or any other reason to stop reading.
     pub(crate) async fn whole(&mut self, max: usize) -> Result<Bytes, BodyError> {
-        // A body that declares its length is refused before anything of it is read.
+        // A declared length above the limit is refused before the body is read.
         if self.body.size_hint().lower() > max as u64 {
             return Err(BodyError::TooLarge(max));
         }
         let mut first = Bytes::new();
-        // Pieces are copied together as they come, because thousands of small ones take more than their bytes.
+        // Chunks are copied into one buffer, because thousands of small chunks take more memory than their bytes.
         let mut rest = BytesMut::new();
         while let Some(frame) = self.frame().await {
-            // Trailers say nothing to a binding that reads whole bodies.
+            // Trailers mean nothing to a binding that reads whole bodies.
             let Ok(data) = frame?.into_data() else { continue };
-            // A body need not declare its length, so the bytes that come are counted too.
+            // A body need not declare its length, so the received bytes are checked too.
             if self.read > max {
                 return Err(BodyError::TooLarge(max));
             }
@@ -95,16 +97,18 @@ impl<B: HttpBody<Data = Bytes> + Unpin> RequestBody<B> {
         Ok(if rest.is_empty() { first } else { rest.freeze() })
     }
 
-    /// The caller whose body it was. Nothing of the body counts any more.
+    /// The caller of the request. The body stops counting against the caller's budget.
     pub(crate) fn into_caller(self) -> Caller {
         self.caller
     }
 
-    /// Counts what was read, and starts the deadline or asks it: the body has to be waited for.
+    /// Called when the body is not complete yet. Starts the deadline or checks it, and counts the bytes that have come.
+    ///
+    /// # Errors The deadline has passed, or the budget has no room.
     fn wait(&mut self, context: &mut Context<'_>) -> Result<(), BodyError> {
         let caller = &self.caller;
         let timeout = self.timeout;
-        // The deadline runs from the first wait. A client that sends a byte now and then does not put it off.
+        // The deadline starts with the first wait. A client that sends a byte now and then does not extend it.
         let wait = self.wait.get_or_insert_with(|| {
             let deadline = Box::pin(sleep(timeout));
             Box::new(Wait { deadline, holding: caller.begin_reading(), counted: 0 })

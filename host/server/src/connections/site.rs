@@ -13,17 +13,17 @@ use crate::connections::network::Network;
 
 /// Answers the requests of all connections of a listener.
 pub(crate) trait Site: Clone + Send + Sync + 'static {
-    /// Answers one request, which comes from `network`.
+    /// Answers one request from a client in `network`.
     fn answer(&self, request: Request<Incoming>, network: Network) -> impl Future<Output = Response> + Send;
 
-    /// Is told of a connection from `network` that ended because what came on it is not HTTP; at most once for each.
+    /// Called when a connection from `network` ends because the client did not speak HTTP. At most once per connection.
     fn refuse_malformed(&self, _network: Network) {}
 }
 
 impl Site for Router {
     async fn answer(&self, request: Request<Incoming>, network: Network) -> Response {
         let mut request = request.map(Body::new);
-        // The address of the socket counts. A client could write any address into a header field such as
+        // The network is that of the socket's peer. A client could write any address into a header field such as
         // `X-Forwarded-For`.
         request.extensions_mut().insert(network);
         let Ok(response) = self.clone().oneshot(request).await;

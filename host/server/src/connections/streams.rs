@@ -1,4 +1,4 @@
-//! The bounds on streams of events that are open at once, in all and per caller.
+//! The limits on open event streams, in total and per caller.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,9 +9,9 @@ use futures::stream::{Stream, StreamExt};
 
 use crate::connections::network::CallerKey;
 
-/// The streams that are open.
+/// Counts the open streams.
 pub(crate) struct Streams {
-    /// A reload of the config changes both bounds.
+    /// The total limit. A reload of the config changes both limits.
     in_all: AtomicUsize,
     per_caller: AtomicUsize,
     open: Mutex<Open>,
@@ -23,7 +23,7 @@ struct Open {
     by_caller: HashMap<CallerKey, usize>,
 }
 
-/// The place of one stream, free again when this is dropped.
+/// The place of one stream. Dropping this value frees the place.
 pub(crate) struct StreamPlace {
     streams: Arc<Streams>,
     caller: CallerKey,
@@ -35,16 +35,15 @@ impl Streams {
         Arc::new(Self { in_all, per_caller, open: Mutex::default() })
     }
 
-    /// Puts other bounds into effect. Streams beyond them stay.
+    /// Changes the limits. Open streams above a new limit stay.
     pub(crate) fn set(&self, in_all: usize, per_caller: usize) {
         self.in_all.store(in_all, Ordering::Relaxed);
         self.per_caller.store(per_caller, Ordering::Relaxed);
     }
 
-    /// Takes a place.
+    /// Takes a place for a stream of `caller`.
     ///
-    /// # Errors
-    /// [`A2aError::Overloaded`] when there is none.
+    /// # Errors [`A2aError::Overloaded`] when no place is free.
     pub(crate) fn open(self: &Arc<Self>, caller: CallerKey) -> Result<StreamPlace, A2aError> {
         let (in_all, per_caller) = (self.in_all.load(Ordering::Relaxed), self.per_caller.load(Ordering::Relaxed));
         let mut open = self.lock();
@@ -66,9 +65,9 @@ impl Streams {
     }
 }
 
-/// The stream, which holds the place until it ends.
+/// Wraps the stream, so that the place is freed when the stream ends.
 pub(crate) fn during<S: Stream>(place: Option<StreamPlace>, stream: S) -> impl Stream<Item = S::Item> {
-    // The closure owns the place, which is free again when the stream is dropped.
+    // The closure owns the place, so dropping the stream frees it.
     stream.map(move |item| {
         let _open = &place;
         item

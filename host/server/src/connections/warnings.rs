@@ -1,22 +1,22 @@
-//! Warnings of what strangers can cause as often as they like.
+//! Rate limit for warnings that clients can cause as often as they like.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What happens often is logged at most this often.
+/// The least time between two warnings of one kind.
 const WARNING_PAUSE: Duration = Duration::from_secs(10);
 
-/// A warning for what can happen many times a second.
+/// The rate limit of one warning.
 #[derive(Default)]
 pub(crate) struct Warnings {
     last: Option<Instant>,
-    /// Times since then.
+    /// Events since the last warning.
     times: usize,
 }
 
 impl Warnings {
-    /// Counts once more. Returns how often it was since the last warning, when one is due.
+    /// Counts one event. Returns the number of events since the last warning if a new warning is due.
     pub(crate) fn due(&mut self) -> Option<usize> {
         self.times += 1;
         if self.is_pausing() {
@@ -26,7 +26,7 @@ impl Warnings {
         Some(std::mem::take(&mut self.times))
     }
 
-    /// True if the last warning was too short a time ago for another.
+    /// True if the last warning was less than [`WARNING_PAUSE`] ago.
     pub(crate) fn is_pausing(&self) -> bool {
         self.last.is_some_and(|last| last.elapsed() < WARNING_PAUSE)
     }

@@ -1,5 +1,5 @@
-//! A connection on which no write waits for ever: a client that reads nothing is hung up on. What was read of it before its
-//! version was known is read again.
+//! A connection with a time limit on writes: a client that reads nothing is disconnected. Reads first replay the bytes
+//! of [`Beginning`].
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,12 +12,12 @@ use tokio::time::{Sleep, sleep};
 
 use crate::connections::connection::Beginning;
 
-/// A stream whose writes fail when the peer has taken nothing for some time.
+/// A stream whose writes fail when the peer has read nothing for `timeout`.
 pub(crate) struct WriteLimited {
     stream: TcpStream,
     beginning: Beginning,
     timeout: Duration,
-    /// Runs while a write waits.
+    /// Set while a write waits.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
@@ -26,13 +26,13 @@ impl WriteLimited {
         Self { stream, beginning, timeout, deadline: None }
     }
 
-    /// Returns the outcome of a write, or an error if it has waited too long.
+    /// Returns the result of a write, or an error if the write has waited for `timeout`.
     fn limit<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.deadline = None;
             return written;
         }
-        // The time counts from when a write first had to wait, and any progress ends it.
+        // The time starts when a write first has to wait, and any progress resets it.
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(self.timeout)));
         ready!(deadline.as_mut().poll(context));
         let reason = format!("the client has read nothing for {} seconds", self.timeout.as_secs());
@@ -47,8 +47,8 @@ impl AsyncRead for WriteLimited {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.beginning.replay(buffer) {
-            // What has come meanwhile goes along, so that a request is still one read for hyper. That there is nothing, or
-            // that the connection broke, the next read tells.
+            // Bytes that have come since are added, so that hyper gets the request in one read. A pending or failed
+            // result is ignored here, because the next read returns it again.
             let _ = Pin::new(&mut self.stream).poll_read(context, buffer);
             return Poll::Ready(Ok(()));
         }

@@ -1,15 +1,15 @@
-//! What was found.
+//! The result of one check.
 
 use std::fmt;
 
-/// How grave a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gravity {
-    /// As it should be.
+    /// The check passed.
     Fine,
-    /// The server starts, and somebody should know.
+    /// The server starts, but the operator should know about the finding.
     Warning,
-    /// The server does not start, or does not serve.
+    /// The server does not start, or cannot serve all that the config names.
     Error,
 }
 
@@ -23,14 +23,14 @@ impl fmt::Display for Gravity {
     }
 }
 
-/// One thing that was looked at.
+/// One finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How grave it is.
+    /// The severity.
     pub gravity: Gravity,
-    /// The thing, in a word.
+    /// The subject in one word, such as `database`.
     pub about: &'static str,
-    /// What was found, and what to do.
+    /// The state that the check found, and the remedy.
     pub text: String,
 }
 

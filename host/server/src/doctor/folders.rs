@@ -1,4 +1,4 @@
-//! Folders and files: whether they are there, who can write them, and who else can read them.
+//! Folders and files: their existence, and the users who can read or write them.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,13 +14,13 @@ use crate::config::served::ServedConfig;
 use crate::config::{CardConfig, Config, ExtensionConfig, SecretConfig};
 use crate::locations::Locations;
 
-/// Others may enter a folder.
+/// The permission bit that lets others enter a folder.
 const OTHERS_ENTER: u32 = 0o001;
-/// Others may read a file.
+/// The permission bit that lets others read a file.
 const OTHERS_READ: u32 = 0o004;
-/// Files of a folder that are looked at.
+/// The most files of one folder that a check examines.
 const MAX_FILES: usize = 10_000;
-/// SQLite's own mark at the beginning of each file.
+/// The magic bytes at the beginning of an SQLite file.
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
 pub(super) fn examine(config: &Arc<Config>, locations: &Locations) -> Vec<Finding> {
@@ -39,8 +39,7 @@ pub(super) fn examine(config: &Arc<Config>, locations: &Locations) -> Vec<Findin
         }
     }
     if config.tasks.data_dir.is_none() && config.tasks.postgres_env.is_none() {
-        let text =
-            "tasks are kept in memory and are gone after a stop; set tasks.data_dir or tasks.postgres_env to keep them";
+        let text = "tasks are kept in memory only and are lost at a stop; set tasks.data_dir or tasks.postgres_env to keep them";
         findings.push(Finding::warning("tasks", text));
     }
     findings.push(cache(config, locations));
@@ -51,7 +50,7 @@ pub(super) fn examine(config: &Arc<Config>, locations: &Locations) -> Vec<Findin
     findings
 }
 
-/// A folder with a database file, or one that will be made.
+/// Checks the folder of a database. The server creates a missing one.
 fn data_folder(key: &'static str, folder: &Path) -> Vec<Finding> {
     if let Err(finding) = writable("folder", key, folder) {
         return vec![finding];
@@ -77,19 +76,20 @@ fn database_file(file: &Path, folder_can_be_entered: bool) -> Finding {
     });
     match read {
         Err(error) => Finding::error("database", format!("cannot read {shown}: {error}")),
-        Ok((_, false)) => Finding::error("database", format!("{shown} is no SQLite database; move it away")),
+        Ok((_, false)) => Finding::error("database", format!("{shown} is not an SQLite database; move it away")),
         Ok((metadata, true)) if folder_can_be_entered && metadata.permissions().mode() & OTHERS_READ != 0 => {
-            let text = format!("others can read {shown}, with what users wrote; run `chmod o-rwx {shown}`");
+            let text = format!("others can read {shown}, which has the messages of users; run `chmod o-rwx {shown}`");
             Finding::warning("database", text)
         }
         Ok((metadata, true)) => Finding::fine("database", format!("{shown} has {} KiB", metadata.len().div_ceil(1024))),
     }
 }
 
-/// # Errors
-/// The finding, where nothing can be written into the folder.
+/// Checks that the server can write into the folder, or can create it.
+///
+/// # Errors The finding, if nothing can be written there.
 fn writable(about: &'static str, key: &str, folder: &Path) -> Result<(), Finding> {
-    // Where it is missing it is made in the nearest one that is there.
+    // The server creates a missing folder below its nearest existing ancestor, so that one must be writable.
     let there = folder.ancestors().find(|folder| folder.as_os_str().is_empty() || folder.exists());
     let there = there.filter(|there| !there.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let wrong = |reason: String| Finding::error(about, format!("{key}: {reason}"));
@@ -105,7 +105,7 @@ fn writable(about: &'static str, key: &str, folder: &Path) -> Result<(), Finding
     })
 }
 
-/// The folder of compiled components. Without it each start compiles.
+/// Checks the cache of compiled components. Without the cache each start compiles all components.
 fn cache(config: &Config, locations: &Locations) -> Finding {
     let own = config.runtime.cache_dir.as_ref().map(|folder| locations.config.join(folder));
     let Some(folder) = own.or_else(|| locations.cache.clone()) else {
@@ -145,7 +145,7 @@ fn extensions_folder(folder: &Path) -> Finding {
     }
 }
 
-/// The files with keys and other secrets. Those that cannot be read are errors of the config.
+/// Warns about each secret file that other users can read. An unreadable file is an error of the config.
 fn secrets(config: &Arc<Config>, locations: &Locations) -> Vec<Finding> {
     let lent = config.stored_tenants.iter().flat_map(|tenants| tenants.secrets.values());
     let of_callers = config.auth.iter().flat_map(|auth| auth.api_key.iter().filter_map(|key| key.key_file.as_ref()));
@@ -158,7 +158,7 @@ fn secrets(config: &Arc<Config>, locations: &Locations) -> Vec<Finding> {
         .chain(of_admin);
     let mut files: Vec<PathBuf> = own.map(|file| locations.config.join(file)).collect();
     for tenant in &config.tenants {
-        // One that cannot be read is an error of the config.
+        // `app::check` reports a tenant whose file is unreadable.
         let Ok(served) = ServedConfig::of_tenant(tenant, config, &locations.config) else { continue };
         let path = locations.config.join(&tenant.config);
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -175,7 +175,7 @@ fn secrets(config: &Arc<Config>, locations: &Locations) -> Vec<Finding> {
     findings
 }
 
-/// Those that an agent has of its own.
+/// The secret files of one agent: those that its extensions are granted, and the key that signs its card.
 fn of_agent<'a>(card: &'a CardConfig, extensions: &'a [ExtensionConfig]) -> impl Iterator<Item = &'a PathBuf> {
     let granted = extensions.iter().flat_map(|extension| extension.grants.secrets.values()).filter_map(secret_file);
     granted.chain(card.signing.iter().filter_map(|signing| signing.key_file.as_ref()))

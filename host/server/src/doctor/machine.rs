@@ -1,4 +1,4 @@
-//! The machine: open files, memory, processors, and the confinement of the processes that compile.
+//! The machine: open files, memory, processors, and the confinement of the processes that compile components.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,8 @@ pub(super) fn examine(config: &Config) -> Vec<Finding> {
     vec![files, memory(config), addresses(), processors()]
 }
 
-/// Memory that the config promises to hold at most, beside that of instances and of the program itself.
+/// Upper bound in bytes, by the config, on the memory of tasks, sessions, request bodies, answers and compilers. The
+/// memory of instances and of the program itself comes on top.
 fn promised(config: &Config) -> u64 {
     let in_memory = config.tasks.data_dir.is_none() && config.tasks.postgres_env.is_none();
     let tasks = if in_memory { config.tasks.max_bytes } else { 0 };
@@ -33,7 +34,7 @@ fn promised(config: &Config) -> u64 {
 fn memory(config: &Config) -> Finding {
     let promised = promised(config);
     let Some((available, whose)) = available() else {
-        return Finding::warning("limits", "how much memory there is cannot be found out");
+        return Finding::warning("limits", "cannot find out how much memory the machine has");
     };
     let (promised_mib, available_mib) = (promised >> 20, available >> 20);
     if promised > available {
@@ -53,7 +54,7 @@ fn memory(config: &Config) -> Finding {
     Finding::fine("limits", text)
 }
 
-/// The memory of the control group that this process is in, or that of the machine.
+/// The memory in bytes of the machine or of this process's control group, whichever is less, and its name for messages.
 fn available() -> Option<(u64, &'static str)> {
     let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
     match (of_group(), of_machine) {
@@ -64,14 +65,14 @@ fn available() -> Option<(u64, &'static str)> {
     }
 }
 
-/// `MemTotal:       16384 kB`
+/// The bytes of the `MemTotal` line of `/proc/meminfo`, such as `MemTotal: 16384 kB`.
 fn total(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     kib.checked_mul(1024)
 }
 
-/// The least limit of the group and of those around it.
+/// The lowest memory limit in bytes of this process's control group and its ancestors.
 fn of_group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -82,15 +83,15 @@ fn of_group() -> Option<u64> {
     limits.filter_map(|limit| limit.trim().parse().ok()).min()
 }
 
-/// The pool of instances reserves far more addresses than memory.
+/// Checks the limit on address space. The pool of instances reserves far more addresses than memory.
 fn addresses() -> Finding {
     match getrlimit(Resource::As).current {
-        None => Finding::fine("limits", "addresses of the process are not limited"),
+        None => Finding::fine("limits", "the address space of the process is not limited"),
         Some(limit) => Finding::error(
             "limits",
             format!(
-                "the process may reserve {} GiB of addresses, and instances take terabytes, of which they use little: run \
-                 `ulimit -v unlimited`, or take LimitAS= out of the unit of systemd",
+                "the process may reserve {} GiB of address space, but instances reserve terabytes and use little of it: \
+                 run `ulimit -v unlimited`, or take LimitAS= out of the unit of systemd",
                 limit >> 30
             ),
         ),
@@ -100,11 +101,13 @@ fn addresses() -> Finding {
 fn processors() -> Finding {
     match thread::available_parallelism().map(usize::from) {
         Ok(number) => Finding::fine("limits", format!("processors: {number}")),
-        Err(error) => Finding::warning("limits", format!("how many processors there are cannot be found out: {error}")),
+        Err(error) => {
+            Finding::warning("limits", format!("cannot find out how many processors the machine has: {error}"))
+        }
     }
 }
 
-/// Whether the processes that compile strangers' components are confined by more than limits.
+/// Checks that the kernel can filter the system calls of the processes that compile components from untrusted authors.
 pub(super) fn confinement() -> Vec<Finding> {
     let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
     let filters =

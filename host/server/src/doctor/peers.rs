@@ -1,4 +1,5 @@
-//! Others that the server needs: databases, agents elsewhere. Their clocks are compared with that of this machine.
+//! The peers that a server needs: databases and upstream agents. Their clocks are compared with the clock of this
+//! machine.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -17,13 +18,13 @@ use crate::config::{AgentConfig, Config};
 use crate::locations::Locations;
 use crate::stores::postgres::PostgresDatabases;
 
-/// Agents that are asked at once.
+/// Upstream agents checked concurrently.
 const AT_ONCE: usize = 8;
-/// The longest that an agent is asked for its card.
+/// Time limit for an upstream agent to answer with its card.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The most that two clocks may differ by before somebody should know. Dates of HTTP have whole seconds.
+/// The largest difference between two clocks without a warning. Dates in HTTP have whole seconds.
 const DIFFERENCE: Duration = Duration::from_secs(5);
-/// The clock of a machine that knows no time begins long before this: 1 January 2026.
+/// 1 January 2026. A machine that has never set its clock starts long before this date.
 const EARLIEST: Duration = Duration::from_secs(1_767_225_600);
 
 pub(super) async fn examine(config: &Config, locations: &Locations) -> Vec<Finding> {
@@ -45,7 +46,8 @@ fn own_clock() -> Finding {
     Finding::fine("clock", format!("{} on this machine", now.unwrap_or_default()))
 }
 
-/// How far another clock is from that of this machine.
+/// A warning if another clock differs from this machine's by more than [`DIFFERENCE`]. `between` is the age that
+/// `theirs` may have.
 fn difference(whose: &str, theirs: SystemTime, between: Duration) -> Option<Finding> {
     let ours = SystemTime::now();
     let apart = ours.duration_since(theirs).unwrap_or_else(|behind| behind.duration()).saturating_sub(between);
@@ -57,7 +59,7 @@ async fn databases(config: &Config) -> Vec<Finding> {
     let kept = [
         ("tasks.postgres_env", &config.tasks.postgres_env, annex_tasks::POSTGRES_MIGRATIONS),
         ("tasks.postgres_env", &config.tasks.postgres_env, annex_leases::MIGRATIONS),
-        // What names no place of its own is where the tasks are.
+        // Sessions and keys without a store of their own are stored with the tasks.
         (
             "sessions.postgres_env",
             beside(&config.sessions.postgres_env, &config.sessions.data_dir, config),
@@ -72,7 +74,7 @@ async fn databases(config: &Config) -> Vec<Finding> {
     ];
     let mut by_url: BTreeMap<String, (&'static str, Vec<Migrations>)> = BTreeMap::new();
     for (key, variable, migrations) in kept {
-        // A variable that is not set is an error of the config.
+        // `app::check` reports a variable that is not set.
         let Some(url) = variable.as_ref().and_then(|name| env::var(name).ok()) else { continue };
         let (_, all) = by_url.entry(url).or_insert_with(|| (key, Vec::new()));
         if !migrations.table.is_empty() {
@@ -138,7 +140,7 @@ fn database(key: &str, state: &PostgresState, migrations: &[Migrations], config:
     findings
 }
 
-/// The agents elsewhere of the config and of its tenants.
+/// Checks the upstream agents of the config and of its tenants.
 async fn agents(config: &Config, locations: &Locations) -> Vec<Finding> {
     let process = Arc::new(config.clone());
     let own = config.agent.iter().cloned().map(|agent| ("[agent]".to_owned(), agent));
@@ -171,7 +173,7 @@ async fn agent(whose: String, upstream: UpstreamConfig) -> Vec<Finding> {
         && let Ok(document) = client.card(&card).await
         && let Some(date) = document.date
     {
-        // The date of HTTP has whole seconds.
+        // A date in HTTP has whole seconds, so it may be up to one second old.
         findings.extend(difference(&format!("the agent at {card}"), date, Duration::from_secs(1)));
     }
     findings

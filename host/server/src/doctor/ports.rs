@@ -1,4 +1,4 @@
-//! Whether the addresses of the config can be listened on. Each is let go again at once.
+//! Checks that the server can listen on the addresses of the config. Each check opens a listener and closes it at once.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -18,10 +18,10 @@ pub(super) fn examine(config: &Config) -> Vec<Finding> {
 fn port(key: &str, address: SocketAddr) -> Finding {
     match open(address) {
         Ok(_) => Finding::fine("port", format!("{key}: {address} is free")),
-        // A server that runs already is examined too.
+        // The port is in use, too, when the operator examines a running server.
         Err(error) if error.kind() == ErrorKind::AddrInUse => Finding::warning(
             "port",
-            format!("{key}: {address} is in use; if it is not this server that runs already, take another port"),
+            format!("{key}: {address} is in use; unless this server is already running there, take another port"),
         ),
         Err(error) => {
             Finding::error("port", format!("{key}: cannot listen on {address}: {error}; take another address"))

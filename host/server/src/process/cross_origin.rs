@@ -1,7 +1,7 @@
-//! Web pages of other origins: what browsers are told about them (Fetch, "CORS protocol").
+//! CORS: the response fields that let web pages of other origins call the server (Fetch Standard, "CORS protocol").
 //!
-//! The fields are on all answers of the A2A listener, errors and the card among them: a page can read no answer without
-//! them. The admin API has none.
+//! All answers of the A2A listener have the fields, including errors and the card, because a page cannot read an answer
+//! without them. The admin API sends none.
 
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,17 +21,17 @@ use tower_http::cors::{AllowOrigin, Any, CorsLayer, Vary};
 
 use crate::config::{AgentConfig, Config, CorsOrigins};
 
-/// The time for which a browser may keep the answer to a preflight request.
+/// The time for which a browser may cache the answer to a preflight request.
 const MAX_AGE: Duration = Duration::from_secs(3_600);
 
-/// The pages that may call, as the config says now.
+/// The allowed web pages. A reload of the config replaces them.
 #[derive(Default)]
 pub(crate) struct CrossOrigin {
-    /// `None` where no page of another origin may.
+    /// `None` if no page of another origin may call.
     pages: RwLock<Option<Arc<Pages>>>,
 }
 
-/// The pages that may call, and the fields that tell browsers so.
+/// The allowed origins and the layer that adds the response fields.
 pub(crate) struct Pages {
     origins: CorsOrigins,
     layer: CorsLayer,
@@ -44,7 +44,7 @@ impl CrossOrigin {
         Arc::new(pages)
     }
 
-    /// From now on the pages that this config names may call.
+    /// Replaces the allowed pages by those of this config.
     pub(crate) fn set(&self, config: &Config) {
         *self.pages.write().unwrap_or_else(PoisonError::into_inner) = Pages::of(config);
     }
@@ -65,13 +65,13 @@ impl Pages {
         let layer = match &origins {
             CorsOrigins::Any => layer.allow_origin(Any).vary(Vary::list([])),
             CorsOrigins::Listed(listed) if listed.is_empty() => return None,
-            // What a cache keeps for one page is not to be told another.
+            // `Vary` keeps a cache from serving the answer for one origin to a page of another.
             CorsOrigins::Listed(listed) => layer.allow_origin(AllowOrigin::list(listed.iter().cloned())).vary([ORIGIN]),
         };
         Some(Arc::new(Self { origins, layer }))
     }
 
-    /// True if a page sends the request that may call.
+    /// True if the request comes from an allowed page.
     pub(crate) fn allow<B>(&self, request: &Request<B>) -> bool {
         let mut sent = request.headers().get_all(ORIGIN).iter();
         match (&self.origins, sent.next(), sent.next()) {
@@ -81,7 +81,7 @@ impl Pages {
         }
     }
 
-    /// Answers a preflight request itself. Any other is answered by `answer`, and gets the fields for browsers.
+    /// Answers a preflight request. Any other request goes to `answer`, and its response gets the fields for browsers.
     pub(crate) async fn answer<B, F>(&self, request: Request<B>, answer: impl FnMut(Request<B>) -> F) -> Response
     where
         F: Future<Output = Result<Response, Infallible>>,
@@ -91,23 +91,24 @@ impl Pages {
     }
 }
 
-/// True if a browser asks whether a page of another origin may send a request.
+/// True for a preflight request, with which a browser asks for permission to send a request from a page of another
+/// origin.
 pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
     request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// The fields that a page may send besides those that every page may.
+/// The request fields that a page may send. Browsers always allow some more.
 fn accepted(config: &Config) -> Vec<HeaderName> {
     let own = ["last-event-id", A2A_VERSION, A2A_EXTENSIONS, X_A2A_EXTENSIONS];
     let ApiKeyHeaderConfig { name: key } =
         config.auth.as_ref().map(|auth| auth.api_key_header.clone()).unwrap_or_default();
-    // What an agent elsewhere is to be sent has to come from somewhere.
+    // A page must be able to send the fields that the server forwards to an upstream agent.
     let forwarded = match &config.agent {
         Some(AgentConfig::Upstream { upstream, .. }) => upstream.headers_forward.as_slice(),
         _ => &[],
     };
     let named = own.into_iter().chain([key.as_str()]).chain(forwarded.iter().map(String::as_str));
-    // The names were checked when the config was read.
+    // All names were checked with the config.
     let named = named.filter_map(|name| HeaderName::try_from(name).ok());
     let mut accepted = vec![CONTENT_TYPE, AUTHORIZATION, IF_NONE_MATCH, IF_MODIFIED_SINCE];
     for name in named {
@@ -118,9 +119,9 @@ fn accepted(config: &Config) -> Vec<HeaderName> {
     accepted
 }
 
-/// The fields of answers that a page may read besides those that every page may.
+/// The response fields that a page may read. Browsers always expose some more.
 fn exposed() -> Vec<HeaderName> {
-    // Old browsers do not know the star, which stands for all others, `Annex-…` among them.
+    // The star stands for all other fields, such as `Annex-…`. Old browsers do not support it.
     let own = [A2A_EXTENSIONS, X_A2A_EXTENSIONS, "*"].into_iter().filter_map(|name| HeaderName::try_from(name).ok());
     own.chain([WWW_AUTHENTICATE, RETRY_AFTER, ALLOW, ETAG]).collect()
 }

@@ -1,15 +1,15 @@
-//! File descriptors: whether the system gives the process as many as the config promises.
+//! File descriptors: the limit of the process, compared with the number that the config needs.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
 use crate::connections::limits::OF_ADMIN;
 
-/// For files, databases and the connections to peers.
+/// Descriptors for files, databases and connections to peers.
 const RESERVE: u64 = 512;
 
-/// Raises the soft limit as far as the config needs it and the hard one lets it, and warns if that is not enough. Programs
-/// that the agent starts inherit it.
+/// Raises the soft limit on open files to the number that the config needs, at most to the hard limit. Logs a warning
+/// if that is not enough. Child processes of the agent inherit the limit.
 pub(crate) fn provide(config: &Config) {
     let wanted = wanted(config);
     let limit = getrlimit(Resource::Nofile);
@@ -17,8 +17,8 @@ pub(crate) fn provide(config: &Config) {
     if raised != limit.current {
         match setrlimit(Resource::Nofile, Rlimit { current: raised, ..limit }) {
             Ok(()) => tracing::debug!(from = limit.current, to = raised, "raised the limit on open files"),
-            // The warning below tells the operator, if the limit is too low as it is.
-            Err(error) => tracing::debug!(%error, "the limit on open files could not be raised"),
+            // If the old limit is too low, the warning below tells the operator.
+            Err(error) => tracing::debug!(%error, "cannot raise the limit on open files"),
         }
     }
     // The limit is read again, because raising it may have failed.
@@ -27,7 +27,8 @@ pub(crate) fn provide(config: &Config) {
     }
 }
 
-/// Whether the system lets the process open as many files as the config promises: how many those are, or else the warning.
+/// Checks that the process may open as many files as the config needs. Changes nothing. Returns a text for the
+/// operator, and a warning as the error.
 pub(crate) fn check(config: &Config) -> Result<String, String> {
     let wanted = wanted(config);
     let limit = raised(getrlimit(Resource::Nofile), wanted);
@@ -35,14 +36,14 @@ pub(crate) fn check(config: &Config) -> Result<String, String> {
         .map_or_else(|| Ok(format!("the process may open the {wanted} files that the config wants")), Err)
 }
 
-/// Connections take one each.
+/// The number of descriptors that the config needs: one per connection, and a reserve.
 fn wanted(config: &Config) -> u64 {
     let admin = config.admin.as_ref().map_or(0, |_| OF_ADMIN.connections);
     let connections = config.server.max_connections.saturating_add(admin);
     u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(RESERVE)
 }
 
-/// The soft limit as it should be. `None` is no limit.
+/// The soft limit after [`provide`]. `None` means unlimited.
 fn raised(limit: Rlimit, wanted: u64) -> Option<u64> {
     let current = limit.current?;
     let reachable = limit.maximum.map_or(wanted, |hard| hard.min(wanted));

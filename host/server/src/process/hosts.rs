@@ -1,8 +1,9 @@
-//! Under which names a listener is called.
+//! Protection of unauthenticated listeners against web pages.
 //!
-//! A web page can point a name of its own at 127.0.0.1 and then call a server there as if it were its own (DNS
-//! rebinding). The browser still sends that name, by which such calls are told. A page can also send a POST without a
-//! body to 127.0.0.1 itself, which no browser asks about first; it then says where the page is from.
+//! With DNS rebinding, a web page points its own host name to 127.0.0.1 and then calls a local server as if it were its
+//! own. The browser still sends that host name, so the server refuses foreign names. A page can also send a POST
+//! without a body directly to 127.0.0.1, without a preflight request. The browser then names the page's origin, so the
+//! server refuses foreign origins.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -15,20 +16,20 @@ use axum::response::{IntoResponse, Response};
 
 use crate::config::{AdminConfig, Config};
 
-/// The header that tells how the page that sends a request is related to the server (W3C Fetch Metadata). Pages cannot
-/// set it.
+/// The header field with the relation between the sending page and the server (W3C Fetch Metadata). Pages cannot set
+/// this field.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// The names that are taken besides those of the machine itself.
+/// The host names that a listener accepts, in addition to loopback names.
 pub(crate) struct Hosts {
     names: Vec<String>,
-    /// The first name that was taken. Nearly all requests bring the same one, which need not be read again.
+    /// The first accepted `Host` field. Nearly all requests repeat its bytes and need no further check.
     first_taken: OnceLock<HeaderValue>,
 }
 
 impl Hosts {
-    /// The names of the A2A listener. `None` where any name is taken: callers are authenticated, or the server is open
-    /// to others by intent.
+    /// The names of the A2A listener: the host of `server.public_url`. `None` if any name is accepted, because callers
+    /// are authenticated or the operator has opened the server to others.
     pub(crate) fn of(config: &Config) -> Option<Arc<Self>> {
         let guards = config.auth.is_none() && config.server.listen.ip().is_loopback();
         let public = config.server.public_url.as_deref().and_then(|url| url.parse::<Uri>().ok());
@@ -36,7 +37,7 @@ impl Hosts {
         guards.then(|| Arc::new(Self::named(public.into_iter().collect())))
     }
 
-    /// The names of the admin listener: the address that it listens on, and what the config adds.
+    /// The names of the admin listener: its address and `admin.hosts`.
     pub(crate) fn of_admin(config: &AdminConfig) -> Self {
         let listen = match config.listen.ip() {
             IpAddr::V4(address) => address.to_string(),
@@ -49,9 +50,9 @@ impl Hosts {
         Self { names, first_taken: OnceLock::new() }
     }
 
-    /// The answer to a request for a foreign host name, or to one by which a page of another origin would change
-    /// something, unless the config allows that page; `None` for all others. A request with neither a name nor an origin
-    /// comes from no browser.
+    /// The refusal of a request with a foreign host name, or of a request by which a page of another origin could
+    /// change something. `None` if the request may proceed. `is_allowed_page` is true for a page that
+    /// `server.cors_origins` allows. A request with neither a host name nor an origin does not come from a browser.
     pub(crate) fn refusal<B>(&self, request: &Request<B>, is_allowed_page: bool) -> Option<Response> {
         if let Err(foreign) = self.check(request) {
             return Some(refuse(&foreign));
@@ -62,49 +63,53 @@ impl Hosts {
         self.check_page(request).err().map(|page| refuse_page(&page))
     }
 
-    /// Checks that the request names no host but those that are taken. An error is the name that is not. A browser
-    /// always names one.
+    /// Checks the host names of the request. A browser always sends one.
+    ///
+    /// # Errors The foreign name.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), String> {
         for line in request.headers().get_all(HOST) {
             if self.first_taken.get() == Some(line) {
                 continue;
             }
-            // A field that is no text becomes a name that this machine does not have, and is refused.
+            // A field that is not text is replaced by a name that is always refused.
             let name = line.to_str().unwrap_or("unreadable");
             if !self.takes(name) {
                 return Err(name.to_owned());
             }
-            // Whoever came first stays.
+            // Another request may have set the field first, which is just as good.
             let _ = self.first_taken.set(line.clone());
         }
-        // HTTP/2 has the name in the URI.
+        // In HTTP/2 the host name is in the URI.
         let foreign = request.uri().authority().map(Authority::as_str).filter(|authority| !self.takes(authority));
         foreign.map_or(Ok(()), |foreign| Err(foreign.to_owned()))
     }
 
-    /// Checks that no page of another origin sends the request. An error is what the browser says of that page. A
-    /// request that only reads may be sent by any page, because the browser keeps the answer from it.
+    /// Checks that the request does not come from a page of another origin. Any page may send GET and HEAD, which
+    /// change nothing. The browser keeps the answer from a foreign page.
+    ///
+    /// # Errors The value of the field that shows the foreign page.
     fn check_page<B>(&self, request: &Request<B>) -> Result<(), String> {
         if matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(());
         }
         let lines = |name| request.headers().get_all(name).iter().map(|line| line.to_str().unwrap_or("unreadable"));
-        // `none` is the user: the address bar or a bookmark.
+        // `none` stands for the user, through the address bar or a bookmark.
         let site = lines(SEC_FETCH_SITE).find(|site| !matches!(*site, "same-origin" | "none"));
-        // Browsers without Fetch Metadata still name the origin of the page with a POST.
+        // Browsers without Fetch Metadata still send the page's origin with a POST.
         let origin = || lines(ORIGIN.as_str()).find(|origin| !self.is_own(origin));
         site.or_else(origin).map_or(Ok(()), |foreign| Err(foreign.to_owned()))
     }
 
-    /// True if the origin is this server. Sandboxed pages and files have the origin `null`, which never is.
+    /// True if the origin is this server. Sandboxed pages and local files have the origin `null`, which is always
+    /// foreign.
     fn is_own(&self, origin: &str) -> bool {
         let origin = origin.parse::<Uri>().ok();
         origin.is_some_and(|origin| origin.authority().is_some_and(|authority| self.takes(authority.as_str())))
     }
 
-    /// True if the authority names this server. The port does not matter.
+    /// True if the authority names this server. The port is ignored.
     fn takes(&self, authority: &str) -> bool {
-        // The authority is parsed, so that `localhost@evil.example` counts as the host behind the `@`.
+        // Parsing the authority makes the host of `localhost@evil.example` the part after the `@`.
         let Ok(authority) = authority.parse::<Authority>() else { return false };
         let host = authority.host();
         is_loopback(host) || self.names.iter().any(|name| name.eq_ignore_ascii_case(host))
@@ -112,10 +117,10 @@ impl Hosts {
 }
 
 fn is_loopback(host: &str) -> bool {
-    // `localhost.` is the same name, written with its final dot.
+    // `localhost.` with a final dot is the same name.
     let name = host.trim_end_matches('.').to_ascii_lowercase();
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
-    // Names below localhost never leave the machine (RFC 6761 section 6.3).
+    // Names below localhost always resolve to this machine (RFC 6761 section 6.3).
     name == "localhost"
         || name.ends_with(".localhost")
         || address.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())

@@ -1,4 +1,4 @@
-//! The gate in front of the request handler: it lets no request through while the server starts and drains.
+//! The gate in front of the request handler. It refuses requests while the server starts and drains.
 
 use std::fmt;
 use std::path::Path;
@@ -22,14 +22,14 @@ use crate::process::hosts::Hosts;
 use crate::process::store_probe::StoreProbe;
 use crate::tenants::Serving;
 
-/// The phase that the server is in.
+/// The phase of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Components are being compiled.
+    /// Components are being loaded and compiled.
     Starting,
-    /// Messages are taken.
+    /// The server accepts messages.
     Ready,
-    /// Running turns finish; no new ones begin.
+    /// Running turns finish. New messages are refused.
     Draining,
 }
 
@@ -43,34 +43,34 @@ impl fmt::Display for Phase {
     }
 }
 
-/// The answer of `/readyz`.
+/// The JSON body of `/readyz`.
 #[derive(Serialize)]
 pub(crate) struct Readiness {
     phase: String,
-    /// The components that are being compiled while the server starts. Later on the log tells of them.
+    /// The components that are being compiled. Only while the server starts; later compilations are in the log.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     compiling: Vec<Compiling>,
-    /// False when tasks or sessions cannot be read; absent otherwise.
+    /// False if tasks or sessions cannot be read. Absent otherwise.
     #[serde(skip_serializing_if = "is_true")]
     stores_answer: bool,
-    /// Why the agent of the config itself is not served, although the server is ready otherwise; absent where it is.
+    /// The reason why the config's own agent is not served although the server is ready. Absent if the agent is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     barred: Option<&'static str>,
-    /// The edition in force; absent while starting.
+    /// The number of the current edition. Absent while the server starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     edition: Option<u64>,
     /// The sources of extensions whose last load failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failed: Vec<String>,
-    /// URIs of extensions that are quarantined. The server takes messages all the same.
+    /// URIs of quarantined extensions. The server accepts messages nevertheless.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quarantined: Vec<String>,
-    /// What answers less than it could although messages are taken: `upstream`, when the agent behind this server did not answer
-    /// what it was asked last.
+    /// Parts with reduced function, while messages are accepted. `upstream` means that the upstream agent did not
+    /// answer the last request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     degraded: Vec<&'static str>,
-    /// The number of tenants that have such sources or extensions, whose upstream does not answer, or that are not served. Their names are not shown, because anybody may read
-    /// this.
+    /// The number of tenants that are not served, or have a failed source, a quarantined extension or a silent upstream
+    /// agent. `/readyz` is public, so their names are not shown.
     #[serde(skip_serializing_if = "is_zero")]
     impaired_tenants: usize,
 }
@@ -78,10 +78,10 @@ pub(crate) struct Readiness {
 /// A component that is being compiled.
 #[derive(Serialize)]
 struct Compiling {
-    /// The name of its file; absent for that of a tenant, whose names are not shown.
+    /// The name of the file. Absent for a component of a tenant, because `/readyz` is public.
     #[serde(skip_serializing_if = "Option::is_none")]
     component: Option<String>,
-    /// The time that it has taken so far.
+    /// The seconds since the compilation began.
     seconds: u64,
 }
 
@@ -93,7 +93,7 @@ fn compiling() -> Vec<Compiling> {
     compilations().iter().map(|compilation| of(compilation)).collect()
 }
 
-/// The last part of the path that a config names a component by. Anybody may read this, and folders are nobody's business.
+/// The file name of a component's path. `/readyz` is public, so it shows no folders.
 fn file_name(component: &str) -> String {
     let name = Path::new(component).file_name();
     name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
@@ -109,27 +109,27 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// The reasons for which there is no card to show.
+/// The reasons why a card cannot be shown.
 pub(crate) enum NoCard {
     Starting,
     NoTenant,
-    /// Nothing serves the tenant for now.
+    /// The tenant exists, but is not served at the moment.
     NotServed,
     /// The card of the tenant was read too often.
     TooOften(A2aError),
 }
 
-/// The app, once it is loaded, and whether it still takes requests.
+/// The app after it is loaded, and the phase of the server.
 pub(crate) struct ReadinessGate {
-    /// The limits on what clients send and get.
+    /// The limits on requests, answers and connections.
     pub(crate) limits: Arc<ServerLimits>,
-    /// The names under which the server may be called; `None` for any.
+    /// The host names that the server accepts. `None` for any.
     pub(crate) hosts: Option<Arc<Hosts>>,
     /// The web pages of other origins that may call.
     pub(crate) cross_origin: Arc<CrossOrigin>,
     /// True if clients of A2A 0.3 are served too.
     pub(crate) speaks_v0_3: bool,
-    /// The lines and the numbers of requests.
+    /// The access log and the metrics of requests.
     pub(crate) access_log: Arc<AccessLog>,
     app: OnceLock<App>,
     draining: AtomicBool,
@@ -160,21 +160,20 @@ impl ReadinessGate {
         }
     }
 
-    /// Lets requests through to the app. Loading happens once.
+    /// Sets the app and opens the gate. Only the first call has an effect.
     pub(crate) fn open(&self, app: App) -> &App {
         self.app.get_or_init(|| app)
     }
 
     pub(crate) fn drain(&self) {
-        // No other data hangs on the flag. A message that slips past it is refused when its turn is to begin
-        // (`serve.rs`, `drain`).
+        // No other data depends on the flag, so relaxed ordering is enough. A message that passes the gate at this
+        // moment is refused before its turn begins (`serve.rs`, `drain`).
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// The app, unless the phase forbids requests.
+    /// The app, if the phase allows requests.
     ///
-    /// # Errors
-    /// [`A2aError::Overloaded`] while the server starts or drains.
+    /// # Errors [`A2aError::Overloaded`] while the server starts or drains.
     pub(crate) fn app(&self) -> Result<&App, A2aError> {
         match (self.phase(), self.app.get()) {
             (Phase::Ready, Some(app)) => Ok(app),
@@ -185,16 +184,19 @@ impl ReadinessGate {
         }
     }
 
-    /// The app and who calls, for every binding, before anything of a body is read.
+    /// The app and the authenticated caller. Every binding calls this before it reads the body.
+    ///
+    /// # Errors The phase refuses requests, or authentication fails.
     pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(&App, Identity), A2aError> {
-        // The phase comes first, because the authenticator is a part of the app.
+        // The phase is checked first, because the authenticator is a part of the app.
         let app = self.app()?;
         let identity = app.identify(headers).await?;
         access_log::is_of(&identity.owner.principal);
         Ok((app, identity))
     }
 
-    /// True if requests are served: the phase allows them, the stores answer, and what is in force can be served.
+    /// The state for `/readyz`. True if requests are served: the phase allows them, the stores answer, and the config's
+    /// own agent is not barred.
     pub(crate) async fn readiness(&self) -> (bool, Readiness) {
         let is_ready = self.phase() == Phase::Ready;
         let stores_answer = match self.app.get().filter(|_| is_ready) {
@@ -205,7 +207,7 @@ impl ReadinessGate {
         (is_ready && stores_answer && readiness.barred.is_none(), readiness)
     }
 
-    /// The phase, and what is wrong although requests are taken. Anybody may read it, so it gives no reasons.
+    /// The phase and all impairments. `/readyz` is public, so the reasons are only in the log.
     fn shown(&self, stores_answer: bool) -> Readiness {
         let app = self.app.get();
         let failures = app.map(|app| app.installer().failures()).unwrap_or_default();
@@ -234,18 +236,18 @@ impl ReadinessGate {
         }
     }
 
-    /// The card of the tenant; without a name that of the agent of the config itself.
+    /// The card of a tenant. Without a name, the card of the config's own agent.
     pub(crate) async fn card(&self, tenant: Option<&str>) -> Result<Arc<EncodedCard>, NoCard> {
-        // The card is public and asks for no phase: it can also be read while the server drains.
+        // The card is public and does not depend on the phase. It can be read while the server drains.
         let app = self.app.get().ok_or(NoCard::Starting)?;
         let count = || tenant.and_then(|name| app.quotas.admit_card_read(name));
-        // Before the tenant is loaded for it, where its quota is known without that.
+        // A tenant with a known quota is counted before it is loaded, so that excess reads do not load it.
         let counted = count().transpose().map_err(NoCard::TooOften)?;
         let installer = app.installers().of(tenant).await.ok_or(NoCard::NoTenant)?.map_err(|_| NoCard::NotServed)?;
         if counted.is_none() {
             count().transpose().map_err(NoCard::TooOften)?;
         }
-        // It would declare what other processes do not serve any more.
+        // A card of a barred agent could declare extensions that other processes no longer serve.
         if installer.bar().is_some() {
             return Err(NoCard::NotServed);
         }

@@ -1,4 +1,4 @@
-//! HTTP: paths, size limits, and what is answered before everything is loaded.
+//! HTTP routing: paths, size limits, and the answers before the app is loaded.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -35,17 +35,17 @@ use crate::process::cross_origin::is_preflight;
 use crate::process::hosts::Hosts;
 use crate::process::readiness_gate::{NoCard, ReadinessGate};
 
-/// Characters of a name that a client sent and is told again.
+/// The most characters of a client's `Content-Encoding` that an error text repeats.
 const MAX_SHOWN_ENCODING: usize = 64;
 
-/// All that the server answers.
+/// The service of the A2A listener.
 pub(crate) struct Routes {
     gate: Arc<ReadinessGate>,
-    /// All paths but that of JSON-RPC.
+    /// The router for all paths except JSON-RPC.
     others: RwLock<Others>,
 }
 
-/// The router of all paths but that of JSON-RPC. The largest message of gRPC is a part of it.
+/// The router for all paths except JSON-RPC, and the limit on messages that its gRPC service was created with.
 struct Others {
     router: Router,
     max_body_bytes: usize,
@@ -80,7 +80,8 @@ impl Others {
 impl Site for Arc<Routes> {
     async fn answer(&self, request: Request<Incoming>, network: Network) -> Response {
         let exchange = self.gate.access_log.begin(network.address());
-        // Polled where it lies: the future is large, and would be copied into one that has the request with it.
+        // The future is large, so it is polled in place. Moving it into a future together with the request would copy
+        // it.
         let mut routed = pin!(self.paged(request, network));
         let poll = |context: &mut Context<'_>| in_request(exchange.request(), || routed.as_mut().poll(context));
         let answer = poll_fn(poll).await;
@@ -93,7 +94,7 @@ impl Site for Arc<Routes> {
 }
 
 impl Routes {
-    /// Answers one request, with the fields for browsers where pages of other origins may call.
+    /// Answers one request, with CORS fields if pages of other origins may call.
     async fn paged(self: &Arc<Self>, request: Request<Incoming>, network: Network) -> Response {
         let pages = self.gate.cross_origin.pages();
         let is_allowed = pages.as_ref().is_some_and(|pages| pages.allow(&request));
@@ -104,7 +105,7 @@ impl Routes {
             }
         }
         let Some(pages) = pages else { return self.reply(request, network, false).await };
-        // On the heap, so that the future of a server that no page calls is not larger for it.
+        // The future is boxed, so that servers without CORS do not pay for its size.
         Box::pin(pages.answer(request, |request| {
             let routes = Arc::clone(self);
             async move { Ok(routes.reply(request, network, is_allowed).await) }
@@ -112,16 +113,16 @@ impl Routes {
         .await
     }
 
-    /// Answers one request. A page of another origin that may call is let through.
+    /// Answers one request. `is_allowed_page` is true if a page of another origin sent it and may call.
     async fn reply(&self, request: Request<Incoming>, network: Network, is_allowed_page: bool) -> Response {
-        // Before any path is looked at, so that none is forgotten.
+        // The check precedes routing, so that it covers every path.
         let refusal = |hosts: &Arc<Hosts>| hosts.refusal(&request, is_allowed_page);
         if let Some(refusal) = self.gate.hosts.as_ref().and_then(refusal) {
             access_log::refused(access_log::FOREIGN_HOST);
             return refusal;
         }
-        // Nearly all requests are these. Past the router each of them saves a dozen allocations and as many virtual
-        // calls.
+        // Nearly all requests are JSON-RPC. Bypassing the router saves each of them a dozen allocations and as many
+        // virtual calls.
         if request.uri().path() == JSONRPC_PATH && request.method() == Method::POST {
             let (head, body) = request.into_parts();
             return json_rpc_call(&self.gate, network, None, (&head.headers, &head.uri), body).await;
@@ -135,17 +136,17 @@ fn router(gate: Arc<ReadinessGate>, max_message_bytes: usize) -> Router {
     let grpc = annex_grpc::routes(Arc::new(GrpcOperations(Arc::clone(&gate))), limits)
         .layer(from_fn_with_state(Arc::clone(&gate), grpc::admit));
     Router::new()
-        // Other methods than POST arrive here and are refused.
+        // Methods other than POST arrive here and are refused.
         .route(JSONRPC_PATH, post(json_rpc))
-        // Clients that keep the card's URL as a base and post to `/` below it end up here.
+        // Some clients use the card's URL as a base and post to `/` below it.
         .route(&format!("{JSONRPC_PATH}/"), post(json_rpc))
-        // Clients that are given the agent's base URL and read no card post there. Its other methods are no endpoint.
+        // Clients that know only the agent's base URL and read no card post here. Other methods get 404.
         .route("/", post(json_rpc).fallback(not_found))
         .route("/{tenant}", post(json_rpc_of_tenant).fallback(not_found))
         .route("/{tenant}/", post(json_rpc_of_tenant).fallback(not_found))
-        // What the card of a tenant names for 0.3.
+        // The card of a tenant gives this path to clients of 0.3.
         .route(&format!("/{{tenant}}{JSONRPC_PATH}"), post(json_rpc_of_tenant))
-        // All methods arrive, because the binding itself knows which ones a path takes.
+        // All methods arrive here, because the binding itself checks which ones a path accepts.
         .route(&format!("{REST_PATH}/{{*path}}"), any(http_json))
         .route(CARD_PATH, get(agent_card))
         .route(OLD_CARD_PATH, get(agent_card))
@@ -177,14 +178,14 @@ async fn json_rpc_of_tenant(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    // A server without tenants has nothing there, and reads no body to say so.
+    // A server without tenants answers 404 here, before it reads the body.
     if gate.app().is_ok_and(|app| !app.tenants().has_others()) {
         return not_found(headers, uri).await;
     }
     json_rpc_call(&gate, network, Some(&tenant), (&headers, &uri), body).await
 }
 
-/// `tenant` is that of the path.
+/// Answers a JSON-RPC request. `tenant` comes from the path.
 async fn json_rpc_call(
     gate: &ReadinessGate,
     network: Network,
@@ -193,8 +194,8 @@ async fn json_rpc_call(
     body: impl HttpBody<Data = Bytes> + Unpin,
 ) -> Response {
     access_log::came_by(access_log::JSONRPC);
-    // A request that never reaches the handler is not answered with 200, so that proxies on the way can tell (413,
-    // 503).
+    // A request that never reaches the handler is not answered with 200, so that proxies see the failure (such as 413
+    // or 503).
     match admit(gate, network, headers, body).await {
         Ok((app, caller, body)) => {
             let operations = Operations::new(app.tenants(), headers).at_path(tenant);
@@ -218,12 +219,12 @@ async fn http_json(
     access_log::came_by(access_log::HTTP_JSON);
     match admit(&gate, network, &headers, body).await {
         Ok((app, caller, body)) => {
-            // As it was sent: an id may have a slash in it, which is encoded there. axum has decoded the path that it gives.
+            // The path of the URI is still encoded, unlike axum's own. An id may contain an encoded slash.
             let below = uri.path().strip_prefix(REST_PATH).unwrap_or_default();
             let path = below.strip_prefix('/').unwrap_or(below);
             let request =
                 HttpRequest { caller: &caller, method: &method, path, headers: &headers, uri: &uri, body: &body };
-            // No tenant is named `v1`, so no path of 1.0 is taken for one of 0.3.
+            // No tenant can be named `v1`, so a path of 1.0 is never mistaken for one of 0.3.
             match path.strip_prefix(v0_3::http_json::PREFIX).filter(|_| gate.speaks_v0_3) {
                 Some(path) => v0_3::http_json::answer(app, path, &request).await,
                 None => rest::answer(app.tenants(), request).await,
@@ -233,7 +234,7 @@ async fn http_json(
     }
 }
 
-/// Requests of both versions come by the same path: no method has the same name in both.
+/// Answers a JSON-RPC request of 1.0 or 0.3. Both versions share one path, and no method has the same name in both.
 async fn json_rpc_answer(
     gate: &ReadinessGate,
     operations: &Operations<'_>,
@@ -245,7 +246,7 @@ async fn json_rpc_answer(
         Ok(request) => request,
         Err(rejection) => return jsonrpc::failure(&rejection.id, &rejection.error),
     };
-    // 0.3 comes first and leaves alone what is 1.0's: a request that names no version is one of 0.3, and 1.0 refuses
+    // 0.3 is tried first and ignores requests of 1.0. A request without a version counts as 0.3, and 1.0 would refuse
     // it.
     if gate.speaks_v0_3
         && let Some(answer) = v0_3::json_rpc::answer(operations, caller, (headers, uri), &request).await
@@ -255,7 +256,9 @@ async fn json_rpc_answer(
     jsonrpc::answer(operations, caller, headers, uri, &request).await
 }
 
-/// The app, if the phase allows requests; who calls; and the whole body. Nothing of a stranger's body is read.
+/// The app, the caller and the whole body. The body is read only after the caller is authenticated.
+///
+/// # Errors The status and the error for the client.
 async fn admit<'a>(
     gate: &'a ReadinessGate,
     network: Network,
@@ -273,7 +276,7 @@ async fn admit<'a>(
     Ok((app, reading.into_caller(), body))
 }
 
-/// Bodies are read as they are: a compressed one could be a thousand times as long as what was counted.
+/// Refuses compressed bodies. Decompressed, such a body could be a thousand times longer than the counted bytes.
 fn check_content_encoding(headers: &HeaderMap) -> Result<(), (StatusCode, A2aError)> {
     let encoding = headers.get(header::CONTENT_ENCODING).map(|value| String::from_utf8_lossy(value.as_bytes()));
     match encoding.as_deref().map(str::trim) {
@@ -288,7 +291,7 @@ fn check_content_encoding(headers: &HeaderMap) -> Result<(), (StatusCode, A2aErr
     }
 }
 
-/// Tells a client that has to say who it is how to do so (RFC 9110 section 11.6.1).
+/// Adds `WWW-Authenticate` to the response for a client that must authenticate (RFC 9110 section 11.6.1).
 fn challenged(mut response: Response, error: &A2aError) -> Response {
     if let A2aError::Unauthenticated { challenge, .. } = error
         && let Ok(challenge) = HeaderValue::from_str(challenge)
@@ -338,13 +341,13 @@ async fn card(gate: &ReadinessGate, tenant: Option<&str>, headers: HeaderMap, ur
     }
 }
 
-/// The process answers.
+/// `/livez`: the process answers.
 async fn live() -> &'static str {
     access_log::asks_for(access_log::HEALTH);
     "live\n"
 }
 
-/// The server takes messages, and the stores answer.
+/// `/readyz`: 200 if the server accepts messages and the stores answer, 503 otherwise.
 async fn ready(State(gate): State<Arc<ReadinessGate>>) -> Response {
     access_log::asks_for(access_log::HEALTH);
     let (is_ready, readiness) = gate.readiness().await;
@@ -355,7 +358,7 @@ async fn ready(State(gate): State<Arc<ReadinessGate>>) -> Response {
 async fn not_found(headers: HeaderMap, uri: Uri) -> Response {
     access_log::refused(access_log::UNKNOWN_PATH);
     if annex_grpc::is_grpc(&headers) {
-        // gRPC has a status of its own for this, UNIMPLEMENTED, and sends it with HTTP 200.
+        // gRPC reports this as UNIMPLEMENTED, with HTTP status 200.
         return annex_grpc::unknown_service().await;
     }
     let text = format!("nothing at {}; the agent card is at {CARD_PATH}\n", uri.path());

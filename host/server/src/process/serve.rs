@@ -23,28 +23,28 @@ use crate::process::descriptors;
 use crate::process::readiness_gate::ReadinessGate;
 use crate::process::routes::Routes;
 
-/// The longest time that turns may take to end once they are told to.
+/// Time limit for turns to end after they are cancelled.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest that the shutdown waits for push notifications to be delivered.
+/// Time limit for the delivery of push notifications during shutdown.
 const PUSH_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest that the shutdown waits for databases to be closed.
+/// Time limit for closing the databases during shutdown.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The reasons for which serving ended early.
+/// The reasons why serving ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address} ({key})")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The key of the config that names it.
+        /// The config key of the address.
         key: &'static str,
         /// The reason.
         #[source]
         source: io::Error,
     },
-    /// The parts cannot be joined.
+    /// The app cannot be loaded.
     #[error(transparent)]
     App(#[from] AppError),
     /// The listener failed.
@@ -52,7 +52,7 @@ pub enum ServeError {
     Serve(#[source] io::Error),
 }
 
-/// A server that listens and is not ready yet.
+/// A server that listens but has not loaded its app yet.
 pub struct Server {
     config: Config,
     listener: TcpListener,
@@ -62,13 +62,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the address.
+    /// Opens all listeners of the config.
     ///
-    /// # Errors
-    /// [`ServeError::Listen`].
+    /// # Errors [`ServeError::Listen`].
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
         descriptors::provide(&config);
-        // All addresses are taken before anything is loaded, so that one that is in use is told at once.
+        // All listeners are opened before the load, so that an address in use is reported at once.
         let (listener, address) = listen(config.server.listen, "server.listen")?;
         let admin = match &config.admin {
             Some(admin) => Some(listen(admin.listen, "admin.listen")?),
@@ -81,31 +80,32 @@ impl Server {
         Ok(Self { config, listener, address, admin, metrics })
     }
 
-    /// The address that the admin API listens on, if there is one.
+    /// The address of the admin API, if enabled.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|(_, address)| *address)
     }
 
-    /// The address that has `/metrics` alone, if there is one.
+    /// The address of the listener for `/metrics` alone, if enabled.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(|(_, address)| *address)
     }
 
-    /// The address that it listens on.
+    /// The address of the A2A listener.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Calls `load` with the config and the base URL while `/livez` and `/readyz` already answer, then `ready`, serves
-    /// until `shutdown` resolves, and drains: running turns get the configured time, then another process goes on with them
-    /// or they end as failed. A load is given up when `shutdown` resolves. MCP programs of tenants that are loaded at that
-    /// moment end with the runtime, or before it by [`end_programs`](crate::end_programs).
+    /// Loads the app, serves until `shutdown` resolves, and drains.
     ///
-    /// # Errors
-    /// When the app cannot be loaded or the listener fails.
+    /// `/livez` and `/readyz` answer while `load` runs with the config and the base URL. After the load `ready` is
+    /// called. When draining, running turns get `server.drain_seconds` to finish. Turns that are left continue in
+    /// another process, or fail. A `shutdown` during the load cancels the load. MCP programs that tenants are starting
+    /// at this moment end with the runtime, or earlier with [`end_programs`](crate::end_programs).
+    ///
+    /// # Errors The app cannot be loaded, or the listener fails.
     pub async fn run(
         self,
         load: impl AsyncFnOnce(&Config, &str) -> Result<App, AppError>,
@@ -121,7 +121,7 @@ impl Server {
         let mut shutdown = pin!(shutdown);
         let loaded = tokio::select! {
             loaded = load(&self.config, &base_url) => loaded?,
-            // No turn runs yet that would have to end.
+            // No turn is running yet, so nothing has to be drained.
             () = &mut shutdown => return Ok(()),
         };
         let app = gate.open(loaded);
@@ -135,7 +135,7 @@ impl Server {
         }));
         app.describe(&gate.phase().to_string());
         let housekeeping = keep_house(app);
-        // The admin API opens after the load, because the installers that it shows do not exist before.
+        // The admin API opens after the load, because it needs the installers.
         if let (Some((listener, _)), Some(admin)) = (self.admin, &app.admin) {
             let router = admin::router(Arc::clone(admin), Arc::clone(&gate.access_log));
             let limits = watch::Sender::new(OF_ADMIN);
@@ -152,21 +152,21 @@ impl Server {
             ended = &mut serving => return finished(ended),
             () = &mut shutdown => {}
         }
-        // Requests are refused first, then turns end, and only then connections close: clients hear how their turns
-        // ended.
+        // First requests are refused, then turns end, and only then connections close. Clients so receive the ends of
+        // their turns.
         gate.drain();
         app.describe(&gate.phase().to_string());
         drain(app, gate.limits.drain()).await;
         closed.cancel();
         let ended = finished(serving.await);
-        // Sweeps are told to stop before the stores are closed under them.
+        // The sweeps stop before their stores close.
         drop(housekeeping);
         close_stores(app).await;
         ended
     }
 }
 
-/// Begins the watches and sweeps. They are told to stop when the guard is dropped, also where that is early.
+/// Starts the watches and sweeps. Dropping the guard stops them.
 fn keep_house(app: &App) -> DropGuard {
     let stop = CancellationToken::new();
     let handler = app.tenants().own();
@@ -197,7 +197,8 @@ fn keep_house(app: &App) -> DropGuard {
     stop.drop_guard()
 }
 
-/// Takes over what processes leave that are gone. Who serves the owner of a turn goes on with it.
+/// Takes over the turns of dead processes. The handler of the turn's tenant continues the turn. If the tenant is not
+/// served, the task fails.
 fn watch_lost(app: &App, stop: CancellationToken) {
     let handler = app.tenants().own();
     let tasks = Arc::clone(&handler.tasks);
@@ -219,8 +220,8 @@ fn watch_lost(app: &App, stop: CancellationToken) {
     });
 }
 
-/// Logs the known faults of the engine that a guest may reach; `annex doctor` names the others. Called after the load, so
-/// that the reason of a load that fails stands alone in the log.
+/// Logs the known faults of the engine that an extension may reach. `annex doctor` lists the others. Called after the
+/// load, so that these warnings do not precede the reason of a failed load.
 fn name_known_faults() {
     for advisory in annex_runtime::advisories() {
         let annex_runtime::Advisory { id, about, mended, kept_off } = advisory;
@@ -234,7 +235,7 @@ fn name_known_faults() {
     }
 }
 
-/// Takes the address that `key` names.
+/// Opens the listener of the config key `key`.
 fn listen(address: SocketAddr, key: &'static str) -> Result<(TcpListener, SocketAddr), ServeError> {
     let refused = |source| ServeError::Listen { address, key, source };
     let listener = open(address).map_err(refused)?;
@@ -242,44 +243,47 @@ fn listen(address: SocketAddr, key: &'static str) -> Result<(TcpListener, Socket
     Ok((listener, address))
 }
 
-/// Connections that the kernel keeps until they are accepted. When there are more, it drops those that come, and their
-/// clients try again after a second.
+/// Connections that the kernel queues before they are accepted. The kernel drops further ones, and their clients retry
+/// after a second.
 const BACKLOG: u32 = 4_096;
 
-/// Listens on the address.
+/// Opens a listener on the address.
 pub(crate) fn open(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A server that starts again does not wait for the connections of the one before it.
+    // A restarted server need not wait for old connections to time out.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
 async fn drain(app: &App, drain_timeout: Duration) {
-    // The handlers of all tenants share what is closed here, so one of them stands for all.
+    // All tenants share what is closed here, so closing it through one handler is enough.
     let handler = app.tenants().own();
-    // This also refuses messages that have passed the gate and have not begun a turn yet.
+    // This also refuses messages that have passed the gate and not begun a turn yet.
     handler.begin_to_drain();
     tracing::info!(turns = handler.running.len(), "draining");
     if timeout(drain_timeout, handler.running.wait()).await.is_err() {
-        tracing::warn!(turns = handler.running.len(), "turns still run after the drain time and are ended");
+        tracing::warn!(turns = handler.running.len(), "turns still run after the drain time and are cancelled");
         handler.stop.cancel();
-        // Hooks end with their own limits, which an operator may have raised; a store may hang.
+        // Hooks end at their own limits, which an operator may have raised. A store may hang.
         if timeout(STOP_TIMEOUT, handler.running.wait()).await.is_err() {
-            tracing::warn!(turns = handler.running.len(), "turns still run, and the server ends without them");
+            tracing::warn!(
+                turns = handler.running.len(),
+                "turns still run after their cancellation; the server ends without waiting for them"
+            );
         }
     }
-    // Agents end when no turn uses them any more.
+    // The agents are closed after the last turn, so that no turn still uses them.
     app.tenants().close_agents().await;
-    // A stream of a task that waits for its client would not end by itself.
+    // The stream of a task that waits for its client would never end.
     handler.closing.cancel();
     if let Some(push) = &handler.push {
         push.close(PUSH_TIMEOUT).await;
     }
 }
 
-/// Closes the databases. Nothing is lost where that takes too long; closing moves what SQLite keeps beside its files
-/// into them.
+/// Closes the databases. Closing merges SQLite's write-ahead log into the database file. If closing takes too long,
+/// nothing is lost.
 async fn close_stores(app: &App) {
     let stores = async {
         let handler = app.tenants().own();
@@ -288,7 +292,7 @@ async fn close_stores(app: &App) {
         handler.views.keys.close().await;
     };
     if timeout(STORE_TIMEOUT, stores).await.is_err() {
-        tracing::warn!("a database is still busy and is left as it is; nothing that was stored is lost");
+        tracing::warn!("a database is still busy and is not closed; no stored data is lost");
     }
 }
 

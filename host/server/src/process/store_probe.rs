@@ -1,4 +1,4 @@
-//! Whether the stores answer, for `/readyz`.
+//! The check for `/readyz` that the stores answer.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use annex_telemetry::fault;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-/// The longest that a store may take to answer.
+/// Time limit for the stores to answer.
 const LIMIT: Duration = Duration::from_secs(2);
-/// The time for which an answer counts. However many ask, the stores are asked once in it.
+/// The time for which a result is reused. The stores are asked at most once in this time, however many requests come.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Asks the stores of tasks and sessions when somebody wants to know, and not before.
+/// Asks the stores of tasks and sessions, only on request.
 #[derive(Default)]
 pub(crate) struct StoreProbe {
-    /// Held while they are asked, so that whoever comes meanwhile gets the same answer.
+    /// The time and result of the last check. Locked during a check, so that concurrent requests share its result.
     last: Mutex<Option<(Instant, bool)>>,
 }
 
 impl StoreProbe {
-    /// True if both answer, or did so a moment ago.
+    /// True if both stores answer now or did within [`FRESH`].
     pub(crate) async fn answers(&self, handler: &RequestHandler) -> bool {
         let mut last = self.last.lock().await;
         if let Some((asked, answered)) = *last
@@ -40,7 +40,7 @@ impl StoreProbe {
     }
 }
 
-/// The error is the reason, for the log.
+/// Asks both stores. The error is the reason, for the log.
 async fn ask(handler: &RequestHandler) -> Result<(), String> {
     let both = async {
         handler.tasks.probe().await.map_err(|error| fault::text(&error))?;

@@ -1,6 +1,6 @@
-//! The names that secrets usually have.
+//! The usual names of secrets.
 
-/// Parts of names of secrets. A key is compared without what separates its words, so that `private_key`, `privateKey` and
+/// Parts of secret names. A key is compared without separators and in lower case, so `private_key`, `privateKey` and
 /// `X-Private-Key` are the same.
 const PARTS: [&str; 17] = [
     "accesskey",
@@ -22,18 +22,19 @@ const PARTS: [&str; 17] = [
     "token",
 ];
 
-/// Names that count only as whole words of a key: `pin` is a secret in `user_pin` and `userPin`, but not in `spinning`.
+/// Names that count only as whole words of a key. For example, `pin` is a secret in `user_pin` and `userPin`, but not
+/// in `spinning`.
 const WORDS: [&str; 7] = ["cvc", "cvv", "jwt", "otp", "pass", "pin", "totp"];
 
-/// Tells whether a key is named as secrets usually are, in any spelling: `apiKey`, `API_KEY`, `x-api-key`.
+/// True if a key has the usual name of a secret in any spelling, such as `apiKey`, `API_KEY` or `x-api-key`.
 pub(super) fn is_secret(key: &str) -> bool {
     let words = words(key);
     let joined = words.concat();
     PARTS.iter().any(|part| joined.contains(part)) || words.iter().any(|word| WORDS.contains(&word.as_str()))
 }
 
-/// The words of a key in lower case. A word ends at a sign, at a digit, and where a capital letter begins the next one:
-/// `userPINCode2` has `user`, `pin`, `code`, `2`.
+/// The words of a key in lower case. A word ends at a separator, before a digit, and before a capital letter that
+/// begins the next word. For example, `userPINCode2` has the words `user`, `pin`, `code` and `2`.
 fn words(key: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();

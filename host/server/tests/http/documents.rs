@@ -272,7 +272,9 @@ fn every_decision_is_in_the_index_of_decisions() {
 fn every_decision_has_its_paragraphs_in_order_and_none_without_content() {
     for (name, text) in indexed_pages("host/docs/decisions") {
         for section in text.split("\n## ").skip(1) {
-            let mut paragraphs = section.trim_end().split("\n\n");
+            // Tables and further text may follow under headings of their own.
+            let decision = section.split("\n### ").next().unwrap_or_default();
+            let mut paragraphs = decision.trim_end().split("\n\n");
             let heading = paragraphs.next().unwrap_or_default();
             let label = |paragraph: &str| DECISION.into_iter().position(|start| paragraph.starts_with(start));
             let labels: Vec<Option<usize>> = paragraphs.map(label).collect();

@@ -57,7 +57,7 @@ fn a_typing_error_is_named_with_its_place_what_was_meant_and_what_is_accepted() 
         ("[[extension]]\ncomponent = \"x\"\ngrants = { clok = true }", "annex.toml:10:12:", "did you mean `clock`?"),
         ("[[extension]]\ncomponent = \"x\"\non_failure = \"skipp\"", "annex.toml:10:14:", "did you mean `skip`?"),
         ("[tasks]\ndata_dir = \"d\"\npostgres_env = \"P\"", "annex.toml:8:1: tasks:", "leave one out"),
-        ("[replica]\nname = \"r\"", "annex.toml:9:1: replica.name:", "there is no tasks.postgres_env"),
+        ("[replica]\nname = \"r\"", "annex.toml:9:1: replica.name:", "tasks.postgres_env is not set"),
         ("[admin]\ntoken_flie = \"t\"", "annex.toml:9:1: admin.token_flie:", "did you mean `token_file`?"),
         ("[admin]\nlisten = \"127.0.0.1:1\"", "annex.toml:8:1: admin:", "exactly one of token_file and token_env"),
         ("[auth.jwt]\nissuer = \"i\"", "annex.toml:8:1: auth.jwt.audience:", "is missing"),

@@ -1,7 +1,7 @@
 //! Places of turns in a database of several processes.
 
 use annex_database::{Database, Row, Value, from_sql};
-use annex_leases::{is_alive, living_replicas};
+use annex_leases::living_replicas;
 use annex_protocol::Owner;
 use async_trait::async_trait;
 
@@ -23,11 +23,6 @@ const TAKE: &str = concat!(
 );
 
 const COUNT_RUNNING: &str = concat!("SELECT count(*) FROM task WHERE tenant = $1 AND runner IN ", living_replicas!());
-
-/// Deletes the places of replicas that are gone. The time is that of the beginning of the statement, as for the leases that it
-/// sees.
-pub(super) const FORGET_GONE: &str =
-    concat!("DELETE FROM turn_place WHERE NOT ", is_alive!("turn_place.runner", "statement_timestamp()"));
 
 const GIVE_BACK: &str = "DELETE FROM turn_place WHERE id = $1 RETURNING id";
 

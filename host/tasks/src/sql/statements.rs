@@ -359,6 +359,10 @@ pub(super) const SELECT_TO_STOP: &str = "
 /// A task that cannot be read is not looked at again and again.
 pub(super) const RELEASE: &str = "UPDATE task SET runner = NULL WHERE id = $1 AND seq = $2";
 
+/// Deletes the places of replicas that are gone. The statement compares the leases that it sees with the time of its beginning.
+pub(super) const FORGET_PLACES: &str =
+    concat!("DELETE FROM turn_place WHERE NOT ", is_alive!("turn_place.runner", "statement_timestamp()"));
+
 pub(super) const PROBE: &str = "SELECT id FROM task LIMIT 1";
 
 /// Tasks that wait and are more than their owner may have, the younger ones counted first, or have waited since before a

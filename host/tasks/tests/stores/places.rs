@@ -10,8 +10,11 @@ use crate::fixture::{OneByOne, owner, working};
 
 const REASON: &str = "the server stopped";
 
-async fn connect(clock: &Clock) -> PostgresTaskStore {
-    PostgresTaskStore::connect(clock.url(), 4).await.unwrap()
+/// A process, after the first renewal of its lease.
+async fn connect(clock: &mut Clock) -> PostgresTaskStore {
+    let store = PostgresTaskStore::connect(clock.url(), 4).await.unwrap();
+    clock.until_renewed(store.replica().unwrap().id()).await;
+    store
 }
 
 /// Lets time pass up to the next renewal of the store's lease, which comes.
@@ -23,7 +26,7 @@ async fn renew(clock: &mut Clock, store: &PostgresTaskStore) {
 async fn the_places_of_a_killed_process_count_until_its_lease_is_over() {
     let Some(mut clock) = Clock::create().await else { return };
     let ada = owner("ada");
-    let [killed, other] = [connect(&clock).await, connect(&clock).await];
+    let [killed, other] = [connect(&mut clock).await, connect(&mut clock).await];
     for id in ["k-1", "k-2"] {
         assert!(killed.places().unwrap().take(&ada, id, 3).await.unwrap());
     }
@@ -50,7 +53,7 @@ async fn the_places_of_a_killed_process_count_until_its_lease_is_over() {
 async fn the_task_of_a_killed_process_is_taken_when_its_lease_is_over_and_not_before() {
     let Some(mut clock) = Clock::create().await else { return };
     let ada = owner("ada");
-    let [killed, other] = [connect(&clock).await, connect(&clock).await];
+    let [killed, other] = [connect(&mut clock).await, connect(&mut clock).await];
     killed.begin(&ada, &working("t-1")).await.unwrap();
     other.begin(&ada, &working("t-2")).await.unwrap();
     drop(killed);
@@ -69,7 +72,7 @@ async fn the_task_of_a_killed_process_is_taken_when_its_lease_is_over_and_not_be
 async fn a_process_that_was_without_a_lease_takes_nothing_until_the_others_could_renew_theirs() {
     let Some(mut clock) = Clock::create().await else { return };
     let ada = owner("ada");
-    let [killed, other] = [connect(&clock).await, connect(&clock).await];
+    let [killed, other] = [connect(&mut clock).await, connect(&mut clock).await];
     killed.begin(&ada, &working("t-1")).await.unwrap();
     let replica = other.replica().unwrap();
     drop(killed);

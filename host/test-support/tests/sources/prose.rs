@@ -1,5 +1,6 @@
 //! The share of doc comments and sentences that have to be read twice, per crate and kind of page.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -138,7 +139,7 @@ impl Group {
             allowed(any),
             allowed(several),
         );
-        self.shaped.sort_by(|one, other| other.0.cmp(&one.0));
+        self.shaped.sort_by_key(|(found, ..)| Reverse(*found));
         for (_, place, text) in self.shaped.iter().take(MOST_SHOWN) {
             complaint += &format!("  {place}: {}\n", text.chars().take(MOST_CHARACTERS).collect::<String>());
         }

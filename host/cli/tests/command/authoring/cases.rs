@@ -135,7 +135,7 @@ fn a_case_that_says_what_cannot_be_fails_with_the_key_and_what_there_is() -> Res
     check("[given]\nmessage = 5\n", &["given.message", "neither a text nor a Message"])?;
     check("[given]\nclock = \"noon\"\n", &["given.clock", "`noon`"])?;
     check("[given]\nclock = 1960-01-01T00:00:00Z\n", &["given.clock", "before 1970"])?;
-    check("[given.method]\nname = \"x\"\n[given.client]\n", &["given.method", "not both"])?;
+    check("[given.method]\nname = \"x\"\n[given.client]\n", &["given.method", "cannot have both"])?;
     let object = "is neither a table nor a string with an object of JSON";
     check("[given.method]\nname = \"x\"\nparams = \"[1]\"\n", &["given.method.params", object])?;
     check("[given.method]\nname = \"x\"\nparams = 5\n", &["given.method.params", object])?;

@@ -243,7 +243,7 @@ fn a_turn_that_no_case_can_hold_is_left_out_with_its_reason() -> Result<()> {
     let mut lines = stamps();
     lines[1]["turn"]["resumed"] = true.into();
     let run = replay(&project(TIMESTAMP, "", &lines)?, TIMESTAMP, &["--to-cases", "cases"])?;
-    for expected in ["turn 1 is no case: its task is taken up again", "1 cases in cases"] {
+    for expected in ["turn 1 is no case: its task is resumed", "1 cases in cases"] {
         assert!(run.err.contains(expected), "{expected}: {}", run.err);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Entries of a parsed text: their paths, and where they stand.
+//! Entries of a parsed text: their paths and positions.
 
 use std::ops::Range;
 
@@ -9,33 +9,33 @@ use toml::de::{DeArray, DeTable, DeValue};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Key(String),
-    /// The number of an element, from 0.
+    /// The index of a list element, from 0.
     Item(usize),
 }
 
 /// The entry at a span.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Its path; that of the whole text is empty.
+    /// The path of the entry, empty for the whole text.
     pub(super) steps: Vec<Step>,
-    /// True if the span is that of its key.
+    /// True if the span is that of the key, false for the value.
     pub(super) is_key: bool,
 }
 
-/// The entry of a path, or the innermost one of it that is there.
+/// The entry of a path, or its innermost existing parent.
 #[derive(Debug)]
 pub(super) struct Nearest {
-    /// Where it begins; `None` for the whole text.
+    /// The first byte of the entry. `None` for the whole text.
     pub(super) start: Option<usize>,
-    /// The first step that leads nowhere.
+    /// The first step of the path that does not exist.
     pub(super) missing: Option<Step>,
-    /// The span of what that step, or else the last one, was taken in.
+    /// The span of the table or list in which the last step was looked up.
     pub(super) parent: Range<usize>,
-    /// The spans of the entry and of all that is in it.
+    /// The spans of the entry and of everything inside.
     pub(super) within: Vec<Range<usize>>,
 }
 
-/// The path of `tenant[3].name`.
+/// Parses a path such as `tenant[3].name`.
 pub(super) fn steps(key: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     for part in key.split('.') {
@@ -47,7 +47,7 @@ pub(super) fn steps(key: &str) -> Vec<Step> {
     steps
 }
 
-/// The keys of a path with dots between them.
+/// The keys of a path, joined by dots. Indexes are left out.
 pub(super) fn dotted(steps: &[Step]) -> String {
     let keys = steps.iter().filter_map(|step| match step {
         Step::Key(key) => Some(key.as_str()),
@@ -86,17 +86,16 @@ impl Found {
     }
 }
 
-/// The entry of a path.
 pub(super) fn at<'t, 'i>(root: &'t DeTable<'i>, steps: &[Step]) -> Option<&'t Spanned<DeValue<'i>>> {
     steps.iter().try_fold(None, |value, step| child(root, value, step).map(|(_, value)| Some(value))).flatten()
 }
 
-/// The span of the table of a path; that of the whole text is empty.
+/// The span of a table by its path. Empty for the whole text.
 pub(super) fn table_span(root: &DeTable<'_>, steps: &[Step]) -> Range<usize> {
     at(root, steps).map(Spanned::span).unwrap_or_default()
 }
 
-/// Where the entry of a path begins.
+/// The first byte of an entry by its path.
 pub(super) fn start(root: &DeTable<'_>, steps: &[Step]) -> Option<usize> {
     let (last, parent) = steps.split_last()?;
     let value = at(root, parent);
@@ -106,7 +105,7 @@ pub(super) fn start(root: &DeTable<'_>, steps: &[Step]) -> Option<usize> {
     child(root, value, last).map(|(start, _)| start)
 }
 
-/// As far as the path leads.
+/// Follows a path as far as its entries exist.
 pub(super) fn nearest(root: &DeTable<'_>, steps: &[Step]) -> Nearest {
     let (mut start, mut value, mut parent) = (None, None, 0..0);
     for step in steps {
@@ -132,7 +131,8 @@ fn spans(value: &Spanned<DeValue<'_>>, into: &mut Vec<Range<usize>>) {
     }
 }
 
-/// What a step leads to from `value`, or from the whole text, and where that begins.
+/// The child of `value` at one step and the byte at which the child begins. Without `value` the step starts at the
+/// root.
 fn child<'t, 'i>(
     root: &'t DeTable<'i>,
     value: Option<&'t Spanned<DeValue<'i>>>,
@@ -148,7 +148,7 @@ fn child<'t, 'i>(
 
 fn keyed<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> Option<(usize, &'t Spanned<DeValue<'i>>)> {
     let (key, value) = table.get_key_value(key)?;
-    // A table begins with the bracket of its header, before the key. Other values come after their keys.
+    // A table begins with the bracket of its header, before the key. Other values begin after their key.
     Some((key.span().start.min(value.span().start), value))
 }
 
@@ -172,7 +172,7 @@ pub(super) fn table_mut<'t, 'i>(root: &'t mut DeTable<'i>, steps: &[Step]) -> Op
     }
 }
 
-/// Takes the entry out. Returns false if it is not there.
+/// Removes an entry. Returns false if it does not exist.
 pub(super) fn take_out(root: &mut DeTable<'_>, steps: &[Step]) -> bool {
     match steps.split_last() {
         None => false,
@@ -189,8 +189,8 @@ pub(super) fn take_out(root: &mut DeTable<'_>, steps: &[Step]) -> bool {
     }
 }
 
-/// Moves what is in the table `from` into the last table of the list `to`, as `[extension.grants]` is meant for the
-/// `[[extensions]]` before it. Returns false, and does nothing, where these are not there.
+/// Moves the content of the table `from` into the last table of the list `to`. Returns false and changes nothing unless
+/// they are a table and a list of tables.
 pub(super) fn move_into_last(root: &mut DeTable<'_>, from: &[Step], to: &[Step]) -> bool {
     let is_table = matches!(at(root, from).map(Spanned::get_ref), Some(DeValue::Table(_)));
     let is_list = matches!(at(root, to).map(Spanned::get_ref), Some(DeValue::Array(items))

@@ -1,4 +1,4 @@
-//! `[agent]` of a text.
+//! `[agent]` in the text of a tenant.
 
 use annex_agent::{Adapter, EventScript, GenerativeConfig, McpConfig, ScriptConfig};
 use annex_operations::on_lost_turn::OnLostTurn;
@@ -9,7 +9,7 @@ use super::super::agent::{AgentKind, AgentTable, DEFAULT_MAX_ANSWER_BYTES};
 use super::super::{AgentConfig, BindingConfig, ModelConfig};
 use super::lent::{Lent, Wrong};
 
-/// The agent of the tenant, with the keys of all kinds.
+/// `[agent]` with the keys of all kinds, as far as the text of a tenant may have them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TextAgent {
@@ -53,17 +53,17 @@ struct TextGenerative {
     #[serde(default)]
     adapter: Adapter,
     endpoint: Option<String>,
-    /// The name of the lent secret that has the API key.
+    /// The name of the lent secret with the API key.
     secret: Option<String>,
 }
 
-/// `[[agent.mcp]]`: a server that speaks HTTP.
+/// `[[agent.mcp]]`: an MCP server over HTTP.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TextMcp {
     name: String,
     url: String,
-    /// The name of the lent secret that has the token.
+    /// The name of the lent secret with the token.
     secret: Option<String>,
     tools: Option<Vec<String>>,
     #[serde(default)]
@@ -73,7 +73,7 @@ struct TextMcp {
     state: Vec<String>,
 }
 
-/// The same as the config writes it.
+/// `[[agent.mcp]]` in the form of the config.
 #[derive(Serialize)]
 struct McpTable {
     name: String,
@@ -94,7 +94,7 @@ struct McpTable {
 struct TextCredentials {
     #[serde(default = "authorization")]
     header: String,
-    /// The name of the lent secret that has the whole value.
+    /// The name of the lent secret with the whole value of the header.
     secret: String,
 }
 
@@ -102,15 +102,15 @@ fn authorization() -> String {
     "authorization".to_owned()
 }
 
-/// The most MCP servers, each of which is connected to when the tenant is loaded.
+/// The most MCP servers. Loading the tenant connects to each one.
 const MAX_MCP: usize = 16;
-/// The most names of tools for one of them, each of which is compared with those that it has.
+/// The most tool names per MCP server. Each name is compared with all tools of the server.
 const MAX_NAMED_TOOLS: usize = 256;
-/// The most rounds of tools in one turn.
+/// The most rounds of tool calls in one turn.
 const MAX_TOOL_ROUNDS: u32 = 64;
-/// The most rules of a script agent, all of which are looked at for a message.
+/// The most rules of a script agent. Each message is compared with all rules.
 const MAX_RULES: usize = 1_000;
-/// The most steps of one of them, each of which is an event.
+/// The most steps of a rule. Each step is an event.
 const MAX_STEPS: usize = 1_000;
 
 impl TextAgent {
@@ -168,7 +168,8 @@ impl TextModel {
             Self::Generative(generative) => generative,
         };
         let Some(endpoint) = endpoint else {
-            // The provider's own would be called, although the operator may have named none of its hosts.
+            // Without an endpoint the provider's default would be called, a host that the operator may not have
+            // allowed.
             let reason =
                 "is missing; name the URL of the model's provider, whose host tenants.hosts of the config names";
             return Err(("agent.model.generative.endpoint", reason.to_owned()));

@@ -1,4 +1,4 @@
-//! `[[extension]]` of a text.
+//! `[[extension]]` in the text of a tenant.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use super::super::{
 };
 use super::lent::{Lent, Wrong};
 
-/// The length of a digest's text.
+/// The length of a digest in bytes.
 const DIGEST: usize = "sha256:".len() + 64;
 
-/// An extension of the tenant.
+/// `[[extension]]` with the keys that the text of a tenant may have.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TextExtension {
-    /// A digest, or the bare name of a component that ships.
+    /// A digest, or the bare name of a component that ships with Annex.
     component: String,
     #[serde(default)]
     required: bool,
@@ -45,7 +45,8 @@ struct TextGrants {
     random: bool,
     http: Option<TextHttp>,
     keyvalue: Option<KeyValueGrantConfig>,
-    /// The names of lent secrets by those that the extension asks for.
+    /// The lent secrets that the extension can read. A key is the extension's name for the secret, a value the
+    /// operator's.
     secrets: BTreeMap<String, String>,
     #[serde(rename = "session-state")]
     session_state: Option<SessionStateGrantConfig>,
@@ -59,7 +60,7 @@ struct TextGrants {
     rewrite_message: bool,
 }
 
-/// `http = { allow = […], … }`, to public addresses alone.
+/// `http = { allow = […], … }`, for public addresses only.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TextHttp {
@@ -101,13 +102,13 @@ impl TextExtension {
     }
 }
 
-/// True for the text of a digest, as [`annex_runtime::Digest`] is shown.
+/// True for a digest in the form of [`annex_runtime::Digest`].
 fn is_digest(text: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     text.len() == DIGEST && text.strip_prefix("sha256:").is_some_and(|digits| digits.bytes().all(is_digit))
 }
 
-/// True for a name that leads to no other folder than that of the components that ship.
+/// True for a name without separators, which cannot leave the folder of the shipped components.
 fn is_bare_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
     !text.is_empty() && text.bytes().all(is_plain)

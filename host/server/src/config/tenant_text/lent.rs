@@ -9,17 +9,17 @@ use axum::http::Uri;
 
 use super::super::{SecretConfig, StoredTenantsConfig};
 
-/// All tenants look names up here, so that their name servers hold no more threads than one resolver may.
+/// The resolver of all tenants. One resolver bounds its threads, however many tenants look up names.
 static RESOLVER: LazyLock<Arc<SystemResolver>> = LazyLock::new(Arc::default);
 
-/// A key, and what is wrong with its value.
+/// A key and the reason why its value is refused.
 pub(super) type Wrong = (&'static str, String);
 
-/// `[tenants]` as texts use it.
+/// The resources of `[tenants]`, for checking a text.
 pub(super) struct Lent<'a>(pub(super) &'a StoredTenantsConfig);
 
 impl SecretConfig {
-    /// The environment variable, or else the file.
+    /// The environment variable or the file. Exactly one is set.
     pub(super) fn places(&self) -> (Option<String>, Option<PathBuf>) {
         match self {
             Self::Env(variable) => (Some(variable.clone()), None),
@@ -29,16 +29,17 @@ impl SecretConfig {
 }
 
 impl Lent<'_> {
-    /// The secret of the name.
+    /// Finds a lent secret by its name.
     pub(super) fn secret(&self, key: &'static str, name: &str) -> Result<&SecretConfig, Wrong> {
         let refused = || {
-            let reason = format!("{name:?} is lent to nobody; the operator adds it to [tenants.secrets] of the config");
+            let reason =
+                format!("{name:?} is not a lent secret; ask the operator to add it to [tenants.secrets] of the config");
             (key, reason)
         };
         self.0.secrets.get(name).ok_or_else(refused)
     }
 
-    /// The environment variable of a secret.
+    /// The environment variable of a lent secret. A secret in a file is refused.
     pub(super) fn variable(&self, key: &'static str, name: &str) -> Result<String, Wrong> {
         self.secret(key, name)?.places().0.ok_or_else(|| {
             let reason = format!("{name:?} is lent as a file, and agents take variables; lend it with `env`");
@@ -46,7 +47,8 @@ impl Lent<'_> {
         })
     }
 
-    /// Checks a number that nothing else bounds, and what the host holds or compiles grows with.
+    /// Checks a number against a limit that applies only to texts. These numbers increase the host's memory or compile
+    /// time.
     pub(super) fn check_most(&self, key: &'static str, (given, most): (Option<usize>, usize)) -> Result<(), Wrong> {
         match given {
             Some(given) if given > most => {
@@ -56,14 +58,15 @@ impl Lent<'_> {
         }
     }
 
-    /// What agents of texts may connect to: public addresses, those that `hosts` writes out, and those of `allow_private`.
+    /// The addresses that the agents of texts may connect to: public ones, those in `hosts`, and those of
+    /// `allow_private`.
     pub(super) fn screen(&self) -> Screen {
         let written_out = self.0.hosts.iter().filter_map(HostPattern::address).map(AllowedDestination::from);
         let allow = written_out.chain(self.0.allow_private.iter().cloned()).collect();
         Screen::with_resolver(ScreenConfig { allow, https_only: false }, RESOLVER.clone())
     }
 
-    /// Checks the URL of something that an agent calls.
+    /// Checks that a URL of an agent is on a lent host and has no credentials.
     pub(super) fn check_url(&self, key: &'static str, url: &str) -> Result<(), Wrong> {
         let parsed = url.parse::<Uri>().ok().filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
         let Some(authority) = parsed.as_ref().and_then(Uri::authority) else {
@@ -79,7 +82,9 @@ impl Lent<'_> {
         let host = authority.host();
         Err((
             key,
-            format!("{host} is no host that agents may call; the operator adds it to tenants.hosts of the config"),
+            format!(
+                "{host} is not a host that agents may call; ask the operator to add it to tenants.hosts of the config"
+            ),
         ))
     }
 }

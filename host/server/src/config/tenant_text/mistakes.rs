@@ -1,4 +1,4 @@
-//! What is wrong in a text, with the lines.
+//! The mistakes in the text of a tenant, with their lines.
 
 use std::path::Path;
 
@@ -9,18 +9,18 @@ use toml::de::DeTable;
 use super::super::document::Document;
 use super::super::problems::Problem;
 
-/// The most mistakes that are told of one text. Each takes another round of reading it.
+/// The most mistakes that are reported per text. Each costs one more decoding.
 const MAX_MISTAKES: usize = 20;
-/// The most bytes that are told of one: the keys and values in it are a stranger's.
+/// The most bytes of a reported mistake, which may quote keys and values of a stranger.
 const MAX_LINE_BYTES: usize = 1 << 10;
-/// Said of keys that the config of a server may have.
+/// The hint for unknown keys. The config of a server may have them.
 const NAMES_NO_FILES: &str = "a tenant that is added names no files, variables, programs or paths: name components by \
                               their digests, and secrets by the names that [tenants.secrets] of the server's config \
                               lends them under";
 
-/// The place and the reasons for which a text is no `T`; `first` is the mistake that the decoder has found.
+/// The place and the reasons of all mistakes. `first` is the mistake that the decoder found first.
 pub(super) fn of<T: DeserializeOwned>(text: &str, first: &toml::de::Error) -> (String, String) {
-    // Of a text that is no TOML the first mistake is told: a parser that goes on may find one in each byte.
+    // For invalid TOML only the first mistake is reported, because a parser that continues may find one in each byte.
     let problems = if DeTable::parse(text).is_ok() { problems::<T>(text) } else { Vec::new() };
     let is_unknown = problems.iter().any(|problem| problem.reason.starts_with("unknown key"));
     match problems.as_slice() {
@@ -44,7 +44,7 @@ pub(super) fn of<T: DeserializeOwned>(text: &str, first: &toml::de::Error) -> (S
     }
 }
 
-/// What is wrong in the text of a file, where it is no `T`.
+/// The mistakes in the text of a file that does not decode as `T`.
 pub(super) fn in_file<T: DeserializeOwned>(file: &Path, text: &str) -> Vec<Problem> {
     let mut problems = problems_at::<T>(file, text);
     let unknown = problems.iter_mut().rfind(|problem| problem.reason.starts_with("unknown key"));
@@ -60,7 +60,7 @@ fn problems<T: DeserializeOwned>(text: &str) -> Vec<Problem> {
 
 fn problems_at<T: DeserializeOwned>(file: &Path, text: &str) -> Vec<Problem> {
     let mut document = Document::parse(file, text).with_most(MAX_MISTAKES);
-    // The value is not used: what is wrong has been taken out of it.
+    // Only the noted mistakes are of use here, not the value.
     drop(document.decode::<T>());
     document.into_problems()
 }

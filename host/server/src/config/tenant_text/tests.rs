@@ -1,4 +1,4 @@
-//! Texts that whoever runs the server did not write.
+//! Tests of texts by authors other than the operator.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn allowed() -> StoredTenantsConfig {
     .expect("a table")
 }
 
-/// A script agent's card and `more`, whose first lines may go on with `[agent]`.
+/// A text with a card and a script agent, followed by `more`, whose first lines may continue `[agent]`.
 fn text(more: &str) -> String {
     let card = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"script\"\nname = \"a\"\n";
     format!("{card}rule = []\n{more}")

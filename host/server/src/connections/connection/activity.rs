@@ -1,7 +1,7 @@
-//! The activity on one HTTP/2 connection: which requests are open, and which answers the client does not take.
+//! The activity on one HTTP/2 connection: open requests, and answers that the client does not read.
 //!
-//! HTTP/2 has a window per request. A client that keeps the connection alive and the windows shut would hold answers in
-//! memory for ever, which no time limit on the socket notices.
+//! HTTP/2 has a flow-control window per request. A client that keeps the connection alive and the windows closed would
+//! hold answers in memory for ever. No time limit on the socket notices this.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Duration, Instant};
 
-/// Bytes that are handed to HTTP/2 at once.
+/// The most bytes per chunk that is handed to HTTP/2.
 const CHUNK: usize = 16 << 10;
 
 /// The open requests of one connection.
@@ -22,19 +22,19 @@ pub(super) struct Activity {
 }
 
 struct State {
-    /// Numbers the requests.
+    /// The number of the latest request.
     next: u64,
     open: usize,
-    /// The time at which the last open request was over.
+    /// The time at which the last open request ended.
     idle_since: Instant,
-    /// Answers of which chunks wait to be sent.
+    /// Answers with chunks that are not sent yet, by the number of the request.
     waiting: HashMap<u64, Waiting>,
 }
 
-/// The chunks of one answer that are handed over and not sent.
+/// The chunks of one answer that HTTP/2 has and has not sent.
 struct Waiting {
     chunks: usize,
-    /// The time at which the last chunk was sent, or the first of these was handed over.
+    /// The time at which a chunk of the answer was last sent, or the first one handed over.
     since: Instant,
 }
 
@@ -44,7 +44,7 @@ impl Activity {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// A request begins.
+    /// Counts a new request.
     pub(super) fn begin(self: &Arc<Self>) -> Open {
         let mut state = self.lock();
         state.next += 1;
@@ -52,13 +52,13 @@ impl Activity {
         Open { activity: Arc::clone(self), number: state.next }
     }
 
-    /// True if no request has been open for so long.
+    /// True if no request has been open for at least `time`.
     pub(super) fn is_idle_for(&self, time: Duration) -> bool {
         let state = self.lock();
         state.open == 0 && state.idle_since.elapsed() >= time
     }
 
-    /// True if the client has left an answer untaken for so long.
+    /// True if the client has not read any of an answer for at least `time`.
     pub(super) fn is_stalled_for(&self, time: Duration) -> bool {
         self.lock().waiting.values().any(|waiting| waiting.since.elapsed() >= time)
     }
@@ -68,26 +68,26 @@ impl Activity {
     }
 }
 
-/// A request that is open until this is dropped.
+/// An open request. Dropping this value ends the request.
 pub(super) struct Open {
     activity: Arc<Activity>,
     number: u64,
 }
 
 impl Open {
-    /// The answer's body, watched to its end.
+    /// Wraps the answer's body, so that the request is open until the body ends.
     pub(super) fn watch(self, body: Body) -> WatchedBody {
         WatchedBody { body, rest: Bytes::new(), open: self }
     }
 
-    /// The chunk as HTTP/2 gets it. Until it is sent the request is open.
+    /// Wraps a chunk for HTTP/2. The request counts as open until the chunk is sent.
     fn hand_over(&self, chunk: Bytes) -> Bytes {
         let mut state = self.activity.lock();
         state.open += 1;
         let first = || Waiting { chunks: 0, since: Instant::now() };
         state.waiting.entry(self.number).or_insert_with(first).chunks += 1;
         drop(state);
-        // HTTP/2 drops the chunk when it is sent or given up. Nothing else tells whether the client has taken it.
+        // HTTP/2 drops the chunk when it is sent or discarded. Nothing else shows that the client has taken the chunk.
         Bytes::from_owner(Chunk { chunk, activity: Arc::clone(&self.activity), number: self.number })
     }
 }
@@ -105,7 +105,7 @@ impl State {
     }
 }
 
-/// A chunk that is handed over, until it is sent or given up.
+/// A chunk that HTTP/2 has. HTTP/2 drops the chunk after sending or discarding it.
 struct Chunk {
     chunk: Bytes,
     activity: Arc<Activity>,
@@ -131,10 +131,10 @@ impl Drop for Chunk {
     }
 }
 
-/// A body in chunks. A chunk that the client has no room for waits with HTTP/2 until it is dropped there.
+/// A body in chunks of at most [`CHUNK`] bytes. HTTP/2 holds a chunk until the client has room for the bytes.
 pub(super) struct WatchedBody {
     body: Body,
-    /// The rest of a longer piece.
+    /// The rest of a longer frame.
     rest: Bytes,
     open: Open,
 }

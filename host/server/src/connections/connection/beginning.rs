@@ -1,13 +1,13 @@
-//! The first bytes of a connection, which tell the version of HTTP. They are read once and then replayed.
+//! The first bytes of a connection, which show its version of HTTP. They are read once and then replayed to hyper.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
-/// The bytes with which a client begins that speaks HTTP/2 without having asked (RFC 9113 section 3.4).
+/// The preface of HTTP/2 with prior knowledge (RFC 9113 section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The bytes that were read of a connection before its version was known.
+/// The bytes that were read from a connection to find out its version.
 #[derive(Debug, Default)]
 pub(crate) struct Beginning {
     bytes: [u8; HTTP2_PREFACE.len()],
@@ -16,16 +16,15 @@ pub(crate) struct Beginning {
 }
 
 impl Beginning {
-    /// Reads until the version is clear: the whole preface, or the first byte that is none of it. A client that sends no
-    /// more bytes is not looked at again before it does.
+    /// Reads until the version is clear: the whole preface, or the first byte that differs from the preface. The task
+    /// sleeps until the client sends more bytes.
     ///
-    /// # Errors
-    /// When the connection ends or breaks before.
+    /// # Errors The connection ends or breaks before the version is clear.
     pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let mut beginning = Self::default();
         // An empty text is a beginning of the preface too, so at least one byte is read.
         while HTTP2_PREFACE.starts_with(beginning.unreplayed()) && !beginning.is_http2() {
-            // No more than a preface is read, so that all of it has room to be replayed from.
+            // At most the length of the preface is read, so that the buffer for the replay has room for all bytes.
             let room = beginning.bytes.get_mut(beginning.read..).unwrap_or_default();
             match stream.read(room).await? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -35,12 +34,12 @@ impl Beginning {
         Ok(beginning)
     }
 
-    /// True if the client speaks HTTP/2; otherwise it is served as one of HTTP/1.
+    /// True if the client speaks HTTP/2. Any other client is served over HTTP/1.
     pub(crate) fn is_http2(&self) -> bool {
         self.unreplayed() == HTTP2_PREFACE
     }
 
-    /// Puts what was not replayed yet into the buffer, as far as it fits. Returns whether that was anything.
+    /// Copies bytes that were not replayed yet into the buffer, as many as fit. Returns true if any were copied.
     pub(crate) fn replay(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
         let bytes = self.unreplayed();
         let count = bytes.len().min(buffer.remaining());
@@ -65,7 +64,7 @@ mod tests {
 
     use super::{Beginning, HTTP2_PREFACE};
 
-    /// Counts how often somebody looks for bytes.
+    /// Counts the reads of a stream.
     struct Counted {
         stream: DuplexStream,
         looks: usize,
@@ -87,7 +86,7 @@ mod tests {
         let (mut client, stream) = duplex(64);
         let mut counted = Counted { stream, looks: 0 };
         client.write_all(b"P").await.expect("sent");
-        // Another task is always there to be run, as in a server.
+        // Another task always has work, as in a server.
         let others = tokio::spawn(async {
             for _ in 0..1_000 {
                 sleep(Duration::from_millis(10)).await;
@@ -96,7 +95,7 @@ mod tests {
         let hour = Duration::from_secs(3600);
         timeout(hour, Beginning::read(&mut counted)).await.expect_err("no version comes");
         others.await.expect("no panic");
-        // The byte, that there is no other one, and a look when the time is over.
+        // One read returns the byte, one waits for more, and one follows at the timeout.
         assert!(counted.looks <= 3, "{} looks", counted.looks);
     }
 

@@ -126,7 +126,7 @@ async fn callers_that_cannot_be_told_apart_and_lists_that_do_not_fit_keep_the_se
         (keys, "allow = [\"claim:org=acme\"]", "[auth.jwt]"),
         (keys, "allow = [\"ada\"]", "principal:ID"),
         (keys, "allow = [\"claim:org\"]", "claim:NAME=VALUE"),
-        (keys, "allow = []", "for nobody"),
+        (keys, "allow = []", "no caller may use the extension"),
         (keys, &crowd, "has 101 entries, and at most 100 are taken"),
     ];
     for (more, allow, expected) in cases {
