@@ -58,7 +58,6 @@ const NOT_YET: &[(&str, usize, usize)] = &[
     ("host/docs", 100, 10),
     ("host/fuzz", 320, 80),
     ("host/grpc", 180, 40),
-    ("host/operations", 350, 100),
     ("host/protocol", 130, 25),
     ("host/server", 290, 75),
     ("host/session", 270, 65),
