@@ -59,7 +59,6 @@ const NOT_YET: &[(&str, usize, usize)] = &[
     ("host/fuzz", 320, 80),
     ("host/grpc", 180, 40),
     ("host/protocol", 130, 25),
-    ("host/server", 290, 75),
     ("host/session", 270, 65),
     ("host/tasks", 330, 95),
     ("host/upstream", 340, 110),
