@@ -63,7 +63,7 @@ const CROWDED_OUT: &str =
 pub struct Tasks {
     store: Arc<dyn TaskStore>,
     live: Mutex<Live>,
-    /// Held by task while its record is made, so that a task never has two records.
+    /// One lock per task id, held while a record is made, so that a task never has two records.
     locks: KeyedLocks,
     /// Tasks whose turn has ended without storing its end.
     unsettled: Mutex<HashMap<TaskId, Unsettled>>,

@@ -166,7 +166,7 @@ impl RequestHandler {
     }
 
     /// Starts the active extensions for an existing task, with the last message of its user. `passed_on` are the
-    /// extensions of a remote agent that learns of the call.
+    /// extensions of a remote agent that takes part in the call.
     pub(crate) async fn wake(
         &self,
         call: &ServiceParameters,

@@ -205,8 +205,8 @@ impl TaskRecord {
         state.subscription(runs)
     }
 
-    /// A reader of all events after number `after`, including stored ones. `None` if there are none and can be none, or
-    /// if event `after` does not exist yet.
+    /// A reader of all events after number `after`, including stored ones. `None` if no further event can come, or if
+    /// event `after` does not exist yet.
     pub(crate) fn read_behind(&self, after: u64) -> Option<LogReader> {
         let Subscription { seq, reader, .. } = self.subscribe();
         if after >= seq {
