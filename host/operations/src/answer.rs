@@ -109,7 +109,7 @@ fn trimmed(snapshot: TaskSnapshot, history_length: Option<i32>) -> Form {
 /// event that the reader has. An error is always the last item: the stream has ended before its task or turn.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Arc<LoggedEvent>, A2aError>> + Send>>;
 
-/// What ends a stream, besides an error.
+/// The end of a stream, apart from an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
     /// The end of the turn: the task is finished or interrupted.

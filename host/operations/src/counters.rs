@@ -8,7 +8,7 @@ use annex_agent::CallTimes;
 use annex_protocol::{A2aError, TaskState};
 use annex_telemetry::{Distribution, Histogram};
 
-/// What happened to a message.
+/// The reception of a message.
 #[derive(Clone, Copy)]
 pub enum Reception {
     /// A turn began.
@@ -47,7 +47,7 @@ impl From<&A2aError> for Reception {
     }
 }
 
-/// How a turn ended.
+/// The end of a turn.
 #[derive(Clone, Copy)]
 pub enum TurnEnd {
     Completed,

@@ -42,7 +42,7 @@ pub struct Deduplication {
     open: Mutex<HashMap<OpenKey, watch::Sender<()>>>,
 }
 
-/// What the store knows about a message.
+/// The store's knowledge of a message.
 pub(crate) enum Delivery {
     /// The message is new, and the caller processes it.
     New(FirstDelivery),
@@ -134,8 +134,8 @@ impl Deduplication {
                 Look::Elsewhere(open, elsewhere) => (open, elsewhere),
             };
             if Instant::now() >= deadline {
-                let reason =
-                    "another process of it still looks at this message; send it again under the same messageId";
+                let reason = "another process of this server has not decided about this message yet; send it again \
+                              under the same messageId";
                 return Err(A2aError::Overloaded { reason: reason.to_owned() });
             }
             // A notification before this subscription is missed, but the next query sees its effect.

@@ -1,8 +1,8 @@
 //! Turns of a process that has ended, continued in this process.
 //!
-//! Such a turn is made again like one that an extension resumes ([`methods::resumption`](crate::methods)): with the
-//! original message and owner, the extensions that were active then, and the current session. The operator decides
-//! whether the agent runs again or follows the work that it has begun at an upstream.
+//! Such a turn is made again like a turn that an extension resumes ([`methods::resumption`](crate::methods)). It has
+//! the original message and owner, the extensions that were active then, and the current session. The operator decides
+//! whether the agent runs again or follows the upstream task that the turn has begun.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +26,9 @@ const PERMIT_ATTEMPTS: usize = 60;
 /// Why this process does not continue a turn.
 #[derive(Debug, thiserror::Error)]
 enum NotHere {
-    #[error("the agent of this process has another on_lost_turn than the turn began with")]
+    #[error("on_lost_turn of the agent has changed since the turn began")]
     Otherwise,
-    #[error("what is stored of the turn cannot be read")]
+    #[error("the stored data of the turn cannot be read")]
     Unreadable(#[from] serde_json::Error),
     #[error(transparent)]
     Failed(#[from] A2aError),
@@ -53,7 +53,7 @@ impl RequestHandler {
         let of_tenant = Arc::clone(&handler);
         let task = lost.task.clone();
         let goes_on = async move {
-            tracing::info!(target: crate::LOG_TARGET, task = %lost.task, "goes on with a turn whose process is gone");
+            tracing::info!(target: crate::LOG_TARGET, task = %lost.task, "continues a turn whose process has ended");
             if let Err(error) = handler.make_again(&lost).await {
                 // Another process may continue the turn, or this one once it knows the current extensions.
                 if handler.running.is_closed() || handler.extensions.current().is_err() {
@@ -61,7 +61,7 @@ impl RequestHandler {
                 }
                 let error = fault::text(&error);
                 let tenant = handler.tenant_name();
-                tracing::warn!(target: crate::LOG_TARGET, tenant, task = %lost.task, error, "a turn whose process is gone does not go on");
+                tracing::warn!(target: crate::LOG_TARGET, tenant, task = %lost.task, error, "a turn whose process has ended is not continued");
                 handler.tasks.fail_lost_turn(&lost).await;
             }
         };

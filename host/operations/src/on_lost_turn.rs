@@ -1,9 +1,9 @@
-//! What happens to a turn whose process has ended: the operator's decision, and its stored form.
+//! The operator's decision about turns whose process has ended, and its stored form.
 
 use annex_protocol::ExtensionUri;
 use serde::{Deserialize, Serialize};
 
-/// What happens to a turn whose process has ended.
+/// The fate of a turn whose process has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnLostTurn {

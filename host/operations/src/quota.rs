@@ -80,7 +80,7 @@ pub struct TenantQuota {
 }
 
 impl TenantQuota {
-    /// The first limit that is zero. No request could be served with it.
+    /// The first limit that is zero. Such a limit would refuse every request.
     #[must_use]
     pub fn of_nothing(&self) -> Option<&'static str> {
         let quotas = [
@@ -292,7 +292,7 @@ impl TenantUse {
         &self.ledger
     }
 
-    /// Counts a request before any work is done for it.
+    /// Counts a request. Called before any work for the request.
     ///
     /// # Errors
     /// [`A2aError::QuotaExceeded`] after too many requests, or while the tenant is in debt for the CPU time of

@@ -38,7 +38,7 @@ pub struct RequestHandler {
     pub app: Arc<str>,
     /// True if the agent is remote.
     pub agent_is_remote: bool,
-    /// What happens to turns whose process has ended.
+    /// The fate of turns whose process has ended.
     pub on_lost_turn: OnLostTurn,
     /// The accepted media types of messages.
     pub input_modes: InputModes,
@@ -69,12 +69,12 @@ pub struct RequestHandler {
     pub draining: CancellationToken,
     /// Cancelled when running turns must end.
     pub stop: CancellationToken,
-    /// Cancelled when streams must end, whatever the state of their tasks.
+    /// Cancelled when all streams must end, even those of running tasks.
     pub closing: CancellationToken,
 }
 
 impl RequestHandler {
-    /// Counts a request for the tenant before any work is done for it.
+    /// Counts a request for the tenant. Called before any work for the request.
     ///
     /// # Errors
     /// [`A2aError::QuotaExceeded`].

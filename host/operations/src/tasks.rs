@@ -1,4 +1,4 @@
-//! All tasks of this server: those that live, in memory, over the store that keeps them all.
+//! The tasks of this server: the live ones in memory, on top of the store that has all of them.
 
 use std::collections::HashMap;
 use std::iter;
@@ -40,76 +40,76 @@ mod running_turn;
 pub mod session_sweep;
 mod stored_pins;
 
-/// With so many live tasks, those that nobody needs leave memory.
+/// Above this number of live tasks, unused ones are removed from memory.
 const CROWD: usize = 1_024;
-/// The time between two sweeps of old tasks and sessions.
+/// The period of sweeping old tasks and sessions.
 const SWEEP: Duration = Duration::from_secs(60 * 60);
-/// The time between two sweeps of keys whose task or conversation is gone.
+/// The period of sweeping keys whose task or conversation was deleted.
 const SWEEP_KEYS: Duration = Duration::from_secs(60);
-/// The time between two attempts to end the tasks whose turn could not store its end.
+/// The period of failing the tasks whose turn could not store its end.
 const SETTLE: Duration = Duration::from_secs(60);
-/// The status message of a task when the end of its turn could not be stored.
+/// The status message of a task whose turn could not store its end.
 const UNSTORED: &str = "The server could not store what the agent did; send the message again.";
 
-/// Tasks that are ended at once.
+/// The number of overdue tasks that one query returns.
 const OVERDUE: usize = 100;
-/// The status message of a task that has waited too long.
+/// The status message of a task that waited too long for its client.
 const UNHEARD: &str = "The task waited for too long, or too many tasks waited; send the message again without taskId.";
-/// The status message of a task that had to give way because too many of its owner wait.
+/// The status message of a task that was ended because its owner has too many waiting tasks.
 const CROWDED_OUT: &str =
     "Too many of your tasks wait, and this one for longest; send the message again without taskId.";
 
-/// All tasks of this server.
+/// The tasks of this server.
 pub struct Tasks {
     store: Arc<dyn TaskStore>,
     live: Mutex<Live>,
-    /// Keep two records of one task from being made.
+    /// One lock per task id, held while a record is made, so that a task never has two records.
     locks: KeyedLocks,
-    /// Tasks whose turn is over although the store does not know it.
+    /// Tasks whose turn has ended without storing its end.
     unsettled: Mutex<HashMap<TaskId, Unsettled>>,
     pins: Arc<Pins>,
-    /// A reload of the config changes them.
+    /// A reload of the config replaces the bounds.
     bounds: Mutex<TaskBounds>,
-    /// Tells other processes what is stored here, and hears of what they store.
+    /// Notifies other processes of stored events, and receives their notifications.
     wake: Arc<dyn Wake>,
 }
 
-/// Bounds on the size of one task, on the tasks that wait, and on those that are kept.
+/// The limits on the size of a task, on waiting tasks, and on stored tasks.
 #[derive(Clone, Copy)]
 pub struct TaskBounds {
     /// The limits on the size of one task.
     pub limits: TaskLimits,
-    /// The bounds on how long tasks may wait for their client, and on how many may.
+    /// The limits on the age and the number of tasks that wait for their clients.
     pub waiting: WaitingBounds,
-    /// The finished tasks that stay.
+    /// The limits on stored finished tasks.
     pub retention: Retention,
 }
 
-/// A task whose turn is over although the store does not know it.
+/// A task whose turn has ended without storing its end.
 #[derive(Clone)]
 struct Unsettled {
     owner: Owner,
-    /// The replica that the turn belonged to; `None` where one process has the store.
+    /// The replica of the turn. `None` if only one process can use the store.
     runner: Option<Replica>,
-    /// The epoch of the task that the turn wrote for; `None` where that is not known.
+    /// The task's epoch in which the turn wrote. `None` if it is unknown.
     epoch: Option<u64>,
 }
 
 /// The turn that creates a task.
 pub(crate) struct FirstTurn<'a> {
-    /// Stops it.
+    /// Cancels the turn.
     pub(crate) cancel: CancellationToken,
-    /// True if somebody reads its events as they come.
+    /// True if the turn's events have a reader.
     pub(crate) is_followed: bool,
-    /// The replica that it has begun as one of; `None` where one process has the store.
+    /// The replica id under which the turn began. `None` if only one process can use the store.
     pub(crate) runner: Option<Replica>,
-    /// The text with which another process goes on with it; `None` where it would fail.
+    /// The data with which another process can continue the turn. `None` if the turn would fail instead.
     pub(crate) stored: Option<&'a str>,
 }
 
 struct Live {
     records: HashMap<TaskId, Arc<TaskRecord>>,
-    /// With so many records it is worth to look for some that nobody needs.
+    /// The number of records at which unused ones are removed.
     crowd: usize,
 }
 
@@ -131,7 +131,7 @@ impl Tasks {
         &self.wake
     }
 
-    /// The limits on the size of one task.
+    /// The limits on the size of a task.
     pub(crate) fn limits(&self) -> TaskLimits {
         self.bounds().limits
     }
@@ -140,12 +140,12 @@ impl Tasks {
         *self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts other bounds into effect, for tasks that are read or made from now on and for the next sweep.
+    /// Replaces the bounds, for tasks that are read or created from now on and for the next sweep.
     pub fn set_bounds(&self, bounds: TaskBounds) {
         *self.bounds.lock().unwrap_or_else(PoisonError::into_inner) = bounds;
     }
 
-    /// Reads a little from the store, to see whether it answers.
+    /// Checks that the store answers, with a small read.
     ///
     /// # Errors
     /// When the store fails.
@@ -153,18 +153,18 @@ impl Tasks {
         self.store.probe().await
     }
 
-    /// Closes the store, when nobody works on tasks any more.
+    /// Closes the store. Called after the last use of the tasks.
     pub async fn close(&self) {
         self.store.close().await;
     }
 
-    /// The versions of extensions that waiting tasks go on with.
+    /// The versions of extensions that waiting tasks have pinned.
     pub(crate) fn pins(&self) -> &Pins {
         &self.pins
     }
 
-    /// Stores a new task and what follows it at once. The subscription starts with the task as it was made, and has a reader
-    /// if its first turn is followed.
+    /// Stores a new task together with its first events. The subscription starts with the task as it was created, and
+    /// has a reader if the turn's events have one.
     pub(crate) async fn create(
         &self,
         owner: &Owner,
@@ -177,14 +177,14 @@ impl Tasks {
         let events: Vec<TaskEvent> = iter::once(TaskEvent::from(first)).chain(events.iter().cloned()).collect();
         let task = made.with(&events);
         task.check(&made, &self.limits()).map_err(|excess| StoreError::TooLarge { excess })?;
-        // Until the record is in the table nobody may make another one from the stored task.
+        // The lock is held until the record is in the table, so that no other record is made from the stored task.
         let _locked = self.locks.lock(task.id()).await;
         let begun = Creator { runner: turn.runner.as_ref(), turn: turn.stored };
         let place = match self.store.create(owner, &events, &task, begun).await {
             Ok(place) => place,
             Err(error) => {
                 if matches!(error, StoreError::Database(_)) {
-                    // It may be stored all the same.
+                    // The store may have created the task although it reported an error.
                     let unsettled = Unsettled { owner: owner.clone(), runner: turn.runner, epoch: Some(0) };
                     self.unsettled().insert(task.id().clone(), unsettled);
                 }
@@ -193,29 +193,30 @@ impl Tasks {
         };
         self.wake.tell(task.id().as_str(), events.len() as u64);
         let record = Arc::new(TaskRecord::new(owner.clone(), made, (place, turn.cancel), self));
-        // Before the events are shown, so that the client reads them all.
+        // The client subscribes before the events are shown, so that it reads them all.
         let subscription = record.subscribe();
         let subscription = Subscription { reader: subscription.reader.filter(|_| turn.is_followed), ..subscription };
         record.show_first(events.get(1..).unwrap_or_default(), task).await;
-        // From an attempt that failed.
+        // An earlier attempt to create the task may have left an entry.
         self.unsettled().remove(record.id());
         self.insert(&record);
         Ok((record, subscription))
     }
 
-    /// The task as it is stored, without decoding it.
+    /// The stored task, without decoding it.
     ///
     /// # Errors
     /// [`A2aError::TaskNotFound`].
     pub(crate) async fn load(&self, owner: &Owner, id: &TaskId) -> Result<StoredTask, A2aError> {
         tell_of(id);
-        // A task whose turn is over must not be shown as one that still runs.
+        // A task whose turn has ended must not look as if it were running.
         self.settle(id).await.map_err(fault::of_store)?;
         let stored = self.store.load(owner, id).await.map_err(fault::of_store)?;
         stored.ok_or_else(|| A2aError::TaskNotFound { task_id: id.clone() })
     }
 
-    /// A live task that is stored as its events, which are not to be read and decoded each time that it is looked at.
+    /// The task in memory, if it is live and large. Reading and decoding such a task from the store for each request
+    /// would cost too much.
     ///
     /// # Errors
     /// When the store fails.
@@ -231,7 +232,7 @@ impl Tasks {
         Ok(Some(record.snapshot()))
     }
 
-    /// Checks that the owner has the task.
+    /// Checks that the task exists and belongs to the owner.
     ///
     /// # Errors
     /// [`A2aError::TaskNotFound`].
@@ -245,7 +246,7 @@ impl Tasks {
         }
     }
 
-    /// The task to work with or to read on: the one record of it, unless it is finished.
+    /// The record of the task. All users of an unfinished task share one record.
     ///
     /// # Errors
     /// [`A2aError::TaskNotFound`].
@@ -260,7 +261,8 @@ impl Tasks {
     async fn find(&self, owner: &Owner, id: &TaskId) -> Result<Option<Arc<TaskRecord>>, StoreError> {
         self.settle(id).await?;
         if let Some(record) = self.live_record(owner, id) {
-            // A turn notices what other processes store when it stores its own events. Without a turn nobody looks.
+            // A running turn notices events of other processes when it stores its own. Without a turn the record is
+            // refreshed here.
             if !record.is_running() {
                 record.refresh().await?;
                 self.leave_if_finished(&record);
@@ -268,7 +270,7 @@ impl Tasks {
             return Ok(Some(record));
         }
         let _locked = self.locks.lock(id).await;
-        // Whoever held the lock before may have made the record.
+        // The previous holder of the lock may have made the record.
         if let Some(record) = self.live_record(owner, id) {
             return Ok(Some(record));
         }
@@ -290,14 +292,14 @@ impl Tasks {
         let mut live = self.live();
         live.records.insert(record.id().clone(), Arc::clone(record));
         if live.records.len() > live.crowd {
-            // Whoever has a record got it under this lock, so that one which only the table has is nobody's.
+            // Records are handed out only under this lock, so a record without further references has no user.
             live.records.retain(|_, record| Arc::strong_count(record) > 1 || record.has_readers());
-            // Doubled, so that where all are needed the table is not looked through at each insertion.
+            // The limit doubles, so that a table full of used records is not searched at every insertion.
             live.crowd = CROWD.max(live.records.len().saturating_mul(2));
         }
     }
 
-    /// A task that is finished is read from the store from now on.
+    /// Removes a finished task from memory. It is then read from the store.
     pub(crate) fn leave_if_finished(&self, record: &Arc<TaskRecord>) {
         if record.is_finished() {
             self.pins.release(record.id());
@@ -312,17 +314,17 @@ impl Tasks {
         }
     }
 
-    /// The turn's end cannot be stored: its readers have read all there is and hear why, and the task is failed when the
-    /// store works again.
+    /// Gives up a task whose turn cannot store its end. Readers get all stored events and then the error. The task is
+    /// failed once the store works again.
     pub(crate) fn abandon(&self, record: &Arc<TaskRecord>, error: &A2aError) {
-        // First of all: whoever no longer finds the record must find that the task is to be failed.
+        // This comes first: a request that no longer finds the record must find the entry for failing the task.
         self.end_later(record);
         self.pins.release(record.id());
         self.remove(record);
         record.break_off(error.clone());
     }
 
-    /// Notes that nobody works on the task any more although the store does not know it.
+    /// Records that the turn of a task has ended without storing its end.
     fn end_later(&self, record: &TaskRecord) {
         let runner = record.runner().or(self.store.replica());
         let unsettled = Unsettled { owner: record.owner().clone(), runner, epoch: record.epoch() };
@@ -332,9 +334,9 @@ impl Tasks {
     /// Fails the task if its turn could not store its end.
     async fn settle(&self, id: &TaskId) -> Result<(), StoreError> {
         let _locked = self.locks.lock(id).await;
-        // Under the lock: a second attempt to create the task may have succeeded while this waited.
+        // Checked under the lock, because a second attempt to create the task may have succeeded during the wait.
         let Some(Unsettled { owner, runner, epoch }) = self.unsettled().get(id).cloned() else { return Ok(()) };
-        // Where its lease is over the task is somebody else's to end, and where its client has gone on with it, another turn's.
+        // After the end of the replica's lease, another process ends the task. In a later epoch, another turn owns it.
         let is_ours = |stored: &StoredTask| {
             runner.as_ref().is_none_or(|runner| !runner.is_over())
                 && epoch.is_none_or(|epoch| stored.place().epoch == epoch)
@@ -350,13 +352,13 @@ impl Tasks {
         Ok(())
     }
 
-    /// Ends the tasks that have waited too long, or are too many of one caller.
+    /// Ends tasks that have waited too long, and the oldest ones of owners with too many waiting tasks.
     ///
     /// # Errors
-    /// When the store fails. What was ended until then stays ended.
+    /// When the store fails. Tasks that were ended before stay ended.
     async fn end_overdue(&self) -> Result<usize, StoreError> {
         let mut ended = 0;
-        // Those that are worked on, or cannot be read.
+        // The number of overdue tasks that cannot be ended, because a turn runs or they cannot be read.
         let mut left = 0;
         loop {
             let overdue = self.store.overdue(&self.bounds().waiting, left, OVERDUE).await?;
@@ -371,7 +373,7 @@ impl Tasks {
         }
     }
 
-    /// Fails a task that waits, with the reason. Its readers see that as any end. Returns true if this ended the task.
+    /// Fails a waiting task with the reason. Readers get that as a normal end. True if this call has ended the task.
     async fn end_waiting(&self, owner: &Owner, id: &TaskId, reason: &str) -> Result<bool, StoreError> {
         let found = match self.find(owner, id).await {
             Err(error @ StoreError::Unreadable { .. }) => {
@@ -385,7 +387,7 @@ impl Tasks {
         };
         match record.append([failed(&record, reason)]).await {
             Ok(()) => {}
-            // It was deleted meanwhile, or its client has answered in another process.
+            // The task was deleted, or its client has answered in another process.
             Err(StoreError::NotFound { .. } | StoreError::Fenced { .. }) => return Ok(false),
             Err(error) => return Err(error),
         }
@@ -393,7 +395,7 @@ impl Tasks {
         Ok(record.is_finished())
     }
 
-    /// Drops what is kept of a task that waited, as if it had been deleted.
+    /// Drops a waiting task from memory, as if it had been deleted.
     fn let_go(&self, id: &TaskId) {
         self.pins.release(id);
         let record = self.live().records.remove(id);
@@ -402,8 +404,8 @@ impl Tasks {
         }
     }
 
-    /// Sweeps and settles until it is told to stop. Keys that extensions keep with tasks and sessions are swept after
-    /// those.
+    /// Sweeps and settles periodically until `stop` is cancelled. Keys of extensions are swept after the tasks and
+    /// sessions that they belong to.
     pub async fn keep_house(&self, sessions: &SessionSweep, keys: &ScopedKeys, stop: CancellationToken) {
         let mut sweep = tokio::time::interval(SWEEP);
         let mut sweep_sessions = tokio::time::interval(SWEEP);
@@ -411,7 +413,7 @@ impl Tasks {
         let mut settle = tokio::time::interval(SETTLE);
         loop {
             tokio::select! {
-                // In this order, so that keys go in the same round as the tasks and sessions that they belong to.
+                // `biased`: keys are swept in the same round as the tasks and sessions that they belong to.
                 biased;
                 () = stop.cancelled() => return,
                 _ = sweep.tick() => self.sweep().await,
@@ -455,7 +457,7 @@ impl Tasks {
     }
 }
 
-/// Is told by the store of tasks that wait.
+/// Receives the store's notifications about waiting tasks.
 struct Watcher(Weak<Tasks>);
 
 impl WaitingWatcher for Watcher {
@@ -469,7 +471,7 @@ impl WaitingWatcher for Watcher {
         let (Some(tasks), Ok(runtime)) = (self.0.upgrade(), Handle::try_current()) else { return };
         let owner = owner.clone();
         let task = task.clone();
-        // Not here: whoever has made it one too many may hold what ending it takes.
+        // Ending the task needs locks that the caller may hold, so it runs as a task of its own.
         runtime.spawn(of_same_tenant(async move {
             if let Err(error) = tasks.end_waiting(&owner, &task, CROWDED_OUT).await {
                 fault::log(&error);
@@ -484,7 +486,7 @@ fn failed(record: &TaskRecord, reason: &str) -> StreamResponse {
     StreamResponse::StatusUpdate(record.status_event(status))
 }
 
-/// The task that a request is about, whether it is there or not: its lines in the log name it.
+/// Adds the task of a request to its log lines, even if the task does not exist.
 fn tell_of(id: &TaskId) {
     annex_telemetry::with(|request| request.is_about(None, Some(id.clone().into())));
 }

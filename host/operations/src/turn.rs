@@ -1,9 +1,10 @@
-//! One turn of an agent, from the accepted message to the end of its events. [`Stage`] draws how it goes.
+//! One turn of an agent, from the accepted message to its last event. [`Stage`] shows the stages.
 //!
-//! A turn that waits goes on in a task of its own: neither a client that goes away nor a slow reader holds it up. What the
-//! agent sends passes the extensions' response hooks, is stored, and only then reaches the readers. Events that the agent
-//! sends without waiting in between are stored together, the task itself with the first of them. The user's message, if the
-//! session has only staged it, is stored before all of them, and before the agent waits.
+//! A turn that has to wait continues in a task of its own, so that neither a client that hangs up nor a slow reader
+//! delays it. Each event of the agent passes the response hooks of the extensions, is stored, and only then reaches the
+//! readers. Events that the agent sends without waiting in between are stored together, the first of them together with
+//! the new task. If the session has staged the user's message, the message is stored before these events and before the
+//! agent waits.
 
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
@@ -41,86 +42,86 @@ mod store;
 pub(crate) use running::Running;
 pub(crate) use stage::{Stage, UserEvent};
 
-/// Agent events that wait for the hooks and the store; also the most that are stored together.
+/// The most events of the agent that wait for the hooks and the store, and that are stored together.
 const EVENTS_IN_FLIGHT: usize = 16;
 
-/// The outcome for an accepted message.
+/// The outcome of an accepted message.
 pub(crate) enum Outcome {
-    /// It was answered with a message; there is no task.
+    /// The agent answered with a message, without a task.
     Message {
         message: Box<Message>,
-        /// The extensions that were active for it.
+        /// The extensions that were active for the answer.
         active: Vec<ExtensionUri>,
     },
-    /// A task works on it.
+    /// A task was created or continued.
     Task(TaskOutcome),
 }
 
-/// The task that works on a message.
+/// The task of a message.
 pub(crate) struct TaskOutcome {
     pub(crate) record: Arc<TaskRecord>,
     pub(crate) subscription: Subscription,
-    /// The extensions that were active up to now.
+    /// The extensions that are active so far.
     pub(crate) active: Vec<ExtensionUri>,
-    /// The turn, once it has begun; `None` for a message that came before.
+    /// The turn. `None` for a repeated message, whose turn began earlier.
     pub(crate) running: Option<Running>,
 }
 
-/// A turn, with what it needs in every stage.
+/// A turn, with the parts that it needs in every stage.
 pub(crate) struct Turn {
     pub(crate) agent: Arc<dyn AgentExecutor>,
     pub(crate) tasks: Arc<Tasks>,
     /// The owner of the task.
     pub(crate) owner: Owner,
-    /// The replica that the turn has begun as one of; `None` where one process has the store.
+    /// The replica id under which the turn began. `None` if only one process can use the store.
     pub(crate) replica: Option<Replica>,
-    /// Kept until the turn is over.
+    /// Held until the turn ends.
     pub(crate) _permit: TurnPermit,
     pub(crate) chain: Chain,
-    /// The URIs by which the turn finds its extensions when it is made again.
+    /// The URIs that find the turn's extensions if the turn is made again.
     pub(crate) requested: Vec<ExtensionUri>,
-    /// The text with which another process goes on with the turn; `None` where it would fail.
+    /// The data with which another process can continue the turn. `None` if the turn would fail instead.
     pub(crate) stored: Option<Arc<str>>,
     pub(crate) context: TurnContext,
-    /// The view of the task that the extensions get.
+    /// The task as extensions see it.
     pub(crate) turn_task: TurnTask,
     pub(crate) stage: Stage,
-    /// Events that have passed the hooks and are not stored.
+    /// Events that have passed the hooks and are not stored yet.
     pub(crate) pending: Vec<StreamResponse>,
-    /// True if somebody reads the events as they come: the client, or whoever is notified of them.
+    /// True if the events have a reader: the client, or push notifications.
     pub(crate) is_followed: bool,
-    /// The longest that the turn may take.
+    /// The time limit of the turn.
     pub(crate) max_duration: Duration,
-    /// Fires when the server cannot wait for the turn any longer.
+    /// Cancelled when the server cannot wait for the turn any longer.
     pub(crate) stop: CancellationToken,
-    /// Counts the running turns, this one among them.
+    /// The tracker of running turns, which includes this one.
     pub(crate) running: TaskTracker,
-    /// Counts how the turn ends.
+    /// Counts the end of the turn.
     pub(crate) counters: Arc<Counters>,
-    /// The time at which the message was taken.
+    /// The time at which the message was accepted.
     pub(crate) began: Instant,
 }
 
-/// The state in which an event has left the task, if only another message, or nothing, takes it on from there.
+/// The task's state after an event that ends the agent's work: a final state, or an interrupted one.
 type Settled = Option<TaskState>;
 
-/// The reason why the events of a turn ended.
+/// Why a turn ends.
 enum Ending {
-    /// The agent returned, or has settled its task.
+    /// The agent returned, or its last event has settled the task.
     Returned(Result<(), AgentError>, Settled),
     Canceled,
     Stopped,
     TookTooLong,
-    /// The task may be another process's by now.
+    /// Another process may own the task.
     Lost,
-    /// An extension does not let the agent run.
+    /// An extension vetoed the turn before the agent ran.
     Vetoed(String),
     Broken(A2aError),
 }
 
 impl Turn {
-    /// Runs the agent to its end, or until it is cancelled, and leaves the task in a final or interrupted state. Returns
-    /// the extensions that were active to the end.
+    /// Runs the agent to its end or cancellation, and leaves the task in a final or interrupted state. Returns the
+    /// extensions that were active until the end.
     ///
     /// # Errors
     /// When that state cannot be stored.
@@ -139,14 +140,14 @@ impl Turn {
         let stage = enter(RequestStage::Agent);
         let mut execution = counted(self.context.steps.cpu(), agent.execute(self.context.clone(), sender));
         let is_stopped = self.context.cancel.is_cancelled() || self.stop.is_cancelled();
-        // An agent that was stopped before it began is not polled: `follow` finds the reason first.
+        // An agent that was stopped before its start is not polled. `follow` determines the reason.
         let first = if is_stopped {
             Poll::Pending
         } else {
             poll_fn(|context| Poll::Ready(execution.as_mut().poll(context))).await
         };
         let ending = match first {
-            // A turn that never waits needs no clock.
+            // A turn that never waits needs no timer.
             Poll::Ready(result) => Ending::Returned(result, None),
             Poll::Pending => match self.follow(&mut execution, &mut events).await {
                 Ok(ending) => ending,
@@ -156,13 +157,13 @@ impl Turn {
                 }
             },
         };
-        // Whatever the agent is still doing stops here.
+        // Dropping the agent's future ends any remaining work.
         drop(execution);
         drop(stage);
         self.end(ending, events).await
     }
 
-    /// Stores what an agent that waits has sent, and what it sends until the turn ends, one way or another.
+    /// Stores the agent's events from its first wait until the turn ends.
     ///
     /// # Errors
     /// When the user's message cannot be stored.
@@ -176,7 +177,8 @@ impl Turn {
         let mut deadline = pin!(tokio::time::sleep(self.max_duration));
         let session = self.context.session.clone();
         if !session.is_stored() {
-            // The agent goes on only if it is storing an event itself, with which the message is stored.
+            // The agent is polled here only while it holds the lock. It is then storing an event of its own, together
+            // with the message.
             let runner = self.runner();
             let locked = tokio::select! {
                 biased;
@@ -186,25 +188,26 @@ impl Turn {
             };
             locked.store().await.map_err(|error| fault::of_session(&error))?;
         }
-        // The events that the agent sent in its first poll are stored before the agent goes on.
+        // The events from the agent's first poll are stored before the agent continues.
         let mut sent = events.try_recv().ok();
         loop {
             let event = match sent.take() {
                 Some(event) => event,
                 None => {
-                    // The task may have been another replica's turn before.
+                    // The task may have belonged to a turn of another replica before.
                     let runner = self.runner();
                     tokio::select! {
                         biased;
                         ending = ended_by_others(runner.as_ref(), &cancel, &stop, deadline.as_mut()) => return Ok(ending),
-                        // Before its events are read, so that all that it sends without waiting is there.
+                        // The agent is polled before its events are read, so that all events it sends without waiting
+                        // are available.
                         result = &mut *execution => return Ok(Ending::Returned(result, None)),
                         Some(event) = events.recv() => event,
                     }
                 }
             };
             match self.deliver(event, events).await {
-                // What an agent does after it has settled its task is not looked at.
+                // After an event that settles the task, the agent's further work is ignored.
                 Ok(settled) if settled.is_some() || self.stage.is_finished() => {
                     return Ok(Ending::Returned(Ok(()), settled));
                 }
@@ -215,19 +218,19 @@ impl Turn {
         }
     }
 
-    /// For the lines of the log, also where the turn goes on without a request.
+    /// Adds the ids to the log lines, even if the turn runs without a request.
     fn tell_ids(&self) {
         annex_telemetry::with(|request| {
             request.is_about(Some(self.context.context_id.clone().into()), Some(self.context.task_id.clone().into()));
         });
     }
 
-    /// The tenant, for lines of the log; `None` for the config's own agent.
+    /// The tenant's name for log lines. `None` for the agent of the config itself.
     fn tenant(&self) -> Option<&str> {
         Some(self.owner.tenant.as_str()).filter(|tenant| !tenant.is_empty())
     }
 
-    /// Counts how it ends. The line of a request that is over could not say so, and the turn has one of its own.
+    /// Counts the end of the turn. If the log line of the request is already written, the turn gets a line of its own.
     fn count(&self, end: TurnEnd) {
         let took = self.began.elapsed();
         self.counters.turn(end, took);
@@ -244,14 +247,14 @@ impl Turn {
         tracing::info!(target: ACCESS_TARGET, tenant = self.tenant(), %context, %task, outcome, ms, "turn");
     }
 
-    /// The extensions that are active here, and at an agent that lives elsewhere.
+    /// The extensions that are active here and at a remote agent.
     fn active(&self) -> Vec<ExtensionUri> {
         let remote = self.context.remote.iter().flat_map(|remote| remote.active());
         self.chain.active().cloned().chain(remote).collect()
     }
 }
 
-/// Resolves when something other than its agent ends a turn.
+/// Resolves when something other than the agent ends the turn.
 async fn ended_by_others(
     runner: Option<&Replica>,
     cancel: &CancellationToken,

@@ -1,10 +1,10 @@
-//! Extensions that a client asks for and that are not known here. They are ignored (A2A 1.0 section 4.6), and are worth a
-//! word where one that is required is missing: the client may have misspelt it.
+//! Requested extensions that are unknown here. They are ignored (A2A 1.0 section 4.6). The error for a missing required
+//! extension names them, because the client may have misspelt the URI.
 
 use annex_protocol::{AgentExtension, ExtensionUri};
 use annex_runtime::Installed;
 
-/// Those of the requested extensions that are neither installed nor passed on to an agent that lives elsewhere.
+/// The requested extensions that are neither installed nor passed on to a remote agent.
 pub(crate) fn unknown_here(
     installed: &Installed,
     passed_on: &[AgentExtension],

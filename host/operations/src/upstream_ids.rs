@@ -1,5 +1,5 @@
-//! The ids that conversations and tasks have at an upstream agent: in the store for keys, under a name that no extension can
-//! have, so that they are deleted with the conversation or the task.
+//! The ids of conversations and tasks at an upstream agent. They are in the key-value store under a name that no
+//! extension can have, so they are deleted with the conversation or the task.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
 use crate::views::scoped_keys::{ScopedKeys, TurnKeys};
 
-/// The key of the one value of a conversation or a task.
+/// The key of the single value of a conversation or a task.
 const KEY: &str = "note";
 
-/// The ids for one turn, or for one task that has none.
+/// The ids for one turn, or for a task without a turn.
 struct StoredUpstreamIds {
     keys: Arc<ScopedKeys>,
     owner: Owner,
@@ -37,7 +37,7 @@ impl StoredUpstreamIds {
         Scope::task(&self.owner.tenant, &self.owner.principal, task)
     }
 
-    /// Says that there is something to sweep if the task never comes to be.
+    /// Notes that the scope may have keys, which must be removed if the task is never created.
     fn mark(&self, kind: ScopeKind) {
         if let Some(held) = &self.held {
             drop(held.scope(kind));
@@ -67,10 +67,10 @@ impl UpstreamIds for StoredUpstreamIds {
 }
 
 impl RequestHandler {
-    /// The context that an agent which lives elsewhere gets with a message; `None` for all others.
+    /// The context for a message to a remote agent. `None` for a local agent.
     ///
     /// # Errors
-    /// When the ids of an older conversation cannot be removed.
+    /// When the ids of an older conversation with the same id cannot be removed.
     pub(crate) async fn upstream_context(
         &self,
         call: &ServiceParameters,
@@ -93,14 +93,14 @@ impl RequestHandler {
         Ok(Some(remote))
     }
 
-    /// Tells an agent that lives elsewhere that a task which waits there is cancelled here.
+    /// Notifies a remote agent that one of its waiting tasks was cancelled here.
     pub(crate) async fn give_up(&self, call: &ServiceParameters, context: &ContextId, task: &TaskId) {
         if self.agent_is_remote {
             self.agent.give_up(task, &self.upstream_context_about(call, context, task, None)).await;
         }
     }
 
-    /// The context for what is asked about a task that has no turn.
+    /// The context for a query about a task without a turn.
     pub(crate) fn upstream_context_about(
         &self,
         call: &ServiceParameters,

@@ -1,4 +1,4 @@
-//! The view that extensions have of a turn. That of a call of a method is with the methods.
+//! The view that extensions have of a turn. The view of a method call is in `methods`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -17,7 +17,7 @@ pub mod agent_names;
 pub mod scoped_keys;
 pub(crate) mod turn_task;
 
-/// The view where nothing is active.
+/// The view of a turn without active extensions.
 static NO_TURN: LazyLock<Arc<dyn TurnView>> = LazyLock::new(|| Arc::new(NoTurn));
 
 /// The stores that all views read.
@@ -35,10 +35,10 @@ pub(crate) struct VisibleTurn<'a> {
 }
 
 impl ExtensionViews {
-    /// The view of a turn, which runs `active`. Where nothing is active there is nothing to see.
+    /// The view of a turn with the extensions in `active`.
     ///
     /// # Errors
-    /// When the keys of an older conversation cannot be removed.
+    /// When the keys of an older conversation with the same id cannot be removed.
     pub(crate) async fn of_turn(
         &self,
         active: &[Arc<Extension>],
@@ -49,7 +49,7 @@ impl ExtensionViews {
             return Ok(Arc::clone(&NO_TURN));
         }
         let mut keys = None;
-        // A new conversation costs a look at the store of keys, which turns without the grant are spared.
+        // A new conversation costs a query of the key-value store, so turns without the grant skip it.
         if active.iter().any(|extension| extension.grants().keyvalue.is_some()) {
             let of_turn = self.keys.of_turn(owner, turn.session, turn.task.id()).await;
             keys = Some(of_turn.map_err(|error| fault::internal(&error))?);
@@ -73,7 +73,7 @@ struct ViewOfTurn {
     session: TurnSession,
     task: TurnTask,
     steps: Steps,
-    /// `None` where no extension may keep keys.
+    /// `None` if no active extension may store keys.
     keys: Option<TurnKeys>,
     tasks: CallersTasks,
 }
@@ -109,7 +109,7 @@ impl TurnView for ViewOfTurn {
     }
 }
 
-/// Lists tasks for the caller of the turn or the method.
+/// Lists the tasks of the caller of a turn or a method.
 pub(crate) struct CallersTasks {
     lister: Lister,
     owner: Owner,

@@ -302,7 +302,10 @@ impl Installers {
                     }
                 }
                 Err(TenantFailure { reason, .. }) => {
-                    tracing::error!(tenant = name, "the tenant is served as it was: {reason}");
+                    tracing::error!(
+                        tenant = name,
+                        "the changed tenant cannot be loaded and is served as before: {reason}"
+                    );
                 }
             }
             tried.push((name, loaded.map(drop)));

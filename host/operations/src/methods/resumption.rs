@@ -107,7 +107,7 @@ impl RequestHandler {
                 let task = resumption.task.clone();
                 if let Err(error) = handler.for_task(&task, handler.resume(resumption)).await {
                     let tenant = handler.tenant_name();
-                    tracing::warn!(target: crate::LOG_TARGET, tenant, %task, %error, "a task that waits was not taken up");
+                    tracing::warn!(target: crate::LOG_TARGET, tenant, %task, %error, "a waiting task was not resumed");
                 }
             });
         }
@@ -166,7 +166,7 @@ impl RequestHandler {
     }
 
     /// Starts the active extensions for an existing task, with the last message of its user. `passed_on` are the
-    /// extensions of a remote agent that learns of the call.
+    /// extensions of a remote agent that takes part in the call.
     pub(crate) async fn wake(
         &self,
         call: &ServiceParameters,

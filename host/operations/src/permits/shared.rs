@@ -119,7 +119,7 @@ impl Drop for Place {
                     Err(_) => tokio::time::sleep(AGAIN).await,
                 }
             }
-            tracing::warn!(target: crate::LOG_TARGET, "a place of a turn is not given back, because the database is away for too long");
+            tracing::warn!(target: crate::LOG_TARGET, "the shared place of a turn is not released, because the database has failed for too long");
         }));
     }
 }

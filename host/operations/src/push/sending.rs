@@ -45,7 +45,7 @@ struct Sender {
     config: Arc<TaskPushNotificationConfig>,
 }
 
-/// What a sender does after an event.
+/// The next step of a sender after an event.
 enum Next {
     GoesOn,
     /// This process no longer has the right to send the rest.
@@ -220,7 +220,7 @@ impl Sender {
     }
 }
 
-/// What a sender does after a settled event.
+/// The stored progress after a settled event.
 fn after(event: &LoggedEvent) -> PushThen {
     match event.event() {
         StreamResponse::StatusUpdate(update) if update.status.state.is_terminal() => PushThen::Ends,

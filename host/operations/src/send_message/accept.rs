@@ -312,7 +312,7 @@ pub(crate) fn installed_with<'a>(pinned: &[Arc<Extension>], extensions: &'a Exte
     }
     extensions.installed.with_versions(pinned).map_or_else(
         |error| {
-            tracing::warn!(target: crate::LOG_TARGET, %error, "a waiting task goes on with what is installed, because its versions do not fit");
+            tracing::warn!(target: crate::LOG_TARGET, %error, "a waiting task continues with the installed versions, because its pinned versions do not fit together");
             Cow::Borrowed(&extensions.installed)
         },
         Cow::Owned,

@@ -30,7 +30,7 @@ fn check_ids(message: &Message) -> Result<(), A2aError> {
 fn check_references(message: &Message) -> Result<(), A2aError> {
     let references = &message.reference_task_ids;
     if references.len() > MAX_REFERENCES {
-        let description = format!("has {} ids, and at most {MAX_REFERENCES} are taken", references.len());
+        let description = format!("has {} ids; at most {MAX_REFERENCES} are allowed", references.len());
         return Err(A2aError::invalid_field("message.referenceTaskIds", description));
     }
     match references.iter().position(|id| id.as_str().len() > MAX_ID_BYTES) {

@@ -1,4 +1,4 @@
-//! Events of a task that were stored before somebody began to read it.
+//! The stored events of a task from before a reader began.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,46 +9,46 @@ use annex_tasks::{StoreError, TaskEvent, TaskStore};
 use crate::tasks::log::LoggedEvent;
 use crate::tasks::long_work::LongWork;
 
-/// Events that are read from the store at once: few, because each stream holds its own until its client has read them.
+/// The number of events that are read from the store together. It is small, because each stream holds them until its
+/// client has read them.
 const BATCH: u64 = 8;
-/// The most bytes of their JSON, unless one alone has more.
+/// The most bytes of JSON that are read together. One larger event is read alone.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// The stored events of a task from one number to another, read as they are wanted.
+/// A range of a task's stored events, which are read when they are needed.
 #[derive(Clone)]
 pub(crate) struct Backlog {
     store: Arc<dyn TaskStore>,
     owner: Owner,
     task: TaskId,
-    /// The number of the last event that was read.
+    /// The number of the event that was read last.
     after: u64,
     last: u64,
     read: VecDeque<Arc<LoggedEvent>>,
 }
 
-/// What is read of a backlog.
+/// One item of a backlog.
 pub(crate) enum Read {
     Event(Arc<LoggedEvent>),
-    /// The task with all that it will ever have, in place of events that are not kept: a store in memory keeps those of
-    /// finished tasks no longer.
+    /// The final task, in place of events that were not kept: the store in memory drops the events of finished tasks.
     Whole(Arc<LoggedEvent>),
-    /// There is no more.
+    /// The end of the backlog.
     End,
 }
 
 impl Backlog {
-    /// The events of a task of this owner behind number `after`, up to number `last`.
+    /// The events of an owner's task with numbers above `after`, up to `last`.
     pub(crate) fn new(store: &Arc<dyn TaskStore>, (owner, task): (&Owner, &TaskId), (after, last): (u64, u64)) -> Self {
         let (store, owner, task) = (Arc::clone(store), owner.clone(), task.clone());
         Self { store, owner, task, after, last, read: VecDeque::new() }
     }
 
-    /// True if more is stored that was not read.
+    /// True if there are unread events.
     pub(crate) fn has_next(&self) -> bool {
         !self.read.is_empty() || self.after < self.last
     }
 
-    /// The next one. Giving up the wait loses none.
+    /// The next event. Cancelling the future loses none.
     pub(crate) async fn next(&mut self) -> Result<Read, StoreError> {
         while self.read.is_empty() && self.after < self.last {
             let count = usize::try_from(BATCH.min(self.last - self.after)).unwrap_or(usize::MAX);
@@ -57,7 +57,7 @@ impl Backlog {
             let newest = newest.seq;
             for event in stored {
                 let unreadable = |source| StoreError::Unreadable { task: self.task.clone(), source };
-                // A message of the client is no event of a stream.
+                // Messages of the client are stored among the events but are not part of the stream.
                 if let TaskEvent::Stream(content) = event.decode().map_err(unreadable)? {
                     self.read.push_back(Arc::new(LoggedEvent::new(content, event.seq)));
                 }
@@ -67,7 +67,7 @@ impl Backlog {
         Ok(self.read.pop_front().map_or(Read::End, Read::Event))
     }
 
-    /// The task as it ended, or nothing where it was deleted meanwhile.
+    /// The final task. [`Read::End`] if the task was deleted or is not finished.
     async fn whole(&self) -> Result<Read, StoreError> {
         let Some(stored) = self.store.load(&self.owner, &self.task).await? else { return Ok(Read::End) };
         let long = LongWork::begin(stored.bytes()).await;
@@ -77,7 +77,7 @@ impl Backlog {
         }
         let whole = LoggedEvent::new(Arc::new(StreamResponse::Task(task)), stored.seq);
         if long.is_some() {
-            // Encoded now, as the stream is read without the permit.
+            // Encoded here, because the stream reads the event without the permit.
             whole.json();
         }
         Ok(Read::Whole(Arc::new(whole)))

@@ -1,5 +1,5 @@
-//! CancelTask for a task that another process works on: that process is asked, and cancels it with the hooks of its turn. From
-//! one that does not, the task is taken.
+//! CancelTask for a task that another process works on. That process is asked to cancel the turn, so that the hooks of
+//! the turn run. If it does not respond, this process takes over the task and cancels it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::fault;
 use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
 
-/// The longest wait for the process that is asked.
+/// The longest wait for the other process.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The time between two looks at the task.
+/// The period of checking the task.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Tasks {
-    /// Asks the process that works on the task to cancel it, and waits until nobody works on it. Returns the epoch to take the
-    /// task in from a process that is gone, or does not cancel it in time.
+    /// Asks the process that works on the task to cancel it, and waits until it has. Returns the epoch for taking over
+    /// the task, if that process has ended or does not cancel in time.
     pub(super) async fn ask_to_cancel(&self, record: &TaskRecord) -> Result<Option<u64>, StoreError> {
         let asked = self.store.ask_to_cancel(record.id()).await?;
         let deadline = Instant::now() + PATIENCE;
@@ -37,7 +37,7 @@ impl Tasks {
         }
     }
 
-    /// Takes the task in this epoch and cancels it.
+    /// Takes over the task in this epoch and cancels it.
     pub(super) async fn cancel_taken(
         self: &Arc<Self>,
         record: &Arc<TaskRecord>,
@@ -46,7 +46,7 @@ impl Tasks {
     ) -> Result<(), A2aError> {
         let tasks = Arc::clone(self);
         let record = Arc::clone(record);
-        // In a task of its own: when its client goes away in between, nobody would work on the task.
+        // A task of its own: if the client hung up between the two writes, the task would have no turn and no end.
         let canceling = tokio::spawn(of_same_tenant(async move {
             if !record.take(epoch).await? {
                 return record.refresh().await;

@@ -1,7 +1,7 @@
 //! CancelTask (A2A 1.0 section 3.1.5).
 //!
-//! A turn that runs is stopped, here or in another process, and cancels its task itself. A task that waits has no turn: the
-//! extensions that worked on it are woken for this one change of its state.
+//! A running turn, here or in another process, is cancelled and then cancels its task itself. A waiting task has no
+//! turn, so its extensions are started for this one change of its state.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::service_parameters::ServiceParameters;
 use crate::tasks::record::{self, TaskRecord};
 use crate::views::scoped_keys::session_key;
 
-/// The operation as the hooks see it.
+/// The name of the operation for the hooks.
 const OPERATION: &str = "CancelTask";
 
 impl RequestHandler {
@@ -55,12 +55,12 @@ impl RequestHandler {
         }
         let mut canceled = record.canceled();
         if !record.is_running() {
-            // A turn that runs tells the upstream itself when it ends.
+            // A running turn notifies the upstream itself when it ends.
             self.give_up(call, record.context_id(), record.id()).await;
             if let Err(error) = self.show_canceled(&call.owner, record, &mut canceled).await {
                 let (tenant, context) = (self.tenant_name(), record.context_id());
                 tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %record.id(), %error, "a task is cancelled without its extensions");
-                // Made anew: an extension may have changed the event before another one failed.
+                // The event is made anew, because an extension may have changed it before another one failed.
                 canceled = record.canceled();
             }
         }
@@ -70,8 +70,8 @@ impl RequestHandler {
         }
     }
 
-    /// Lets the extensions that worked on the task make of its cancellation what they make of any change. A conversation
-    /// that is busy with another task holds up no cancellation, and no more extensions run than turns may.
+    /// Runs the response hooks of the task's extensions on the cancellation, as on any change of its state. The task is
+    /// cancelled without the hooks if the conversation is busy with another task or no permit is free.
     async fn show_canceled(
         &self,
         owner: &Owner,
@@ -92,7 +92,7 @@ impl RequestHandler {
         let requested = pinned.iter().map(|extension| extension.uri().clone()).collect();
         let call = ServiceParameters { requested, owner: owner.clone(), ..ServiceParameters::default() };
         let target = Target::of_task(owner, Arc::clone(record), Steps::default());
-        // No agent runs, so the extensions that an upstream agent requires are not asked for.
+        // No agent runs, so the extensions that an upstream requires are not needed.
         let extensions = self.extensions.current()?;
         let (mut chain, _) = self.wake(&call, OPERATION, (&extensions, &[]), &target, &session).await?;
         chain.run_transition_hooks(record.task_state(), update).await.map_err(|fault| fault::of_extension(&fault))?;

@@ -1,8 +1,8 @@
-//! Tasks that wait, and that go on at an agent elsewhere without a message of their client: a login in a browser, an approval
-//! in a console (A2A 1.0 section 7.6.1).
+//! Waiting tasks that a remote agent continues without a message of the client, for example after a login in a browser
+//! or an approval in a console (A2A 1.0 section 7.6.1).
 //!
-//! That agent tells nobody. It is asked when somebody reads the task or sends a message to it, and again and again for as long
-//! as somebody reads the task's events. A task that has gone on is followed in a turn of its own.
+//! The remote agent sends no notification. It is polled when a client reads the task or sends a message to it, and
+//! periodically while the task's events have a reader. A task that has continued is followed in a turn of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,23 +20,24 @@ use crate::request_handler::RequestHandler;
 use crate::service_parameters::ServiceParameters;
 use crate::tasks::record::TaskRecord;
 
-/// The longest time that the agent may take to say how the task is.
+/// The time limit for the remote agent's answer.
 const ASK_PATIENCE: Duration = Duration::from_secs(2);
-/// The longest time that a request waits for what has happened to the task meanwhile.
+/// The longest time that a request waits for events that the task has missed.
 const FOLLOW_PATIENCE: Duration = Duration::from_secs(1);
-/// The time between two questions about one task, however many requests read it.
+/// The shortest time between two polls for one task, however many requests read it.
 const REST: Duration = Duration::from_secs(1);
-/// The first pause between two questions while somebody reads the task's events. Each one after it is twice as long.
+/// The first and the longest pause between two polls while the task's events have a reader. Each pause is twice as long
+/// as the one before.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 impl RequestHandler {
-    /// Asks the agent, unless it was asked just now.
+    /// Polls the remote agent, unless the last poll was a moment ago.
     pub(crate) async fn catch_up(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
         self.ask(call, record, REST).await;
     }
 
-    /// Asks the agent, however lately it was asked: a message for a task that has ended must not reach it.
+    /// Polls the remote agent in any case: a message for a task that has ended there must not reach the agent.
     pub(crate) async fn catch_up_now(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
         self.ask(call, record, Duration::ZERO).await;
     }
@@ -45,7 +46,7 @@ impl RequestHandler {
         if !self.agent_is_remote || !record.waits() || self.check_begins().is_err() {
             return;
         }
-        // Somebody else asks, or follows the task already.
+        // Another request polls already, or a turn follows the task.
         let Ok(mut asked) = Arc::clone(record.asked()).try_lock_owned() else { return };
         if asked.is_some_and(|at| at.elapsed() < rest) {
             return;
@@ -53,7 +54,7 @@ impl RequestHandler {
         *asked = Some(Instant::now());
         match self.tasks.waits_for_extension(record.id()).await {
             Ok(false) => {}
-            // Only that extension, or the client, may take the task up.
+            // Only the extension that interrupted the task, or the client, may continue it.
             Ok(true) => return,
             Err(error) => return fault::log(&error),
         }
@@ -66,15 +67,15 @@ impl RequestHandler {
         let following = self.running.spawn(async move {
             if let Err(error) = handler.for_task(record.id(), handler.follow_waiting(call, &record)).await {
                 let tenant = handler.tenant_name();
-                tracing::warn!(target: crate::LOG_TARGET, tenant, task = %record.id(), %error, "a task that has gone on at its agent is not followed");
+                tracing::warn!(target: crate::LOG_TARGET, tenant, task = %record.id(), %error, "a task that has continued at its remote agent is not followed");
             }
             drop(asked);
         });
-        // The turn goes on without this request.
+        // The turn continues without this request.
         let _ = timeout(FOLLOW_PATIENCE, following).await;
     }
 
-    /// Follows the task in a turn that sends nothing, and waits for the end of that turn.
+    /// Follows the task in a turn that sends nothing to the agent, and waits for the end of that turn.
     async fn follow_waiting(&self, call: ServiceParameters, record: &Arc<TaskRecord>) -> Result<(), A2aError> {
         let permit = self.turn_limiter.try_take(&call.owner).await?;
         let target = self.target_again(&call.owner, record);
@@ -93,8 +94,8 @@ impl RequestHandler {
         Ok(())
     }
 
-    /// The extensions that were active for the client of the task, as far as that is known: those that worked on it, and those
-    /// without which its message would have been refused.
+    /// The extensions that were active for the task's client, as far as they are known: the pinned ones, and the
+    /// required ones.
     async fn requested_for(
         &self,
         record: &TaskRecord,
@@ -102,7 +103,7 @@ impl RequestHandler {
     ) -> Result<Vec<ExtensionUri>, StoreError> {
         let mut requested: Vec<ExtensionUri> =
             self.tasks.pinned(record).await?.iter().map(|extension| extension.uri().clone()).collect();
-        // One that is for some callers worked on the task if the client was one of them.
+        // A required extension for some callers is pinned if it applied to this client.
         let is_for_all = |extension: &&Arc<Extension>| extension.selection().allow.is_none();
         for extension in extensions.installed.iter().filter(is_for_all).filter(|extension| extension.is_required()) {
             requested.push(extension.uri().clone());
@@ -113,8 +114,8 @@ impl RequestHandler {
         Ok(requested)
     }
 
-    /// Asks the agent again and again while the task waits and somebody reads its events: a stream, or whoever is to be
-    /// notified of them. This is done in place of whoever asked before, whose handler may be gone and whose header fields are
+    /// Polls the remote agent periodically while the task waits and its events have a reader: a stream, or push
+    /// notifications. Replaces the polling of an earlier request, whose handler may be gone and whose header fields are
     /// older.
     pub(crate) fn watch(&self, call: &ServiceParameters, record: &Arc<TaskRecord>) {
         if !self.agent_is_remote {

@@ -1,4 +1,4 @@
-//! ListTasks (A2A 1.0 section 3.1.4), and how much of a task is shown.
+//! ListTasks (A2A 1.0 section 3.1.4), and the limit on the shown history.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::tasks::long_work::LongWork;
 const DEFAULT_PAGE_SIZE: i32 = 50;
 const MAX_PAGE_SIZE: i32 = 100;
 
-/// Answers ListTasks, to whoever asks.
+/// Answers ListTasks.
 #[derive(Clone)]
 pub struct Lister {
     pub store: Arc<dyn TaskStore>,
-    /// True if anonymous callers are shown the tasks of all of them.
+    /// True if an anonymous caller sees the tasks of all anonymous callers.
     pub shows_all_anonymous: bool,
 }
 
@@ -28,7 +28,7 @@ impl Lister {
     }
 }
 
-/// One page of the owner's tasks, the task whose status changed last first.
+/// One page of the owner's tasks. The task with the latest change of status comes first.
 async fn page(store: &dyn TaskStore, owner: &Owner, request: &ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
     check_history_length(request.history_length)?;
     let size = page_size(request.page_size)?;
@@ -56,7 +56,8 @@ fn cursor(token: Option<&str>) -> Result<Option<TaskCursor>, A2aError> {
     token.map(|token| token.parse().map_err(unknown)).transpose()
 }
 
-/// Ids are all that keeps one anonymous client from another's tasks, so they are not given out.
+/// Checks that an anonymous caller names a context. Only ids separate the tasks of anonymous clients, so ids are not
+/// given out.
 fn check_context(owner: &Owner, request: &ListTasksRequest) -> Result<(), A2aError> {
     if request.context_id.is_some() || !owner.principal.is_empty() {
         return Ok(());
@@ -82,7 +83,7 @@ fn page_size(asked: Option<i32>) -> Result<usize, A2aError> {
     Ok(usize::try_from(size).unwrap_or_default())
 }
 
-/// A negative length is an error (A2A 1.0 section 3.2.4).
+/// Checks that the length is not negative (A2A 1.0 section 3.2.4).
 pub(crate) fn check_history_length(length: Option<i32>) -> Result<(), A2aError> {
     match length {
         Some(length) if length < 0 => Err(invalid("historyLength", format!("{length} is negative"))),
@@ -90,7 +91,7 @@ pub(crate) fn check_history_length(length: Option<i32>) -> Result<(), A2aError> 
     }
 }
 
-/// Keeps the most recent messages; absent keeps all.
+/// Keeps the latest `length` messages. `None` keeps all.
 pub(crate) fn trim_history(task: &mut Task, length: Option<i32>) {
     let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else { return };
     let surplus = task.history.len().saturating_sub(length);

@@ -1,7 +1,7 @@
-//! The events of one live task, in order, for any number of readers.
+//! The log of one live task: its events in order, for any number of readers.
 //!
-//! Append-only: a reader is an index, so that every reader sees the same events, none twice and none left out, however
-//! slow it is. Each event is encoded at most once.
+//! The log is append-only and a reader is an index, so every reader gets every event once, however slow it is. Each
+//! event is encoded at most once.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -11,29 +11,29 @@ use tokio::sync::Notify;
 use crate::fault;
 use crate::tasks::backlog::{Backlog, Read};
 
-/// One event as it was stored.
+/// One stored event.
 pub struct LoggedEvent {
     event: Arc<StreamResponse>,
-    /// 0 for what is no event of a task.
+    /// The number of the event. 0 for an item that is not an event of a task.
     seq: u64,
     encoded: OnceLock<Arc<str>>,
 }
 
 impl LoggedEvent {
-    /// The event with its number among those of its task, or 0.
+    /// An event with its number within the task, or 0.
     pub(crate) fn new(event: Arc<StreamResponse>, seq: u64) -> Self {
         Self { event, seq, encoded: OnceLock::new() }
     }
 
-    /// The number of the event among all of its task: a reader that comes back with it misses none and reads none twice.
-    /// `None` for what is no event of a task.
+    /// The number of the event within its task. A reader that resumes after this number misses no event and gets none
+    /// twice. `None` for an item that is not an event of a task.
     pub fn seq(&self) -> Option<u64> {
         Some(self.seq).filter(|seq| *seq > 0)
     }
 
-    /// The event as one line of JSON, a StreamResponse.
+    /// The event as a StreamResponse in one line of JSON.
     pub fn json(&self) -> &Arc<str> {
-        // The data model has string keys only, so encoding cannot fail.
+        // The data model only has string keys, so encoding cannot fail.
         self.encoded.get_or_init(|| serde_json::to_string(self.event.as_ref()).unwrap_or_default().into())
     }
 
@@ -41,7 +41,7 @@ impl LoggedEvent {
         &self.event
     }
 
-    /// Tells whether the task is interrupted from this event on.
+    /// True if the event interrupts the task.
     pub(crate) fn interrupts(&self) -> bool {
         matches!(self.event(), StreamResponse::StatusUpdate(update) if update.status.state.is_interrupted())
     }
@@ -51,7 +51,7 @@ impl LoggedEvent {
 #[derive(Default)]
 pub(crate) struct TaskLog {
     written: Mutex<Written>,
-    /// Wakes readers when more is written, or nothing more will be.
+    /// Wakes readers after an append and at the end.
     progress: Notify,
 }
 
@@ -61,29 +61,29 @@ struct Written {
     end: Option<LogEnd>,
 }
 
-/// The reason why nothing more will come.
+/// Why the log has ended.
 #[derive(Clone)]
 enum LogEnd {
     /// The task has reached a final state.
     Finished,
-    /// The events that come cannot be shown.
+    /// Further events cannot be shown.
     Broken(A2aError),
 }
 
 impl TaskLog {
-    /// Events with their numbers.
+    /// Appends events with their numbers.
     pub(crate) fn append(&self, added: impl IntoIterator<Item = (u64, Arc<StreamResponse>)>) {
         let logged = |(seq, event)| Arc::new(LoggedEvent::new(event, seq));
         self.written().events.extend(added.into_iter().map(logged));
         self.progress.notify_waiters();
     }
 
-    /// Nothing more will come: the task has reached a final state.
+    /// Ends the log of a finished task.
     pub(crate) fn close(&self) {
         self.end(LogEnd::Finished);
     }
 
-    /// Nothing more will come although the task has not reached a final state. Readers are told why.
+    /// Ends the log of a task that is not finished. Readers get the error.
     pub(crate) fn break_off(&self, error: A2aError) {
         self.end(LogEnd::Broken(error));
     }
@@ -93,13 +93,13 @@ impl TaskLog {
         self.progress.notify_waiters();
     }
 
-    /// A reader of what is appended from now on.
+    /// A reader of the events that are appended from now on.
     pub(crate) fn tail(self: &Arc<Self>) -> LogReader {
         LogReader { log: Arc::clone(self), next: self.written().events.len(), backlog: None, failed: None }
     }
 
-    /// Tells whether somebody reads. Whoever has the log besides its record is a reader. To be asked under the record's
-    /// lock.
+    /// True if the log has readers: every reference besides the record's belongs to one. Must be called under the
+    /// record's lock.
     pub(crate) fn has_readers(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) > 1
     }
@@ -109,18 +109,18 @@ impl TaskLog {
     }
 }
 
-/// Reads a log from one place on.
+/// Reads a log from some position on.
 #[derive(Clone)]
 pub(crate) struct LogReader {
     log: Arc<TaskLog>,
     next: usize,
-    /// The stored events that are read first.
+    /// Stored events, which come before those of the log.
     backlog: Option<Box<Backlog>>,
     failed: Option<Box<A2aError>>,
 }
 
 impl LogReader {
-    /// A reader of stored events and of nothing else.
+    /// A reader of stored events only.
     pub(crate) fn of_stored(backlog: Backlog) -> Self {
         Self::of_nothing().behind(backlog)
     }
@@ -131,12 +131,12 @@ impl LogReader {
         log.tail()
     }
 
-    /// The same reader behind stored events.
+    /// The same reader, preceded by stored events.
     pub(crate) fn behind(self, backlog: Backlog) -> Self {
         Self { backlog: Some(Box::new(backlog)), ..self }
     }
 
-    /// The reason why the log broke off, if it did.
+    /// The error that ended the log, if there was one.
     pub(crate) fn broken(&self) -> Option<A2aError> {
         if let Some(failed) = &self.failed {
             return Some(A2aError::clone(failed));
@@ -147,14 +147,14 @@ impl LogReader {
         }
     }
 
-    /// True if an event is there, so that the next one need not be waited for. Messages of the client that are stored count,
-    /// although they are none.
+    /// True if the next event can be read without waiting. A stored message of the client counts as well, although it
+    /// is not an event of the stream.
     pub(crate) fn has_next(&self) -> bool {
         let is_stored = self.backlog.as_ref().is_some_and(|backlog| backlog.has_next());
         self.failed.is_none() && (is_stored || self.next < self.log.written().events.len())
     }
 
-    /// The next event; `None` once the log has ended and is read.
+    /// The next event. `None` at the end of the log.
     pub(crate) async fn next(&mut self) -> Option<Arc<LoggedEvent>> {
         if self.failed.is_some() {
             return None;
@@ -163,7 +163,7 @@ impl LogReader {
             match backlog.next().await {
                 Ok(Read::Event(event)) => return Some(event),
                 Ok(Read::Whole(task)) => {
-                    // Whatever is in the log is in the task.
+                    // The task contains all events of the log.
                     *self = Self::of_nothing();
                     return Some(task);
                 }
@@ -175,7 +175,7 @@ impl LogReader {
             }
         }
         loop {
-            // Made before looking, so that no progress is missed.
+            // The future is created before the check, so that no notification is missed.
             let progress = self.log.progress.notified();
             {
                 let written = self.log.written();

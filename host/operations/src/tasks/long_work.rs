@@ -1,36 +1,37 @@
-//! Work that grows with bytes that a client chose, such as writing a large task: few do it at once.
+//! A limit on work that grows with data of clients, such as encoding a large task.
 //!
-//! It runs on the threads that serve everybody. A hundred clients that ask for a large task each would otherwise occupy
-//! all of these threads, one answer after the other, while everybody else waits.
+//! This work runs on the threads that serve all requests. Without the limit, a hundred clients that each read a large
+//! task would occupy all threads, and everybody else would wait.
 
 use std::sync::LazyLock;
 use std::thread::available_parallelism;
 
 use annex_fairness::{FairPlaces, Place, current_tenant};
 
-/// Bytes that are copied and encoded in about a millisecond.
+/// The number of bytes that are copied and encoded in about a millisecond.
 const SHORT: usize = 256 << 10;
 
-/// At most every second thread does long work.
+/// At most half of the threads do long work.
 static PERMITS: LazyLock<FairPlaces> = LazyLock::new(|| FairPlaces::new(permits()));
 
 fn permits() -> usize {
     available_parallelism().map_or(1, |threads| threads.get() / 2).max(1)
 }
 
-/// The permit to do long work, given back when this is dropped. It must not be held while something else is awaited.
+/// The permit for long work. Dropping it releases the permit. It must not be held across an await of something else.
 pub(crate) struct LongWork {
     _permit: Place,
 }
 
 impl LongWork {
-    /// Waits for a permit to work on `bytes`; tenants get permits round robin. `None` for small work, which needs no permit.
+    /// Waits for a permit to work on `bytes`. Tenants get permits round robin. `None` for small work, which needs no
+    /// permit.
     pub(crate) async fn begin(bytes: usize) -> Option<Self> {
         if bytes <= SHORT {
             return None;
         }
         let permit = PERMITS.take(&current_tenant()).await;
-        // Whoever gave the permit back woke this task to run before all others. They come first.
+        // Releasing the permit schedules this task before all others. Yielding lets the others run first.
         tokio::task::yield_now().await;
         Some(Self { _permit: permit })
     }

@@ -1,4 +1,4 @@
-//! Turns that their process has lost, and turns of this process that another one wants to be cancelled.
+//! Turns whose process has lost them, and turns of this process that another one asks to cancel.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::tasks::others::STOPPED;
 use crate::tasks::record::TaskRecord;
 use crate::tasks::{Tasks, Unsettled, failed};
 
-/// The time between two looks.
+/// The period of queries.
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Tasks {
-    /// Takes over the tasks of processes whose lease is over, and cancels what others want to be cancelled here, until it is
-    /// told to stop; ends at once where there are no other processes. Turns that can go on are given to `go_on`, and left to
-    /// others while this process drains.
+    /// Takes over the tasks of processes whose lease has ended, and cancels turns on request of other processes, until
+    /// `stop` is cancelled. Returns at once with an exclusive store. Turns that can continue are passed to `go_on`;
+    /// while this process drains, they are left to others.
     pub async fn watch_lost(
         &self,
         (go_on, drains): (impl Fn(LostTurn) + Sync, impl Fn() -> bool + Sync),
@@ -46,16 +46,16 @@ impl Tasks {
             self.wake.tell(task.as_str(), 0);
         }
         if !ended.is_empty() {
-            tracing::warn!(target: crate::LOG_TARGET, tasks = ended.len(), "failed tasks of a process that is gone");
+            tracing::warn!(target: crate::LOG_TARGET, tasks = ended.len(), "failed tasks of a process that has ended");
         }
     }
 
-    /// Leaves the task of a running turn to another process, if there is one. Returns false where there is none. A turn that
-    /// `has_begun` was one of its attempts.
+    /// Leaves the task of a running turn to another process, if there is one. False if there is none. With `has_begun`,
+    /// the turn counts as one of the task's attempts.
     pub(crate) async fn hand_over(&self, record: &TaskRecord, has_begun: bool) -> Result<bool, StoreError> {
         let Some(places) = self.store.places() else { return Ok(false) };
         let Some(epoch) = record.epoch() else { return Ok(false) };
-        // This one counts among them.
+        // The number includes this process.
         if places.processes().await? < 2 || !self.store.hand_over(record.id(), epoch, has_begun).await? {
             return Ok(false);
         }
@@ -63,20 +63,21 @@ impl Tasks {
         Ok(true)
     }
 
-    /// The same with a turn that this process has taken and not begun.
+    /// Like [`hand_over`](Self::hand_over), for a turn that this process has taken over and not begun.
     pub(crate) async fn hand_on(&self, lost: &LostTurn) {
         if let Err(error) = self.store.hand_over(&lost.task, lost.epoch, false).await {
-            // It is lost with this process, and found then.
+            // Other processes take over the turn after the end of this process.
             fault::log(&error);
         }
     }
 
-    /// Fails the task of a turn that this process has taken and cannot go on with.
+    /// Fails the task of a turn that this process has taken over and cannot continue.
     pub async fn fail_lost_turn(&self, lost: &LostTurn) {
         let failed = async {
             let found = self.find(&lost.owner, &lost.task).await;
             let Some(record) = found.inspect_err(|_| self.fail_later(lost))? else { return Ok(()) };
-            // It has ended, its turn has begun although that was not heard, or it is another's by now.
+            // The task has ended, its turn has begun although the store reported an error, or another process has taken
+            // over.
             if record.is_finished() || record.is_running() {
                 return Ok(());
             }
@@ -101,14 +102,14 @@ impl Tasks {
         self.unsettled().insert(lost.task.clone(), Unsettled { owner, runner, epoch: Some(lost.epoch) });
     }
 
-    /// Stops the turns of a tenant that run here. Each cancels its task itself.
+    /// Cancels the tenant's turns in this process. Each turn then cancels its task.
     pub fn stop_turns_of(&self, tenant: &str) {
         let live = self.live();
         live.records.values().filter(|record| record.owner().tenant == tenant).for_each(|record| record.stop_turn());
     }
 
-    /// Stops the turns that others want to be cancelled, and those whose tasks others have taken. Each cancels its task itself,
-    /// or finds out that it is not its own.
+    /// Cancels the turns that other processes ask to cancel, and the turns whose tasks other processes have taken over.
+    /// A cancelled turn cancels its task, unless the task belongs to another process by then.
     pub(crate) async fn end_asked(&self) -> Result<(), StoreError> {
         let running: Vec<(TaskId, u64)> = {
             let live = self.live();

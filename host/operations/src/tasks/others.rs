@@ -1,5 +1,5 @@
-//! What other processes do that work on the same database: whoever reads one of their tasks here reads on. What becomes of the
-//! tasks when such a process is gone is in `lost.rs`.
+//! Reading the events that other processes store for tasks with a reader here. Tasks of processes that have ended are
+//! handled in `lost.rs`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::looks::look_until;
 use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
 
-/// The time between two looks at the other processes.
+/// The period of queries.
 const LOOK: Duration = Duration::from_secs(1);
-/// Tasks of which others have told that are read at once.
+/// The number of notified tasks that are read together.
 const AT_ONCE: usize = 4;
-/// Tasks that the store is asked for at once.
+/// The number of tasks in one query.
 const FOLLOWED: usize = 1_000;
-/// The last message of a task whose process is gone.
+/// The status message of a task whose process has ended.
 pub const STOPPED: &str = "The server stopped while the task ran; send the message again.";
 
 impl Tasks {
-    /// Watches the other processes until it is told to stop; at once where there are none.
+    /// Reads the events of other processes until `stop` is cancelled. Returns at once with an exclusive store.
     pub async fn watch_others(&self, stop: CancellationToken) {
         if self.store.is_shared() {
             let looking = look_until(stop.cancelled(), LOOK, || self.read_on());
@@ -33,7 +33,7 @@ impl Tasks {
         }
     }
 
-    /// Reads on when other processes tell what they have stored, so that nobody waits for the next look.
+    /// Reads events as soon as another process sends a notification, without waiting for the next query.
     async fn hear_others(&self, stop: &CancellationToken) {
         let mut hints = self.wake.hints();
         loop {
@@ -47,13 +47,13 @@ impl Tasks {
                 Notice::Lost => self.read_on().await,
             };
             if let Err(error) = read {
-                // The next look says it aloud.
-                tracing::debug!(target: crate::LOG_TARGET, %error, "what another process tells of cannot be read");
+                // The periodic query logs the failure as a warning.
+                tracing::debug!(target: crate::LOG_TARGET, %error, "events of another process cannot be read");
             }
         }
     }
 
-    /// Shows the readers of tasks on which nobody works here what other processes have stored.
+    /// Reads the new events of tasks that have a reader and no turn in this process.
     async fn read_on(&self) -> Result<(), StoreError> {
         let followed = self.followed();
         for followed in followed.chunks(FOLLOWED) {
@@ -72,7 +72,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// The same with those of which another process has told.
+    /// Like [`read_on`](Self::read_on), for the tasks that a notification names.
     async fn read_on_about(&self, hints: &[Hint]) -> Result<(), StoreError> {
         let told: Vec<Arc<TaskRecord>> = {
             let live = self.live();
@@ -102,7 +102,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// The records that are read while nobody works on their tasks here, each with its last event.
+    /// The records with a reader and without a turn in this process, each with the number of its last event.
     fn followed(&self) -> Vec<(Arc<TaskRecord>, u64)> {
         let live = self.live();
         let followed = live.records.values().filter(|record| !record.is_running() && record.has_readers());

@@ -1,8 +1,8 @@
-//! Which versions of its extensions a waiting task goes on with.
+//! The pinned versions of the extensions of waiting tasks.
 //!
-//! A task that waits for its client remembers the versions that worked on it, and its next turn takes them in place of
-//! those that are installed by then. What is here is as old as the process. A store may keep pins for other processes
-//! (`stored_pins.rs`), as digests: a process that has another version serves with what it has installed.
+//! A task that waits for its client pins the versions that worked on it. Its next turn uses these versions in place of
+//! newer ones. These pins exist only in this process. The store may also keep pins for other processes, as digests
+//! (`stored_pins.rs`); a process without a pinned version uses the installed one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,9 +13,9 @@ use annex_tasks::{Interruption, PinnedVersion, TaskPins};
 use lru::LruCache;
 use uuid::Uuid;
 
-/// Tasks that may pin their versions; the one that was idle for longest loses its pins first.
+/// The most tasks with pins. Beyond it, the task that was idle for longest loses its pins.
 const MAX_TASKS: usize = 10_000;
-/// Replaced versions of one extension that tasks may keep alive.
+/// The most replaced versions of one extension that pins keep in memory.
 const MAX_REPLACED: usize = 8;
 
 /// The versions of waiting tasks.
@@ -25,9 +25,9 @@ pub struct Pins {
 
 struct State {
     tasks: LruCache<TaskId, Pinned>,
-    /// The installed extensions, by tenant. A turn may still run an extension that was removed; it does not pin it.
+    /// The installed extensions, by tenant. A turn may still run a removed extension, which is then not pinned.
     installed: HashMap<String, Installed>,
-    /// Those and the versions before them, by tenant, for as long as somebody keeps them.
+    /// The installed extensions and earlier versions that are still in memory, by tenant.
     seen: HashMap<String, Vec<Weak<Extension>>>,
 }
 
@@ -45,9 +45,9 @@ impl Default for Pins {
 }
 
 impl Pins {
-    /// The task waits, and goes on with `extensions`. What it has pinned already stays. `interrupted` names the extension
-    /// that made it wait, and those that the client had asked for. Returns what is to be stored; `None` where nothing is
-    /// pinned.
+    /// Pins the versions in `extensions` for a task that begins to wait. Existing pins stay. `interrupted` has the
+    /// extension that interrupted the task, and the URIs that the client had requested. Returns the pins to store;
+    /// `None` if nothing is pinned.
     pub(crate) fn hold<'a>(
         &self,
         owner: &Owner,
@@ -60,7 +60,7 @@ impl Pins {
         let State { tasks, installed, .. } = &mut *state;
         let mut pinned = tasks.pop(task).map(|pinned| pinned.extensions).unwrap_or_default();
         for extension in extensions {
-            // An extension that was removed while the turn ran must not live on in a pin.
+            // An extension that was removed during the turn must not be kept by a pin.
             let installed = installed.get(&owner.tenant);
             let is_there = installed.is_some_and(|installed| installed.get(extension.uri()).is_some());
             if is_there && !pinned.iter().any(|other| other.uri() == extension.uri()) {
@@ -75,7 +75,7 @@ impl Pins {
         Some(held)
     }
 
-    /// Takes over what another process has let the task wait with, as far as it is here.
+    /// Restores pins that another process has stored, as far as this process has the versions.
     pub(crate) fn restore(&self, owner: &Owner, task: &TaskId, stored: &TaskPins) {
         let mut state = self.lock();
         let seen = state.seen.get(&owner.tenant).map_or(&[][..], Vec::as_slice);
@@ -98,31 +98,31 @@ impl Pins {
         self.lock().installed.get(tenant).is_some_and(|installed| installed.iter().next().is_some())
     }
 
-    /// The task will not go on.
+    /// Removes the pins of a task that will not continue.
     pub(crate) fn release(&self, task: &TaskId) {
         self.lock().tasks.pop(task);
     }
 
-    /// The versions that the owner's task goes on with. Empty where it has pinned none.
+    /// The pinned versions of the owner's task. Empty if the task has no pins.
     pub(crate) fn of(&self, owner: &Owner, task: &TaskId) -> Vec<Arc<Extension>> {
         let mut state = self.lock();
         let pinned = state.tasks.get(task).filter(|pinned| pinned.owner == *owner);
         pinned.map(|pinned| pinned.extensions.clone()).unwrap_or_default()
     }
 
-    /// The owner of the task, and its interruption if an extension made it wait.
+    /// The owner of the task, and its interruption if an extension interrupted it.
     pub(crate) fn interruption(&self, task: &TaskId) -> Option<(Owner, Option<Interruption>)> {
         let mut state = self.lock();
         let pinned = state.tasks.get(task)?;
         Some((pinned.owner.clone(), pinned.interruption.clone()))
     }
 
-    /// Ends the interruption of the task, and returns it; `None` when there is none any more.
+    /// Ends the task's interruption and returns it. `None` if it has already ended.
     pub(crate) fn end_interruption(&self, task: &TaskId) -> Option<Interruption> {
         self.lock().tasks.get_mut(task)?.interruption.take()
     }
 
-    /// The number of tasks that go on with this version.
+    /// The number of tasks that have pinned this version.
     pub fn count(&self, extension: &Arc<Extension>) -> usize {
         let is_pinned = |pinned: &Pinned| pinned.extensions.iter().any(|other| Arc::ptr_eq(other, extension));
         self.lock().tasks.iter().filter(|(_, pinned)| is_pinned(pinned)).count()
@@ -133,8 +133,8 @@ impl Pins {
         self.lock().tasks.len()
     }
 
-    /// Learns what the tenant has installed now. Lets go of what was removed, and of the oldest versions where tasks
-    /// keep too many alive.
+    /// Records the tenant's installed extensions. Removes pins of extensions that were removed, and pins of the oldest
+    /// versions if there are too many replaced ones.
     pub fn thin_out(&self, tenant: &str, installed: &Installed) {
         let mut replaced: HashMap<ExtensionUri, Vec<*const Extension>> = HashMap::new();
         let mut may_stay = |extension: &Arc<Extension>| {
@@ -150,7 +150,7 @@ impl Pins {
             versions.contains(&version)
         };
         let mut state = self.lock();
-        // In one step with the pins, so that a turn which ends now cannot pin what was just removed.
+        // Updated under the same lock as the pins, so that a turn that ends now cannot pin a removed extension.
         state.installed.insert(tenant.to_owned(), installed.clone());
         let seen = state.seen.entry(tenant.to_owned()).or_default();
         seen.retain(|version| version.strong_count() > 0);
@@ -160,12 +160,12 @@ impl Pins {
             }
         }
         let mut empty = Vec::new();
-        // The task that was busy last comes first.
+        // The most recently used task comes first.
         for (task, pinned) in state.tasks.iter_mut().filter(|(_, pinned)| pinned.owner.tenant == tenant) {
             let before = pinned.extensions.len();
             pinned.extensions.retain(&mut may_stay);
             if pinned.extensions.len() < before {
-                tracing::info!(target: crate::LOG_TARGET, %task, "a waiting task has lost its version of an extension that is gone");
+                tracing::info!(target: crate::LOG_TARGET, %task, "a waiting task has lost its pinned version of an extension");
             }
             if pinned.extensions.is_empty() {
                 empty.push(task.clone());
@@ -176,7 +176,7 @@ impl Pins {
         }
     }
 
-    /// The tenant is not served here any more, and its versions need not stay in memory. What its waiting tasks go on with does.
+    /// Drops the versions of a tenant that is no longer served here. Versions that its waiting tasks have pinned stay.
     pub fn leave(&self, tenant: &str) {
         let mut state = self.lock();
         state.installed.remove(tenant);
@@ -194,7 +194,7 @@ impl State {
         if self.tasks.len() > MAX_TASKS
             && let Some((task, _)) = self.tasks.pop_lru()
         {
-            tracing::warn!(target: crate::LOG_TARGET, %task, "too many tasks wait; this one goes on with what is installed then");
+            tracing::warn!(target: crate::LOG_TARGET, %task, "too many waiting tasks have pinned versions; this one will continue with the installed versions");
         }
     }
 }
@@ -204,7 +204,7 @@ fn version_of(extension: &Arc<Extension>) -> PinnedVersion {
     PinnedVersion { uri, digest: extension.digest().to_string(), settings: extension.settings().to_string() }
 }
 
-/// A number that no other interruption has, as large as a database has them.
+/// A random number for an interruption, within the range of the database's integers.
 fn new_number() -> u64 {
     Uuid::new_v4().as_u64_pair().0 >> 1
 }

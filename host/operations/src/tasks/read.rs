@@ -16,16 +16,16 @@ use crate::tasks::log::LoggedEvent;
 use crate::tasks::long_work::LongWork;
 use crate::tasks::record::{Subscription, TaskRecord, runs_elsewhere};
 
-/// A task that somebody wants to look at.
+/// A task that a client wants to read.
 enum Looked {
-    /// It lives, or waits and may have gone on at an agent elsewhere.
+    /// The task has a live record, or it waits and its remote agent may have continued it.
     Open(Arc<TaskRecord>),
-    /// Nobody has it open, and it does not wait. It was not decoded.
+    /// The task is not live and does not wait. It is not decoded yet.
     Stored(StoredTask),
 }
 
 impl Tasks {
-    /// The task to look at, which is opened only where somebody has it open, or where it waits.
+    /// Finds the task to read. A record is opened only for a task that is live or waits.
     ///
     /// # Errors
     /// [`A2aError::TaskNotFound`].
@@ -51,7 +51,7 @@ impl RequestHandler {
             if self.agent_is_remote {
                 match self.tasks.look(&call.owner, &request.id).await? {
                     Looked::Open(record) => self.catch_up(call, &record).await,
-                    // The agent elsewhere has nothing to tell of it.
+                    // The task does not wait, so the remote agent needs no poll.
                     Looked::Stored(stored) => return ShownTask::stored(stored, request.history_length).await,
                 }
             }
@@ -72,8 +72,8 @@ impl RequestHandler {
         self.for_tenant(self.views.lister.list(&call.owner, request)).await
     }
 
-    /// The task as it is now and all that follows, over as many turns as it takes. A reader that comes back after a stream
-    /// has broken off, and names the last event that it has, gets those that it misses in place of the task.
+    /// Streams the task and then its events, over any number of turns, until the task ends. A reader that resumes with
+    /// the number of its last event gets the missed events in place of the task.
     pub(crate) async fn subscribe_to_task(
         &self,
         call: &ServiceParameters,
@@ -82,7 +82,7 @@ impl RequestHandler {
         self.follow(call, request, Until::TaskEnds).await
     }
 
-    /// The task as it is now and what follows to the end of the turn, as clients of 0.3 expect it.
+    /// Streams the task and then its events until the end of the turn, as clients of 0.3 expect.
     pub(crate) async fn follow_turn(
         &self,
         call: &ServiceParameters,
@@ -104,7 +104,7 @@ impl RequestHandler {
             self.watch(call, &record);
             return Ok(self.events(None, Some(reader), until));
         }
-        // Nobody would tell this process how it goes on.
+        // With an exclusive store this process would get no events of another one.
         if record.runs_elsewhere() && !self.tasks.store().is_shared() {
             return Err(runs_elsewhere(&request.id));
         }
@@ -117,7 +117,7 @@ impl RequestHandler {
         self.watch(call, &record);
         let first = LoggedEvent::new(Arc::new(StreamResponse::Task(snapshot.into_task())), seq);
         if long.is_some() {
-            // Encoded now, as the stream is read without the permit.
+            // Encoded here, because the stream reads the event without the permit.
             first.json();
         }
         drop(long);

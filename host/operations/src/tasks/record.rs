@@ -1,7 +1,7 @@
-//! One task that is not finished: its present state, its log, and the way to stop it.
+//! The record of one unfinished task: its current state, its log, and the means to cancel it.
 //!
-//! Every change is stored before a reader sees it (`record/writing.rs`). Of a task that nobody works on here the record catches
-//! up with the stored events again and again while somebody reads (`others.rs`).
+//! Every change is stored before a reader gets it (`record/writing.rs`). If no turn runs in this process, the record is
+//! updated from the store periodically while it has a reader (`others.rs`).
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,27 +23,28 @@ use crate::tasks::running_turn::RunningTurn;
 
 mod writing;
 
-/// The task as it is, and a reader of what follows without gap.
+/// The current task, and a reader of all later events.
 #[derive(Clone)]
 pub(crate) struct Subscription {
     pub(crate) snapshot: TaskSnapshot,
-    /// The number of the last event in the snapshot.
+    /// The number of the last event that the snapshot includes.
     pub(crate) seq: u64,
-    /// `None` when nothing will follow.
+    /// `None` if there will be no further events.
     pub(crate) reader: Option<LogReader>,
 }
 
 /// A further turn of a task.
 pub(crate) struct NextTurn {
-    /// Stops it.
+    /// Cancels the turn.
     pub(crate) cancel: CancellationToken,
-    /// The replica that it has begun as one of; `None` where one process has the store.
+    /// The replica id under which the turn began. `None` if only one process can use the store.
     pub(crate) runner: Option<Replica>,
-    /// The text with which another process goes on with it, if it begins with a message; `None` where it would fail.
+    /// The data with which another process can continue the turn, if it begins with a message. `None` if the turn would
+    /// fail instead.
     pub(crate) stored: Option<Arc<str>>,
 }
 
-/// A task as long as somebody works on it or reads it.
+/// A task while it has a turn or a reader.
 pub(crate) struct TaskRecord {
     id: TaskId,
     context_id: ContextId,
@@ -51,10 +52,11 @@ pub(crate) struct TaskRecord {
     store: Arc<dyn TaskStore>,
     wake: Arc<dyn Wake>,
     limits: TaskLimits,
-    /// The place behind the last event that was applied. Held while one is stored, so that they are stored and shown in
-    /// one order.
+    /// The place after the last applied event. Locked while an event is stored, so that events are stored and shown in
+    /// the same order.
     last: tokio::sync::Mutex<Place>,
-    /// When the upstream was last polled about this task. Locked during the poll and during the turn that follows the task.
+    /// The time of the last poll of the upstream about this task. Locked during the poll and during the turn that
+    /// follows the task.
     asked: OnceLock<Arc<tokio::sync::Mutex<Option<Instant>>>>,
     /// Stops the polling of the upstream about this task.
     watcher: Mutex<Option<CancellationToken>>,
@@ -63,20 +65,20 @@ pub(crate) struct TaskRecord {
 
 struct RecordState {
     task: TaskSnapshot,
-    /// The number of the last event in it.
+    /// The number of the last event that `task` includes.
     seq: u64,
-    /// `None` once the task is finished, or cannot be stored.
+    /// `None` once the task is finished or cannot be stored.
     log: Option<Arc<TaskLog>>,
     /// `None` while no turn runs.
     turn: Option<RunningTurn>,
-    /// True if a turn works on the task, here or in another process.
+    /// True if a turn works on the task, in this or another process.
     is_worked_on: bool,
     /// True if this process has stored the last event.
     last_is_ours: bool,
 }
 
 impl RecordState {
-    /// With a reader if one `is_wanted` and something may follow.
+    /// A subscription. It has a reader if `is_wanted` is set and further events may come.
     fn subscription(&self, is_wanted: bool) -> Subscription {
         let reader = self.log.as_ref().filter(|_| is_wanted).map(TaskLog::tail);
         Subscription { snapshot: self.task.clone(), seq: self.seq, reader }
@@ -84,7 +86,7 @@ impl RecordState {
 }
 
 impl TaskRecord {
-    /// A new task, stored as its event 1, whose first turn is stopped by `turn`.
+    /// A new task, which is stored as event 1. `turn` is its first turn.
     pub(crate) fn new(
         owner: Owner,
         task: TaskSnapshot,
@@ -100,7 +102,7 @@ impl TaskRecord {
         record
     }
 
-    /// A task as it is stored. Nobody works on it here.
+    /// A stored task without a turn in this process.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`].
@@ -133,7 +135,7 @@ impl TaskRecord {
         &self.owner
     }
 
-    /// The task as it is now.
+    /// The current task.
     pub(crate) fn snapshot(&self) -> TaskSnapshot {
         self.lock().task.clone()
     }
@@ -152,7 +154,7 @@ impl TaskRecord {
         self.lock().turn.is_some()
     }
 
-    /// True if the task waits for its client, and nobody works on it.
+    /// True if the task waits for its client and no turn works on it.
     pub(crate) fn waits(&self) -> bool {
         let state = self.lock();
         state.turn.is_none() && !state.is_worked_on && state.task.state().is_interrupted()
@@ -163,7 +165,7 @@ impl TaskRecord {
         self.asked.get_or_init(Arc::default)
     }
 
-    /// Stops the polling of the upstream that runs now. Returns what will stop the next one.
+    /// Stops the current polling of the upstream. Returns the token that stops the next one.
     pub(super) fn next_watcher(&self) -> CancellationToken {
         let next = CancellationToken::new();
         let before = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).replace(next.clone());
@@ -177,12 +179,12 @@ impl TaskRecord {
         state.turn.is_none() && state.is_worked_on
     }
 
-    /// True if this process has brought the task where it is now.
+    /// True if this process has stored the task's last event.
     pub(crate) fn last_is_ours(&self) -> bool {
         self.lock().last_is_ours
     }
 
-    /// The number of the last event that was applied; `None` while one is being stored or read.
+    /// The number of the last applied event. `None` while events are being stored or read.
     pub(crate) fn last(&self) -> Option<u64> {
         self.last.try_lock().ok().map(|last| last.seq)
     }
@@ -191,20 +193,20 @@ impl TaskRecord {
         self.lock().log.as_ref().is_some_and(|log| log.has_readers())
     }
 
-    /// The task as it is now and a reader of everything after; no reader when nothing more will come.
+    /// The current task, and a reader of all later events if there can be any.
     pub(crate) fn subscribe(&self) -> Subscription {
         self.lock().subscription(true)
     }
 
-    /// The same, but without a reader when no turn runs, be it in another process.
+    /// Like [`subscribe`](Self::subscribe), but without a reader if no turn runs in any process.
     pub(crate) fn subscribe_to_turn(&self) -> Subscription {
         let state = self.lock();
         let runs = state.turn.is_some() || (state.is_worked_on && self.store.is_shared());
         state.subscription(runs)
     }
 
-    /// A reader of all events behind number `after`, those that are stored first. `None` when there are none and nothing
-    /// will follow, or when there is no such event yet.
+    /// A reader of all events after number `after`, including stored ones. `None` if no further event can come, or if
+    /// event `after` does not exist yet.
     pub(crate) fn read_behind(&self, after: u64) -> Option<LogReader> {
         let Subscription { seq, reader, .. } = self.subscribe();
         if after >= seq {
@@ -217,11 +219,11 @@ impl TaskRecord {
         })
     }
 
-    /// Another turn of the task starts, by a further message if there is one; `false` when the task takes none, or another
-    /// process works on it by now.
+    /// Begins another turn of the task, with the client's message if there is one. False if the task is finished or
+    /// another process works on it.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] when the lease of the turn's replica is over.
+    /// [`StoreError::Fenced`] if the lease of the turn's replica has ended.
     pub(crate) async fn resume(&self, message: Option<Message>, turn: NextTurn) -> Result<bool, StoreError> {
         let mut last = self.last.lock().await;
         if turn.runner.as_ref().is_some_and(Replica::is_over) {
@@ -243,13 +245,14 @@ impl TaskRecord {
         Ok(is_open)
     }
 
-    /// The turn is over; the task may go on with another message, unless it was cancelled while the turn ended.
+    /// Ends the turn. If the turn was cancelled just before, the task is cancelled now. Otherwise the task may continue
+    /// with another message.
     pub(crate) async fn end_turn(&self) -> Result<(), StoreError> {
         let Some(turn) = self.lock().turn.take() else { return Ok(()) };
         let ended = if turn.cancel.is_cancelled() {
             let mut last = self.last.lock().await;
             match self.store(&mut last, &[self.canceled().into()]).await {
-                // Its client has gone on with it in another process, and the cancellation came too late.
+                // The client has continued the task in another process, so the cancellation is too late.
                 Err(StoreError::Fenced { .. }) => Ok(()),
                 other => other,
             }
@@ -260,7 +263,7 @@ impl TaskRecord {
         ended
     }
 
-    /// The turn is over, and another process may have the task.
+    /// Ends the turn in this process. Another process may own the task by now.
     pub(crate) fn leave_turn(&self) {
         let turn = {
             let mut state = self.lock();
@@ -272,47 +275,47 @@ impl TaskRecord {
         }
     }
 
-    /// The replica that the running turn belongs to; `None` without one, and where one process has the store.
+    /// The replica of the running turn. `None` without a turn, or if only one process can use the store.
     pub(crate) fn runner(&self) -> Option<Replica> {
         self.lock().turn.as_ref().and_then(|turn| turn.runner.clone())
     }
 
-    /// The epoch in which this process wrote to the task last; `None` while something is being stored or read.
+    /// The epoch of this process's last write to the task. `None` while events are being stored or read.
     pub(crate) fn epoch(&self) -> Option<u64> {
         let of_turn = self.lock().turn.as_ref().map(|turn| turn.epoch);
         of_turn.or_else(|| self.last.try_lock().ok().map(|last| last.epoch))
     }
 
-    /// True if a turn runs here and the task may be another process's by now.
+    /// True if a turn runs here although another process may own the task.
     pub(crate) fn is_lost(&self) -> bool {
         self.lock().turn.as_ref().is_some_and(RunningTurn::is_lost)
     }
 
-    /// Stops the turn that runs here, if one does. It then cancels the task.
+    /// Cancels the running turn of this process, if there is one. The turn then cancels the task.
     pub(crate) fn stop_turn(&self) {
         if let Some(turn) = &self.lock().turn {
             turn.cancel.cancel();
         }
     }
 
-    /// The task was left to this process, in this epoch.
+    /// Continues in this epoch, in which the task was left to this process.
     pub(crate) async fn adopt(&self, epoch: u64) {
         self.last.lock().await.epoch = epoch;
     }
 
-    /// Takes the task from the process that worked on it in this epoch. Returns false when somebody else was faster.
+    /// Takes over the task from the process that worked on it in `epoch`. False if another process was faster.
     pub(crate) async fn take(&self, epoch: u64) -> Result<bool, StoreError> {
         let mut last = self.last.lock().await;
         let before = mem::replace(&mut last.epoch, epoch);
         let taken = self.take_at(&mut last).await;
-        // A turn that runs here goes on in its own.
+        // A turn that runs here continues in its own epoch.
         if last.epoch == epoch {
             last.epoch = before;
         }
         taken
     }
 
-    /// Resolves when no turn runs.
+    /// Waits until no turn runs.
     pub(crate) async fn turn_over(&self) {
         let over = self.lock().turn.as_mut().map(RunningTurn::over);
         if let Some(over) = over {
@@ -320,27 +323,27 @@ impl TaskRecord {
         }
     }
 
-    /// Checks that the task has room for a message of its client, and for an answer.
+    /// Checks that the task has room for a message of its client and for an answer.
     ///
     /// # Errors
-    /// What there would be too much of.
+    /// The limit that would be exceeded.
     pub(crate) fn check_message(&self, message: &Message) -> Result<(), Excess> {
         self.snapshot().check_message(&self.limits, message)
     }
 
-    /// Nothing more can be stored: whoever reads has read all there is, and hears why.
+    /// Ends the log of a task that cannot be stored any more. Readers get the stored events and then the error.
     pub(crate) fn break_off(&self, error: A2aError) {
         if let Some(log) = self.lock().log.take() {
             log.break_off(error);
         }
     }
 
-    /// Stops the running turn, which then cancels the task; without one it is cancelled at once by `canceled`. Resolves
-    /// when nothing more will come.
+    /// Cancels the running turn, which then cancels the task. Without a turn, stores `canceled` as the task's end.
+    /// Waits for the end of the log.
     pub(crate) async fn cancel(&self, canceled: StreamResponse) -> Result<(), StoreError> {
         let (stopping, log) = {
             let state = self.lock();
-            // Under the lock: a turn that ends looks whether it was cancelled after it has left the record.
+            // Checked under the lock: a turn that ends checks for its cancellation only after it has left the record.
             let stopping = state.turn.as_ref().map(|turn| turn.cancel.cancel());
             (stopping, state.log.as_ref().map(TaskLog::tail))
         };
@@ -352,7 +355,7 @@ impl TaskRecord {
         Ok(())
     }
 
-    /// The event that cancels it.
+    /// The event that cancels the task.
     pub(crate) fn canceled(&self) -> StreamResponse {
         let status = TaskStatus { state: TaskState::Canceled, message: None, timestamp: Some(Timestamp::now()) };
         StreamResponse::StatusUpdate(self.status_event(status))
@@ -369,7 +372,7 @@ impl TaskRecord {
     }
 }
 
-/// The refusal of a message for a task that takes none.
+/// The error for a message to a task that accepts no further messages.
 pub(crate) fn finished(record: &TaskRecord) -> A2aError {
     let task_id = record.id();
     let state = record.task_state().name();
@@ -381,7 +384,7 @@ pub(crate) fn finished(record: &TaskRecord) -> A2aError {
     A2aError::UnsupportedOperation { reason }
 }
 
-/// The refusal of a message for a task whose turn runs.
+/// The error for a message to a task with a running turn.
 pub(crate) fn worked_on(record: &TaskRecord) -> A2aError {
     let task_id = record.id();
     let state = record.task_state().name();
@@ -392,7 +395,7 @@ pub(crate) fn worked_on(record: &TaskRecord) -> A2aError {
     A2aError::UnsupportedOperation { reason }
 }
 
-/// The refusal of a message for a task that another process works on.
+/// The error for a message to a task that another process works on.
 pub(crate) fn runs_elsewhere(task_id: &TaskId) -> A2aError {
     let reason = format!(
         "task {task_id} is being worked on in another process of this server; send the message again when the task waits"

@@ -1,4 +1,4 @@
-//! Old sessions, and which of them stay.
+//! The sweep of old sessions.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,22 +9,22 @@ use crate::fault;
 /// Deletes old sessions.
 pub struct SessionSweep {
     sessions: Arc<dyn SessionService>,
-    /// A reload of the config changes it.
+    /// A reload of the config replaces the limits.
     retention: Mutex<Retention>,
 }
 
 impl SessionSweep {
-    /// Deletes sessions that `retention` does not keep.
+    /// A sweep that deletes all sessions beyond `retention`.
     pub fn new(sessions: &Arc<dyn SessionService>, retention: Retention) -> Self {
         Self { sessions: Arc::clone(sessions), retention: Mutex::new(retention) }
     }
 
-    /// Keeps to this from the next time on.
+    /// Replaces the limits for the next sweep.
     pub fn set_retention(&self, retention: Retention) {
         *self.retention.lock().unwrap_or_else(PoisonError::into_inner) = retention;
     }
 
-    /// Deletes those that need not stay. An error is logged.
+    /// Deletes the sessions beyond the limits. A failure is logged.
     pub(crate) async fn run(&self) {
         let retention = *self.retention.lock().unwrap_or_else(PoisonError::into_inner);
         match self.sessions.sweep(&retention).await {

@@ -1,5 +1,5 @@
-//! Pins as all processes know them: in the store, where it keeps them, and in memory for as long as this process alone
-//! decides about the task.
+//! Pins that all processes share through the store, if the store keeps pins. A pin of this process in memory takes
+//! precedence while no other process has changed the task.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
 
 impl Tasks {
-    /// Keeps what a task that is about to wait goes on with; `None` where that is nothing, which costs nothing.
+    /// Stores the pins of a task that begins to wait. Without pins there is nothing to store.
     pub(crate) async fn keep_pins(&self, task: &TaskId, held: Option<TaskPins>) -> Result<(), StoreError> {
         match (self.store.pins(), held) {
             (Some(store), Some(held)) => store.keep(task, &held).await,
@@ -19,10 +19,11 @@ impl Tasks {
         }
     }
 
-    /// The versions that the task goes on with. Empty where it has pinned none.
+    /// The pinned versions of the task. Empty if the task has no pins.
     pub(crate) async fn pinned(&self, record: &TaskRecord) -> Result<Vec<Arc<Extension>>, StoreError> {
         let owner = record.owner();
-        // Where nothing is installed there is nothing to pin, and what this process let wait it knows.
+        // Without installed extensions nothing can be pinned, and this process knows the tasks that it has interrupted
+        // itself.
         let others_may_know = !record.last_is_ours() && !record.is_finished() && self.pins.has_installed(&owner.tenant);
         if let Some(store) = self.store.pins().filter(|_| others_may_know) {
             match store.find(record.id()).await? {
@@ -33,7 +34,7 @@ impl Tasks {
         Ok(self.pins.of(owner, record.id()))
     }
 
-    /// The owner of a task that `extension` of the tenant made wait, and that interruption.
+    /// The owner and the interruption of a task that `extension` of the tenant interrupted.
     pub(crate) async fn interrupted(
         &self,
         tenant: &str,
@@ -49,7 +50,7 @@ impl Tasks {
         Ok(is_theirs.then_some((owner, interruption)))
     }
 
-    /// True if an extension made the task wait.
+    /// True if an extension interrupted the task.
     pub(crate) async fn waits_for_extension(&self, task: &TaskId) -> Result<bool, StoreError> {
         let interruption = match self.store.pins() {
             Some(store) => store.find(task).await?.and_then(|(_, pins)| pins.interruption),
@@ -58,7 +59,7 @@ impl Tasks {
         Ok(interruption.is_some())
     }
 
-    /// The task goes on, whoever took it up, which ends its interruption. Its pins stay.
+    /// Ends the task's interruption, because the task continues. Its pins stay.
     pub(crate) async fn go_on(&self, task: &TaskId) -> Result<(), StoreError> {
         let Some(interruption) = self.pins.end_interruption(task) else { return Ok(()) };
         match self.store.pins() {

@@ -1,5 +1,5 @@
-//! The beginning of a turn: the extensions say whether the agent is to run, the session gets the user's message, and
-//! the message joins its task.
+//! The beginning of a turn: the extensions decide whether the agent runs, the session gets the user's message, and the
+//! message joins its task.
 
 use std::mem;
 
@@ -12,14 +12,16 @@ use crate::fault;
 use crate::tasks::record::{NextTurn, finished};
 
 impl Turn {
-    /// Asks the extensions whether the agent is to run, and does what they say. Returns how the turn ends when it is not.
+    /// Runs the beginning hooks of the extensions and applies their decision. Returns the turn's ending if the agent
+    /// must not run.
     ///
     /// # Errors
-    /// Why the message is refused. Nothing of it is left then, unless its task has ended meanwhile: it stays in the session.
+    /// The reason why the message is refused. A refused message leaves nothing behind, with one exception: if the task
+    /// has ended at the same time, the message stays in the session.
     pub(super) async fn begin(&mut self) -> Result<Option<Ending>, A2aError> {
         let Stage::Accepted { user_event, task, .. } = &mut self.stage else { return Ok(None) };
         let user_event = user_event.take();
-        // An extension that takes a task up again brings no message.
+        // A resumption by an extension brings no message.
         let is_resumed = user_event.is_none();
         let waits_in = task.as_ref().map(|task| task.task_state());
         let task_id = &self.context.task_id;
@@ -50,7 +52,7 @@ impl Turn {
         })
     }
 
-    /// The message joins the task that it continues, if it continues one. From here on it counts as taken there.
+    /// Adds the message to the task that it continues, if any. From here on the message counts as accepted.
     async fn join(&mut self, is_resumed: bool) -> Result<(), A2aError> {
         if let Some(task) = self.stage.task().cloned() {
             let message = (!is_resumed).then(|| (*self.context.message).clone());
@@ -59,15 +61,15 @@ impl Turn {
             if !task.resume(message, turn).await.map_err(fault::of_store)? {
                 return Err(finished(&task));
             }
-            // An interruption ends once: from here on no extension can take the task up for it.
+            // The interruption ends here, so that no extension can resume the task for it again.
             if let Err(error) = self.tasks.go_on(&self.context.task_id).await {
-                // The task goes on all the same, and whoever wants to take it up waits for that.
+                // The task continues anyway, and a resumption by an extension has to wait for this turn.
                 fault::log(&error);
             }
         }
         self.stage = match mem::replace(&mut self.stage, Stage::Taskless) {
             Stage::Accepted { task: Some(task), client, delivery, .. } => {
-                // The task has the message now, so the message stays known however the turn ends.
+                // The task has the message now, so repetitions of the message are recognised however the turn ends.
                 if let Some(delivery) = delivery {
                     delivery.settle();
                 }

@@ -16,7 +16,7 @@ use crate::tasks::Tasks;
 use crate::tasks::record::TaskRecord;
 
 impl Ending {
-    /// The state that the agent has left its task in.
+    /// The state in which the agent has left its task.
     fn settled(&self) -> Settled {
         match self {
             Self::Returned(_, settled) => *settled,
@@ -26,7 +26,7 @@ impl Ending {
 }
 
 impl Turn {
-    /// Ends the turn. Returns the extensions that were active to the end.
+    /// Ends the turn. Returns the extensions that were active until the end.
     ///
     /// # Errors
     /// When the last state cannot be stored.
@@ -48,7 +48,7 @@ impl Turn {
         self.tell_of(&ending).await;
         let ending = match ending {
             Ending::Returned(Err(AgentError::Refused(error)), settled) if self.stage.task().is_none() => {
-                // There is no task that could tell of the refusal, so the client gets the error itself.
+                // Without a task to hold the refusal, the client gets the error itself.
                 self.context.session.drop_staged();
                 self.refuse(error);
                 Ending::Returned(Err(AgentError::Closed), settled)
@@ -72,7 +72,7 @@ impl Turn {
         Ok(self.active())
     }
 
-    /// Takes what the agent had sent before it returned.
+    /// Processes the events that the agent had sent before it returned.
     async fn drain(&mut self, result: Result<(), AgentError>, events: &mut mpsc::Receiver<AgentEvent>) -> Ending {
         match self.take(events.try_recv().ok(), events).await {
             Ok(settled) => Ending::Returned(result, settled),
@@ -80,11 +80,12 @@ impl Turn {
         }
     }
 
-    /// Brings the task into the state that the ending calls for, unless the agent has done so itself.
+    /// Brings the task into the state for the ending, unless the agent has done so.
     async fn conclude(&mut self, ending: Ending) -> Result<(), A2aError> {
         let settled = ending.settled();
         let conclusion = self.conclusion(ending);
-        // Before the task: where the user's message cannot be stored, nobody must have heard of a task.
+        // The session is closed before the task: if the user's message cannot be stored, no reader must have seen a
+        // task.
         if let Err(error) = self.close_session(conclusion.as_ref(), settled).await {
             self.roll_back(error);
             return Ok(());
@@ -98,20 +99,20 @@ impl Turn {
             Err(error) => Err(error),
         };
         let Err(error) = concluded else { return Ok(()) };
-        // No task could be created, and the client has this error instead.
+        // No task could be created, so the client gets the error.
         if self.is_taskless() {
             return Err(error);
         }
-        // The final state must be reached even when an extension fails on the way to it.
+        // The task must reach a final state even if an extension fails on the way.
         let failed = self.status_update(TaskState::Failed, Some(self.message(error.to_string())));
         self.pending.push(StreamResponse::StatusUpdate(failed));
         self.store().await
     }
 
-    /// The last state, and what to say about it; `None` when the agent has brought the task there.
+    /// The last state, and its message. `None` if the agent has already brought the task there.
     fn conclusion(&self, ending: Ending) -> Option<(TaskState, Option<String>)> {
         Some(match ending {
-            // Who has lost the task says nothing of it.
+            // A turn that has lost its task must not change it.
             Ending::Returned(Ok(()) | Err(AgentError::Closed), Some(_)) | Ending::Lost => return None,
             Ending::Returned(Ok(()) | Err(AgentError::Closed), None) => (TaskState::Completed, None),
             Ending::Returned(Err(AgentError::Failed { message }), _) => (TaskState::Failed, Some(message)),
@@ -124,7 +125,7 @@ impl Turn {
                 let error_id = fault::log_for_client(&error);
                 (TaskState::Failed, Some(format!("{error} The server's log has the details under {error_id}.")))
             }
-            // There is a task, because otherwise the client has been told.
+            // A task exists, because otherwise the client has got the refusal above.
             Ending::Returned(Err(AgentError::Refused(error)), _) => (self.still_waiting(), Some(error.to_string())),
             Ending::Canceled => (TaskState::Canceled, None),
             Ending::Stopped => {
@@ -136,10 +137,10 @@ impl Turn {
         })
     }
 
-    /// The agent's turn of the conversation ends with an event of the agent. If it has stored none, there is one here:
-    /// without a word, or with the reason why there is no answer.
+    /// Stores the agent's last event of the turn in the session. If the agent has stored none, an event without content
+    /// is stored, or one with the reason why there is no answer.
     ///
-    /// An event that cannot be stored is logged. The next turn then finds that this one was broken off.
+    /// A failure to store the event is logged. The next turn then sees that this one was broken off.
     ///
     /// # Errors
     /// When the user's message cannot be stored either.
@@ -184,7 +185,7 @@ impl Turn {
     }
 }
 
-/// Ends the turn of a task that is in its last state, unless that could not be stored.
+/// Ends the turn of a task in its last state, or abandons the task if that state could not be stored.
 async fn close(tasks: &Tasks, record: &Arc<TaskRecord>, concluded: Result<(), A2aError>) -> Result<(), A2aError> {
     if record.is_lost() {
         record.leave_turn();
@@ -201,7 +202,7 @@ async fn close(tasks: &Tasks, record: &Arc<TaskRecord>, concluded: Result<(), A2
     concluded.and(ended)
 }
 
-/// A turn that breaks off, because the agent panicked or the runtime goes away, must not leave readers waiting.
+/// A turn that breaks off, because the agent panicked or the runtime shuts down, must not leave readers waiting.
 impl Drop for Turn {
     fn drop(&mut self) {
         let Some(record) = self.stage.take_task() else { return };
@@ -212,10 +213,10 @@ impl Drop for Turn {
         let event = StreamResponse::StatusUpdate(failed);
         let tasks = Arc::clone(&self.tasks);
         let Ok(runtime) = Handle::try_current() else { return };
-        // Counted as a running turn, so that a shutdown waits for it.
+        // Counted as a running turn, so that a shutdown waits for the write.
         let fails = async move {
             let failed = record.append([event]).await.map_err(fault::of_store);
-            // The cause is in the log.
+            // The error is ignored, because the cause is already logged.
             let _ = close(&tasks, &record, failed).await;
         };
         self.running.spawn_on(of_same_tenant(fails), &runtime);

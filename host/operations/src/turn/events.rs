@@ -1,4 +1,4 @@
-//! The events of the agent, up to where they can be stored.
+//! The events of the agent on their way to the store.
 
 use std::mem;
 
@@ -10,21 +10,21 @@ use super::{EVENTS_IN_FLIGHT, Outcome, Settled, Stage, Turn};
 use crate::fault;
 
 impl Turn {
-    /// Stores the event and what waits behind it.
+    /// Stores the event and the events that are queued behind it.
     pub(super) async fn deliver(
         &mut self,
         event: AgentEvent,
         waiting: &mut mpsc::Receiver<AgentEvent>,
     ) -> Result<Settled, A2aError> {
         let taken = self.take(Some(event), waiting).await;
-        // What came before a fault is stored all the same.
+        // Events from before a fault are stored anyway.
         let stored = self.store().await;
         let settled = taken?;
         stored?;
         Ok(settled)
     }
 
-    /// Takes `next` and the events that wait behind it, up to one that settles the task.
+    /// Processes `next` and the queued events, up to one that settles the task.
     pub(super) async fn take(
         &mut self,
         mut next: Option<AgentEvent>,
@@ -43,7 +43,7 @@ impl Turn {
 
     async fn take_one(&mut self, mut event: AgentEvent) -> Result<Settled, A2aError> {
         if matches!(self.stage, Stage::Taskless) {
-            // Its client has an answer, and there is no task that it could change.
+            // The client has its answer, and there is no task to change.
             return Ok(None);
         }
         self.agent.before_event(&self.context.session, &mut event);
@@ -66,14 +66,14 @@ impl Turn {
         }
     }
 
-    /// The agent answers with a message instead of a task; it can do so only first.
+    /// Answers with a message instead of a task. That is possible only as the agent's first event.
     pub(super) async fn answer(&mut self, mut message: Message) -> Result<(), A2aError> {
         if !self.pending.is_empty() || !matches!(self.stage, Stage::Opening { .. } | Stage::Joined { .. }) {
             let reason = "the agent sent a message after its task had begun".to_owned();
             return Err(A2aError::InvalidAgentResponse { reason });
         }
         message.context_id = Some(self.context.context_id.clone());
-        // The user's message must be stored before the client hears anything.
+        // The user's message must be stored before the client gets anything.
         if let Err(error) = self.context.session.store().await.map_err(|error| fault::of_session(&error)) {
             self.roll_back(error.clone());
             return Err(error);
@@ -82,7 +82,7 @@ impl Turn {
         let answer = match (self.chain.run_response_hooks(&mut event).await, event) {
             (Ok(()), StreamResponse::Message(message)) => Ok(message),
             (Ok(()), _) => {
-                let reason = "an extension made something else of the message".to_owned();
+                let reason = "an extension replaced the message by another kind of event".to_owned();
                 Err(A2aError::InvalidAgentResponse { reason })
             }
             (Err(fault), _) => Err(fault::of_extension(&fault)),
@@ -102,7 +102,7 @@ impl Turn {
             delivery.answer(message).await;
         }
         let outcome = answer.map(|message| Outcome::Message { message: Box::new(message), active: self.active() });
-        // A client that has gone away needs no answer.
+        // A client that has hung up needs no answer.
         let _ = client.send(outcome);
         Ok(())
     }
@@ -115,14 +115,15 @@ impl Turn {
         self.pending.iter().any(is_pending) || self.stage.task().is_some_and(|task| task.snapshot().has_artifact(id))
     }
 
-    /// Lets the extensions respond to the event, which is then ready to be stored.
+    /// Runs the response hooks on the event, which is then ready to be stored.
     pub(super) async fn respond(&mut self, mut event: StreamResponse) -> Result<(), A2aError> {
-        // The hooks run before the task is stored together with its first events: to them it exists already.
+        // The hooks run before the task is stored together with its first events. For the hooks the task already
+        // exists.
         if self.stage.task().is_none() && self.pending.is_empty() {
             self.turn_task.show(TaskState::Submitted, Some(Timestamp::now()));
         }
         if let StreamResponse::ArtifactUpdate(update) = &mut event {
-            // Official clients fail on a chunk of an artifact that they have not seen, also of one that is relayed.
+            // Official clients fail on a chunk that appends to an unknown artifact, even on a relayed one.
             update.append = update.append && self.has_artifact(&update.artifact.artifact_id);
         }
         self.chain.run_response_hooks(&mut event).await.map_err(|fault| fault::of_extension(&fault))?;

@@ -1,4 +1,4 @@
-//! The end of a turn whose task may be another process's by now.
+//! The end of a turn whose task may belong to another process.
 
 use std::mem;
 
@@ -11,42 +11,45 @@ use crate::fault;
 use crate::on_lost_turn::runs_again;
 
 impl Turn {
-    /// The replica that the turn belongs to, where its task can be another process's, or its message before there is a task.
+    /// The replica of the turn. `None` if only one process can use the store.
     pub(super) fn runner(&self) -> Option<Replica> {
         self.stage.task().map_or_else(|| self.replica.clone(), |task| task.runner())
     }
 
-    /// True if the task, or the message, may be another process's by now.
+    /// True if the task or the message may belong to another process.
     pub(super) fn is_lost(&self) -> bool {
         let is_over = || self.replica.as_ref().is_some_and(Replica::is_over);
         self.stage.task().map_or_else(is_over, |task| task.is_lost())
     }
 
-    /// Leaves the task of a turn that the server cannot wait for to another process, if one is there that can go on with it.
+    /// Hands the task over to another process that can continue the turn. True if it was handed over. Called when the
+    /// server cannot wait for the turn any longer.
     pub(super) async fn is_handed_over(&mut self) -> bool {
         if self.stored.is_none() {
             return false;
         }
-        // Whoever goes on needs a task, and a session that has the message.
+        // Another process needs a task, and a session that has the message.
         let is_new = matches!(self.stage, Stage::Opening { .. });
         if is_new && (!self.context.session.is_stored() || self.try_create(&[]).await.is_err()) {
             return false;
         }
         let Some(task) = self.stage.task().cloned() else { return false };
-        // Whoever follows a task elsewhere does nothing twice, so that each process of an upgrade may hand it over.
+        // Following a task at an upstream repeats nothing, so it does not count as an attempt. Each process of a
+        // rolling upgrade may thus hand the task over.
         let counts = self.stored.as_deref().is_some_and(runs_again);
         self.tasks.hand_over(&task, counts).await.unwrap_or_else(|error| {
             fault::log(&error);
-            // It may have been stored. Where it was not, the task is found once the lease of this process is over.
+            // The store may have made the write although it reported an error. If not, another process finds the task
+            // after the lease of this one has ended.
             true
         })
     }
 
-    /// Leaves the task to whoever has it. Nothing more is written for this turn, neither to the task nor to the session, and
-    /// whoever reads the task here reads what becomes of it there.
+    /// Leaves the task to its new process. This turn writes nothing more to the task or the session. Readers of the
+    /// task in this process get the events of the new one.
     pub(super) fn leave(&mut self) -> Vec<ExtensionUri> {
         let (tenant, context) = (self.tenant(), &self.context.context_id);
-        tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "a turn ends without a word, because its task may be another process's");
+        tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "a turn stores no end, because another process may own its task");
         self.count(TurnEnd::Lost);
         self.pending.clear();
         self.context.session.drop_staged();
@@ -57,7 +60,7 @@ impl Turn {
                 self.announce(client, &task, task.subscribe_to_turn());
             }
             Stage::Working { task } => task.leave_turn(),
-            // Nobody knows of this turn but its client.
+            // Only the client knows about this turn.
             Stage::Accepted { client, .. } | Stage::Opening { client, .. } => {
                 let _ = client.send(Err(fault::lost_place()));
             }

@@ -1,4 +1,4 @@
-//! The parts of a turn that only an agent that lives elsewhere needs.
+//! The parts of a turn that only a remote agent needs.
 
 use std::mem;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use annex_protocol::{A2aError, StreamResponse, TaskArtifactUpdateEvent, TaskStat
 
 use super::{Ending, Settled, Stage, Turn};
 
-/// The longest time that such an agent gets to tell its upstream that a task has ended here.
+/// The time limit for a remote agent to notify its upstream of the end of a task.
 const GIVE_UP_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Turn {
-    /// An event of another agent, under the ids of this server.
+    /// Passes on an event of the upstream, under the ids of this server.
     pub(super) async fn relay(&mut self, event: StreamResponse) -> Result<Settled, A2aError> {
         match event {
             StreamResponse::Message(message) => self.answer(message).await.map(|()| None),
@@ -29,7 +29,7 @@ impl Turn {
         }
     }
 
-    /// Tells the client of its task, of which there is nothing to tell yet but that an agent has it.
+    /// Answers the client with the task before the upstream's first event, to show that the upstream works on it.
     pub(super) async fn open_task(&mut self) -> Result<(), A2aError> {
         self.store().await?;
         match mem::replace(&mut self.stage, Stage::Taskless) {
@@ -38,7 +38,7 @@ impl Turn {
                 self.stage = Stage::Working { task };
                 Ok(())
             }
-            // Nobody must hear of a task before the user's message is stored.
+            // No reader must see a task before the user's message is stored.
             opening @ Stage::Opening { .. } if self.context.session.is_stored() => {
                 self.stage = opening;
                 self.turn_task.show(TaskState::Submitted, Some(Timestamp::now()));
@@ -51,19 +51,19 @@ impl Turn {
         }
     }
 
-    /// Tells an agent that lives elsewhere of an end that is not its own.
+    /// Notifies a remote agent of an ending that it has not caused.
     pub(super) async fn tell_of(&mut self, ending: &Ending) {
-        // A vetoed turn never reached the agent, and one that returned knows of its end.
+        // A vetoed turn never reached the agent, and an agent that returned knows about its end.
         let is_its_own = matches!(ending, Ending::Returned(..) | Ending::Vetoed(_));
         let Some(remote) = self.context.remote.as_ref().filter(|_| !is_its_own) else { return };
         let told = self.agent.give_up(&self.context.task_id, remote);
         if tokio::time::timeout(GIVE_UP_PATIENCE, told).await.is_err() {
             let (tenant, context) = (self.tenant(), &self.context.context_id);
-            tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "the agent did not hear in time that a task has ended");
+            tracing::warn!(target: crate::LOG_TARGET, tenant, %context, task = %self.context.task_id, "notifying the remote agent of the end of a task took too long");
         }
     }
 
-    /// The state of a task that goes on waiting, because the agent did not take the message.
+    /// The state of a task that keeps waiting, because the agent has refused the message.
     pub(super) fn still_waiting(&self) -> TaskState {
         let state = self.stage.task().map(|task| task.task_state());
         state.filter(|state| state.is_interrupted()).unwrap_or(TaskState::Failed)

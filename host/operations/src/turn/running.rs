@@ -1,4 +1,4 @@
-//! The two places where a turn runs: at once and here as far as it gets without waiting, the rest in a task of its own.
+//! Where a turn runs: first inside the request, until it has to wait, and then in a task of its own.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -13,12 +13,12 @@ use tracing::{Instrument, Span};
 use super::Turn;
 use crate::fault;
 
-/// The result of a turn: the extensions that were active to the end, or an error when that end could not be stored.
+/// The result of a turn: the extensions that were active until the end, or the error of storing that end.
 type TurnResult = Result<Vec<ExtensionUri>, A2aError>;
 
 /// A turn that has begun.
 pub(crate) enum Running {
-    /// It never had to wait.
+    /// The turn has ended without waiting.
     Ended(TurnResult),
     Waiting(JoinHandle<TurnResult>),
 }
@@ -29,11 +29,11 @@ pub(crate) enum Running {
 struct BrokeOff;
 
 impl Turn {
-    /// Begins the turn, which nothing but its own limits ends. One that never waits costs no task and no thread its
-    /// sleep.
+    /// Begins the turn. Only the turn's own limits end it. A turn that never waits needs no task and no switch of
+    /// threads.
     pub(crate) fn begin_running(self) -> Running {
         let tracker = self.running.clone();
-        // The turn may run inside of its client's request, which a panic of the agent must not end. Dropping the turn
+        // The turn may run inside its client's request, which a panic of the agent must not end. Dropping the turn
         // fails its task.
         let turn = of_same_request(of_same_tenant(self.run())).instrument(Span::current());
         let turn = AssertUnwindSafe(turn).catch_unwind();
@@ -47,7 +47,7 @@ impl Turn {
 }
 
 impl Running {
-    /// Waits for its end.
+    /// Waits for the end of the turn.
     ///
     /// # Errors
     /// When the task's last state could not be stored, or the turn broke off.

@@ -11,7 +11,7 @@ use super::{Outcome, Turn};
 use crate::deduplication::FirstDelivery;
 use crate::tasks::record::TaskRecord;
 
-/// Whoever sent the message waits here until the first events are stored.
+/// The channel to the client's request, which waits until the first events are stored.
 pub(crate) type Client = oneshot::Sender<Result<Outcome, A2aError>>;
 
 /// The stage that a turn has reached.
@@ -24,29 +24,29 @@ pub(crate) type Client = oneshot::Sender<Result<Outcome, A2aError>>;
 ///        v                 v
 ///     Opening           Joined
 ///        |  |              |
-///        |  |              | the first events: the client is told, they are stored
+///        |  |              | the first events answer the client and are stored
 ///        |  |              v
 ///        |  +---------> Working ------ the agent ends, or is ended ----> Ended
 ///        |  task created
-///        v            (an answer of a task that was there leads from Joined to Working)
+///        v            (if the agent answers an existing task with a message, Joined leads to Working)
 ///     Taskless ----------------------- the agent ends, or is ended ----> Ended
 ///  answered with a message, or refused
 /// ```
 pub(crate) enum Stage {
-    /// The message was taken. No task knows of it, and the session only at the end of this stage.
+    /// The message is accepted. No task has it yet, and the session gets it only at the end of this stage.
     Accepted {
         user_event: Option<Box<UserEvent>>,
         task: Option<Arc<TaskRecord>>,
         client: Client,
         delivery: Option<FirstDelivery>,
     },
-    /// There is no task yet. The message can still be refused, and answered with a message.
+    /// No task exists yet. The message can still be refused or answered with a message.
     Opening { client: Client, delivery: Option<FirstDelivery> },
-    /// The message belongs to a task that was there before.
+    /// The message has joined an existing task.
     Joined { task: Arc<TaskRecord>, client: Client },
-    /// The client knows the task.
+    /// The client has got the task.
     Working { task: Arc<TaskRecord> },
-    /// There will be no task: the message was answered with a message, or refused.
+    /// No task will be created: the message was answered with a message, or refused.
     Taskless,
     /// Nothing more will be stored.
     Ended,
@@ -59,7 +59,7 @@ pub(crate) struct UserEvent {
 }
 
 impl Stage {
-    /// The task, once there is one.
+    /// The task, if it exists already.
     pub(super) fn task(&self) -> Option<&Arc<TaskRecord>> {
         match self {
             Self::Accepted { task, .. } => task.as_ref(),
@@ -68,40 +68,40 @@ impl Stage {
         }
     }
 
-    /// True if the task is finished. Somebody else may have finished it.
+    /// True if the task is finished, possibly by another process.
     pub(super) fn is_finished(&self) -> bool {
         self.task().is_some_and(|task| task.is_finished())
     }
 
-    /// Ends the stages and takes the task out of them.
+    /// Ends the turn's stages and returns the task.
     pub(super) fn take_task(&mut self) -> Option<Arc<TaskRecord>> {
         match mem::replace(self, Self::Ended) {
             Self::Joined { task, .. } | Self::Working { task } => Some(task),
-            // Nobody knows of this turn yet.
+            // There is no task in these stages, or the client has not got it yet.
             Self::Accepted { .. } | Self::Opening { .. } | Self::Taskless | Self::Ended => None,
         }
     }
 }
 
 impl Turn {
-    /// Tells the client that there will be no task. A message that was refused is as if it had never come.
+    /// Sends the error to the client, which gets no task. A refused message is treated as if it had never arrived.
     pub(super) fn refuse(&mut self, error: A2aError) {
         match mem::replace(&mut self.stage, Stage::Taskless) {
             Stage::Accepted { client, .. } | Stage::Opening { client, .. } => {
-                // A client that has gone away needs no answer.
+                // A client that has hung up needs no answer.
                 let _ = client.send(Err(error));
             }
-            // The task was there before, and goes on.
+            // The task existed before, and continues.
             Stage::Joined { task, client } => {
                 let _ = client.send(Err(error));
                 self.stage = Stage::Working { task };
             }
-            // The client has been told of its task already.
+            // The client has already got its task.
             stage @ (Stage::Working { .. } | Stage::Taskless | Stage::Ended) => self.stage = stage,
         }
     }
 
-    /// The user's message could not be stored: the conversation is as if it had never come, and there is no task.
+    /// Removes a message that could not be stored: the conversation stays as it was, and no task is created.
     pub(super) fn roll_back(&mut self, error: A2aError) {
         self.context.session.drop_staged();
         self.pending.clear();

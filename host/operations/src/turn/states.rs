@@ -1,4 +1,4 @@
-//! The states that a turn brings its task into, as the extensions let it.
+//! The changes of a task's state in a turn, and the extensions' say in them.
 
 use annex_protocol::{
     A2aError, ExtensionUri, Message, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
@@ -9,20 +9,20 @@ use super::{Settled, Turn};
 use crate::fault;
 
 impl Turn {
-    /// Brings the task into a state, or where the extensions want it instead.
+    /// Brings the task into `state`, or into the state that the extensions choose instead.
     pub(super) async fn status(&mut self, state: TaskState, message: Option<Message>) -> Result<Settled, A2aError> {
         let update = self.status_update(state, message);
         self.change(update, None).await
     }
 
-    /// The same by a status of another agent's, which has metadata.
+    /// Like [`status`](Self::status), for a status of the upstream, which has metadata.
     pub(super) async fn relayed_status(&mut self, update: TaskStatusUpdateEvent) -> Result<Settled, A2aError> {
         let TaskStatusUpdateEvent { status: TaskStatus { state, message, .. }, metadata, .. } = update;
         let update = TaskStatusUpdateEvent { metadata, ..self.status_update(state, message) };
         self.change(update, None).await
     }
 
-    /// `by` is the extension that wants the change.
+    /// `by` is the extension that causes the change.
     pub(super) async fn change(
         &mut self,
         mut update: TaskStatusUpdateEvent,
@@ -37,13 +37,13 @@ impl Turn {
         {
             ChangeOutcome::Passed => {}
             ChangeOutcome::Interrupted(other) => by = Some(other),
-            // A vetoed task does not wait, so there is nobody who may take it up again.
+            // The veto replaces the interruption, so no extension may resume the task.
             ChangeOutcome::Vetoed => by = None,
         }
         let state = update.status.state;
         if state.is_interrupted() {
             let interrupted = by.map(|by| (by, self.requested.clone()));
-            // Before anybody sees that it waits, and answers.
+            // Stored before any reader sees the interruption and can answer it.
             let held = self.tasks.pins().hold(&self.owner, &self.context.task_id, self.chain.extensions(), interrupted);
             self.tasks.keep_pins(&self.context.task_id, held).await.map_err(fault::of_store)?;
         }

@@ -1,4 +1,4 @@
-//! The writes of a turn to its task, and the moment when its client hears of it.
+//! The writes of a turn to its task, and the first notification of the client.
 
 use std::mem;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::tasks::FirstTurn;
 use crate::tasks::record::{Subscription, TaskRecord};
 
 impl Turn {
-    /// Stores what is ready; the first call tells the client, and creates the task of a new turn.
+    /// Stores the pending events. The first call also answers the client, and creates the task of a new turn.
     pub(super) async fn store(&mut self) -> Result<(), A2aError> {
         let events = mem::take(&mut self.pending);
         if events.is_empty() {
@@ -30,7 +30,7 @@ impl Turn {
         match &self.stage {
             Stage::Working { task } => Arc::clone(task).append(events).await.map_err(fault::of_store),
             Stage::Opening { .. } => self.create(events).await,
-            // Its client has got another answer than this task.
+            // The client has got another answer than this task.
             Stage::Accepted { .. } | Stage::Joined { .. } | Stage::Taskless | Stage::Ended => Ok(()),
         }
     }
@@ -39,7 +39,7 @@ impl Turn {
         let record = Arc::clone(record);
         let active = self.active();
         let outcome = TaskOutcome { record, subscription, active, running: None };
-        // A client that has gone away does not stop the task.
+        // A client that has hung up does not stop the task.
         let _ = client.send(Ok(Outcome::Task(outcome)));
     }
 
@@ -57,25 +57,28 @@ impl Turn {
         }
         let is_too_large = matches!(error, StoreError::TooLarge { .. });
         let error = fault::of_store(error);
-        // One of the events may be what cannot be stored. Then there is a task that can say so.
+        // One of the events may be impossible to store. The task is then created without them, so that it can report
+        // the failure.
         if self.try_create(&[]).await.is_err() {
             self.refuse(error.clone());
         } else if is_too_large && let Stage::Working { task } = &self.stage {
-            // The events before the one that is too much stay.
+            // The events before the one that does not fit are stored.
             return task.append_all(&events).await.map_err(fault::of_store);
         }
         Err(error)
     }
 
-    /// Another process has created the task: it had taken the message, and was so slow that this one took it as well.
+    /// Gives way to another process that has created the task. That process had claimed the message first, but was so
+    /// slow that this one claimed it as well.
     fn yield_to_other(&mut self) -> A2aError {
         if let Stage::Opening { delivery, .. } = &mut self.stage
             && let Some(delivery) = delivery.take()
         {
-            // Whoever repeats the message gets that task.
+            // A repetition of the message gets that task.
             delivery.settle();
         }
-        let reason = "another process of it works on this message; send it again under the same messageId".to_owned();
+        let reason =
+            "another process of this server works on this message; send it again under the same messageId".to_owned();
         let error = A2aError::Overloaded { reason };
         self.refuse(error.clone());
         error

@@ -1,8 +1,8 @@
-//! Keys that extensions keep with tasks and conversations, and that go when those do.
+//! Keys that extensions store with a task or a conversation, and that are deleted together with it.
 //!
-//! A turn that has such keys at hand says so for as long as it runs. When it is over, what it may have left with a task
-//! that never came to be, or a session that was not made, is removed. What is deleted later is found by looking through
-//! the store from time to time, as is what a crash has left.
+//! A running turn marks its keys as in use. At its end, keys of a task or session that was never created are removed.
+//! Keys of tasks and sessions that are deleted later, and keys that a crash has left, are found by a periodic sweep of
+//! the store.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +19,10 @@ use crate::fault;
 use crate::keyed_locks::KeyedLocks;
 use crate::views::agent_names::AgentNames;
 
-/// The name under which an upstream agent's ids are kept, in the place of an extension's URI. It is no URI, so no
+/// The name that stands for an extension's URI when the ids of an upstream agent are stored. It is not a URI, so no
 /// extension has it.
 const AGENT: &str = "agent";
-/// There is a note per task and conversation, and how many of those there are is bounded elsewhere.
+/// Each task and conversation has one note, and their number is limited in other places.
 const QUOTA: Quota = Quota {
     max_keys: 1,
     max_value_bytes: 64 << 10,
@@ -36,15 +36,15 @@ pub struct ScopedKeys {
     store: Arc<dyn KeyValueStore>,
     tasks: Arc<dyn TaskStore>,
     sessions: Arc<dyn SessionService>,
-    /// The agents, by whose names sessions are found.
+    /// The agents' names, under which sessions are stored.
     apps: AgentNames,
-    /// The number of turns that have the keys of a scope at hand.
+    /// The number of turns that use each scope.
     in_use: Mutex<HashMap<Scope, usize>>,
-    /// Keep the keys of a conversation from being removed while a turn of it begins.
+    /// Held so that the keys of a conversation are not removed while one of its turns begins.
     locks: KeyedLocks,
 }
 
-/// The keys that one turn has at hand: those of its conversation and of its task.
+/// The keys of one turn: those of its conversation and those of its task.
 pub(crate) struct TurnKeys {
     keys: Arc<ScopedKeys>,
     context: ScopeOfTurn,
@@ -53,29 +53,29 @@ pub(crate) struct TurnKeys {
 
 struct ScopeOfTurn {
     scope: Scope,
-    /// True once an extension has asked for it, and may have left keys.
+    /// True once an extension has requested the scope, and may have stored keys.
     was_asked_for: AtomicBool,
 }
 
-/// The reason why it cannot be told whether keys may stay, or why they cannot be removed.
+/// Why the sweep cannot decide about keys, or cannot remove them.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SweepError {
     #[error("the keys of extensions cannot be read or removed")]
     Keys(#[from] KeyValueError),
-    #[error("it cannot be told which tasks there are")]
+    #[error("cannot list the tasks that still own keys")]
     Tasks(#[from] StoreError),
-    #[error("it cannot be told which sessions there are")]
+    #[error("cannot list the sessions that still own keys")]
     Sessions(#[from] SessionError),
 }
 
-/// The session of an owner's conversation.
+/// The session key of an owner's conversation.
 pub fn session_key(app: impl Into<Arc<str>>, owner: &Owner, context: &ContextId) -> SessionKey {
     let tenant = if owner.tenant.is_empty() { Arc::default() } else { owner.tenant.as_str().into() };
     let app = app.into();
     let context = context.clone();
     match owner.principal.as_str() {
         "" => SessionKey::anonymous(tenant, app, context),
-        // No principal can be named like an anonymous user.
+        // The prefix ensures that no principal has the name of an anonymous user.
         principal => SessionKey::new(tenant, app, format!("principal:{principal}"), context),
     }
 }
@@ -92,11 +92,11 @@ impl ScopedKeys {
         Arc::new(Self { store, tasks, sessions, apps, in_use, locks })
     }
 
-    /// Gives a turn its keys. A conversation whose session is still to be made begins without any: what is there is of
-    /// an older one under the same id.
+    /// The keys for a turn. A conversation without a session begins without keys: any existing ones belong to an older
+    /// conversation with the same id and are removed.
     ///
     /// # Errors
-    /// When those cannot be removed.
+    /// When these keys cannot be removed.
     pub(crate) async fn of_turn(
         self: &Arc<Self>,
         owner: &Owner,
@@ -105,7 +105,7 @@ impl ScopedKeys {
     ) -> Result<TurnKeys, KeyValueError> {
         let context = Scope::context(&owner.tenant, &owner.principal, &session.key().context);
         let task = Scope::task(&owner.tenant, &owner.principal, task);
-        // A sweep of this conversation waits until its keys count as in use.
+        // The lock makes a sweep of this conversation wait until its keys are marked as in use.
         let _locked = self.locks.lock(&context).await;
         if !session.exists() {
             self.store.remove(&context).await?;
@@ -117,29 +117,29 @@ impl ScopedKeys {
         Ok(TurnKeys { keys: Arc::clone(self), context: ScopeOfTurn::new(context), task: ScopeOfTurn::new(task) })
     }
 
-    /// The ids that an upstream agent keeps in a scope.
+    /// The ids of an upstream agent in a scope.
     pub(crate) async fn note(&self, scope: Scope, key: &str) -> Result<Option<String>, KeyValueError> {
         let space = Space { extension: AGENT.into(), scope };
         let note = self.store.get(&space, key).await?;
-        // Only text is ever set.
+        // Only text is ever stored here.
         Ok(note.and_then(|note| String::from_utf8(note).ok()))
     }
 
-    /// Replaces it.
+    /// Replaces the ids of an upstream agent in a scope.
     pub(crate) async fn set_note(&self, scope: Scope, key: &str, note: &str) -> Result<(), KeyValueError> {
         let space = Space { extension: AGENT.into(), scope };
         self.store.set(&space, key, note.as_bytes().to_vec(), &QUOTA).await
     }
 
-    /// Closes the store of keys.
+    /// Closes the key-value store.
     pub async fn close(&self) {
         self.store.close().await;
     }
 
-    /// Removes the keys of all tasks and conversations that are gone.
+    /// Removes the keys of all deleted tasks and conversations.
     ///
     /// # Errors
-    /// When a store fails. What was removed until then stays removed.
+    /// When a store fails. Keys that were removed before stay removed.
     pub(crate) async fn sweep(&self) -> Result<(), SweepError> {
         let mut after = None;
         loop {
@@ -155,7 +155,7 @@ impl ScopedKeys {
     }
 
     async fn remove_if_gone(&self, scope: &Scope) -> Result<(), SweepError> {
-        // No turn of the conversation may begin between the look and the removal.
+        // No turn of the conversation may begin between the check and the removal.
         let _locked = self.locks.lock(scope).await;
         let is_in_use = self.in_use().contains_key(scope);
         if is_in_use || self.exists(scope).await? {
@@ -166,7 +166,7 @@ impl ScopedKeys {
 
     async fn exists(&self, scope: &Scope) -> Result<bool, SweepError> {
         let owner = Owner { tenant: scope.tenant.clone(), principal: scope.principal.clone() };
-        // A tenant that is not served now may be again.
+        // A tenant that is not served now may be served later.
         let Some(app) = self.apps.of(&owner.tenant) else { return Ok(true) };
         match scope.kind {
             ScopeKind::Lasting => Ok(true),
@@ -190,7 +190,7 @@ impl ScopeOfTurn {
 }
 
 impl TurnKeys {
-    /// The turn's task or conversation; `None` where there is none. Whoever asks may leave keys there.
+    /// The scope of the turn's task or conversation. `None` for a lasting scope. Marks the scope as requested.
     pub(crate) fn scope(&self, kind: ScopeKind) -> Option<Scope> {
         let asked = match kind {
             ScopeKind::Lasting => return None,
@@ -202,7 +202,7 @@ impl TurnKeys {
     }
 }
 
-/// Releases the scopes. The turn's extensions are dropped by now, so nothing more is written.
+/// Releases the scopes. The turn's extensions are already dropped, so no more keys are written.
 impl Drop for TurnKeys {
     fn drop(&mut self) {
         let mut left = Vec::new();
@@ -219,7 +219,7 @@ impl Drop for TurnKeys {
             }
         }
         drop(in_use);
-        // Where the runtime is gone, a later process sweeps the keys.
+        // Without a runtime the process is ending. A later process sweeps the keys.
         let Ok(runtime) = Handle::try_current() else { return };
         let keys = Arc::clone(&self.keys);
         if !left.is_empty() {

@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use annex_protocol::{ContextId, Json, JsonObject, TaskId, TaskState, TaskStatus, Timestamp};
 
-/// Shows the turn's task to the runtime, from when there is one: as the last event that passed the hooks left it. Clones
-/// share it.
+/// The turn's task, as the last event that passed the hooks has left it. Empty until there is a task. A clone shares
+/// the same task.
 #[derive(Clone)]
 pub(crate) struct TurnTask(Arc<Shown>);
 
 struct Shown {
     id: TaskId,
     context_id: ContextId,
-    /// Without its message.
+    /// The status, without its message.
     status: Mutex<Option<TaskStatus>>,
 }
 
@@ -25,7 +25,7 @@ impl TurnTask {
         *self.lock() = Some(TaskStatus { state, message: None, timestamp });
     }
 
-    /// The state that the task is in; none while there is no task.
+    /// The state of the task. `None` if there is no task yet.
     pub(crate) fn state(&self) -> Option<TaskState> {
         self.lock().as_ref().map(|status| status.state)
     }
@@ -42,7 +42,7 @@ impl TurnTask {
         self.0.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task as JSON, without its message; `None` while there is none.
+    /// The task as JSON, without the message of its status. `None` if there is no task yet.
     pub(crate) fn current(&self) -> Option<String> {
         let status = self.lock().clone()?;
         let shown = [

@@ -34,7 +34,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest body: a component in base64 with its settings.
 const MAX_BODY_BYTES: usize = MAX_COMPONENT_BYTES / 3 * 4 + (1 << 20);
 
-/// The state of the admin API: what it shows and changes, and the access rules.
+/// The state of the admin API: the parts that it shows and changes, and the access rules.
 pub(crate) struct Admin {
     pub(super) installers: Arc<Installers>,
     pub(super) sessions: Sessions,

@@ -118,7 +118,7 @@ pub struct Quarantine {
     pub next_trial_ms: Option<u64>,
     /// Failed turns since the last successful one.
     pub failures_in_a_row: u32,
-    /// How often the version was quarantined.
+    /// The number of times that the version was quarantined.
     #[serde(default)]
     pub count: u64,
 }
@@ -292,7 +292,7 @@ pub struct Removed<Text = String> {
     pub digest: Text,
     /// The edition that the removal made.
     pub edition: u64,
-    /// What brings the extension back, such as a reload or a restart. Absent if nothing does.
+    /// The event that brings the extension back, such as a reload or a restart. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Text>,
 }

@@ -12,7 +12,7 @@ pub struct List<Text = String> {
 /// One process.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Replica<Text = String> {
-    /// The id of the process, a new one with each lease. Absent without a shared database.
+    /// The id of the process. Each lease has a new one. Absent without a shared database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Text>,
     /// The `replica.name` of the process. Absent if the config sets none.

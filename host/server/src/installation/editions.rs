@@ -20,8 +20,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const SOON: Duration = Duration::from_millis(50);
 /// The period of sweeping old editions and components.
 const SWEEP: Duration = Duration::from_secs(60);
-/// How long news about an unknown agent is ignored, because the agent may be loading. After that this process reports
-/// that it does not serve the agent.
+/// The time for which news about an unknown agent is ignored, because the agent may be loading. Afterwards this process
+/// reports that it does not serve the agent.
 const UNKNOWN: Duration = Duration::from_secs(10);
 
 /// Follows the other processes until `stop` is cancelled.
@@ -118,7 +118,7 @@ fn work(installer: &Arc<Installer>, agreement: &Arc<Agreement>, replica: &Replic
             _ => installer.follow(&agreement, &replica).await,
         };
         if let Err(error) = done {
-            tracing::debug!(tenant = installer.tenant(), %error, "what others have installed cannot be read");
+            tracing::debug!(tenant = installer.tenant(), %error, "the editions of other replicas cannot be read");
         }
     });
 }

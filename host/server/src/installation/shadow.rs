@@ -191,7 +191,7 @@ async fn play(
             }
             Err(fault) => {
                 observer.not_run.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!(extension = %candidate.uri(), "a shadow was not played a turn: {fault}");
+                tracing::debug!(extension = %candidate.uri(), "a turn was not replayed to the shadow: {fault}");
             }
         }
     }

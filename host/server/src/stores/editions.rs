@@ -24,7 +24,7 @@ pub enum EditionsOpenError {
     #[error("tasks.postgres_env")]
     Open(#[from] OpenError),
     /// The process ended while the editions were opened.
-    #[error("opening them broke off")]
+    #[error("opening the editions broke off")]
     Aborted,
 }
 

@@ -95,13 +95,13 @@ pub enum SessionsError {
         context: String,
     },
     /// The token does not come from a list of sessions.
-    #[error("{token:?} is no place in a list; take `next` of the list before")]
+    #[error("{token:?} is not a page token; use `next` of the page before")]
     NoPlace {
         /// The text in the request.
         token: String,
     },
     /// None of the keys to delete exists.
-    #[error("none of these keys is there; `annex session state` and `annex session show` list the keys")]
+    #[error("none of these keys exists; `annex session state` and `annex session show` list the keys")]
     NoKeys,
     /// The user has no `user:` state.
     #[error("user {user:?} has no state; `annex session list` shows the users who have sessions")]
@@ -121,7 +121,7 @@ pub enum SessionsError {
     #[error("the sessions cannot be read")]
     Store(#[from] SessionError),
     /// The redaction of the session was cancelled or panicked.
-    #[error("what is hidden in the session cannot be told")]
+    #[error("the session cannot be redacted")]
     BrokeOff(#[source] JoinError),
     /// The store cannot be opened.
     #[error(transparent)]

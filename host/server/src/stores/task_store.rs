@@ -105,7 +105,7 @@ async fn open_store(
     };
     let recovered = opened.store.recover(STOPPED).await?;
     if !recovered.is_empty() {
-        tracing::warn!(tasks = recovered.len(), "tasks ran when the server stopped; they are failed");
+        tracing::warn!(tasks = recovered.len(), "failed the tasks that ran when the server stopped");
     }
     Ok(opened)
 }

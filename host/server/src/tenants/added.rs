@@ -1,9 +1,9 @@
 //! The tenants that were added while servers ran. A tenant is loaded by its first request and unloaded after it was
 //! idle for a while.
 //!
-//! No cost grows with the number of stored tenants: a start reads none of them, and a request reads only its own
-//! tenant, unless that is in memory. Twice a second the process reads the changes of other processes, from the last
-//! revision that it has seen.
+//! No cost grows with the number of stored tenants: a start reads no tenant, and a request reads only its own, and only
+//! if that is not in memory. Twice a second the process reads the changes of other processes, from the last revision
+//! that it has seen.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -389,8 +389,8 @@ impl<T: Loaded> AddedTenants<T> {
         known.let_go(idle);
     }
 
-    /// Unloads tenants while more than the limit are loaded. Tenants that nobody has called since they were loaded go first, so
-    /// that reading cards unloads no tenant in use. Among them, and then among the others, the longest idle go first.
+    /// Unloads tenants while more than the limit are loaded. Tenants without a call since their load go first, so that
+    /// reads of Agent Cards unload no tenant in use. Within each of the two groups, the longest idle go first.
     fn make_room(&self) {
         let most = self.bounds().max_loaded;
         let mut known = self.known();

@@ -6,7 +6,7 @@ use crate::installation::installer::{InstallError, ReloadOutcome};
 
 /// A failed reload.
 #[derive(Debug, thiserror::Error)]
-#[error("not all that was read again counts")]
+#[error("the config was not reloaded in full")]
 pub struct ReloadError {
     /// The cause.
     #[source]

@@ -20,7 +20,7 @@ mod edges;
 struct Line(String);
 
 impl Line {
-    /// The value of a field, without the quotes of a text; empty for one that is not there.
+    /// The value of a field, without the quotes of a text. Empty for a missing field.
     fn get(&self, name: &str) -> &str {
         let start = format!(" {name}=");
         let Some((_, rest)) = self.0.split_once(&start) else { return "" };
@@ -51,7 +51,7 @@ fn line() -> Line {
     lines.remove(0)
 }
 
-/// The same of a request whose line comes when its answer has ended, which nobody here waits for.
+/// The next log line of a request. It is written at the end of the answer, so this function polls.
 async fn next_line() -> Line {
     let mut lines = Vec::new();
     until("a line", async || {

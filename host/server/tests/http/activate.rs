@@ -1,4 +1,4 @@
-//! Extensions that are active although nobody asks for them.
+//! Extensions that are active without a request by the client.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ enum Way {
 
 const WAYS: [Way; 5] = [Way::JsonRpc, Way::HttpJson, Way::Grpc, Way::OlderJsonRpc, Way::OlderHttpJson];
 
-/// What a client says of extensions, and who it is; empty texts are left out.
+/// A request: the requested extensions, the commands and the caller. Empty texts are left out.
 #[derive(Clone, Copy, Default)]
 struct Said<'a> {
     /// In the header.
@@ -233,7 +233,7 @@ async fn a_required_extension_that_is_active_without_being_asked_for_is_not_miss
     }
 }
 
-/// Extensions `urn:a`, `urn:b` and so on, each with keys of its `[[extension]]` and what it depends on.
+/// Extensions `urn:a`, `urn:b` and so on, each with the keys of its `[[extension]]` and its dependencies.
 fn chain(extensions: &[(&str, &str, &[&str])]) -> String {
     let one = |(uri, keys, needs): &(&str, &str, &[&str])| {
         test_extension(&format!(

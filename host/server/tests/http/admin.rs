@@ -1,4 +1,4 @@
-//! The admin API: who may use it, what it shows and what it does.
+//! The admin API: its access rules, its answers and its changes.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Agents of other kinds than the one that ships: what they may do, and what their faults do.
+//! Agents written in Rust, instead of the one that ships: their abilities, and the effects of their faults.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use annex_protocol::{Artifact, ArtifactId, Message, Part, TaskState};
 use annex_test_support::{TestConfig, TestServer};
 use async_trait::async_trait;
 
-/// Does what the message says.
+/// An agent that obeys the text of the message.
 struct Obedient;
 
 #[async_trait]

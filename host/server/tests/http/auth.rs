@@ -1,4 +1,4 @@
-//! Authentication: the callers that are let in, and the owners of tasks and sessions.
+//! Authentication: the accepted callers, and the owners of tasks and sessions.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The mistakes of clients, and the errors that they get.
+//! The mistakes of clients, and the resulting errors.
 
 use annex_test_support::{STATE_INJECTION, TestServer};
 
@@ -98,8 +98,7 @@ async fn only_version_1_0_is_served_by_header_or_query() {
     assert_eq!(query.code(), -32_009);
 }
 
-/// What a program such as curl is told that sends a message without a thought for header fields. The code of the error
-/// comes first.
+/// The code and the message of the error for a program such as curl that sets only these header fields.
 async fn told(server: &TestServer, path: &str, fields: &[(&str, &str)]) -> (i64, String) {
     let message = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}"#;
     let body = if path.contains("/rest/") {

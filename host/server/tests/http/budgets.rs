@@ -1,5 +1,4 @@
-//! Bounds on what clients make the process hold: bodies that do not end, answers that nobody reads, streams,
-//! connections.
+//! Limits on the memory that clients can occupy: bodies without an end, unread answers, streams and connections.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -26,10 +25,10 @@ use crate::three_ways::{ALL, Binding, Heard, Said, say};
 /// Until something that must happen is taken for missing.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Nobody here is hung up on for being slow.
+/// Timeouts that no slow client of these tests reaches.
 const PATIENT: &str = "head_seconds = 600\nbody_seconds = 600\nwrite_seconds = 600";
 
-/// A connection from the address `127.0.0.host`, with a small buffer for what comes.
+/// A connection from the address `127.0.0.host` with a small receive buffer.
 async fn connect_from(server: &TestServer, host: u8) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4_096).expect("a small buffer");
@@ -113,7 +112,7 @@ async fn unfinished_bodies_keep_no_other_caller_out() {
     assert!(server.say("prompt").send().await.is_ok());
 }
 
-/// Begins a body on the binding's path and never ends it; returns what the server says to that.
+/// Sends the beginning of a body on the binding's path and returns the server's answer.
 async fn unfinished(server: &TestServer, binding: Binding, key: &str, bytes: usize) -> String {
     let path = match binding {
         Binding::JsonRpc => "/a2a/jsonrpc",

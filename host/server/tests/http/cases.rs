@@ -1,10 +1,10 @@
-//! The answers of real systems to the same messages (`tests/data/*.json`, observed in November 2026), and the cases in
-//! which Annex does something else.
+//! The answers of other systems to the same messages (`tests/data/*.json`, recorded in November 2026), and the
+//! deviations of Annex from these answers.
 //!
-//! Each case is played over JSON-RPC against a template agent, or a server in front of an agent elsewhere. What is seen of it is one JSON value: the answers, what
-//! the model was told, the sessions. It equals what was recorded, or the case is a deviation and its value is another.
-//! Left out of all comparisons are names that the server chooses, times, metadata of ADK's own (`adk_*`) and messages
-//! without parts, which the specification does not allow.
+//! Each case is played over JSON-RPC against a template agent, or against a server in front of a remote agent. Its
+//! outcome is one JSON value: the answers, the prompts of the model, and the sessions. The outcome must equal the
+//! recorded one, unless the case is a deviation with an outcome of its own. The comparison ignores names that the
+//! server chooses, times, metadata of ADK (`adk_*`), and messages without parts, which the specification forbids.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ mod wire;
 
 /// The name of the agent in all recordings.
 const AGENT: &str = "agent";
-/// The config besides the card.
+/// The config without the card.
 const CONFIG: &str = r#"
     [admin]
     token_file = "token"
@@ -50,8 +50,8 @@ struct Case {
 struct Deviation {
     case: &'static str,
     reason: &'static str,
-    /// Places in what was recorded, as JSON pointers, and the JSON that is there instead. It has the placeholders of the
-    /// recording.
+    /// The places of the recording that differ, as JSON pointers, each with the JSON of Annex. The JSON may contain the
+    /// placeholders of the recording.
     instead: &'static [(&'static str, &'static str)],
 }
 
@@ -65,7 +65,7 @@ fn recorded(text: &str, count: usize, deviations: &[Deviation]) -> Vec<Case> {
     cases
 }
 
-/// Holds what was seen of a case against what was recorded, or against that with what is there instead.
+/// Compares the outcome of a case with the recorded one, after applying the case's deviations.
 fn compare(case: &str, seen: &Value, recorded: &Value, deviations: &[Deviation], ids: &Placeholders) {
     let mut wanted = recorded.clone();
     let mut reason = "as recorded";
@@ -81,7 +81,7 @@ fn compare(case: &str, seen: &Value, recorded: &Value, deviations: &[Deviation],
     assert_eq!(*seen, wanted, "{case}, seen and wanted: {reason}");
 }
 
-/// A model that keeps to its script and remembers what it was told. Without a script it breaks down.
+/// A model that follows its script and records its prompts. Without a script every call fails.
 struct Recorder {
     script: Option<ScriptedModel>,
     prompts: Mutex<Vec<Prompt>>,
@@ -132,7 +132,7 @@ async fn serve(folder: &Path, agent: TemplateAgent, more: &str) -> TestServer {
 
 /// The answer to one step.
 struct Answered {
-    /// The answer, or the list of them that was streamed.
+    /// The answer, or the list of streamed answers.
     body: Value,
     /// The header `A2A-Extensions`.
     echo: Option<String>,
@@ -215,7 +215,8 @@ fn outline_of_task(task: &Value) -> Value {
     json!({"state": state, "says": says, "context": task["contextId"], "history": history, "artifacts": artifacts})
 }
 
-/// The user's messages as they are, the agent's without what the server adds to them.
+/// A message without the fields that differ between systems: messages of the user are unchanged, and messages of the
+/// agent have only role and parts.
 fn outline_of_message(message: &Value) -> Option<Value> {
     let parts = message.get("parts")?;
     Some(match message["role"] == "ROLE_USER" {
@@ -231,8 +232,8 @@ fn outline_of_artifact(artifact: &Value) -> Value {
     json!({"parts": artifact["parts"], "extensions": extensions, "metadata": metadata})
 }
 
-/// The parts of a status' message. Of one that names a missing variable, what all systems have in common; without the
-/// id of an error.
+/// The parts of a status message. Ids of errors are removed, and the text about a missing variable is cut to the part
+/// that all systems share.
 fn says(status: &Value) -> Value {
     let parts = &status["message"]["parts"];
     let text = parts[0]["text"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The extensions that ship with Annex, all of them in one server.
+//! The extensions that ship with Annex, all installed in one server.
 
 use std::path::Path;
 

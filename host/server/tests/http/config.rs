@@ -1,4 +1,4 @@
-//! The mistakes of operators in a config, and the errors that they get.
+//! The mistakes of operators in a config, and the resulting errors.
 
 use std::path::Path;
 

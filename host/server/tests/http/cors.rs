@@ -1,4 +1,4 @@
-//! Web pages of other origins that the config allows: what a browser asks first, and what it lets them read.
+//! Web pages of other origins that the config allows: the preflights of browsers, and the answers that pages may read.
 
 use annex_test_support::{TestConfig, TestServer};
 use axum::http::{Method, StatusCode};
@@ -25,7 +25,7 @@ async fn serve(more: &str) -> TestServer {
     TestConfig::template("Say something.").with(more).start().await.expect("a server")
 }
 
-/// What a browser asks before it sends what a page of `origin` wants to.
+/// The preflight that a browser sends for a page of `origin`.
 async fn preflight(server: &TestServer, path: &str, origin: &str) -> Response {
     let request = server.client().request(Method::OPTIONS, format!("{}{path}", server.url()));
     let request = request.header("origin", origin).header("sec-fetch-site", "cross-site");

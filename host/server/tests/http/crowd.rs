@@ -6,7 +6,7 @@ use crate::auth::{ADA, BOB, api_keys};
 use crate::durable::{counting, serve_with, state};
 use crate::three_ways::{ALL, Binding, Heard, Said, say};
 
-/// A turn that runs until it is let go.
+/// A turn that runs until the test releases the agent.
 async fn waiting(server: &TestServer) -> Events {
     let mut stream = server.say("wait").context("c").streaming().open().await.expect("a stream");
     for _ in 0..2 {

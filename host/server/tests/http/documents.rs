@@ -1,8 +1,8 @@
-//! The pages of this repository: every TOML block loads, every link leads somewhere, every test that is named is there.
+//! The pages of this repository: every TOML block loads, every link has a target, and every named test exists.
 //!
-//! A block is a part of a config; the card and the agent that it lacks are added, but no card where it has an agent: such a block
-//! is a whole config, which a reader serves as it is. A block that is no config says what it
-//! is: `toml,settings` is the settings file of an extension, `toml,cargo` a file of Cargo.
+//! A TOML block is a part of a config. The tests add the missing card and agent. They add no card to a block with an
+//! agent: such a block is a whole config, which readers use unchanged. A block that is not a config has a label:
+//! `toml,settings` is the settings file of an extension, and `toml,cargo` is a file of Cargo.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use annex_server::{Config, ExtensionConfig};
 
 use crate::incidents;
 
-/// Folders with pages, besides the top level.
+/// The folders with pages, apart from the top level.
 const FOLDERS: [&str; 4] = ["examples", "guest", "host", "wit"];
 /// Folders that tools fill.
 const FOREIGN: [&str; 4] = ["artifacts", "corpus", "node_modules", "target"];
@@ -287,7 +287,7 @@ fn every_decision_has_its_paragraphs_in_order_and_none_without_content() {
     }
 }
 
-/// Each invariant names the tests that hold it, or says that there is none.
+/// Each invariant names its tests, or states that there is none.
 #[test]
 fn every_test_that_the_page_on_architecture_names_is_there() {
     let page = read(&root().join("ARCHITECTURE.md"));

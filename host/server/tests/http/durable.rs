@@ -15,10 +15,10 @@ use tokio::sync::Semaphore;
 /// Bytes of a long answer: more than sockets keep.
 const LONG: usize = 6 << 20;
 
-/// Does what the message says, and counts how often it was asked to.
+/// An agent that obeys the message and counts its turns.
 pub(crate) struct Counting {
     pub(crate) turns: AtomicUsize,
-    /// The permits that a turn waits for if it was told to.
+    /// The permits that a turn takes if its message asks it to wait.
     pub(crate) go: Semaphore,
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn id_of(reply: &Reply) -> String {
     reply.task()["id"].as_str().unwrap_or_else(|| unreachable!("no task: {}", reply.text)).to_owned()
 }
 
-/// So that whoever copies them has everything.
+/// After a stop each database is a single file, so that a copy of that file is complete.
 #[tokio::test]
 async fn a_server_that_has_stopped_leaves_whole_files() {
     let agent = counting();

@@ -1,4 +1,4 @@
-//! Components that are watched: those that the config names, and the folder into which others are put.
+//! Watched components: the files that the config names, and the managed folder.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use annex_test_support::{TEST_EXTENSION, TestServer};
 use crate::installation::{Installation, extension, marked, on_card, ready, replace, say, written};
 use crate::life::test_uri;
 
-/// Looks until the card has what was expected; the files are watched.
+/// Reads the card until it has the expected extensions. The files are watched.
 async fn until_on_card(server: &TestServer, expected: &[&str]) {
     let look = async {
         while on_card(server).await != expected {
@@ -176,7 +176,7 @@ fn drop_in(installation: &Installation, name: &str, uri: &str, needs: &[&str]) {
     installation.component(&format!("extensions/{name}.wasm"), "same");
 }
 
-/// After this, what is waited for does not come.
+/// The time limit of each wait.
 const TIMEOUT: Duration = Duration::from_secs(120);
 const FOLDER: &str = "[runtime]\nwatch = false\nextensions_dir = \"extensions\"";
 

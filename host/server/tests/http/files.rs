@@ -1,4 +1,5 @@
-//! Files and folders that others can write or read: what is refused, what is taken, and what the operator is told.
+//! Files and folders that other users can write or read: refused ones, accepted ones, and the messages for the
+//! operator.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -22,7 +23,8 @@ async fn refusal(installation: &Installation) -> String {
     format!("{error:#}")
 }
 
-/// A server does not start when others can write the file, and is told how to mend it. It does as with `mode`.
+/// Checks that a server refuses a file that others can write, with a hint to the operator, and accepts the file with
+/// `mode`.
 async fn check(installation: &Installation, name: &str, mode: u32) {
     set_mode(installation, name, 0o666);
     let reason = refusal(installation).await;

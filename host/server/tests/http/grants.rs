@@ -9,7 +9,7 @@ use crate::agent;
 
 const URI: &str = "https://annex.example/capabilities/v1";
 
-/// An agent with the extension that uses what it is granted; `more` follows its grants.
+/// An agent with the extension that uses its grants. `more` is the TOML after the grants.
 async fn capable(more: &str) -> TestServer {
     let component = annex_test_support::component("test-capabilities");
     let extension = format!(

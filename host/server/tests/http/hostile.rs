@@ -1,13 +1,12 @@
-//! Extensions whose authors mean harm, in a real server that has others to serve.
+//! Hostile extensions in a real server that also serves others.
 //!
-//! `requests` and `loading` run their cases one after the other and print a table of them for the operator:
+//! `requests` and `loading` run their cases one after the other and print a table for the operator:
 //!
 //! ```sh
 //! cargo test -p annex-server --test http hostile -- --nocapture --test-threads=1
 //! ```
 //!
-//! The cases that need no server are in `host/runtime/tests/components`; SECURITY.md has the list of promises and their
-//! tests.
+//! The cases without a server are in `host/runtime/tests/components`. SECURITY.md lists the promises and their tests.
 
 use std::fmt;
 use std::fs;
@@ -24,8 +23,8 @@ pub(crate) mod log;
 mod memory;
 mod requests;
 
-/// URIs of the installed extensions: one that misbehaves on command, one that uses its grants on command, and a
-/// neighbour that does no harm. No other test has the first two, so that the log can be told apart.
+/// The URIs of the installed extensions: one that misbehaves on command, one that uses its grants on command, and a
+/// harmless neighbour. No other test uses the first two, so their log lines can be distinguished.
 const TEST: &str = "https://annex.example/hostile/test/v1";
 const CAPABLE: &str = "https://annex.example/hostile/capable/v1";
 const NEIGHBOUR: &str = "https://annex.example/hello/v1";
@@ -59,7 +58,7 @@ const HAND_MADE: [(&str, &str); 6] = [
     ("https://annex.example/hand-made/v6", "(call $answer (i32.const 0) (i32.const 9) (i32.const 0) (i32.const 0))"),
 ];
 
-/// A server with all of them, and the files of those that are made by hand.
+/// A server with all these extensions, and the files of the generated components.
 struct Arena {
     server: TestServer,
     _components: TempDir,

@@ -134,7 +134,7 @@ enum Kind {
     /// Fails in each turn, and may be skipped.
     TrapsInTurns,
     LoopsInTurns,
-    /// Wants what is not there.
+    /// The extension depends on one that is not installed.
     NeedsAnother,
 }
 
@@ -175,7 +175,7 @@ impl Kind {
     }
 }
 
-/// envoy gateway#7886: one broken optional plug-in took others with it. Sets of extensions, drawn at random.
+/// envoy gateway#7886: one broken optional plug-in made others fail. The sets of extensions are random.
 #[tokio::test]
 async fn in_any_set_of_good_and_broken_extensions_the_good_ones_serve() {
     let seed = env::var("ANNEX_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7_886);
@@ -211,7 +211,7 @@ async fn in_any_set_of_good_and_broken_extensions_the_good_ones_serve() {
     }
 }
 
-/// Set in the process that runs one test and nothing beside it.
+/// The environment variable of the process that runs only this test.
 const ALONE: &str = "ANNEX_TEST_ALONE";
 const SOAK: &str = "incidents::many_swaps_and_parallel_calls_leave_memory_flat";
 /// Kibibytes of growth that are taken for noise of the allocator.
@@ -285,7 +285,7 @@ fn resident_kib() -> usize {
     line.trim().trim_end_matches("kB").trim().parse().expect("a number")
 }
 
-/// The list of incidents names tests; each of them is there.
+/// Every test that the list of incidents names exists.
 #[test]
 fn every_test_that_the_list_of_incidents_names_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -308,7 +308,7 @@ fn every_test_that_the_list_of_incidents_names_is_there() {
     }
 }
 
-/// Each promise of SECURITY.md names the tests that hold it, and each of them is there.
+/// Every promise of SECURITY.md names its tests, and each of these tests exists.
 #[test]
 fn every_test_that_the_page_on_security_names_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -17,7 +17,8 @@ pub(crate) const TOKEN: &str = "a-token-of-the-tests";
 /// The key under which the test extension answers.
 pub(crate) const RESPONSE_KEY: &str = "test/response";
 
-/// Sends one artifact, waits when it is told to, and another; or asks something first.
+/// An agent that sends an artifact. On `ask` it then asks for input. On `wait` it sends a second artifact once the test
+/// allows it.
 pub(crate) struct TwoPieces {
     pub(crate) go: Semaphore,
 }
@@ -102,7 +103,7 @@ pub(crate) fn marked(mark: &str) -> Vec<u8> {
     component
 }
 
-/// An `[[extension]]` of the config; `respond` is what it does with what goes out.
+/// An `[[extension]]` of the config. `respond` is the behaviour of its response hook.
 pub(crate) fn extension(component: &str, more: &str, respond: &str) -> String {
     format!(
         "[[extension]]\ncomponent = \"./{component}\"\n{more}\n[extension.parameters.behaviour]\nrespond = {respond:?}"

@@ -150,7 +150,7 @@ async fn failures_and_timings_are_in_the_list_and_the_details() {
     }
 }
 
-/// A server with a template agent, `[admin]` and these keys of it.
+/// A server with a template agent and these keys of `[admin]`.
 async fn with_admin(keys: &str) -> (TempDir, TestServer) {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
@@ -164,7 +164,7 @@ async fn with_admin(keys: &str) -> (TempDir, TestServer) {
 
 const METRICS_TOKEN: &str = "a-token-of-the-scraper";
 
-/// Sends what is no request, and waits until the server hangs up.
+/// Sends a malformed request, and waits until the server hangs up.
 async fn malformed(server: &TestServer) {
     let mut stream = TcpStream::connect(server.url().trim_start_matches("http://")).await.expect("a connection");
     stream.write_all(b"no request\r\n\r\n").await.expect("sent");

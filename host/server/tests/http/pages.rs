@@ -28,7 +28,8 @@ const FOREIGN: [&[Field]; 7] = [
     &[("sec-fetch-site", "none"), ("origin", "http://evil.example")],
     &[("sec-fetch-site", "something-new")],
 ];
-/// Those of the user and of pages of the server itself, and what clients that are no browsers send: nothing.
+/// Header fields that are accepted: those of the user's own requests, of the server's own pages, and of clients that
+/// are not browsers.
 const OWN: [&[Field]; 4] = [
     &[],
     &[("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:9999")],

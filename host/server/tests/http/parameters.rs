@@ -1,4 +1,4 @@
-//! Parameters of requests: those that are missing, those in paths, and the ones that each operation has to take.
+//! Parameters of requests: missing ones, parameters in paths, and the parameters that each operation must accept.
 
 use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
@@ -45,7 +45,7 @@ fn versioned<T>(message: T, version: &str) -> tonic::Request<T> {
     request
 }
 
-/// A JSON body in whichever form: the answer to it.
+/// Sends a JSON body and returns the answer.
 async fn post(
     server: &TestServer,
     path: &str,

@@ -1,4 +1,4 @@
-//! Profiles: extensions that narrow what a message may contain, or rewrite it.
+//! Profiles: extensions that restrict the content of messages, or rewrite messages.
 
 use serde_json::json;
 

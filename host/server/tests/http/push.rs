@@ -1,4 +1,4 @@
-//! Push notifications: registering on each binding, and what the receiver gets.
+//! Push notifications: the registration on each binding, and the notifications that receivers get.
 
 use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;
@@ -17,7 +17,7 @@ const PUSH: &str = "[push]\nallow = [\"127.0.0.0/8\"]";
 
 type Received = (HeaderMap, Value);
 
-/// A receiver on a free port, and what it got.
+/// A receiver on a free port, with the notifications that it has received.
 pub(crate) async fn receiver() -> (String, mpsc::UnboundedReceiver<Received>) {
     async fn take(State(sender): State<mpsc::UnboundedSender<Received>>, headers: HeaderMap, body: String) {
         sender.send((headers, serde_json::from_str(&body).expect("JSON"))).expect("the test listens");
@@ -192,7 +192,7 @@ async fn clients_of_0_3_register_in_their_own_shapes() {
     assert!(deleted["result"].is_null() && deleted.get("error").is_none(), "{deleted}");
 }
 
-/// Reads what a receiver gets until its task has ended.
+/// Reads a receiver's notifications until the end of its task.
 async fn gets_events_of_1_0(received: &mut mpsc::UnboundedReceiver<Received>) {
     loop {
         let (headers, event) = received.recv().await.expect("an event");
@@ -232,7 +232,7 @@ async fn a_client_of_1_0_cannot_have_its_receiver_sent_what_0_3_sends() {
     }
 }
 
-/// What a client of 0.3 registers, in memory and in a file, on either of its bindings.
+/// Registrations by a client of 0.3, on both bindings, with tasks in memory and in a file.
 #[tokio::test]
 async fn a_receiver_of_a_client_of_0_3_gets_tasks_of_0_3() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,6 +1,6 @@
-//! What enters the store can be read by every client on every binding: half of a surrogate pair, numbers beyond the range
-//! of a double and keys that stand twice in an object are refused, and a task that gRPC cannot carry does not take the others of
-//! its list with it.
+//! Every client on every binding can read the stored data. Messages with half of a surrogate pair, with numbers beyond
+//! the range of a double, or with repeated keys in an object are refused. A task that gRPC cannot encode does not make
+//! its whole list fail.
 
 use annex_grpc::pb;
 use annex_grpc::pb::a2a_service_client::A2aServiceClient;

@@ -1,4 +1,4 @@
-//! Turns that are recorded, and versions that run beside the one in force.
+//! Recordings of turns, and shadows of installed versions.
 
 use annex_test_support::{COMMAND_KEY, TEST_EXTENSION, TestServer, until};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What counts when the config is read again: callers, limits, what tenants may name, and who may use the admin API.
+//! The effects of a reload of the config: on callers, limits, the permissions of tenants, and access to the admin API.
 
 use std::fs;
 

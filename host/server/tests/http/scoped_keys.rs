@@ -1,4 +1,4 @@
-//! Keys that extensions keep with a task or a conversation: who sees them, and when they are gone.
+//! Keys that extensions store with a task or a conversation: their visibility and their removal.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const OTHER: &str = "https://annex.example/capabilities/v2";
 const SET: &str = r#"[{"in": ["task", {"set": ["k", "mine"]}]}, {"in": ["context", {"set": ["k", "ours"]}]}]"#;
 const READ: &str = r#"[{"in": ["task", {"get": "k"}]}, {"in": ["context", {"get": "k"}]}]"#;
 
-/// The extension that uses what it is granted, under `uri`.
+/// The extension that uses its grants, installed as `uri`.
 pub(crate) fn capable(uri: &str, keyvalue: &str, more: &str) -> String {
     let component = annex_test_support::component("test-capabilities");
     format!(
@@ -97,7 +97,7 @@ async fn entries(folder: &Path) -> Vec<(String, String)> {
     entries.expect("entries")
 }
 
-/// Waits for what is removed after the answer.
+/// Waits until the removals after the answer are complete.
 async fn until_there_are(folder: &Path, expected: &[(&str, &str)]) {
     let what = format!("the file comes to have {expected:?}");
     until(&what, async || {

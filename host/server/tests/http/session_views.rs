@@ -36,7 +36,7 @@ fn state(name: &str) -> Value {
     json!({KEY: {"name": name, "n": 1, "api_token": "t-1", "deep": {"Password": "p-1"}}})
 }
 
-/// A message with metadata, for which `extensions` are asked.
+/// Sends a message with metadata and requests `extensions`.
 async fn send(server: &TestServer, context: &str, extensions: &str, metadata: Value) -> Value {
     let message = json!({"messageId": uuid::Uuid::new_v4().to_string(), "contextId": context, "role": "ROLE_USER",
         "parts": [{"text": "hi"}], "metadata": metadata});
@@ -46,7 +46,7 @@ async fn send(server: &TestServer, context: &str, extensions: &str, metadata: Va
     request.send().await.expect("an answer").json().await.expect("JSON")
 }
 
-/// A message with state, as whoever has the key.
+/// Sends a message with state, as the caller with the key.
 async fn say(server: &TestServer, key: &str, context: &str, text: &str) {
     let state = state("Ada");
     let message = json!({"messageId": uuid::Uuid::new_v4().to_string(), "contextId": context, "role": "ROLE_USER",

@@ -14,8 +14,8 @@ use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
 use crate::auth::{ADA, BOB, api_keys};
 
-/// Remembers what it is told with `set KEY VALUE`, says what it knows and how often it was spoken to; fails on `fail`,
-/// panics on `panic`, asks on `ask`, waits on `wait`, and keeps nothing of `hello`.
+/// An agent that stores the value of `set KEY VALUE` and answers with its knowledge and the number of its turns. It
+/// fails on `fail`, panics on `panic`, asks on `ask`, waits on `wait`, and stores nothing for `hello`.
 struct Diary {
     reaches_out: bool,
 }
@@ -179,7 +179,7 @@ async fn a_store_that_fails_is_told_by_an_error_id_and_works_again_without_a_res
     assert_eq!(outline(&events), expected.concat());
 }
 
-/// The first message of a conversation, to an agent whose answer can be stored together with it.
+/// The first message of a conversation, to an agent whose answer can be stored in the same write.
 #[tokio::test]
 async fn a_message_is_stored_with_its_answer_or_refused() {
     let folder = tempfile::tempdir().expect("a folder");

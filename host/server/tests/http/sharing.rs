@@ -34,7 +34,7 @@ pub(crate) const SERVER_HALF: &str = r#"
     rewrite-message = true
 "#;
 
-/// Answers with all texts of its conversation, and does what the last one says.
+/// An agent that answers with all texts of its conversation, and obeys the last one.
 struct Echo;
 
 #[async_trait]

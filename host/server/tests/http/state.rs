@@ -32,7 +32,7 @@ async fn the_agent_answers_from_injected_state_and_returns_it_updated() {
     assert_eq!(reply.returned_state()["last_answer"], reply.answer());
 }
 
-/// The same server with instances that are kept: no user sees another one's state, in the answer or by what is missing.
+/// The same server with kept instances: no user sees another user's state, neither directly nor through missing data.
 #[tokio::test]
 async fn kept_instances_serve_one_conversation_after_the_other() {
     let config = include_str!("../../../../examples/specialist/annex.toml");

@@ -1,4 +1,4 @@
-//! Operations on a task that has ended say the same whatever store it is in.
+//! Operations on a finished task give the same answers with every store.
 
 use annex_test_support::TestServer;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::durable::{counting, id_of, serve, state};
 
-/// A server that keeps tasks in memory, and one that keeps them in a file.
+/// A server with tasks in memory, and one with tasks in a file.
 async fn servers(folder: &TempDir) -> [TestServer; 2] {
     let file = format!("data_dir = {:?}", folder.path().join("data"));
     [serve(&counting(), "").await, serve(&counting(), &file).await]

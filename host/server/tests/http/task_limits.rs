@@ -14,7 +14,7 @@ use sqlx::{Connection, SqliteConnection};
 use crate::auth::{ADA, BOB, api_keys};
 use crate::durable::{counting, id_of, serve, state};
 
-/// As much as a request may have, about.
+/// Nearly the largest size of a request, in bytes.
 const LARGE: usize = 900_000;
 
 /// Runs a case with tasks in memory, and with tasks in SQLite.

@@ -66,7 +66,7 @@ async fn channel(server: &TestServer) -> Channel {
     Channel::from_shared(server.url().to_owned()).expect("a URL").connect().await.expect("a channel")
 }
 
-/// A call as the caller with `key`; `extensions` are asked for.
+/// A call by the caller with `key`, which requests `extensions`.
 async fn call(server: &TestServer, key: &str, extensions: &str, method: &str, params: Value) -> Value {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let request = server.client().post(format!("{}/a2a/jsonrpc", server.url())).header("a2a-version", "1.0");

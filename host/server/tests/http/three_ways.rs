@@ -15,12 +15,12 @@ pub(crate) enum Binding {
 
 pub(crate) const ALL: [Binding; 3] = [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc];
 
-/// A message of one text part; empty texts are left out.
+/// A message with one text part. Empty texts are left out.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Said<'a> {
     pub(crate) key: Option<&'a str>,
     pub(crate) text: &'a str,
-    /// A new one when it is left out.
+    /// The message id. A new id is generated for an empty text.
     pub(crate) id: &'a str,
     pub(crate) context: &'a str,
     pub(crate) task: &'a str,
@@ -34,7 +34,7 @@ pub(crate) enum Heard {
     Task(String, String),
     /// Its id and its text.
     Message(String, String),
-    /// The reason, and the first field of what is wrong.
+    /// The reason of the error, and the first invalid field.
     Error(String, String),
 }
 

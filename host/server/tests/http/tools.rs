@@ -15,7 +15,7 @@ use crate::state_injection;
 const TRACE: &str = "https://github.com/a2aproject/a2a-samples/extensions/traceability/v1";
 const TRACE_KEY: &str = "github.com/a2aproject/a2a-samples/extensions/traceability/v1/traceability";
 
-/// An agent that calls the tool that the message names, with the arguments that it gives, and answers with the result.
+/// An agent that calls the tool and arguments in the message, and answers with the result.
 fn config(mcp: &str, more: &str) -> TestConfig {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/mcp_server.py");
     let tools = ["remember", "break", "book", "draw", "env", "sleep", "end", "sum", "pid", "cancelled"];

@@ -144,7 +144,7 @@ async fn a_task_waits_on_each_binding_alike() {
     }
 }
 
-/// A task that waits, and what CancelTask makes of it.
+/// Cancels a waiting task and returns the result of CancelTask.
 async fn canceled(behaviour: &str) -> Value {
     let server = server(&format!("parameters = {{ behaviour = {{ begin = \"first\", {behaviour} }} }}")).await;
     let waiting = server.say("prompt").extensions(URI).send().await.expect("a reply");

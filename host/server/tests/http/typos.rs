@@ -5,7 +5,7 @@ use std::path::Path;
 
 use annex_server::{Config, ConfigError, Locations, Problem, check};
 
-/// Seven lines; what a case adds begins in line 8.
+/// A config of seven lines. The lines of a case begin in line 8.
 const SOUND: &str = "[card]\nname = \"n\"\ndescription = \"d\"\n[agent]\nkind = \"script\"\nname = \"a\"\nrule = []\n";
 
 fn problems(text: &str) -> Vec<Problem> {
@@ -16,7 +16,7 @@ fn problems(text: &str) -> Vec<Problem> {
     }
 }
 
-/// The config with `more` has exactly these errors: the beginning of each, and a part of it.
+/// Checks that the config with `more` has exactly these errors. Each is given by its beginning and a part of its text.
 #[track_caller]
 fn refused(text: &str, expected: &[(&str, &str)]) {
     let found: Vec<String> = problems(text).iter().map(Problem::to_string).collect();

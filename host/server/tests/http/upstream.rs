@@ -1,4 +1,5 @@
-//! In front of an agent that lives elsewhere: another server of this repository, whose agent shows what reached it.
+//! A server in front of a remote agent. The remote is another server of this repository, whose agent shows the messages
+//! that reach it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ mod waiting;
 /// An extension that only the upstream has.
 const ITS_OWN: &str = "urn:upstream:own";
 
-/// Does what the text of a message says, and shows the message and the request's metadata in an artifact.
+/// An agent that obeys the text of a message, and shows the message and the request's metadata in an artifact.
 struct Mirror;
 
 #[async_trait]

@@ -1,7 +1,7 @@
-//! The writes of a record, and what it reads of those of others.
+//! The writes of a record, and the reads of events that other processes have stored.
 //!
-//! What is stored is the truth: after a failure, or when another process wrote, the record catches up with the stored events.
-//! A turn whose task is another process's by now stores nothing.
+//! The store is the truth: after a failure or a write of another process, the record reads the stored events. A turn
+//! whose task belongs to another process stores nothing.
 
 use std::sync::Arc;
 
@@ -12,22 +12,21 @@ use annex_tasks::{Place, StoreError, TaskEvent, TaskSnapshot, is_worked_on};
 use super::{NextTurn, TaskRecord};
 use crate::tasks::running_turn::RunningTurn;
 
-/// Events that are read at once when a record catches up.
+/// The number of events that one query reads.
 const CATCH_UP: usize = 100;
 
 impl TaskRecord {
-    /// Stores events together, applies them and hands them to every reader. What comes after the final state is
-    /// dropped.
+    /// Stores events together, applies them and passes them to every reader. Events after the final state are dropped.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`] when the task may not become so large; then the events before it does are stored.
-    /// [`StoreError::Fenced`] when another process works on the task.
+    /// [`StoreError::TooLarge`] if the task would become too large; the events that fit are stored.
+    /// [`StoreError::Fenced`] if another process works on the task.
     pub(crate) async fn append(&self, events: impl IntoIterator<Item = StreamResponse>) -> Result<(), StoreError> {
         let events: Vec<TaskEvent> = events.into_iter().map(TaskEvent::from).collect();
         self.append_all(&events).await
     }
 
-    /// The same with events that are ready to be stored.
+    /// Like [`append`](Self::append), for events that are ready to be stored.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -35,7 +34,7 @@ impl TaskRecord {
         let mut last = self.last.lock().await;
         match self.store(&mut last, events).await {
             Err(StoreError::Fenced { .. }) if !self.is_running() => {
-                // The task has had turns since this record was made.
+                // The task has had other turns since this record was made.
                 self.reload(&mut last).await?;
                 if self.runs_elsewhere() {
                     return Err(StoreError::Fenced { task: self.id.clone() });
@@ -43,7 +42,7 @@ impl TaskRecord {
                 self.store(&mut last, events).await
             }
             Err(StoreError::TooLarge { .. }) if events.len() > 1 => {
-                // One by one, so that those that still fit are stored.
+                // Stored one by one, so that the events that fit are stored.
                 for event in events.chunks(1) {
                     self.store(&mut last, event).await?;
                 }
@@ -53,27 +52,27 @@ impl TaskRecord {
         }
     }
 
-    /// Shows what was stored together with the task itself.
+    /// Applies the events that were stored together with the new task.
     pub(crate) async fn show_first(&self, events: &[TaskEvent], task: TaskSnapshot) {
         let mut last = self.last.lock().await;
         last.seq += events.len() as u64;
         self.show(events, (last.seq, task));
     }
 
-    /// Learns what others stored since.
+    /// Reads and applies the events that other processes have stored.
     pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
         let mut last = self.last.lock().await;
         self.catch_up(&mut last).await
     }
 
-    /// Learns what others stored since, and in which epoch the task is.
+    /// Like [`refresh`](Self::refresh), and also reads the task's epoch.
     pub(crate) async fn learn_epoch(&self) -> Result<(), StoreError> {
         let mut last = self.last.lock().await;
         self.reload(&mut last).await
     }
 
-    /// Stores a message of the client, unless another process works on the task since its client has answered there, or the
-    /// lease of the turn's replica is over.
+    /// Stores a message of the client. Refused if another process works on the task, or if the lease of the turn's
+    /// replica has ended.
     pub(super) async fn join(&self, last: &mut Place, message: Message, turn: NextTurn) -> Result<bool, StoreError> {
         let events = [TaskEvent::from(message)];
         let NextTurn { runner, stored, .. } = turn;
@@ -102,7 +101,7 @@ impl TaskRecord {
         let stored = self.try_store(last, events).await;
         let stored = match stored {
             Err(StoreError::Stale { .. }) => {
-                // The append seemed to fail and was made again, or another process wrote.
+                // The store made the first append although it reported an error, or another process wrote.
                 let is_stored = self.are_stored(last.seq, events).await?;
                 self.catch_up(last).await?;
                 if is_stored {
@@ -125,8 +124,8 @@ impl TaskRecord {
         }
     }
 
-    /// Where to go on and the task with all of them; `None` when the task takes no more events. Nothing is stored for a turn
-    /// whose task may be another process's.
+    /// Stores events. Returns the next place and the task with the events, or `None` if the task accepts no further
+    /// events. Nothing is stored for a turn whose task may belong to another process.
     async fn try_store(&self, last: &Place, events: &[TaskEvent]) -> Result<Option<(Place, TaskSnapshot)>, StoreError> {
         let before = {
             let state = self.lock();
@@ -151,22 +150,22 @@ impl TaskRecord {
         }
     }
 
-    /// True if the log goes on with just these events.
+    /// True if the stored log continues with exactly these events.
     async fn are_stored(&self, last: u64, events: &[TaskEvent]) -> Result<bool, StoreError> {
         let stored = self.store.events_after(&self.id, last, events.len()).await?;
         Ok(stored.len() == events.len() && stored.iter().zip(events).all(|(stored, event)| stored.is(event)))
     }
 
-    /// Takes the task in the epoch of this place.
+    /// Takes over the task in the epoch of this place.
     pub(super) async fn take_at(&self, last: &mut Place) -> Result<bool, StoreError> {
         let Some(place) = self.store.take(&self.id, last.epoch).await? else { return Ok(false) };
-        // First of all: the task is this process's, also where what was stored until then cannot be read.
+        // Set first: the task belongs to this process even if its events cannot be read.
         *last = Place { seq: last.seq, ..place };
         self.catch_up(last).await?;
         Ok(true)
     }
 
-    /// Learns what others stored since, in which epoch the task is, and whether somebody works on it.
+    /// Reads new events, the task's epoch, and whether a turn works on it.
     async fn reload(&self, last: &mut Place) -> Result<(), StoreError> {
         let stored = self.store.load(&self.owner, &self.id).await?;
         let stored = stored.ok_or_else(|| StoreError::NotFound { task: self.id.clone() })?;
@@ -191,7 +190,8 @@ impl TaskRecord {
         }
     }
 
-    /// Lets everybody see events that are stored, and the task as it is with them, the last of which has the number.
+    /// Applies stored events and passes them to readers. `task` includes the events, and `seq` is the number of the
+    /// last one.
     fn show(&self, events: &[TaskEvent], (seq, task): (u64, TaskSnapshot)) {
         let mut state = self.lock();
         let is_final = task.state().is_terminal();
@@ -199,7 +199,7 @@ impl TaskRecord {
         state.task = task;
         state.seq = seq;
         let Some(log) = &state.log else { return };
-        // A reader begins behind what is logged, so that nobody will ever read what is logged now for nobody.
+        // A new reader begins at the end of the log, so an event that is appended without readers would never be read.
         if log.has_readers() {
             let first = seq.saturating_sub(events.len() as u64).saturating_add(1);
             let shown = (first..).zip(events).filter_map(|(seq, event)| match event {

@@ -1,4 +1,4 @@
-//! A sweep spares some keys; it and the end of a turn remove the others.
+//! Tests of the removal of keys by a sweep and at the end of a turn.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Bench {
         Self { store, tasks, sessions, keys }
     }
 
-    /// Begins a turn, whose task and session are still to be made.
+    /// Begins a turn whose task and session are not created yet.
     async fn turn(&self, task: &str) -> (TurnSession, TurnKeys) {
         let key = session_key("app", &ada(), &ContextId::from("c"));
         let turns = Turns::default();
@@ -97,7 +97,7 @@ async fn a_sweep_removes_what_belongs_to_nothing_and_only_that() {
     for scope in of_ada("t").into_iter().chain(others).chain(contexts).chain([Scope::lasting("")]) {
         bench.set(scope).await;
     }
-    // More than one page.
+    // More keys than fit on one page.
     for number in 0..1_000 {
         bench.set(Scope::task("", "eve", &number.to_string().into())).await;
     }

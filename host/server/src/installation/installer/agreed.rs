@@ -23,8 +23,8 @@ use crate::installation::issuer::{IssueError, IssuedCards};
 const LOOK: Duration = Duration::from_millis(50);
 /// The pause before a change is proposed again after another process was faster.
 const RETRY: Duration = Duration::from_millis(250);
-/// How long a change waits for the other processes to apply it. A process that does not respond has lost its lease by
-/// then.
+/// The longest wait until all other processes have applied a change. A process that does not respond has lost its lease
+/// by then.
 const SWAP: Duration = Duration::from_secs(15);
 /// A little longer than a lease. A process that has ended counts as alive for that long.
 const LEASE: Duration = Duration::from_secs(6);
@@ -252,8 +252,8 @@ impl Installer {
         }
     }
 
-    /// Registers this process as serving the agent with the current edition, so that it is asked about further
-    /// proposals.
+    /// Registers this process as serving the agent with the current edition. Proposals are then sent to this process as
+    /// well.
     pub(super) async fn join(&self, agreement: &Agreement) -> Result<(), InstallError> {
         let editions = &agreement.peers.editions;
         loop {
@@ -359,7 +359,7 @@ impl Installer {
             Err(error) => {
                 let reason: String = error.public_text().replace('\0', "").chars().take(MAX_REASON).collect();
                 let edition = number;
-                tracing::warn!(tenant = self.tenant, edition, "what another replica proposes is refused: {reason}");
+                tracing::warn!(tenant = self.tenant, edition, "the proposal of another replica is refused: {reason}");
                 editions.report(replica, (&self.tenant, number), Some(&reason)).await
             }
         }

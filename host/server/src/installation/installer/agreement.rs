@@ -41,7 +41,7 @@ pub(crate) struct Agreement {
 struct AgreementStanding {
     /// The served edition. Number 0 before the first.
     served: Edition,
-    /// The replica id under which this process is registered. A registered process is asked about proposals.
+    /// The replica id under which this process is registered. Proposals wait for the reports of registered processes.
     joined: Option<Replica>,
     /// Set while the current edition cannot be served.
     unable: Option<Inability>,

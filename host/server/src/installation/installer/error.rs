@@ -142,7 +142,7 @@ pub enum InstallError {
         what: String,
     },
     /// The database that the processes share failed.
-    #[error("what all replicas have installed cannot be read or changed")]
+    #[error("the edition that all replicas share cannot be read or changed")]
     Editions(#[from] EditionsError),
     /// This version of Annex cannot read the stored edition.
     #[error("the edition that all replicas share cannot be read: {reason}")]
@@ -170,7 +170,7 @@ pub enum InstallError {
         reason: String,
     },
     /// Some processes did not report in time whether they can serve the proposed edition.
-    #[error("no word of {replicas} within {seconds} seconds, so nothing has changed")]
+    #[error("no answer from {replicas} within {seconds} seconds, so nothing has changed")]
     Silent {
         /// The names or ids of the processes.
         replicas: String,
@@ -178,10 +178,10 @@ pub enum InstallError {
         seconds: u64,
     },
     /// The lease of this process ended during the change, so the change may or may not have been made.
-    #[error("the lease of this replica was over meanwhile; look whether anything has changed, and try again")]
+    #[error("the lease of this replica ended during the change; check whether anything has changed, and try again")]
     LeaseOver,
-    /// The edition was concluded, but some processes have not reported that they serve it.
-    #[error("edition {number} is in force, and there is no word yet that {replicas} serves it")]
+    /// The edition was concluded, but some processes have not confirmed that they serve it.
+    #[error("edition {number} is in force, but {replicas} has not confirmed it yet")]
     Behind {
         /// The number of the edition.
         number: u64,

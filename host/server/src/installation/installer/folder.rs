@@ -14,8 +14,8 @@ const MAX_SETTINGS_BYTES: usize = 1 << 20;
 /// The longest name of a file, without its ending.
 const MAX_NAME_BYTES: usize = 100;
 
-/// The modes of created folders and files. Only this user may write them, whatever the umask: a file that others may
-/// write is refused when it is read again.
+/// The modes of created folders and files. Only this user may write them, whatever the umask, because files with other
+/// writers are refused when they are read.
 const FOLDER_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 

@@ -20,7 +20,7 @@ use super::version::{Origin, Version};
 use crate::config::{Config, ExtensionConfig};
 use crate::locations::Locations;
 
-/// Why the sources are read. The reason decides what happens if one of them is broken.
+/// The occasion on which the sources are read. It decides the effect of a broken source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {
     /// A start. It fails unless every extension of the config loads, and every extension in the folder that is required
@@ -441,7 +441,7 @@ pub(super) fn failed(error: &InstallError) -> Failure {
                 tracing::error!(source, "the config is not applied: {line}");
             }
         }
-        _ => tracing::error!(source, "not installed, what was there stays: {reason}"),
+        _ => tracing::error!(source, "not installed; a version that was installed before stays: {reason}"),
     }
     Failure { source, reason, at: Timestamp::now() }
 }

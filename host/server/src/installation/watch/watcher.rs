@@ -66,7 +66,7 @@ impl FileWatcher {
         // Polling has its own thread, so that a file system that hangs delays nothing else. The thread ends with the
         // watcher.
         if let Err(error) = thread::Builder::new().name("annex-look".to_owned()).spawn(move || look(&looking)) {
-            tracing::warn!(%error, "what links to component files lead to is not watched");
+            tracing::warn!(%error, "component files behind links are not watched");
         }
         Arc::new(Self { watcher: Mutex::new(watcher), followed })
     }

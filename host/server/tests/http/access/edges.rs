@@ -1,4 +1,4 @@
-//! Lines of what is no call of an operation: preflights, input that is not HTTP, and turns without a request.
+//! Log lines of requests that are not operations: preflights, input that is not HTTP, and turns without a request.
 
 use annex_test_support::{TestServer, until};
 use axum::http::Method;
@@ -10,7 +10,7 @@ use super::{Line, line, message, next_line, requests};
 use crate::agent;
 use crate::hostile::log;
 
-/// The status of the answer to what a browser asks before a page of `origin` sends a message.
+/// The status of the preflight that a browser sends before a page of `origin` may send a message.
 async fn preflight(server: &TestServer, origin: &str) -> u16 {
     let request = server.client().request(Method::OPTIONS, format!("{}/a2a/jsonrpc", server.url()));
     let request = request.header("origin", origin).header("access-control-request-method", "POST");

@@ -155,7 +155,7 @@ async fn a_list_with_many_values_of_one_claim_is_for_the_callers_with_one_of_the
     }
 }
 
-/// The version that worked on a task goes on with it. Whom it is for, and when, is what the operator says now.
+/// A waiting task keeps the version that worked on it. The current config decides about its callers and its activation.
 #[tokio::test]
 async fn a_task_that_waits_has_its_extension_for_whom_and_when_the_config_says_now() {
     let extension = |keys: &str, respond: &str| {
@@ -224,7 +224,8 @@ async fn a_task_that_is_taken_up_again_has_the_extensions_that_came_unasked() {
     assert_eq!(task["artifacts"][0]["extensions"], json!([TIMESTAMP]), "{task}");
 }
 
-/// Who asks for what is not there yet has asked before anybody decided whom it is for.
+/// A client may request an extension before it is installed. The request must not count once the extension is installed
+/// for some callers only.
 #[tokio::test]
 async fn a_task_that_is_taken_up_again_has_no_extension_that_was_unknown_when_it_began() {
     let both = approval_and_timestamp("");

@@ -16,12 +16,12 @@ const BUSY: &str = "Processing your question...";
 /// The description with which the sample declares the extension.
 const DESCRIPTION: &str = "Injects state into message metadata for ADK state synchronization.";
 
-/// The answers to a request that does not activate what is required, and to one whose state is missing or no object.
+/// The answers to a request without the required extension, and to a request whose state is missing or not an object.
 const NOT_ACTIVE: &str = r#"{"steps": [{"error": -32008, "fields": []}], "model_saw": []}"#;
 const NO_STATE: &str = r#"{"steps": [{"error": -32602, "fields": ["<state>"]}], "model_saw": []}"#;
 
-/// With the extension required, as the sample's card says. `<key>` is the metadata key of the state, `<state>` the JSON
-/// pointer to it.
+/// The deviations with a required extension, as the sample's card has it. `<key>` is the metadata key of the state, and
+/// `<state>` is the JSON pointer to the state.
 const DEVIATIONS: &[Deviation] = &[
     Deviation {
         case: "article/no_header_no_state",

@@ -1,7 +1,7 @@
 //! The owners of sessions and tasks on google-adk's A2A server.
 //!
-//! That server lets a header say who calls. Here callers have keys: those of the recording are principals, and whoever
-//! is anonymous there calls a server without authentication on the same files.
+//! On that server a header names the caller. In these tests callers have API keys. The keys of the recording are
+//! principals, and an anonymous caller uses a server without authentication on the same files.
 
 use annex_agent::TemplateAgent;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! State injection as it is meant, around google-adk 2.13.0: several turns, scopes, turns at the same time.
+//! State injection as google-adk 2.13.0 defines it: several turns, scopes and concurrent turns.
 
 use annex_agent::TemplateAgent;
 use annex_test_support::{Reply, TestServer};
@@ -32,7 +32,8 @@ const DEVIATIONS: &[Deviation] = &[
     },
 ];
 
-/// With no scope granted, which is the default: the first message is refused, and the second one sees nothing of it.
+/// The deviations without granted scopes, which is the default. The first message is refused, so the second one does
+/// not see the first one's state.
 const DEVIATIONS_WITHOUT_SCOPES: &[Deviation] = &[
     APP_SCOPE,
     Deviation {
@@ -150,7 +151,7 @@ fn in_turn(expected: &Value) -> Value {
     json!({"steps": steps, "model_saw": saw.map(as_json).collect::<Vec<_>>(), "sessions": expected["sessions"]})
 }
 
-/// Plays two messages at once, after one that warms up.
+/// Plays two concurrent messages, after one that fills the caches.
 async fn play_at_once(case: &Case) -> Value {
     let Case { case, input, .. } = case;
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,9 +1,10 @@
-//! The messages that google-adk's RemoteA2aAgent sends to an agent that lives elsewhere, for the events of a session.
+//! The messages that google-adk's RemoteA2aAgent sends to a remote agent, for the events of a session.
 //!
-//! Three parts do that here: `session-sharing` tells the agent what it has not heard, the client's session says which
-//! context and task a message belongs to, and a server in front (`kind = "upstream"`) puts the agent's own ids there. A
-//! message that the agent answered is a turn, and so is the last one, whose request is compared. Left out are what
-//! introduces quoted texts, which google-adk repeats before each of them, and its mark `is_user_input`.
+//! Annex needs three parts for the same messages. `session-sharing` sends the agent the events that it has missed. The
+//! client's session provides the context and the task of a message. A server in front (`kind = "upstream"`) replaces
+//! these ids by the agent's own. Each message with an answer is a turn, and so is the last message, whose request is
+//! compared. The comparison ignores the introductions of quoted texts, which google-adk repeats before each quote, and
+//! the mark `is_user_input`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -88,7 +89,7 @@ fn asked(context: &Value) -> Value {
     json!({"author": REMOTE, "parts": [{"text": "which?"}], "custom_metadata": {"a2a:response": response}})
 }
 
-/// Plays the turns of a conversation, which is shared in this mode; what the agent was sent in the last one.
+/// Plays the turns of a conversation that is shared in this mode. Returns the agent's last request.
 async fn play(events: &[Value], mode: &str) -> Value {
     let remote = Arc::new(Remote::of(events));
     let front = front_of(&remote).await;
@@ -115,7 +116,7 @@ fn is_turn(events: &[Value], number: usize) -> bool {
     is_user(&events[number]) && until.is_none_or(|until| later[..until].iter().any(|event| event["author"] == REMOTE))
 }
 
-/// The input of `session-sharing` for the user's event `number`: all events before the answer to it.
+/// The input of `session-sharing` for the user's event `number`: all events before its answer.
 fn input(events: &[Value], number: usize, mode: &str) -> Value {
     let answer = events.iter().enumerate().position(|(other, event)| other > number && event["author"] == REMOTE);
     let event = |(number, event): (usize, &Value)| {
@@ -133,14 +134,14 @@ fn input(events: &[Value], number: usize, mode: &str) -> Value {
     json!({"mode": mode, "peer": "app/user/sess-1", "events": shared, "current": number + 1})
 }
 
-/// Whoever has the conversation.
+/// The client of the conversation.
 struct Caller {
     program: Program,
     session: ClientSession,
 }
 
 impl Caller {
-    /// Says the text of the event, with the change of state that belongs to it. Returns the answer.
+    /// Sends the event's text and state delta. Returns the answer.
     async fn say(&mut self, front: &TestServer, input: &Value, event: &Value) -> String {
         let words = text(&event["parts"][0]["text"]);
         let (mut call, params) = self.program.begin(front, input, &words).await.expect("the call may be made");
@@ -165,9 +166,9 @@ impl Caller {
 /// The agent of the recording. It speaks the version that its answers are in.
 struct Remote {
     is_older: bool,
-    /// Its answers in turn. Where there is none, or no more, the request fails.
+    /// The answers of the agent, in order. A request without an answer fails.
     answers: Mutex<VecDeque<Option<Value>>>,
-    /// The messages that it was sent, with their request's metadata.
+    /// The received messages, with the metadata of their requests.
     requests: Mutex<Vec<Value>>,
 }
 
@@ -188,7 +189,8 @@ impl Remote {
         }
     }
 
-    /// The last request, as recordings have it. None may tell of the session's state, or of anything else beside parts.
+    /// The last request in the form of the recordings. Checks that no request contains the session's state or anything
+    /// else besides parts.
     fn last_request(&self) -> Value {
         let requests = self.requests.lock().expect("a lock");
         for request in requests.iter() {

@@ -115,7 +115,7 @@ async fn messages_are_answered_as_by_adk_but_for_the_deviations() {
     }
 }
 
-/// The agent that a case is about. The recordings do not have it; what it does follows from what it answers.
+/// The agent of a case. The recordings do not contain the agent, so this one is derived from its answers.
 fn agent(case: &str) -> TemplateAgent {
     let ask = json!({"when": "^hi$", "call": [{"tool": "ask", "arguments": r#"{"q":"ok?"}"#}]});
     let (instruction, rules) = match case.split_once('/').expect("a group").1 {

@@ -10,7 +10,7 @@ use crate::catalogue::{FOLDER, catalogue, declaration, refusal, send};
 
 const URI: &str = "https://github.com/a2aproject/a2a-samples/tree/main/samples/python/extensions/secure-passport";
 const CLIENT: &str = "a2a://orchestrator.example.com";
-/// Of the client and `{"loyalty_tier":"Gold"}`, by the key of the example.
+/// The signature over the client id and `{"loyalty_tier":"Gold"}` with the key of the example.
 const SIGNATURE: &str = "7Krm6uVSCuPY47BkPgtwuuYygjRCiUrR-ZTHrMgb8Fc";
 
 fn passport(state: &Value, signature: Option<&str>) -> Value {

@@ -7,13 +7,13 @@ use crate::durable::{counting, serve};
 pub(crate) const URI: &str = "https://github.com/a2aproject/experimental-ext-oid4vp-auth/tree/main/v1";
 const TOKEN: &str = "another-demonstration-secret";
 
-/// A task that waits: its id, and the state that the verifier is told.
+/// A waiting task: its id, and the state for the verifier.
 async fn waiting(server: &TestServer) -> (String, String) {
     let reply = server.say("hello").extensions(URI).send().await.expect("a reply");
     (reply.task()["id"].as_str().expect("an id").to_owned(), state_of(&reply))
 }
 
-/// The state that the verifier of a task that waits is told.
+/// The verifier's state of a waiting task.
 pub(crate) fn state_of(reply: &Reply) -> String {
     let status = &reply.task()["status"];
     assert_eq!(status["state"], "TASK_STATE_AUTH_REQUIRED", "{}", reply.text);

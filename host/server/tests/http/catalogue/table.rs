@@ -1,7 +1,7 @@
-//! The table of extensions in README.md is what the components say of themselves.
+//! The table of extensions in README.md must match the components' own descriptions.
 //!
-//! `UPDATE_README=1 cargo test --workspace --test http catalogue` writes it. The times in it come from
-//! `cargo bench -p annex-bench --bench catalogue`, which writes `examples/catalogue/times.json`; what it has not measured has
+//! `UPDATE_README=1 cargo test --workspace --test http catalogue` writes the table. Its times come from `cargo bench -p
+//! annex-bench --bench catalogue`, which writes `examples/catalogue/times.json`. An extension without a measurement has
 //! a dash.
 
 use std::collections::{BTreeMap, BTreeSet};

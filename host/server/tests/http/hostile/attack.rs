@@ -1,4 +1,4 @@
-//! One attack at a time, and the neighbours of its server meanwhile.
+//! A single attack, and the requests of other extensions during the attack.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub(super) struct Outcome {
     pub(super) reply: Reply,
     /// The text that the client may read: an error's message, a failed task's, or the answer.
     pub(super) seen: String,
-    /// The line in the log that belongs to it; empty when there was no fault.
+    /// The log line of the fault. Empty without a fault.
     pub(super) logged: String,
     /// From the request to its answer.
     pub(super) took: Duration,
@@ -31,7 +31,7 @@ pub(super) struct Outcome {
 }
 
 impl Attack {
-    /// By the state hook, which is told `command`.
+    /// An attack by the state hook, with the command `command`.
     pub(super) fn by_state(command: &str) -> Self {
         let told = Some(("test/command", format!("\"{command}\"")));
         Self { case: command.to_owned(), uri: TEST, told, text: "prompt" }
@@ -43,7 +43,7 @@ impl Attack {
         Self { case: format!("{command}, on the way out"), uri: TEST, told, text: "slow" }
     }
 
-    /// By the extension with grants, which is told a command in JSON.
+    /// An attack by the extension with grants, with a command in JSON.
     pub(super) fn with_grants(command: &str) -> Self {
         let told = Some(("test/capability", format!("[{command}]")));
         Self { case: command.to_owned(), uri: CAPABLE, told, text: "prompt" }
@@ -90,7 +90,7 @@ impl Attack {
     }
 }
 
-/// A request to the neighbour, and one that asks for no extension.
+/// A request to the neighbour, and a request without extensions.
 async fn greet(server: &TestServer, case: &str) {
     let greeted = server.say("prompt").extensions(NEIGHBOUR).send().await.expect("a reply");
     assert_eq!(greeted.extensions.as_deref(), Some(NEIGHBOUR), "during {case}: {}", greeted.text);

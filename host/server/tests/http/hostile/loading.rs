@@ -16,12 +16,12 @@ agent = { kind = "template", name = "a", instruction = "i", model.scripted.fallb
 "#;
 const URI: &str = "https://annex.example/hand-made/v1";
 
-/// A file and what its table in the config has besides.
+/// A component file, and the further keys of its table in the config.
 struct Suspect {
     case: &'static str,
     bytes: Vec<u8>,
     config: String,
-    /// The text that the operator is told.
+    /// The expected text for the operator.
     expected: &'static str,
 }
 

@@ -7,11 +7,11 @@ use std::process::Command;
 use super::attack::Attack;
 use super::{Arena, HAND_MADE};
 
-/// Set in the process that runs one test and nothing beside it.
+/// The environment variable of the process that runs only this test.
 const ALONE: &str = "ANNEX_TEST_ALONE";
 const NAME: &str = "hostile::memory::memory_is_back_where_it_was_after_attacks_on_it";
 
-/// Kibibytes that may be taken for good, by allocators and warm places of the pool.
+/// Kibibytes of permanent growth that are tolerated, for allocators and warm places of the pool.
 const TOLERANCE: usize = 16 << 10;
 const ROUNDS: usize = 10;
 
@@ -44,7 +44,7 @@ async fn attack_over_and_over() {
     assert!(after < before + TOLERANCE, "{before} KiB became {after} KiB");
 }
 
-/// Sends all attacks that take memory, in guests or in the host. None of them leaves a task behind.
+/// Sends all attacks that use memory, in guests or in the host. No attack leaves a task.
 async fn round(arena: &Arena) {
     let commands = [
         "memory-bomb",

@@ -13,7 +13,7 @@ enum Expected {
     Refused(&'static str),
     /// The task fails with an error id; the log says this.
     Failed(&'static str),
-    /// The extension is told so, and the request is served.
+    /// The extension gets this error, and the request succeeds.
     Told(&'static str),
 }
 

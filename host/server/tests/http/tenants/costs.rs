@@ -1,4 +1,5 @@
-//! What the text of a tenant may cost: known when it is put, and what it costs later holds up nobody and counts.
+//! The costs of a tenant's text: most of them are known when the text is stored. Later costs delay no other tenant and
+//! count for this one.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Tenants that cannot be loaded, beside others that can.
+//! Tenants that cannot be loaded, next to others that can.
 
 use std::fs;
 

@@ -11,7 +11,7 @@ use super::{agent, call, message, serve};
 use crate::installation::TOKEN;
 use crate::metrics::scrape;
 
-/// As many tenants, named `t-0` and so on, which share one file with the test extension.
+/// This many tenants, named `t-0` and so on, which share one file with the test extension.
 fn files(tenants: usize) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let component = annex_test_support::component("test-extension");

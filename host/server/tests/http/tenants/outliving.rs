@@ -1,4 +1,4 @@
-//! What a tenant has used outlives what serves it.
+//! The usage of a tenant survives unloading the tenant.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Quotas of tenants: what is beyond is refused with the reason and the time, nobody else notices, and the tenant is served
-//! again.
+//! Quotas of tenants. A request beyond a quota is refused with the reason and a delay, other tenants are not affected,
+//! and the tenant is served again later.
 
 use std::fs;
 use std::time::Duration;
@@ -28,7 +28,7 @@ async fn limited(quota: &str, acme: &str) -> (TempDir, TestServer) {
     (folder, server)
 }
 
-/// An answer of JSON-RPC with what HTTP says of it.
+/// An answer of JSON-RPC with its HTTP status and `Retry-After`.
 struct Told {
     status: u16,
     retry_after: Option<u64>,

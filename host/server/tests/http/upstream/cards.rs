@@ -1,4 +1,4 @@
-//! The card of the upstream, decorated, and the extensions on it.
+//! The card in front of an upstream, and the extensions on that card.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -28,7 +28,7 @@ pub(super) fn card(url: &str, streaming: bool, extensions: &Value) -> Value {
         "skills": [{"id": "s", "name": "Skill", "description": "", "tags": ["t"]}]})
 }
 
-/// A card for the server at `url` that says less of it than its own; where it is.
+/// Serves a card for the server at `url` that declares less than the server's own card. Returns the URL of the card.
 pub(crate) async fn card_of(url: &str, streaming: bool, version: &str) -> String {
     let rpc = format!("{url}/a2a/jsonrpc");
     let mut card = card(&rpc, streaming, &json!([]));
@@ -114,7 +114,7 @@ pub(super) fn error(code: i64, text: &str) -> Response {
     json_answer(&json!({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": text}}))
 }
 
-/// An event stream of these results, and then whatever `rest` is.
+/// An event stream of these results, followed by `rest`.
 pub(super) fn stream(results: &[Value], rest: &str) -> Response {
     let events =
         results.iter().map(|result| format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": 1, "result": result})));

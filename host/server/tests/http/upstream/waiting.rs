@@ -62,7 +62,7 @@ impl Login {
         self.phase.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The number of messages that it was sent.
+    /// The number of received messages.
     fn messages(&self) -> usize {
         self.messages.load(Ordering::SeqCst)
     }
