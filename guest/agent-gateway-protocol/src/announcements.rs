@@ -338,7 +338,9 @@ mod tests {
             announce(&open(), &INVOICES.replace("Squad/a", &format!("Squad/{number}")), &store).unwrap();
         }
         match announce(&open(), INVOICES, &store) {
-            Err(Rejection::Error(error)) => assert!(error.message.contains("invoice already has 100 routes"), "{error:?}"),
+            Err(Rejection::Error(error)) => {
+                assert!(error.message.contains("invoice already has 100 routes"), "{error:?}")
+            }
             other => panic!("{other:?}"),
         }
         announce(&open(), &INVOICES.replace("Squad/a", "Squad/7"), &store).unwrap();

@@ -147,7 +147,7 @@ mod tests {
         let limits = Limits { max_events: Some(2), max_event_bytes: Some(10), max_bytes: Some(15) };
         assert_eq!(limits.passed_by(&[10, 5]), None);
         assert!(limits.passed_by(&[1, 1, 1]).unwrap().contains("3 events"));
-        assert!(limits.passed_by(&[11]).unwrap().contains("one of 11 bytes"));
+        assert!(limits.passed_by(&[11]).unwrap().contains("an event with 11 bytes"));
         assert!(limits.passed_by(&[10, 6]).unwrap().contains("16 bytes"));
         assert_eq!(Limits::default().passed_by(&[usize::MAX]), None);
     }

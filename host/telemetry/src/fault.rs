@@ -1,4 +1,4 @@
-//! Faults that are not the client's, in the log: each has an error id, and the client is told that id alone.
+//! Log lines for faults of the server. Each fault has an error id, and the client receives only this id.
 
 use std::error::Error;
 

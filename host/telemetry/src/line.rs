@@ -1,8 +1,8 @@
-//! What the lines of requests and of turns have in common.
+//! The common parts of log lines for requests and turns.
 
 use std::time::Duration;
 
-/// What operators filter the lines by, as in `ANNEX_LOG=info,annex_server::access=off`.
+/// The target of the lines, for filters such as `ANNEX_LOG=info,annex_server::access=off`.
 pub const ACCESS_TARGET: &str = "annex_server::access";
 
 /// Milliseconds in thousandths, of which a clock of microseconds has no more.

@@ -76,12 +76,12 @@ impl Request {
         self.is_logged
     }
 
-    /// Ends it, and with it what its line of the log can say. True for whoever does so first.
+    /// Marks the request as ended: its log line gets no further fields. Returns true for the first call.
     pub fn end(&self) -> bool {
         !self.is_over.swap(true, Ordering::Relaxed)
     }
 
-    /// True once it has ended. A turn may go on.
+    /// True once the request has ended. Its turn may still run.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)

@@ -17,7 +17,7 @@ const STOP: &str = "
     CREATE FUNCTION clock.clock_timestamp() RETURNS TIMESTAMPTZ LANGUAGE sql VOLATILE
         AS 'SELECT time + nextval(''clock.calls'') * INTERVAL ''1 microsecond'' FROM clock.now';
     CREATE FUNCTION clock.statement_timestamp() RETURNS TIMESTAMPTZ LANGUAGE sql STABLE
-        AS 'SELECT time FROM clock.now';
+        AS 'SELECT time + (SELECT last_value FROM clock.calls) * INTERVAL ''1 microsecond'' FROM clock.now';
     DO 'BEGIN EXECUTE format(''ALTER DATABASE %I SET search_path = public, clock, pg_catalog'', current_database()); END'";
 
 /// Long for any answer of the database.

@@ -28,7 +28,7 @@ fn a_value_that_cannot_be_used_is_named_by_its_key() {
                 config.credentials = credentials("x-key");
                 config.headers_forward = vec!["X-Key".to_owned()];
             },
-            "headers_forward has \"X-Key\", which is what `credentials` sets",
+            "headers_forward has \"X-Key\", which `credentials` sets already",
         ),
         (&|config| config.credentials = credentials("host"), "credentials.header has \"host\""),
         (&|config| config.credentials = credentials("x\r\ny"), "is not the name of a header field"),
