@@ -226,7 +226,15 @@ impl From<Unportable> for A2aError {
     }
 }
 
+/// The most bytes of each text in an error. A longer text is cut, because it may repeat the client's own text.
+pub(crate) const MAX_TEXT_BYTES: usize = 4096;
+
 impl A2aError {
+    /// The error's text for a client, of at most 4 KiB.
+    pub fn message(&self) -> String {
+        annex_text::cut(self.to_string(), MAX_TEXT_BYTES)
+    }
+
     /// [`A2aError::InvalidParams`] about the request as a whole.
     pub fn invalid_params(reason: impl Into<String>) -> Self {
         Self::invalid_field("", reason)

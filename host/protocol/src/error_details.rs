@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use crate::error::comma_separated;
+use crate::error::{MAX_TEXT_BYTES, comma_separated};
 use crate::{A2aError, FieldViolation, Json, JsonObject};
 
 const DOMAIN: &str = "a2a-protocol.org";
@@ -19,7 +19,7 @@ enum Detail<'a> {
         metadata: IndexMap<&'static str, String>,
     },
     #[serde(rename = "type.googleapis.com/google.rpc.BadRequest", rename_all = "camelCase")]
-    BadRequest { field_violations: &'a [FieldViolation] },
+    BadRequest { field_violations: Vec<FieldViolation> },
     #[serde(rename = "type.googleapis.com/google.rpc.RetryInfo", rename_all = "camelCase")]
     RetryInfo { retry_delay: String },
     #[serde(rename = "type.googleapis.com/google.protobuf.Value")]
@@ -32,10 +32,12 @@ impl A2aError {
     pub fn details(&self) -> Vec<Json> {
         // The ErrorInfo is the first entry: gRPC drops details from the end when a status does not fit into its
         // headers.
-        let info = Detail::ErrorInfo { reason: self.reason(), domain: DOMAIN, metadata: self.info_metadata() };
+        let metadata = self.info_metadata().into_iter().map(|(key, text)| (key, cut(text))).collect();
+        let info = Detail::ErrorInfo { reason: self.reason(), domain: DOMAIN, metadata };
         let own = match self {
             Self::InvalidParams { violations } => {
-                Json::from_serialize(&Detail::BadRequest { field_violations: violations }).ok()
+                let field_violations = violations.iter().cloned().map(short).collect();
+                Json::from_serialize(&Detail::BadRequest { field_violations }).ok()
             }
             Self::QuotaExceeded { retry_seconds, .. }
             | Self::Unavailable { retry_seconds: Some(retry_seconds), .. } => {
@@ -94,6 +96,14 @@ impl A2aError {
             | Self::Unauthenticated { .. } => IndexMap::new(),
         }
     }
+}
+
+fn cut(text: String) -> String {
+    annex_text::cut(text, MAX_TEXT_BYTES)
+}
+
+fn short(violation: FieldViolation) -> FieldViolation {
+    FieldViolation { field: cut(violation.field), description: cut(violation.description) }
 }
 
 /// An extension's data as an entry of the list. Data with `@type` is used unchanged; other data is wrapped in a

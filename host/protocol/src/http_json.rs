@@ -62,7 +62,7 @@ pub fn query<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Js
 pub fn failure(error: &A2aError) -> String {
     let code = error.http_status();
     let status = error.grpc_status().name();
-    let message = Json::string(&error.to_string());
+    let message = Json::string(&error.message());
     let details = error.details();
     let details = details.iter().map(Json::get).collect::<Vec<_>>().join(",");
     let message = message.get();

@@ -246,9 +246,9 @@ pub fn failure(id: &RequestId, error: &A2aError) -> String {
 
 /// The error's message. For a method of 0.3 it says how to call that method in 1.0.
 fn text(error: &A2aError) -> String {
-    let A2aError::MethodNotFound { method } = error else { return error.to_string() };
+    let A2aError::MethodNotFound { method } = error else { return error.message() };
     v0_3::Method::from_name(method).map_or_else(
-        || error.to_string(),
+        || error.message(),
         |known| {
             let (version, operation) = (v0_3::VERSION, known.of_1_0().name());
             format!(

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::names::X_A2A_EXTENSIONS;
 use super::task::state_name;
-use crate::error::comma_separated;
+use crate::error::{MAX_TEXT_BYTES, comma_separated};
 use crate::error_text::unknown_extensions;
 use crate::jsonrpc::RequestId;
 use crate::{A2aError, Json};
@@ -19,9 +19,9 @@ pub fn code(error: &A2aError) -> i32 {
     }
 }
 
-/// The message, in which methods, headers and states have the names of 0.3.
+/// The message of at most 4 KiB, in which methods, headers and states have the names of 0.3.
 pub fn text(error: &A2aError) -> String {
-    match error {
+    let text = match error {
         A2aError::TaskNotCancelable { task_id, state } => {
             format!("task {task_id} cannot be canceled because it is in state {}", state_name(*state))
         }
@@ -40,7 +40,8 @@ pub fn text(error: &A2aError) -> String {
             format!("method `{method}` does not exist; A2A 0.3 methods are called like message/send or tasks/get")
         }
         other => other.to_string(),
-    }
+    };
+    annex_text::cut(text, MAX_TEXT_BYTES)
 }
 
 #[derive(Serialize)]

@@ -1,6 +1,7 @@
 //! Each row of the specification's error table.
 
-use annex_protocol::{A2aError, FieldViolation, Json, JsonObject, TaskState};
+use annex_protocol::jsonrpc::RequestId;
+use annex_protocol::{A2aError, FieldViolation, Json, JsonObject, TaskId, TaskState, http_json, jsonrpc, v0_3};
 use insta::assert_snapshot;
 
 type Row = (A2aError, i32, u16, (&'static str, i32), &'static str);
@@ -196,5 +197,24 @@ fn data_of_an_extension_is_an_entry_with_a_type() {
         ("9007199254740993", r#"{"@type":"type.googleapis.com/google.protobuf.Value","value":9007199254740993}"#),
     ] {
         assert_eq!(error(data).details()[1].get(), entry);
+    }
+}
+
+#[test]
+fn an_error_repeats_long_text_of_the_client_cut_in_each_form() {
+    let long = "x".repeat(200_000);
+    let errors = [
+        A2aError::TaskNotFound { task_id: TaskId::new(long.as_str()) },
+        A2aError::MethodNotFound { method: long.clone() },
+        A2aError::VersionNotSupported { requested: long.clone(), supported: &["1.0"] },
+        A2aError::ContentTypeNotSupported { content_type: long.clone() },
+        A2aError::invalid_field(long.as_str(), long.as_str()),
+        A2aError::InvalidRequest { reason: long.clone() },
+    ];
+    let id = RequestId::Null;
+    for error in errors {
+        for text in [jsonrpc::failure(&id, &error), http_json::failure(&error), v0_3::failure(&id, &error)] {
+            assert!(text.contains('…') && text.len() < 20_000, "{} bytes: {error:?}", text.len());
+        }
     }
 }
