@@ -28,7 +28,7 @@ use annex_operations::views::ExtensionViews;
 use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::ScopedKeys;
 use annex_protocol::{
-    A2aError, AgentCard, AgentExtension, CancelTaskRequest, ContextId, ExtensionUri, GetTaskRequest, Message,
+    A2aError, AgentCard, AgentExtension, CancelTaskRequest, ContextId, ExtensionUri, GetTaskRequest, ListTasksRequest, Message,
     MessageId, Owner, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskId, TaskState,
 };
 use annex_push::{Notifier, NotifierConfig};
@@ -313,6 +313,14 @@ impl Door {
         match self.perform(call, Operation::CancelTask(request)).await? {
             OperationResult::CanceledTask(task) => Ok(task),
             _ => panic!("CancelTask gives a task"),
+        }
+    }
+
+    /// ListTasks for a principal.
+    pub(crate) async fn listed(&self, call: &ServiceParameters) -> Vec<Task> {
+        match self.perform(call, Operation::ListTasks(ListTasksRequest::default())).await.expect("a page") {
+            OperationResult::Tasks(page) => page.tasks,
+            _ => panic!("ListTasks gives tasks"),
         }
     }
 

@@ -11,7 +11,6 @@ mod cancellation;
 mod conversations;
 mod errors;
 mod extensions;
-mod history;
 mod limits;
 mod lists;
 mod permits;
