@@ -63,7 +63,8 @@ async fn the_question_of_a_cancelled_task_stays_in_its_history() {
 #[tokio::test]
 async fn a_finished_task_is_not_cancelable() {
     let door = door().await;
-    for (text, state) in [("work", TaskState::Completed), ("fail No.", TaskState::Failed), ("reject", TaskState::Rejected)]
+    for (text, state) in
+        [("work", TaskState::Completed), ("fail No.", TaskState::Failed), ("reject", TaskState::Rejected)]
     {
         let task = door.task(text).await;
         let error = door.cancel(&anonymous(), &task.id).await.expect_err("a finished task");
@@ -138,10 +139,7 @@ async fn the_conversation_of_a_cancelled_turn_has_the_message_and_the_reason() {
     let task = door.waiting_turn(say("work, wait").context("c")).await;
     door.cancel(&anonymous(), &task.id).await.expect("a cancelled task");
     let next = door.task(say("history").context("c")).await;
-    assert_eq!(
-        artifacts(&next),
-        "user: work, wait | scripted: The turn ended without an answer. | user: history"
-    );
+    assert_eq!(artifacts(&next), "user: work, wait | scripted: The turn ended without an answer. | user: history");
 }
 
 #[tokio::test]

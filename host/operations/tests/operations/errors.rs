@@ -161,7 +161,11 @@ async fn an_agent_without_an_extended_card_says_so() {
 
 #[tokio::test]
 async fn each_operation_tells_the_tenant_that_its_request_names() {
-    let request = SendMessageRequest { tenant: Some("acme".to_owned()), message: Message::user_text("work"), ..Default::default() };
+    let request = SendMessageRequest {
+        tenant: Some("acme".to_owned()),
+        message: Message::user_text("work"),
+        ..Default::default()
+    };
     let operation = Operation::SendMessage(request.clone());
     assert_eq!((operation.tenant(), operation.streams()), (Some("acme"), false));
     let operation = Operation::SendStreamingMessage(request);

@@ -28,8 +28,8 @@ use annex_operations::views::ExtensionViews;
 use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::ScopedKeys;
 use annex_protocol::{
-    A2aError, AgentCard, AgentExtension, CancelTaskRequest, ContextId, ExtensionUri, GetTaskRequest, ListTasksRequest, Message,
-    MessageId, Owner, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskId, TaskState,
+    A2aError, AgentCard, AgentExtension, CancelTaskRequest, ContextId, ExtensionUri, GetTaskRequest, ListTasksRequest,
+    Message, MessageId, Owner, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskId, TaskState,
 };
 use annex_push::{Notifier, NotifierConfig};
 use annex_runtime::{Installed, KeyValueStore, MemoryKeyValueStore};

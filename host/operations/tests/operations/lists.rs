@@ -1,18 +1,14 @@
 //! GetTask and ListTasks.
 
 use annex_operations::operation::{Operation, OperationResult};
+use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::{
     A2aError, ContextId, GetTaskRequest, ListTasksRequest, ListTasksResponse, Task, TaskId, TaskState, Timestamp,
 };
-use annex_operations::service_parameters::ServiceParameters;
 
 use crate::fixture::{Door, Settings, anonymous, artifacts, by, door, door_with, fields, history, say};
 
-async fn list(
-    door: &Door,
-    call: &ServiceParameters,
-    request: ListTasksRequest,
-) -> Result<ListTasksResponse, A2aError> {
+async fn list(door: &Door, call: &ServiceParameters, request: ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
     match door.perform(call, Operation::ListTasks(request)).await? {
         OperationResult::Tasks(tasks) => Ok(tasks),
         _ => panic!("ListTasks gives tasks"),

@@ -145,5 +145,8 @@ async fn the_stream_of_a_waiting_task_ends_with_an_error_when_the_server_closes_
     door.handler.closing.cancel();
     let events = rest(stream).await;
     assert_eq!(events[0], "task INPUT_REQUIRED");
-    assert!(events[1].contains("the server is shutting down and the task goes on; subscribe to it again"), "{events:?}");
+    assert!(
+        events[1].contains("the server is shutting down and the task goes on; subscribe to it again"),
+        "{events:?}"
+    );
 }
