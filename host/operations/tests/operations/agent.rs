@@ -10,6 +10,8 @@ use annex_session::{Event, StateDelta, TurnSession};
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
+use crate::fixture::in_time;
+
 /// The name of the agent.
 pub(crate) const NAME: &str = "scripted";
 
@@ -45,7 +47,7 @@ impl Agent {
 
     /// Waits until one more turn has reached its step `wait`.
     pub(crate) async fn waits(&self) {
-        self.arrived.acquire().await.expect("an open semaphore").forget();
+        in_time(self.arrived.acquire()).await.expect("an open semaphore").forget();
     }
 
     /// Ends one step `wait`, of now or later.

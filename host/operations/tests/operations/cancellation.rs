@@ -2,9 +2,10 @@
 
 use annex_protocol::{A2aError, TaskId, TaskState};
 
-use crate::fixture::{anonymous, artifacts, by, door, fields, next, rest, say, status};
+use crate::fixture::{anonymous, by, door, say};
+use crate::in_words::{artifacts, fields, next, rest, status};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn cancelling_stops_the_turn_and_the_task_is_cancelled() {
     let door = door().await;
     let task = door.waiting_turn("work, artifact part, wait, artifact more").await;
@@ -14,7 +15,7 @@ async fn cancelling_stops_the_turn_and_the_task_is_cancelled() {
     assert_eq!((door.ended("canceled"), door.ended("completed")), (1, 0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn cancelling_answers_the_client_that_waits_for_the_turn() {
     let door = door().await;
     let sending = door.sending(say("work, wait").context("c").by("ada"));
@@ -24,7 +25,7 @@ async fn cancelling_answers_the_client_that_waits_for_the_turn() {
     assert_eq!(status(&sending.await.expect("a task")), "CANCELED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn cancelling_is_the_last_event_of_every_stream() {
     let door = door().await;
     let task = door.waiting_turn("work, wait").await;
@@ -36,7 +37,7 @@ async fn cancelling_is_the_last_event_of_every_stream() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_that_waits_for_input_is_cancelled_without_a_turn() {
     let door = door().await;
     let asked = door.task("ask Which one?").await;
@@ -45,22 +46,26 @@ async fn a_task_that_waits_for_input_is_cancelled_without_a_turn() {
     assert_eq!(status(&door.get(&anonymous(), &asked.id).await.expect("a task")), "CANCELED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_that_wants_credentials_can_be_cancelled() {
     let door = door().await;
     let asked = door.task("credentials").await;
+    let stream = door.subscribe(&anonymous(), &asked.id).await.expect("a stream");
     assert_eq!(status(&door.cancel(&anonymous(), &asked.id).await.expect("a cancelled task")), "CANCELED");
+    assert_eq!(rest(stream).await, ["task AUTH_REQUIRED", "CANCELED"]);
+    let error = door.refusal(say("work").task(&asked)).await;
+    assert!(matches!(error, A2aError::UnsupportedOperation { .. }), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_question_of_a_cancelled_task_stays_in_its_history() {
     let door = door().await;
     let asked = door.task("ask Which one?").await;
     let canceled = door.cancel(&anonymous(), &asked.id).await.expect("a cancelled task");
-    assert_eq!(crate::fixture::history(&canceled), ["ask Which one?", "Which one?"]);
+    assert_eq!(crate::in_words::history(&canceled), ["ask Which one?", "Which one?"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_finished_task_is_not_cancelable() {
     let door = door().await;
     for (text, state) in
@@ -72,7 +77,7 @@ async fn a_finished_task_is_not_cancelable() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_is_cancelled_only_once() {
     let door = door().await;
     let asked = door.task("ask").await;
@@ -81,7 +86,7 @@ async fn a_task_is_cancelled_only_once() {
     assert_eq!(error, A2aError::TaskNotCancelable { task_id: asked.id, state: TaskState::Canceled });
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_task_takes_no_further_message() {
     let door = door().await;
     let asked = door.task("ask").await;
@@ -91,14 +96,14 @@ async fn a_cancelled_task_takes_no_further_message() {
     assert_eq!(door.agent.turns(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_unknown_task_cannot_be_cancelled() {
     let id = TaskId::new("unknown");
     let error = door().await.cancel(&anonymous(), &id).await.expect_err("no task");
     assert_eq!(error, A2aError::TaskNotFound { task_id: id });
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_of_another_principal_cannot_be_cancelled_and_goes_on() {
     let door = door().await;
     let task = door.waiting_turn(say("work, wait").by("ada")).await;
@@ -109,13 +114,13 @@ async fn a_task_of_another_principal_cannot_be_cancelled_and_goes_on() {
     assert_eq!(status(&door.get(&by("ada"), &task.id).await.expect("a task")), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn cancelling_needs_an_id() {
     let error = door().await.cancel(&anonymous(), &TaskId::default()).await.expect_err("no id");
     assert_eq!(fields(&error), ["id"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_of_a_further_message_is_cancelled_like_the_first() {
     let door = door().await;
     let asked = door.task("ask").await;
@@ -123,7 +128,7 @@ async fn a_turn_of_a_further_message_is_cancelled_like_the_first() {
     assert_eq!(status(&door.cancel(&anonymous(), &asked.id).await.expect("a cancelled task")), "CANCELED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn two_cancellations_at_once_both_end_and_the_task_is_cancelled() {
     let door = door().await;
     let task = door.waiting_turn("work, wait").await;
@@ -133,7 +138,7 @@ async fn two_cancellations_at_once_both_end_and_the_task_is_cancelled() {
     assert_eq!(status(&door.get(&anonymous(), &task.id).await.expect("a task")), "CANCELED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_conversation_of_a_cancelled_turn_has_the_message_and_the_reason() {
     let door = door().await;
     let task = door.waiting_turn(say("work, wait").context("c")).await;
@@ -142,7 +147,7 @@ async fn the_conversation_of_a_cancelled_turn_has_the_message_and_the_reason() {
     assert_eq!(artifacts(&next), "user: work, wait | scripted: The turn ended without an answer. | user: history");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stream_of_the_waiting_task_hears_of_its_cancellation() {
     let door = door().await;
     let asked = door.task("ask").await;

@@ -5,7 +5,8 @@ use annex_protocol::{ContextId, Owner, PartContent};
 use annex_session::EventFilter;
 
 use crate::agent::NAME;
-use crate::fixture::{Door, Settings, anonymous, artifacts, door, door_with, say, status};
+use crate::fixture::{Door, Settings, anonymous, door, door_with, say};
+use crate::in_words::{artifacts, status};
 
 /// True if the anonymous conversation `c` is stored.
 async fn exists(door: &Door) -> bool {
@@ -13,7 +14,7 @@ async fn exists(door: &Door) -> bool {
     door.sessions.exists(&key).await.expect("a store that answers")
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_next_turn_reads_what_was_said_before() {
     let door = door().await;
     door.task(say("say hello").context("c")).await;
@@ -21,14 +22,14 @@ async fn the_next_turn_reads_what_was_said_before() {
     assert_eq!(artifacts(&next), "user: say hello | scripted: hello | user: history");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_history_of_one_context_is_not_read_in_another() {
     let door = door().await;
     door.task(say("say hello").context("c")).await;
     assert_eq!(artifacts(&door.task(say("history").context("d")).await), "user: history");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_history_of_one_principal_is_not_read_by_another() {
     let door = door().await;
     door.task(say("say hello").context("c").by("ada")).await;
@@ -37,14 +38,14 @@ async fn the_history_of_one_principal_is_not_read_by_another() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_without_an_answer_is_an_event_of_the_agent_all_the_same() {
     let door = door().await;
     door.task(say("work").context("c")).await;
     assert_eq!(artifacts(&door.task(say("history").context("c")).await), "user: work | scripted:  | user: history");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_failed_turn_leaves_its_reason_in_the_conversation() {
     let door = door().await;
     door.task(say("work, fail Too hard.").context("c")).await;
@@ -52,7 +53,7 @@ async fn a_failed_turn_leaves_its_reason_in_the_conversation() {
     assert_eq!(artifacts(&next), "user: work, fail Too hard. | scripted: Too hard. | user: history");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_delta_of_a_turn_is_read_in_the_same_turn_and_in_the_next() {
     let door = door().await;
     let task = door.task(say("set color blue, read color").context("c")).await;
@@ -60,7 +61,7 @@ async fn a_delta_of_a_turn_is_read_in_the_same_turn_and_in_the_next() {
     assert_eq!(artifacts(&door.task(say("read color").context("c")).await), r#""blue""#);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_later_delta_replaces_the_value_of_its_key_and_no_other() {
     let door = door().await;
     door.task(say("set color blue, set size small").context("c")).await;
@@ -69,14 +70,14 @@ async fn a_later_delta_replaces_the_value_of_its_key_and_no_other() {
     assert_eq!(artifacts(&door.task(say("read size").context("c")).await), r#""small""#);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_key_of_one_conversation_is_not_read_in_another() {
     let door = door().await;
     door.task(say("set color blue").context("c")).await;
     assert_eq!(artifacts(&door.task(say("read color").context("d")).await), "nothing");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_user_key_is_read_in_all_conversations_of_its_principal() {
     let door = door().await;
     door.task(say("set user:color blue").context("c").by("ada")).await;
@@ -84,14 +85,14 @@ async fn a_user_key_is_read_in_all_conversations_of_its_principal() {
     assert_eq!(artifacts(&door.task(say("read user:color").context("d").by("bob")).await), "nothing");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_app_key_is_read_by_all_callers() {
     let door = door().await;
     door.task(say("set app:color blue").context("c").by("ada")).await;
     assert_eq!(artifacts(&door.task(say("read app:color").context("d").by("bob")).await), r#""blue""#);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_temporary_key_ends_with_its_turn() {
     let door = door().await;
     let task = door.task(say("set temp:color blue, read temp:color").context("c")).await;
@@ -99,14 +100,14 @@ async fn a_temporary_key_ends_with_its_turn() {
     assert_eq!(artifacts(&door.task(say("read temp:color").context("c")).await), "nothing");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_delta_that_an_agent_adds_before_its_turn_is_stored_with_the_message() {
     let door = door().await;
     door.task(say("with a delta").context("c")).await;
     assert_eq!(artifacts(&door.task(say("read before").context("c")).await), r#""the turn""#);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_state_that_is_too_large_fails_the_turn_and_leaves_the_state() {
     let mut settings = Settings::default();
     settings.sessions.limits.state_bytes = 100;
@@ -117,7 +118,7 @@ async fn a_state_that_is_too_large_fails_the_turn_and_leaves_the_state() {
     assert_eq!(artifacts(&door.task(say("read color").context("c")).await), r#""blue""#);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_oldest_events_leave_a_long_conversation() {
     let mut settings = Settings::default();
     settings.sessions.limits.events = 3;
@@ -131,7 +132,7 @@ async fn the_oldest_events_leave_a_long_conversation() {
     assert_eq!(texts, ["one", "say two", "two"].map(|text| PartContent::Text(text.to_owned())));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_that_the_agent_refuses_before_its_turn_leaves_no_conversation() {
     let door = door().await;
     door.refusal(say("not this").context("c")).await;
@@ -139,14 +140,14 @@ async fn a_message_that_the_agent_refuses_before_its_turn_leaves_no_conversation
     assert_eq!(door.agent.turns(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_first_message_of_an_agent_that_reaches_out_is_stored_before_the_agent_runs() {
     let door = door().await;
     door.refusal(say("refuse not now").context("c")).await;
     assert!(exists(&door).await);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_first_message_of_an_agent_that_does_not_reach_out_goes_with_its_refusal() {
     let door = door_with(Settings { reaches_out: false, ..Settings::default() }).await;
     door.refusal(say("refuse not now").context("c")).await;
@@ -155,7 +156,7 @@ async fn the_first_message_of_an_agent_that_does_not_reach_out_goes_with_its_ref
     assert!(exists(&door).await);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_is_stored_before_an_agent_that_does_not_reach_out_waits() {
     let door = door_with(Settings { reaches_out: false, ..Settings::default() }).await;
     let task = door.waiting_turn(say("work, wait").context("c")).await;
@@ -163,7 +164,7 @@ async fn a_message_is_stored_before_an_agent_that_does_not_reach_out_waits() {
     door.cancel(&anonymous(), &task.id).await.expect("a cancelled task");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_without_a_task_is_part_of_the_conversation() {
     let door = door().await;
     door.message(say("say hello, answer hello").context("c")).await;

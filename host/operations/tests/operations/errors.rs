@@ -8,19 +8,20 @@ use annex_protocol::{
     TaskId,
 };
 
-use crate::fixture::{Said, Settings, anonymous, artifacts, by, door, door_with, fields, rest, say, status};
+use crate::fixture::{Said, Settings, anonymous, by, door, door_with, say};
+use crate::in_words::{artifacts, fields, rest, status};
 
 fn overloaded(reason: &str) -> A2aError {
     A2aError::Overloaded { reason: reason.to_owned() }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_without_a_message_is_refused_in_one_word() {
     let said = Said { call: anonymous(), request: SendMessageRequest::default() };
     assert_eq!(fields(&door().await.refusal(said).await), ["message"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn all_faults_of_a_message_are_named_together() {
     let mut said = say("work").id("").history_length(-1);
     said.request.message.role = Role::Agent;
@@ -29,7 +30,7 @@ async fn all_faults_of_a_message_are_named_together() {
     assert_eq!(fields(&door().await.refusal(said).await), expected);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_raw_part_that_is_not_base64_is_refused() {
     let mut said = say("work");
     let raw = Part { content: PartContent::Raw("no base64!".to_owned()), ..Part::text("") };
@@ -37,7 +38,7 @@ async fn a_raw_part_that_is_not_base64_is_refused() {
     assert_eq!(fields(&door().await.refusal(said).await), ["message.parts[1].raw"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_part_of_a_media_type_that_the_agent_does_not_take_is_refused() {
     let door = door().await;
     let mut said = say("work");
@@ -47,7 +48,7 @@ async fn a_part_of_a_media_type_that_the_agent_does_not_take_is_refused() {
     assert_eq!(door.agent.turns(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_for_an_unknown_task_is_refused_and_begins_no_other() {
     let door = door().await;
     let mut said = say("work");
@@ -56,7 +57,7 @@ async fn a_message_for_an_unknown_task_is_refused_and_begins_no_other() {
     assert_eq!(door.agent.turns(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_for_the_task_of_another_principal_is_refused() {
     let door = door().await;
     let asked = door.task(say("ask").by("ada")).await;
@@ -65,7 +66,7 @@ async fn a_message_for_the_task_of_another_principal_is_refused() {
     assert_eq!(status(&door.get(&by("ada"), &asked.id).await.expect("a task")), "INPUT_REQUIRED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_for_a_finished_task_is_refused_with_the_way_to_go_on() {
     let door = door().await;
     let done = door.task("work").await;
@@ -77,14 +78,14 @@ async fn a_message_for_a_finished_task_is_refused_with_the_way_to_go_on() {
     assert_eq!(error, A2aError::UnsupportedOperation { reason });
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_that_names_another_context_than_its_task_is_refused() {
     let door = door().await;
     let asked = door.task(say("ask").context("c")).await;
     assert_eq!(fields(&door.refusal(say("work").task(&asked).context("d")).await), ["message.contextId"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn refusals_are_counted_by_whose_fault_they_are() {
     let door = door().await;
     door.refusal("not this").await;
@@ -93,7 +94,7 @@ async fn refusals_are_counted_by_whose_fault_they_are() {
     assert_eq!((door.received("refused"), door.received("failed"), door.received("started")), (2, 1, 0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_drains_takes_no_message_and_lets_turns_end() {
     let door = door().await;
     let task = door.waiting_turn("work, wait, artifact hello").await;
@@ -105,7 +106,7 @@ async fn a_server_that_drains_takes_no_message_and_lets_turns_end() {
     assert_eq!((status(&task).as_str(), artifacts(&task).as_str()), ("COMPLETED", "hello"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_tenant_that_was_removed_takes_no_message() {
     let door = door().await;
     door.handler.removed.store(true, Ordering::Relaxed);
@@ -113,7 +114,7 @@ async fn a_tenant_that_was_removed_takes_no_message() {
     assert_eq!(door.agent.turns(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_that_the_server_cannot_wait_for_fails_with_the_reason() {
     let door = door().await;
     let task = door.waiting_turn("work, wait").await;
@@ -123,7 +124,7 @@ async fn a_turn_that_the_server_cannot_wait_for_fails_with_the_reason() {
     assert_eq!(rest(stream).await, events);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_that_waits_for_input_outlives_the_stop_of_turns() {
     let door = door().await;
     let asked = door.task("ask").await;
@@ -131,7 +132,7 @@ async fn a_task_that_waits_for_input_outlives_the_stop_of_turns() {
     assert_eq!(status(&door.get(&anonymous(), &asked.id).await.expect("a task")), "INPUT_REQUIRED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_method_that_no_extension_has_is_not_found() {
     let door = door().await;
     for (extension, expected) in [(None, "echo"), (Some("tools"), "tools/echo")] {
@@ -143,7 +144,7 @@ async fn a_method_that_no_extension_has_is_not_found() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_extended_card_is_given_where_there_is_one() {
     let card = AgentCard { name: "the card".to_owned(), ..AgentCard::default() };
     let door = door_with(Settings { extended_card: Some(card), ..Settings::default() }).await;
@@ -152,14 +153,14 @@ async fn the_extended_card_is_given_where_there_is_one() {
     assert!(matches!(given, Ok(OperationResult::ExtendedAgentCard(card)) if card.name == "the card"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_without_an_extended_card_says_so() {
     let operation = Operation::GetExtendedAgentCard(GetExtendedAgentCardRequest::default());
     let error = door().await.perform(&by("ada"), operation).await.err().expect("no card");
     assert!(matches!(error, A2aError::UnsupportedOperation { .. }), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_operation_tells_the_tenant_that_its_request_names() {
     let request = SendMessageRequest {
         tenant: Some("acme".to_owned()),

@@ -29,19 +29,19 @@ use annex_operations::views::agent_names::AgentNames;
 use annex_operations::views::scoped_keys::ScopedKeys;
 use annex_protocol::{
     A2aError, AgentCard, AgentExtension, CancelTaskRequest, ContextId, ExtensionUri, GetTaskRequest, ListTasksRequest,
-    Message, MessageId, Owner, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskId, TaskState,
+    Message, MessageId, Owner, SendMessageRequest, SubscribeToTaskRequest, Task, TaskId, Timestamp,
 };
 use annex_push::{Notifier, NotifierConfig};
 use annex_runtime::{Installed, KeyValueStore, MemoryKeyValueStore};
 use annex_session::{Bounds, InMemorySessionService, SessionService, Turns};
 use annex_tasks::{MemoryBounds, MemoryTaskStore, Retention, TaskLimits, TaskStore, WaitingBounds};
 use async_trait::async_trait;
-use futures::StreamExt;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::Agent;
+use crate::in_words::rest;
 
 /// What differs between handlers. The defaults leave room for everything.
 pub(crate) struct Settings {
@@ -111,7 +111,9 @@ pub(crate) async fn door_with(settings: Settings) -> Door {
     let closing = CancellationToken::new();
     let push = settings.has_push.then(|| {
         let screen = Screen::with_resolver(ScreenConfig::default(), Arc::new(NoNames));
-        let notifier = Notifier::new(&NotifierConfig::new(screen)).expect("a notifier");
+        // Each event is too long to be sent, so that no test opens a socket.
+        let config = NotifierConfig { max_body: 0, ..NotifierConfig::new(screen) };
+        let notifier = Notifier::new(&config).expect("a notifier");
         Arc::new(PushNotifications::new(notifier, Arc::clone(&store), closing.clone()))
     });
     let bounds = TaskBounds {
@@ -156,7 +158,7 @@ pub(crate) async fn door_with(settings: Settings) -> Door {
     Door { handler, agent, sessions }
 }
 
-/// Knows no name, so that no notification is ever sent.
+/// Knows no name.
 struct NoNames;
 
 #[async_trait]
@@ -239,7 +241,7 @@ impl Door {
         call: &ServiceParameters,
         operation: Operation,
     ) -> Result<OperationResult, A2aError> {
-        self.handler.perform(call, operation).await.map(|answer| answer.value)
+        in_time(self.handler.perform(call, operation)).await.map(|answer| answer.value)
     }
 
     /// SendMessage.
@@ -345,76 +347,27 @@ impl Door {
     /// Waits until the turns that run have ended.
     pub(crate) async fn turns_over(&self) {
         self.handler.running.close();
-        self.handler.running.wait().await;
+        in_time(self.handler.running.wait()).await;
         self.handler.running.reopen();
     }
+}
+
+/// Waits for the next millisecond of the time of statuses. Tasks are ordered by it, and within one millisecond by id.
+pub(crate) async fn one_millisecond() {
+    let now = Timestamp::now();
+    while Timestamp::now() == now {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits for an hour on the paused clock, so that a test that would hang fails.
+pub(crate) async fn in_time<F: Future>(work: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(60 * 60), work).await.expect("an end within an hour")
 }
 
 fn events(result: Result<OperationResult, A2aError>) -> Result<EventStream, A2aError> {
     match result? {
         OperationResult::Events(events) => Ok(events),
         _ => panic!("this operation gives events"),
-    }
-}
-
-/// The remaining events, each in a few words.
-pub(crate) async fn rest(stream: EventStream) -> Vec<String> {
-    stream
-        .map(|event| event.map_or_else(|error| format!("error: {error}"), |event| words(event.event())))
-        .collect()
-        .await
-}
-
-/// The next event in a few words. `None` at the end of the stream.
-pub(crate) async fn next(stream: &mut EventStream) -> Option<String> {
-    let event = stream.next().await?;
-    Some(event.map_or_else(|error| format!("error: {error}"), |event| words(event.event())))
-}
-
-/// An event in a few words, such as `task SUBMITTED`, `WORKING: reading` and `artifact hello`.
-fn words(event: &StreamResponse) -> String {
-    match event {
-        StreamResponse::Task(task) => format!("task {}", state(task.status.state)),
-        StreamResponse::Message(message) => format!("message {}", message.text()),
-        StreamResponse::StatusUpdate(update) => match &update.status.message {
-            Some(message) => format!("{}: {}", state(update.status.state), message.text()),
-            None => state(update.status.state),
-        },
-        StreamResponse::ArtifactUpdate(update) => {
-            let parts = update.artifact.parts.clone();
-            let text = Message { parts, ..Message::default() }.text();
-            format!("{} {text}", if update.append { "append" } else { "artifact" })
-        }
-    }
-}
-
-fn state(state: TaskState) -> String {
-    state.name().trim_start_matches("TASK_STATE_").to_owned()
-}
-
-/// The state of a task and the text of its status, such as `FAILED: too hard`.
-pub(crate) fn status(task: &Task) -> String {
-    match &task.status.message {
-        Some(message) => format!("{}: {}", state(task.status.state), message.text()),
-        None => state(task.status.state),
-    }
-}
-
-/// The texts of the artifacts of a task, with a bar between them.
-pub(crate) fn artifacts(task: &Task) -> String {
-    let text = |parts: &annex_protocol::Parts| Message { parts: parts.clone(), ..Message::default() }.text();
-    task.artifacts.iter().map(|artifact| text(&artifact.parts)).collect::<Vec<_>>().join(" | ")
-}
-
-/// The texts of the messages of a task.
-pub(crate) fn history(task: &Task) -> Vec<String> {
-    task.history.iter().map(Message::text).collect()
-}
-
-/// The fields that a refusal names.
-pub(crate) fn fields(error: &A2aError) -> Vec<&str> {
-    match error {
-        A2aError::InvalidParams { violations } => violations.iter().map(|violation| violation.field.as_str()).collect(),
-        other => panic!("another error: {other}"),
     }
 }

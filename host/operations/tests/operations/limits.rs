@@ -7,7 +7,8 @@ use annex_protocol::{A2aError, TaskId};
 use annex_tasks::{MemoryBounds, TaskLimits, WaitingBounds};
 use tokio::time::Instant;
 
-use crate::fixture::{Door, Settings, anonymous, artifacts, by, door, door_with, fields, rest, say, status};
+use crate::fixture::{Door, Settings, anonymous, by, door, door_with, one_millisecond, say};
+use crate::in_words::{artifacts, fields, rest, status};
 
 /// A handler whose tasks are small.
 async fn small() -> Door {
@@ -22,7 +23,7 @@ async fn keeping(max_tasks: usize, per_owner: usize) -> Door {
     door_with(Settings { store, ..Settings::default() }).await
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_that_no_task_can_hold_is_refused() {
     let door = small().await;
     let error = door.refusal(say(&"x".repeat(20_000)).context("c")).await;
@@ -30,7 +31,7 @@ async fn a_message_that_no_task_can_hold_is_refused() {
     assert_eq!(door.agent.turns(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_that_its_messages_fill_refuses_the_next_and_the_conversation_goes_on() {
     let door = small().await;
     let asked = door.task(say(&format!("ask, {}", "x".repeat(5_000))).context("c")).await;
@@ -40,7 +41,7 @@ async fn a_task_that_its_messages_fill_refuses_the_next_and_the_conversation_goe
     assert_eq!(status(&door.task(say("work").context("c")).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_history_of_a_task_has_a_bound() {
     let door = small().await;
     let asked = door.task("ask One?").await;
@@ -49,20 +50,20 @@ async fn the_history_of_a_task_has_a_bound() {
     assert!(matches!(error, A2aError::UnsupportedOperation { .. }), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_adds_too_much_fails_its_task_and_what_fitted_stays() {
     let task = small().await.task("work, artifact fits, yield, large 20000").await;
     assert!(status(&task).starts_with("FAILED: the agent gave an invalid response: "), "{}", status(&task));
     assert_eq!(artifacts(&task), "fits");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_first_event_that_is_too_large_fails_a_task_that_says_so() {
     let task = small().await.task("large 20000").await;
     assert!(status(&task).contains("bytes, and 10000 is the limit"), "{}", status(&task));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn ids_of_a_message_are_bounded() {
     let door = door().await;
     let long = "x".repeat(257);
@@ -74,7 +75,7 @@ async fn ids_of_a_message_are_bounded() {
     assert_eq!(status(&door.task(say("work").id(&"x".repeat(256))).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn references_to_other_tasks_are_bounded_in_number_and_length() {
     let door = door().await;
     let referring = |ids: Vec<TaskId>| {
@@ -89,24 +90,26 @@ async fn references_to_other_tasks_are_bounded_in_number_and_length() {
     assert_eq!(status(&door.task(referring(many[..64].to_vec())).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_reference_to_an_unknown_task_is_no_error() {
     let mut said = say("work");
     said.request.message.reference_task_ids = vec![TaskId::new("unknown")];
     assert_eq!(status(&door().await.task(said).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_oldest_finished_task_makes_room_for_a_new_one() {
     let door = keeping(2, 10).await;
     let first = door.task("work").await;
+    one_millisecond().await;
     let second = door.task("work").await;
+    one_millisecond().await;
     door.task("work").await;
     assert_eq!(door.get(&anonymous(), &first.id).await, Err(A2aError::TaskNotFound { task_id: first.id }));
     assert_eq!(status(&door.get(&anonymous(), &second.id).await.expect("a task")), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_message_of_a_task_that_made_room_is_a_new_one_when_it_comes_again() {
     let door = keeping(1, 10).await;
     let first = door.task(say("work").context("c").id("m")).await;
@@ -114,7 +117,7 @@ async fn the_message_of_a_task_that_made_room_is_a_new_one_when_it_comes_again()
     assert_ne!(door.task(say("work").context("c").id("m")).await.id, first.id);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn running_tasks_make_no_room_and_new_ones_are_refused() {
     let door = keeping(4, 10).await;
     for principal in ["ada", "bob", "cleo", "dan"] {
@@ -124,18 +127,19 @@ async fn running_tasks_make_no_room_and_new_ones_are_refused() {
     assert!(matches!(error, A2aError::Overloaded { .. }), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn of_too_many_waiting_tasks_the_oldest_fails_with_the_reason() {
     let door = keeping(10, 1).await;
     let oldest = door.task(say("ask").by("ada")).await;
     let stream = door.subscribe(&by("ada"), &oldest.id).await.expect("a stream");
+    one_millisecond().await;
     let latest = door.task(say("ask").by("ada")).await;
     let events = rest(stream).await;
     assert!(events[1].starts_with("FAILED: Too many of your tasks wait, and this one for longest;"), "{events:?}");
     assert_eq!(status(&door.get(&by("ada"), &latest.id).await.expect("a task")), "INPUT_REQUIRED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn waiting_tasks_of_one_caller_do_not_count_for_another() {
     let door = keeping(10, 1).await;
     let adas = door.task(say("ask").by("ada")).await;

@@ -3,10 +3,11 @@
 use annex_operations::operation::{Operation, OperationResult};
 use annex_operations::service_parameters::ServiceParameters;
 use annex_protocol::{
-    A2aError, ContextId, GetTaskRequest, ListTasksRequest, ListTasksResponse, Task, TaskId, TaskState, Timestamp,
+    A2aError, ContextId, GetTaskRequest, ListTasksRequest, ListTasksResponse, Task, TaskId, TaskState,
 };
 
-use crate::fixture::{Door, Settings, anonymous, artifacts, by, door, door_with, fields, history, say};
+use crate::fixture::{Door, Settings, anonymous, by, door, door_with, one_millisecond, say};
+use crate::in_words::{artifacts, fields, history};
 
 async fn list(door: &Door, call: &ServiceParameters, request: ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
     match door.perform(call, Operation::ListTasks(request)).await? {
@@ -28,23 +29,19 @@ async fn three(door: &Door) -> Vec<TaskId> {
     let mut ids = Vec::new();
     for number in 0..3 {
         ids.insert(0, door.task(say(&format!("artifact {number}")).context("c").by("ada")).await.id);
-        // Statuses are ordered by milliseconds, and then by ids.
-        let now = Timestamp::now();
-        while Timestamp::now() == now {
-            tokio::task::yield_now().await;
-        }
+        one_millisecond().await;
     }
     ids
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_reads_back_as_it_was_returned() {
     let door = door().await;
     let task = door.task("work, artifact hello").await;
     assert_eq!(door.get(&anonymous(), &task.id).await.expect("a task"), task);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn reading_a_task_shows_as_much_history_as_wanted() {
     let door = door().await;
     let asked = door.task("ask Which one?").await;
@@ -57,20 +54,20 @@ async fn reading_a_task_shows_as_much_history_as_wanted() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_negative_history_length_is_refused() {
     let request = GetTaskRequest { id: TaskId::new("t"), history_length: Some(-1), tenant: None };
     let error = door().await.perform(&anonymous(), Operation::GetTask(request)).await.err().expect("a refusal");
     assert_eq!(fields(&error), ["historyLength"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_unknown_task_is_not_found() {
     let id = TaskId::new("unknown");
     assert_eq!(door().await.get(&anonymous(), &id).await, Err(A2aError::TaskNotFound { task_id: id }));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_of_another_principal_is_not_found() {
     let door = door().await;
     let task = door.task(say("work").by("ada")).await;
@@ -79,14 +76,14 @@ async fn a_task_of_another_principal_is_not_found() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_anonymous_client_with_the_id_of_a_task_may_read_it() {
     let door = door().await;
     let task = door.task("work").await;
     assert_eq!(door.get(&anonymous(), &task.id).await.expect("a task").id, task.id);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn tasks_are_listed_with_the_latest_status_first() {
     let door = door().await;
     let expected = three(&door).await;
@@ -95,7 +92,7 @@ async fn tasks_are_listed_with_the_latest_status_first() {
     assert_eq!((page.total_size, page.page_size, page.next_page_token.as_str()), (3, 50, ""));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn pages_follow_each_other_without_a_gap() {
     let door = door().await;
     let expected = three(&door).await;
@@ -106,7 +103,7 @@ async fn pages_follow_each_other_without_a_gap() {
     assert_eq!((ids(&second.tasks).as_slice(), second.next_page_token.as_str()), (&expected[2..], ""));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_list_has_artifacts_only_if_the_client_wants_them() {
     let door = door().await;
     three(&door).await;
@@ -115,7 +112,7 @@ async fn a_list_has_artifacts_only_if_the_client_wants_them() {
     assert_eq!(artifacts(&page(&door, with).await.tasks[0]), "2");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_list_shows_as_much_history_as_wanted() {
     let door = door().await;
     three(&door).await;
@@ -124,7 +121,7 @@ async fn a_list_shows_as_much_history_as_wanted() {
     assert!(page(&door, without).await.tasks[0].history.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn tasks_are_filtered_by_state() {
     let door = door().await;
     three(&door).await;
@@ -134,7 +131,7 @@ async fn tasks_are_filtered_by_state() {
     assert_eq!((ids(&page.tasks), page.total_size), (vec![asked.id], 1));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn tasks_are_filtered_by_context() {
     let door = door().await;
     three(&door).await;
@@ -143,7 +140,7 @@ async fn tasks_are_filtered_by_context() {
     assert_eq!(ids(&page(&door, of_d).await.tasks), [other.id]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn tasks_are_filtered_by_the_time_of_their_status() {
     let door = door().await;
     let expected = three(&door).await;
@@ -152,7 +149,7 @@ async fn tasks_are_filtered_by_the_time_of_their_status() {
     assert_eq!(ids(&page(&door, since).await.tasks), expected[..1]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_principal_lists_its_own_tasks_only() {
     let door = door().await;
     three(&door).await;
@@ -161,7 +158,7 @@ async fn a_principal_lists_its_own_tasks_only() {
     assert_eq!((ids(&listed.tasks), listed.total_size), (vec![bobs.id], 1));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_anonymous_client_has_to_name_a_context() {
     let door = door().await;
     let task = door.task(say("work").context("c")).await;
@@ -171,7 +168,7 @@ async fn an_anonymous_client_has_to_name_a_context() {
     assert_eq!(ids(&list(&door, &anonymous(), named).await.expect("a page").tasks), [task.id]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn anonymous_clients_list_the_tasks_of_all_of_them_where_the_server_allows_it() {
     let door = door_with(Settings { shows_all_anonymous: true, ..Settings::default() }).await;
     let task = door.task("work").await;
@@ -179,7 +176,7 @@ async fn anonymous_clients_list_the_tasks_of_all_of_them_where_the_server_allows
     assert_eq!(ids(&page.tasks), [task.id]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_page_size_beyond_its_bounds_is_refused() {
     let door = door().await;
     for size in [0, -1, 101] {
@@ -189,14 +186,14 @@ async fn a_page_size_beyond_its_bounds_is_refused() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_page_token_that_the_server_did_not_give_is_refused() {
     let request = ListTasksRequest { page_token: Some("mine".to_owned()), ..ListTasksRequest::default() };
     let error = list(&door().await, &by("ada"), request).await.expect_err("a refusal");
     assert_eq!(fields(&error), ["pageToken"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_running_task_is_listed_in_its_present_state() {
     let door = door().await;
     let task = door.waiting_turn(say("work, wait").by("ada")).await;

@@ -6,6 +6,7 @@
 
 mod agent;
 mod fixture;
+mod in_words;
 
 mod cancellation;
 mod conversations;

@@ -6,7 +6,8 @@ use annex_operations::permits::TurnBounds;
 use annex_protocol::A2aError;
 use tokio::time::Instant;
 
-use crate::fixture::{Door, Settings, anonymous, by, door_with, say, status};
+use crate::fixture::{Door, Settings, anonymous, by, door_with, say};
+use crate::in_words::status;
 
 async fn limited(in_all: usize, per_caller: usize) -> Door {
     door_with(Settings { turns: bounds(in_all, per_caller), ..Settings::default() }).await
@@ -63,7 +64,7 @@ async fn a_caller_has_a_limit_of_its_own_and_is_refused_at_once() {
     assert_eq!(status(&door.task(say("work").by("bob")).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn anonymous_clients_share_the_total_and_no_limit_of_a_caller() {
     let door = limited(3, 1).await;
     door.waiting_turn("work, wait").await;
@@ -71,7 +72,7 @@ async fn anonymous_clients_share_the_total_and_no_limit_of_a_caller() {
     assert_eq!(status(&door.task("work").await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_gives_its_permit_back_however_it_ends() {
     let door = limited(1, 1).await;
     for text in ["work", "fail No.", "ask", "answer hello", "reject", "break it"] {
@@ -86,7 +87,7 @@ async fn a_turn_gives_its_permit_back_however_it_ends() {
     assert_eq!(status(&door.task(say("work").by("ada")).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_turn_gives_its_permit_back() {
     let door = limited(1, 1).await;
     let task = door.waiting_turn(say("work, wait").by("ada")).await;
@@ -96,7 +97,7 @@ async fn a_cancelled_turn_gives_its_permit_back() {
     assert_eq!(door.handler.turn_limiter.running(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_that_waits_in_the_queue_has_a_permit() {
     let door = limited(2, 2).await;
     door.waiting_turn(say("work, wait").context("c")).await;
@@ -107,7 +108,7 @@ async fn a_message_that_waits_in_the_queue_has_a_permit() {
     second.await.expect("a task");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_client_that_goes_away_while_its_message_waits_gives_the_permit_back() {
     let door = limited(2, 2).await;
     door.waiting_turn(say("work, wait").context("c")).await;
@@ -118,7 +119,7 @@ async fn a_client_that_goes_away_while_its_message_waits_gives_the_permit_back()
     assert_eq!(door.handler.turn_limiter.running(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_that_waits_for_input_holds_no_permit() {
     let door = limited(1, 1).await;
     door.task(say("ask").by("ada")).await;
@@ -126,7 +127,7 @@ async fn a_task_that_waits_for_input_holds_no_permit() {
     assert_eq!(status(&door.task(say("work").by("ada")).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn reading_and_cancelling_need_no_permit() {
     let door = limited(1, 1).await;
     let task = door.waiting_turn("work, wait").await;

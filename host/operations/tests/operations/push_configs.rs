@@ -7,7 +7,8 @@ use annex_protocol::{
     TaskPushNotificationConfig,
 };
 
-use crate::fixture::{Door, Settings, anonymous, by, door, door_with, fields, say, status};
+use crate::fixture::{Door, Settings, anonymous, by, door, door_with, say};
+use crate::in_words::{fields, status};
 
 /// A public address of a literal form, which needs no look-up.
 const URL: &str = "https://1.1.1.1/hook";
@@ -64,7 +65,7 @@ fn ids(page: &ListTaskPushNotificationConfigsResponse) -> Vec<&str> {
     page.configs.iter().map(|config| config.id.as_deref().expect("an id")).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_config_reads_back_as_it_was_created() {
     let door = pushing().await;
     let task = door.task("ask").await;
@@ -74,7 +75,7 @@ async fn a_config_reads_back_as_it_was_created() {
     assert_eq!(get(&door, &task, "one").await.expect("a config"), wanted);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_config_without_an_id_gets_one() {
     let door = pushing().await;
     let task = door.task("ask").await;
@@ -82,7 +83,7 @@ async fn a_config_without_an_id_gets_one() {
     assert_eq!(get(&door, &task, &id).await.expect("a config").url, URL);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_config_under_the_same_id_replaces_the_one_before() {
     let door = pushing().await;
     let task = door.task("ask").await;
@@ -93,7 +94,7 @@ async fn a_config_under_the_same_id_replaces_the_one_before() {
     assert_eq!(ids(&list(&door, &task, 0, None).await.expect("a page")), ["one"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn configs_are_listed_by_page_in_the_order_of_their_ids() {
     let door = pushing().await;
     let task = door.task("ask").await;
@@ -106,7 +107,7 @@ async fn configs_are_listed_by_page_in_the_order_of_their_ids() {
     assert_eq!((ids(&second), &second.next_page_token), (vec!["c"], &None));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn configs_of_one_task_are_not_those_of_another() {
     let door = pushing().await;
     let (one, other) = (door.task("ask").await, door.task("ask").await);
@@ -114,7 +115,7 @@ async fn configs_of_one_task_are_not_those_of_another() {
     assert!(list(&door, &other, 0, None).await.expect("a page").configs.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_client_of_0_3_that_names_no_config_gets_the_first() {
     let door = pushing().await;
     let task = door.task("ask").await;
@@ -125,7 +126,7 @@ async fn a_client_of_0_3_that_names_no_config_gets_the_first() {
     assert_eq!(stored(first).expect("a config").id.as_deref(), Some("a"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_deleted_config_is_gone_and_may_be_deleted_again() {
     let door = pushing().await;
     let task = door.task("ask").await;
@@ -137,7 +138,7 @@ async fn a_deleted_config_is_gone_and_may_be_deleted_again() {
     assert_eq!(error, A2aError::PushConfigNotFound { task_id: task.id.clone(), config_id: "one".to_owned() });
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_has_a_bound_on_its_configs() {
     let door = pushing().await;
     let task = door.task("ask").await;
@@ -149,7 +150,7 @@ async fn a_task_has_a_bound_on_its_configs() {
     create(&door, config(&task, "7")).await.expect("a config that replaces another");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_config_of_a_private_address_is_refused() {
     let door = pushing().await;
     let task = door.task("ask").await;
@@ -161,7 +162,7 @@ async fn a_config_of_a_private_address_is_refused() {
     assert!(list(&door, &task, 0, None).await.expect("a page").configs.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_config_whose_id_is_too_long_is_refused() {
     let door = pushing().await;
     let task = door.task("ask").await;
@@ -169,7 +170,7 @@ async fn a_config_whose_id_is_too_long_is_refused() {
     create(&door, config(&task, &"x".repeat(256))).await.expect("a config");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_config_needs_a_task_and_a_url() {
     let door = pushing().await;
     let task = door.task("ask").await;
@@ -179,7 +180,7 @@ async fn a_config_needs_a_task_and_a_url() {
     assert_eq!(fields(&create(&door, without_url).await.expect_err("a refusal")), ["url"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_config_of_an_unknown_task_is_not_found() {
     let door = pushing().await;
     let task = Task { id: TaskId::new("unknown"), ..Task::default() };
@@ -190,7 +191,7 @@ async fn a_config_of_an_unknown_task_is_not_found() {
     assert_eq!(delete(&door, &task, "one").await.expect_err("no task"), expected);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn configs_of_a_task_are_for_its_owner_only() {
     let door = pushing().await;
     let task = door.task(say("ask").by("ada")).await;
@@ -206,14 +207,14 @@ async fn configs_of_a_task_are_for_its_owner_only() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_negative_page_size_is_refused() {
     let door = pushing().await;
     let task = door.task("ask").await;
     assert_eq!(fields(&list(&door, &task, -1, None).await.expect_err("a refusal")), ["pageSize"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_config_that_comes_with_a_message_is_one_of_its_task() {
     let door = pushing().await;
     let mut said = say("ask");
@@ -223,7 +224,7 @@ async fn a_config_that_comes_with_a_message_is_one_of_its_task() {
     assert_eq!(get(&door, &task, "one").await.expect("a config").task_id, Some(task.id.clone()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_whose_config_is_refused_begins_no_turn() {
     let door = pushing().await;
     let mut said = say("work");
@@ -233,7 +234,7 @@ async fn a_message_whose_config_is_refused_begins_no_turn() {
     assert_eq!(door.agent.turns(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_config_that_names_another_tenant_than_its_message_is_refused() {
     let door = pushing().await;
     let mut said = say("work");
@@ -242,7 +243,7 @@ async fn a_config_that_names_another_tenant_than_its_message_is_refused() {
     assert_eq!(fields(&door.refusal(said).await), ["configuration.taskPushNotificationConfig.tenant"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_finished_task_keeps_its_configs() {
     let door = pushing().await;
     let task = door.task("work").await;
@@ -251,7 +252,7 @@ async fn a_finished_task_keeps_its_configs() {
     assert_eq!(status(&door.get(&anonymous(), &task.id).await.expect("a task")), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_push_notifications_each_operation_on_configs_is_refused() {
     let door = door().await;
     let task = door.task("ask").await;

@@ -5,9 +5,10 @@ use std::time::Duration;
 use annex_protocol::A2aError;
 use tokio::time::Instant;
 
-use crate::fixture::{Settings, anonymous, artifacts, door, door_with, next, rest, say, status};
+use crate::fixture::{Settings, anonymous, door, door_with, say};
+use crate::in_words::{artifacts, next, rest, status};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turns_of_one_conversation_run_one_after_the_other() {
     let door = door().await;
     let first = door.sending(say("work, wait").context("c"));
@@ -21,7 +22,7 @@ async fn turns_of_one_conversation_run_one_after_the_other() {
     assert_eq!(door.agent.heard(), ["work, wait", "work, artifact two"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turns_of_one_conversation_run_in_the_order_of_their_messages() {
     let door = door().await;
     let first = door.sending(say("work, wait").context("c"));
@@ -39,21 +40,21 @@ async fn turns_of_one_conversation_run_in_the_order_of_their_messages() {
     assert_eq!(door.agent.heard(), ["work, wait", "one", "two", "three"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turns_of_two_conversations_run_at_the_same_time() {
     let door = door().await;
     door.waiting_turn(say("work, wait").context("c")).await;
     assert_eq!(status(&door.task(say("work").context("d")).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_context_id_of_two_principals_is_two_conversations() {
     let door = door().await;
     door.waiting_turn(say("work, wait").context("c").by("ada")).await;
     assert_eq!(status(&door.task(say("work").context("c").by("bob")).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_queue_that_is_full_refuses_the_next_message() {
     let door = door_with(Settings { max_waiting_turns: 1, ..Settings::default() }).await;
     let first = door.sending(say("work, wait").context("c"));
@@ -68,7 +69,7 @@ async fn a_queue_that_is_full_refuses_the_next_message() {
     assert_eq!(door.received("overloaded"), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_that_the_full_queue_refused_may_come_again() {
     let door = door_with(Settings { max_waiting_turns: 0, ..Settings::default() }).await;
     let first = door.sending(say("work, wait").context("c"));
@@ -80,7 +81,7 @@ async fn a_message_that_the_full_queue_refused_may_come_again() {
     assert_eq!(status(&door.task(say("work").context("c").id("m")).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_failed_turn_lets_the_next_one_run() {
     let door = door().await;
     let first = door.sending(say("work, wait, fail Too hard.").context("c"));
@@ -91,7 +92,7 @@ async fn a_failed_turn_lets_the_next_one_run() {
     assert_eq!(status(&second.await.expect("a task")), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_turn_lets_the_next_one_run() {
     let door = door().await;
     let first = door.waiting_turn(say("work, wait").context("c")).await;
@@ -101,7 +102,7 @@ async fn a_cancelled_turn_lets_the_next_one_run() {
     assert_eq!(status(&second.await.expect("a task")), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_to_a_task_that_is_worked_on_is_refused_and_does_not_wait() {
     let door = door().await;
     let task = door.waiting_turn("work, wait").await;
@@ -110,7 +111,7 @@ async fn a_message_to_a_task_that_is_worked_on_is_refused_and_does_not_wait() {
     assert_eq!(door.agent.turns(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_to_the_context_of_a_task_that_waits_for_input_is_a_new_task() {
     let door = door().await;
     let asked = door.task(say("ask").context("c")).await;
@@ -155,7 +156,7 @@ async fn a_client_that_drops_its_stream_gives_up_its_place_in_the_queue() {
     assert_eq!(door.agent.heard(), ["work, wait", "third"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_that_waits_when_its_task_is_finished_is_refused() {
     let door = door().await;
     let asked = door.task(say("ask").context("c")).await;

@@ -3,7 +3,8 @@
 use annex_operations::quota::TenantQuota;
 use annex_protocol::A2aError;
 
-use crate::fixture::{Door, Settings, anonymous, by, door, door_with, say, status};
+use crate::fixture::{Door, Settings, anonymous, by, door, door_with, say};
+use crate::in_words::status;
 
 async fn with_quota(quota: TenantQuota) -> Door {
     door_with(Settings { quota: Some(quota), ..Settings::default() }).await
@@ -16,7 +17,7 @@ fn quota_of(error: &A2aError) -> (&str, u64, u64) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_without_a_quota_is_admitted_always() {
     let door = door().await;
     for _ in 0..1_000 {
@@ -24,14 +25,14 @@ async fn an_agent_without_a_quota_is_admitted_always() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn requests_beyond_the_quota_of_a_second_are_refused() {
     let door = with_quota(TenantQuota { requests_per_second: Some(2), ..TenantQuota::default() }).await;
     let refused = (0..100).find_map(|_| door.handler.admit().err()).expect("a refusal");
     assert_eq!(quota_of(&refused), ("requests_per_second", 2, 2));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn turns_beyond_the_quota_are_refused_whoever_the_caller_is() {
     let door = with_quota(TenantQuota { turns: Some(1), ..TenantQuota::default() }).await;
     let task = door.waiting_turn(say("work, wait").by("ada")).await;
@@ -43,7 +44,7 @@ async fn turns_beyond_the_quota_are_refused_whoever_the_caller_is() {
     assert_eq!(status(&door.task("work").await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn conversations_beyond_the_quota_are_refused_and_those_that_exist_go_on() {
     let door = with_quota(TenantQuota { sessions: Some(1), ..TenantQuota::default() }).await;
     door.task(say("work").context("c")).await;
@@ -53,7 +54,7 @@ async fn conversations_beyond_the_quota_are_refused_and_those_that_exist_go_on()
     assert_eq!(status(&door.task(say("work").context("c")).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_beyond_a_quota_counts_as_overloaded_and_reaches_no_agent() {
     let door = with_quota(TenantQuota { sessions: Some(1), ..TenantQuota::default() }).await;
     door.task("work").await;
@@ -61,7 +62,7 @@ async fn a_message_beyond_a_quota_counts_as_overloaded_and_reaches_no_agent() {
     assert_eq!((door.received("overloaded"), door.agent.turns()), (1, 1));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_quota_on_conversations_stops_no_reader() {
     let door = with_quota(TenantQuota { sessions: Some(1), ..TenantQuota::default() }).await;
     let task = door.task("work").await;

@@ -5,13 +5,14 @@ use std::time::Duration;
 use annex_protocol::A2aError;
 use futures::future::join_all;
 
-use crate::fixture::{Said, anonymous, door, fields, history, rest, say, status};
+use crate::fixture::{Said, anonymous, door, say};
+use crate::in_words::{fields, history, rest, status};
 
 fn question(text: &str) -> Said {
     say(text).context("c").id("m")
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_same_message_twice_is_one_turn() {
     let door = door().await;
     let first = door.task(question("work, artifact hello")).await;
@@ -19,7 +20,7 @@ async fn the_same_message_twice_is_one_turn() {
     assert_eq!((door.agent.turns(), door.received("started"), door.received("repeated")), (1, 1, 1));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_same_message_many_times_at_once_is_one_turn() {
     let door = door().await;
     let tasks = join_all((0..20).map(|_| door.task(question("work, yield, artifact hello")))).await;
@@ -27,7 +28,7 @@ async fn the_same_message_many_times_at_once_is_one_turn() {
     assert_eq!(door.agent.turns(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn another_text_under_the_same_message_id_is_refused() {
     let door = door().await;
     door.task(question("work")).await;
@@ -36,7 +37,7 @@ async fn another_text_under_the_same_message_id_is_refused() {
     assert_eq!(door.agent.turns(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn other_metadata_under_the_same_message_id_is_refused() {
     let door = door().await;
     door.task(question("work")).await;
@@ -45,7 +46,7 @@ async fn other_metadata_under_the_same_message_id_is_refused() {
     assert_eq!(fields(&door.refusal(other).await), ["message.messageId"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_repetition_may_want_another_form_of_the_answer() {
     let door = door().await;
     let first = door.task(question("work")).await;
@@ -53,7 +54,7 @@ async fn a_repetition_may_want_another_form_of_the_answer() {
     assert_eq!((repeated.id, repeated.history.len()), (first.id, 0));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_same_message_id_in_another_context_is_another_message() {
     let door = door().await;
     let one = door.task(question("work")).await;
@@ -62,7 +63,7 @@ async fn the_same_message_id_in_another_context_is_another_message() {
     assert_eq!(door.agent.turns(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_same_message_id_of_another_principal_is_another_message() {
     let door = door().await;
     let one = door.task(question("work").by("ada")).await;
@@ -71,7 +72,7 @@ async fn the_same_message_id_of_another_principal_is_another_message() {
     assert_eq!(door.agent.turns(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_principals_message_without_a_context_is_recognised() {
     let door = door().await;
     let first = door.task(say("work").id("m").by("ada")).await;
@@ -79,7 +80,7 @@ async fn a_principals_message_without_a_context_is_recognised() {
     assert_eq!(door.agent.turns(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_principals_message_with_and_without_a_context_are_two_messages() {
     let door = door().await;
     let without = door.task(say("work").id("m").by("ada")).await;
@@ -87,7 +88,7 @@ async fn a_principals_message_with_and_without_a_context_are_two_messages() {
     assert_ne!(without.id, with.id);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn anonymous_clients_without_a_context_never_share_a_message_id() {
     let door = door().await;
     let one = door.task(say("work").id("m")).await;
@@ -96,7 +97,7 @@ async fn anonymous_clients_without_a_context_never_share_a_message_id() {
     assert_eq!(door.received("repeated"), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_without_a_task_is_given_again() {
     let door = door().await;
     let first = door.message(question("answer hello")).await;
@@ -104,7 +105,7 @@ async fn an_answer_without_a_task_is_given_again() {
     assert_eq!(door.agent.turns(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_same_question_many_times_at_once_is_answered_once() {
     let door = door().await;
     let answers = join_all((0..20).map(|_| door.message(question("yield, answer hello")))).await;
@@ -112,7 +113,7 @@ async fn the_same_question_many_times_at_once_is_answered_once() {
     assert_eq!(door.agent.turns(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_repetition_waits_for_the_turn_that_runs() {
     let door = door().await;
     let first = door.sending(question("work, wait, artifact hello"));
@@ -126,7 +127,7 @@ async fn a_repetition_waits_for_the_turn_that_runs() {
     assert_eq!(door.agent.turns(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_repetition_that_wants_the_task_at_once_does_not_wait_for_the_turn() {
     let door = door().await;
     let first = door.waiting_turn(question("work, wait")).await;
@@ -137,7 +138,7 @@ async fn a_repetition_that_wants_the_task_at_once_does_not_wait_for_the_turn() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_repeated_stream_follows_the_turn_that_runs() {
     let door = door().await;
     door.waiting_turn(question("work, wait, artifact hello")).await;
@@ -147,21 +148,21 @@ async fn a_repeated_stream_follows_the_turn_that_runs() {
     assert_eq!(door.agent.turns(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_repeated_stream_of_a_finished_task_is_the_task() {
     let door = door().await;
     door.task(question("work")).await;
     assert_eq!(door.streamed(question("work")).await, ["task COMPLETED"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_repeated_stream_of_an_answer_is_the_message() {
     let door = door().await;
     door.message(question("answer hello")).await;
     assert_eq!(door.streamed(question("answer hello")).await, ["message hello"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_that_continues_a_task_twice_is_one_turn() {
     let door = door().await;
     let asked = door.task("ask Which one?").await;
@@ -172,7 +173,7 @@ async fn a_message_that_continues_a_task_twice_is_one_turn() {
     assert_eq!(door.agent.turns(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_repetition_of_the_first_message_gets_the_task_as_it_is_now() {
     let door = door().await;
     let asked = door.task(question("ask Which one?")).await;
@@ -185,7 +186,7 @@ async fn a_repetition_of_the_first_message_gets_the_task_as_it_is_now() {
     assert_eq!(door.agent.turns(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_that_the_agent_refused_may_come_again() {
     let door = door().await;
     for _ in 0..2 {
@@ -194,14 +195,25 @@ async fn a_message_that_the_agent_refused_may_come_again() {
     assert_eq!((door.agent.turns(), door.received("refused")), (2, 2));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_that_was_refused_before_its_turn_leaves_its_id_free() {
     let door = door().await;
     door.refusal(question("not this")).await;
     assert_eq!(status(&door.task(question("work")).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
+async fn a_message_for_a_finished_task_is_refused_again() {
+    let door = door().await;
+    let done = door.task("work").await;
+    for _ in 0..2 {
+        let error = door.refusal(say("more").task(&done).id("m")).await;
+        assert!(matches!(error, A2aError::UnsupportedOperation { .. }), "{error}");
+    }
+    assert_eq!(door.received("repeated"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_task_is_not_tried_again_by_a_repetition() {
     let door = door().await;
     let first = door.task(question("fail Too hard.")).await;
@@ -209,7 +221,7 @@ async fn a_failed_task_is_not_tried_again_by_a_repetition() {
     assert_eq!(door.agent.turns(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_repetition_needs_no_permit() {
     let bounds = annex_operations::permits::TurnBounds { in_all: 1, per_caller: 1, longest: Duration::from_secs(60) };
     let door = crate::fixture::door_with(crate::fixture::Settings { turns: bounds, ..Default::default() }).await;

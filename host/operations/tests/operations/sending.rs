@@ -3,9 +3,10 @@
 use annex_operations::answer::Sent;
 use annex_protocol::{Role, TaskState};
 
-use crate::fixture::{anonymous, artifacts, door, history, say, status};
+use crate::fixture::{anonymous, door, say};
+use crate::in_words::{artifacts, history, status};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_is_completed_when_the_agent_returns() {
     let door = door().await;
     let task = door.task("work, artifact hello").await;
@@ -13,14 +14,14 @@ async fn a_task_is_completed_when_the_agent_returns() {
     assert_eq!(door.agent.turns(), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_sends_nothing_leaves_a_completed_task_without_artifacts() {
     let task = door().await.task("nothing").await;
     assert_eq!(status(&task), "COMPLETED");
     assert!(task.artifacts.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_history_of_a_new_task_is_the_message_with_its_ids() {
     let task = door().await.task("work").await;
     assert_eq!(history(&task), ["work"]);
@@ -29,7 +30,7 @@ async fn the_history_of_a_new_task_is_the_message_with_its_ids() {
     assert_eq!(message.role, Role::User);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_without_a_context_gets_a_context_of_its_own() {
     let door = door().await;
     let (one, other) = (door.task("work").await, door.task("work").await);
@@ -37,7 +38,7 @@ async fn a_message_without_a_context_gets_a_context_of_its_own() {
     assert_ne!(one.id, other.id);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_gets_a_new_task_in_the_context_that_it_names() {
     let door = door().await;
     let one = door.task(say("work").context("c")).await;
@@ -46,7 +47,7 @@ async fn a_message_gets_a_new_task_in_the_context_that_it_names() {
     assert_ne!(one.id, other.id);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_can_answer_with_a_message_and_then_there_is_no_task() {
     let door = door().await;
     let answer = door.message(say("answer hello").context("c")).await;
@@ -55,7 +56,7 @@ async fn an_agent_can_answer_with_a_message_and_then_there_is_no_task() {
     assert!(answer.task_id.is_none());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_an_agent_sends_after_its_answer_is_ignored() {
     let door = door().await;
     let answer = door.message("answer hello, work, artifact more").await;
@@ -64,7 +65,7 @@ async fn what_an_agent_sends_after_its_answer_is_ignored() {
     assert_eq!(door.received("started"), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_after_the_task_has_begun_fails_the_task() {
     let task = door().await.task("work, answer hello").await;
     assert_eq!(
@@ -73,19 +74,19 @@ async fn a_message_after_the_task_has_begun_fails_the_task() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_failure_of_the_agent_fails_the_task_with_its_text() {
     let task = door().await.task("work, artifact part, fail The disk is full.").await;
     assert_eq!((status(&task).as_str(), artifacts(&task).as_str()), ("FAILED: The disk is full.", "part"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_can_fail_before_its_first_event() {
     let task = door().await.task("fail Too hard.").await;
     assert_eq!(status(&task), "FAILED: Too hard.");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_internal_failure_shows_an_error_id_and_not_its_cause() {
     let task = door().await.task("work, break the password is 1234").await;
     let status = status(&task);
@@ -93,7 +94,7 @@ async fn an_internal_failure_shows_an_error_id_and_not_its_cause() {
     assert!(!status.contains("1234"), "{status}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_panics_fails_its_task_and_the_next_turn_runs() {
     let door = door().await;
     let broken = door.task(say("work, wait, panic").context("c").at_once()).await;
@@ -103,7 +104,7 @@ async fn an_agent_that_panics_fails_its_task_and_the_next_turn_runs() {
     assert_eq!(status(&door.task(say("work").context("c")).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_panics_before_its_first_event_is_an_internal_error() {
     let door = door().await;
     let error = door.refusal("panic").await;
@@ -111,24 +112,24 @@ async fn an_agent_that_panics_before_its_first_event_is_an_internal_error() {
     assert_eq!(door.received("failed"), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_refusal_of_the_agent_without_an_event_is_the_error_of_the_client() {
     let door = door().await;
     assert_eq!(door.refusal("refuse too late").await.to_string(), "unsupported operation: too late");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_can_end_its_task_as_rejected() {
     assert_eq!(status(&door().await.task("reject Not for me.").await), "REJECTED: Not for me.");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_an_agent_sends_after_a_final_status_is_ignored() {
     let task = door().await.task("complete done, artifact more, work").await;
     assert_eq!((status(&task).as_str(), artifacts(&task).as_str()), ("COMPLETED: done", ""));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_failure_after_a_final_status_does_not_change_the_task() {
     let door = door().await;
     let task = door.task("complete done, wait, fail Too late.").await;
@@ -137,7 +138,7 @@ async fn a_failure_after_a_final_status_does_not_change_the_task() {
     assert_eq!(status(&door.get(&anonymous(), &task.id).await.expect("a task")), "COMPLETED: done");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_input_request_answers_the_client_and_leaves_the_task_open() {
     let door = door().await;
     let task = door.task("work, ask Which one?").await;
@@ -145,7 +146,7 @@ async fn an_input_request_answers_the_client_and_leaves_the_task_open() {
     assert_eq!(door.get(&anonymous(), &task.id).await.expect("a task").status.state, TaskState::InputRequired);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_next_message_continues_the_task_that_waits_for_input() {
     let door = door().await;
     let asked = door.task("ask Which one?").await;
@@ -155,7 +156,7 @@ async fn the_next_message_continues_the_task_that_waits_for_input() {
     assert_eq!(history(&done), ["ask Which one?", "Which one?", "work, artifact this one"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_that_wants_credentials_goes_on_with_the_next_message() {
     let door = door().await;
     let asked = door.task("credentials Log in first.").await;
@@ -163,14 +164,14 @@ async fn a_task_that_wants_credentials_goes_on_with_the_next_message() {
     assert_eq!(status(&door.task(say("work").task(&asked)).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_message_may_name_the_context_of_its_task() {
     let door = door().await;
     let asked = door.task(say("ask").context("c")).await;
     assert_eq!(status(&door.task(say("work").task(&asked).context("c")).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_refuses_the_next_message_leaves_its_task_waiting_with_the_reason() {
     let door = door().await;
     let asked = door.task("ask Which one?").await;
@@ -179,7 +180,7 @@ async fn an_agent_that_refuses_the_next_message_leaves_its_task_waiting_with_the
     assert_eq!(status(&door.task(say("work").task(&asked)).await), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_can_answer_with_a_message_to_a_task_that_waits() {
     let door = door().await;
     let asked = door.task("ask Which one?").await;
@@ -188,7 +189,7 @@ async fn an_agent_can_answer_with_a_message_to_a_task_that_waits() {
     assert_eq!(status(&door.get(&anonymous(), &asked.id).await.expect("a task")), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn returning_immediately_answers_while_the_turn_runs() {
     let door = door().await;
     let task = door.waiting_turn("work, wait, artifact hello").await;
@@ -199,7 +200,7 @@ async fn returning_immediately_answers_while_the_turn_runs() {
     assert_eq!(artifacts(&door.get(&anonymous(), &task.id).await.expect("a task")), "hello");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_turn_goes_on_when_its_client_goes_away() {
     let door = door().await;
     let sending = door.sending(say("work, wait, artifact hello").context("c"));
@@ -211,7 +212,7 @@ async fn a_turn_goes_on_when_its_client_goes_away() {
     assert_eq!(door.ended("completed"), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_has_begun_without_an_event_has_a_task_that_is_submitted() {
     let door = door().await;
     let task = door.waiting_turn("begun, wait, work").await;
@@ -221,7 +222,7 @@ async fn an_agent_that_has_begun_without_an_event_has_a_task_that_is_submitted()
     assert_eq!(status(&door.get(&anonymous(), &task.id).await.expect("a task")), "COMPLETED");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_history_of_the_answer_is_as_long_as_the_client_wants() {
     let door = door().await;
     let asked = door.task("ask Which one?").await;
@@ -230,19 +231,19 @@ async fn the_history_of_the_answer_is_as_long_as_the_client_wants() {
     assert!(door.task(say("work").history_length(0)).await.history.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn further_parts_of_an_artifact_are_appended_to_it() {
     let task = door().await.task("artifact one, append two").await;
     assert_eq!(artifacts(&task), "one\ntwo");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_artifact_that_is_sent_again_replaces_the_one_before() {
     let task = door().await.task("artifact one, artifact two").await;
     assert_eq!(artifacts(&task), "two");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_answer_is_encoded_as_a_task_or_as_a_message() {
     let door = door().await;
     let task = door.send("work").await.expect("a task");
@@ -252,7 +253,7 @@ async fn the_answer_is_encoded_as_a_task_or_as_a_message() {
     assert!(message.json().expect("JSON").starts_with(r#"{"message":{"messageId":"#));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn messages_and_turns_are_counted_by_how_they_ended() {
     let door = door().await;
     for text in ["work", "answer hello", "fail No.", "ask Which?", "reject No."] {

@@ -4,7 +4,8 @@ use annex_operations::operation::{Operation, OperationResult};
 use annex_protocol::{A2aError, StreamResponse, SubscribeToTaskRequest, TaskId};
 use futures::StreamExt;
 
-use crate::fixture::{Door, anonymous, by, door, fields, next, rest, say};
+use crate::fixture::{Door, anonymous, by, door, say};
+use crate::in_words::{fields, next, rest};
 
 /// SubscribeToTask of 0.3.
 async fn follow_turn(door: &Door, id: &TaskId) -> Vec<String> {
@@ -15,7 +16,7 @@ async fn follow_turn(door: &Door, id: &TaskId) -> Vec<String> {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_subscriber_gets_the_task_as_it_is_and_the_rest() {
     let door = door().await;
     let task = door.waiting_turn("work, artifact one, wait, artifact two").await;
@@ -24,7 +25,7 @@ async fn a_subscriber_gets_the_task_as_it_is_and_the_rest() {
     assert_eq!(rest(stream).await, ["task WORKING", "artifact two", "COMPLETED"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn all_subscribers_see_the_same_events_in_the_same_order() {
     let door = door().await;
     let task = door.waiting_turn("work, wait, artifact one, yield, artifact two").await;
@@ -36,7 +37,7 @@ async fn all_subscribers_see_the_same_events_in_the_same_order() {
     assert_eq!(one, ["task WORKING", "artifact one", "artifact two", "COMPLETED"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_slow_reader_misses_nothing_and_holds_up_no_turn() {
     let door = door().await;
     let task = door.waiting_turn("work, wait, artifact one, artifact two").await;
@@ -46,7 +47,7 @@ async fn a_slow_reader_misses_nothing_and_holds_up_no_turn() {
     assert_eq!(rest(stream).await, ["task WORKING", "artifact one", "artifact two", "COMPLETED"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_finished_task_has_no_stream() {
     let door = door().await;
     let task = door.task("work").await;
@@ -55,7 +56,7 @@ async fn a_finished_task_has_no_stream() {
     assert_eq!(error, A2aError::UnsupportedOperation { reason });
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_subscription_of_1_0_stays_while_the_task_waits_and_over_the_next_turn() {
     let door = door().await;
     let asked = door.task("ask Which one?").await;
@@ -66,7 +67,7 @@ async fn a_subscription_of_1_0_stays_while_the_task_waits_and_over_the_next_turn
     assert_eq!(rest(stream).await, ["WORKING", "INPUT_REQUIRED: And then?", "artifact done", "COMPLETED"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_subscription_of_0_3_ends_with_the_turn() {
     let door = door().await;
     let task = door.waiting_turn("work, wait, ask Which one?").await;
@@ -74,14 +75,14 @@ async fn a_subscription_of_0_3_ends_with_the_turn() {
     assert_eq!(follow_turn(&door, &task.id).await, ["task WORKING", "INPUT_REQUIRED: Which one?"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_unknown_task_cannot_be_followed() {
     let id = TaskId::new("unknown");
     let error = door().await.subscribe(&anonymous(), &id).await.err().expect("no task");
     assert_eq!(error, A2aError::TaskNotFound { task_id: id });
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_of_another_principal_cannot_be_followed() {
     let door = door().await;
     let task = door.waiting_turn(say("work, wait").by("ada")).await;
@@ -89,13 +90,13 @@ async fn a_task_of_another_principal_cannot_be_followed() {
     assert_eq!(error, A2aError::TaskNotFound { task_id: task.id });
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_subscription_needs_an_id() {
     let error = door().await.subscribe(&anonymous(), &TaskId::default()).await.err().expect("no id");
     assert_eq!(fields(&error), ["id"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_reader_that_comes_back_gets_the_events_after_the_last_that_it_has() {
     let door = door().await;
     let task = door.waiting_turn("work, artifact one, yield, artifact two, wait, artifact three").await;
@@ -106,7 +107,7 @@ async fn a_reader_that_comes_back_gets_the_events_after_the_last_that_it_has() {
     assert_eq!(rest(stream).await, ["artifact one", "artifact two", "artifact three", "COMPLETED"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_reader_that_has_all_events_gets_those_that_follow() {
     let door = door().await;
     let asked = door.task("work, ask").await;
@@ -117,7 +118,7 @@ async fn a_reader_that_has_all_events_gets_those_that_follow() {
     assert_eq!(rest(stream).await, ["artifact done", "COMPLETED"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_reader_that_names_an_event_of_the_future_gets_the_task() {
     let door = door().await;
     let asked = door.task("work, ask").await;
@@ -127,7 +128,7 @@ async fn a_reader_that_names_an_event_of_the_future_gets_the_task() {
     assert_eq!(next(&mut stream).await.as_deref(), Some("task INPUT_REQUIRED"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_first_event_of_a_subscription_has_the_number_of_the_last_event_in_it() {
     let door = door().await;
     let asked = door.task("work, ask").await;
@@ -137,7 +138,7 @@ async fn the_first_event_of_a_subscription_has_the_number_of_the_last_event_in_i
     assert_eq!(first.seq(), Some(3));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_stream_of_a_waiting_task_ends_with_an_error_when_the_server_closes_its_streams() {
     let door = door().await;
     let asked = door.task("ask").await;
@@ -149,4 +150,22 @@ async fn the_stream_of_a_waiting_task_ends_with_an_error_when_the_server_closes_
         events[1].contains("the server is shutting down and the task goes on; subscribe to it again"),
         "{events:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscribers_stay_over_turns_and_see_the_same_in_the_same_order() {
+    let door = door().await;
+    let asked = door.task("ask").await;
+    let one = door.subscribe(&anonymous(), &asked.id).await.expect("a stream");
+    let other = door.subscribe(&anonymous(), &asked.id).await.expect("a stream");
+    for text in ["ask again", "credentials"] {
+        door.task(say(text).task(&asked)).await;
+    }
+    let late = door.subscribe(&anonymous(), &asked.id).await.expect("a stream");
+    door.task(say("work, artifact done").task(&asked)).await;
+    let (one, other, late) = (rest(one).await, rest(other).await, rest(late).await);
+    assert_eq!(one[..3], ["task INPUT_REQUIRED", "INPUT_REQUIRED: again", "AUTH_REQUIRED"]);
+    assert_eq!(one[3..], ["WORKING", "artifact done", "COMPLETED"]);
+    assert_eq!(one, other);
+    assert_eq!((late[0].as_str(), &late[1..]), ("task AUTH_REQUIRED", &one[3..]));
 }
