@@ -57,20 +57,3 @@ async fn a_caller_has_a_bound_of_its_own() {
     let (running, ()) = futures::future::join(running, meanwhile).await;
     assert!(matches!(&running, Heard::Task(_, state) if state == "TASK_STATE_COMPLETED"), "{running:?}");
 }
-
-#[tokio::test]
-async fn a_message_that_finds_no_place_waits_for_one() {
-    let agent = counting();
-    let server = serve_with(&agent, "max_running_turns = 1", "").await;
-    let running = waiting(&server).await;
-    let second = say(&server, Binding::JsonRpc, Said { text: "work", id: "m", context: "d", ..Said::default() });
-    let (second, events) = futures::future::join(second, async {
-        // In real time: nothing tells that the message waits, as it has no task before it has a place.
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        agent.go.add_permits(1);
-        running.rest().await.expect("events")
-    })
-    .await;
-    assert!(matches!(&second, Heard::Task(_, state) if state == "TASK_STATE_COMPLETED"), "{second:?}");
-    assert!(!events.is_empty());
-}

@@ -215,50 +215,6 @@ async fn a_message_that_comes_again_while_its_turn_runs_follows_that_turn() {
     assert_eq!(agent.turns.load(Ordering::SeqCst), 1);
 }
 
-#[tokio::test]
-async fn the_same_message_many_times_at_once_is_one_turn() {
-    let agent = counting();
-    let server = serve(&agent, "").await;
-    let sent = (0..20).map(|_| server.say("work").context("c").field("messageId", "m").send());
-    let replies = futures::future::join_all(sent).await;
-    let ids: Vec<_> = replies.into_iter().map(|reply| id_of(&reply.expect("a reply"))).collect();
-    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
-    assert_eq!(agent.turns.load(Ordering::SeqCst), 1);
-}
-
-#[tokio::test]
-async fn a_follow_up_that_comes_twice_is_one_turn() {
-    let agent = counting();
-    let server = serve(&agent, "").await;
-    let paused = id_of(&server.say("ask").send().await.expect("a reply"));
-    let follow_up = || server.say("work").field("taskId", &paused).field("messageId", "m");
-    let first = follow_up().send().await.expect("a reply");
-    assert_eq!(state(first.task()), "TASK_STATE_COMPLETED");
-    assert_eq!(follow_up().send().await.expect("a reply").task(), first.task());
-    assert_eq!(agent.turns.load(Ordering::SeqCst), 2);
-}
-
-#[tokio::test]
-async fn another_message_under_the_same_id_is_refused_by_its_field() {
-    let agent = counting();
-    let server = serve(&agent, "").await;
-    let send = |text: &str| server.say(text).context("c").field("messageId", "m").send();
-    assert_eq!(send("work").await.expect("a reply").code(), 0);
-    let refused = send("other work").await.expect("a reply");
-    assert_eq!((refused.code(), refused.violations()), (-32_602, vec!["message.messageId".to_owned()]));
-}
-
-#[tokio::test]
-async fn a_message_that_was_refused_is_refused_again() {
-    let agent = counting();
-    let server = serve(&agent, "").await;
-    let finished = id_of(&server.say("work").send().await.expect("a reply"));
-    for _ in 0..2 {
-        let refused = server.say("more").field("taskId", &finished).field("messageId", "m").send();
-        assert_eq!(refused.await.expect("a reply").code(), -32_004);
-    }
-}
-
 /// Runs SQL on the file of a running server.
 async fn sql(folder: &Path, sql: &str) {
     let url = format!("sqlite://{}", folder.join("data/tasks.sqlite").display());

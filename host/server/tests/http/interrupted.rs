@@ -39,26 +39,6 @@ async fn a_task_that_wants_credentials_says_so_and_goes_on_with_the_next_message
 }
 
 #[tokio::test]
-async fn a_streamed_turn_ends_where_credentials_are_wanted() {
-    let agent = counting();
-    let server = serve(&agent, "").await;
-    let stream = server.say("log in").streaming().open().await.expect("a stream");
-    assert_eq!(kinds(&stream.rest().await.expect("events")), ["SUBMITTED", "AUTH_REQUIRED"]);
-}
-
-#[tokio::test]
-async fn a_task_that_wants_credentials_can_be_cancelled() {
-    let agent = counting();
-    let server = serve(&agent, "").await;
-    let id = id_of(&server.say("log in").send().await.expect("a reply"));
-    let subscriber = subscribe(&server, &id).await;
-    let canceled = server.call("CancelTask", json!({"id": id}).to_string()).send().await.expect("a reply");
-    assert_eq!(state(&canceled.body["result"]), "TASK_STATE_CANCELED");
-    assert_eq!(kinds(&subscriber.rest().await.expect("events")), ["AUTH_REQUIRED", "CANCELED"]);
-    assert_eq!(server.say("work").field("taskId", &id).send().await.expect("a reply").code(), -32_004);
-}
-
-#[tokio::test]
 async fn receivers_hear_that_credentials_are_wanted_and_of_the_next_turn() {
     let agent = counting();
     let server = serve(&agent, "[push]\nallow = [\"127.0.0.0/8\"]").await;
@@ -77,28 +57,4 @@ async fn receivers_hear_that_credentials_are_wanted_and_of_the_next_turn() {
         states.extend(event["statusUpdate"]["status"]["state"].as_str().map(ToOwned::to_owned));
     }
     assert_eq!(states, ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]);
-}
-
-#[tokio::test]
-async fn subscribers_stay_over_turns_and_see_the_same_in_the_same_order() {
-    let agent = counting();
-    let server = serve(&agent, "").await;
-    let id = id_of(&server.say("ask").send().await.expect("a reply"));
-    let one = subscribe(&server, &id).await;
-    let other = subscribe(&server, &id).await;
-    for text in ["ask", "log in"] {
-        let paused = server.say(text).field("taskId", &id).send().await.expect("a reply");
-        assert_eq!(id_of(&paused), id);
-    }
-    let late = subscribe(&server, &id).await;
-    let done = server.say("work").field("taskId", &id).send().await.expect("a reply");
-    assert_eq!(state(done.task()), "TASK_STATE_COMPLETED");
-    let one = one.rest().await.expect("events");
-    let other = other.rest().await.expect("events");
-    let late = late.rest().await.expect("events");
-    let over = ["WORKING", "artifactUpdate", "COMPLETED"];
-    assert_eq!(kinds(&one), [&["INPUT_REQUIRED", "INPUT_REQUIRED", "AUTH_REQUIRED"][..], &over].concat());
-    assert_eq!(one, other);
-    assert_eq!(kinds(&late), [&["AUTH_REQUIRED"][..], &over].concat());
-    assert_eq!(one[3..], late[1..]);
 }

@@ -87,14 +87,3 @@ async fn a_message_that_was_answered_with_a_message_gets_the_same_answer_again()
     let other = Said { text: "work", ..question };
     assert_eq!(say(&server, Binding::HttpJson, other).await.error(), ("INVALID_PARAMS", "message.messageId"));
 }
-
-#[tokio::test]
-async fn the_same_question_many_times_at_once_is_answered_once() {
-    let agent = counting();
-    let server = serve(&agent, "").await;
-    let question = Said { text: "answer", id: "m", context: "c", ..Said::default() };
-    let heard = futures::future::join_all((0..20).map(|_| say(&server, Binding::JsonRpc, question))).await;
-    assert!(matches!(&heard[0], Heard::Message(..)), "{:?}", heard[0]);
-    assert!(heard.iter().all(|one| *one == heard[0]), "{heard:?}");
-    assert_eq!(turns(&agent), 1);
-}
