@@ -53,7 +53,7 @@ struct Talk {
     calling: Calling,
     state: Option<Injection>,
     conversation: Conversation,
-    /// Each Ctrl-C, also one that came while nobody waited for it.
+    /// Yields each Ctrl-C, also one that was pressed between two waits.
     interrupts: Signal,
 }
 

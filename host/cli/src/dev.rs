@@ -72,8 +72,8 @@ impl Dev {
         }
     }
 
-    /// Serves the first build and each later one, until the command is told to end. The sources are watched once the first
-    /// build is in force.
+    /// Serves the first build and each later build until SIGINT or SIGTERM. The watch begins once the first build is
+    /// installed.
     async fn serve(
         &self,
         (project, built): (Project, Built),
@@ -109,7 +109,7 @@ async fn build(folder: &Path) -> anyhow::Result<(Project, Built)> {
     Ok((project, built))
 }
 
-/// Builds at each change, and puts what was built in force.
+/// Builds after each change and installs the result.
 async fn follow(folder: PathBuf, config: DevConfig, mut sources: Watch, installers: Arc<Installers>, url: String) {
     loop {
         sources.changed().await;
@@ -129,7 +129,7 @@ async fn follow(folder: PathBuf, config: DevConfig, mut sources: Watch, installe
     }
 }
 
-/// Shows the version that is in force, and how to try it.
+/// Prints the installed version and a command to try the extension.
 fn show(extension: Option<&Arc<Extension>>, built: &Built, url: &str) {
     let Some(extension) = extension else { return };
     let descriptor = extension.descriptor();

@@ -67,20 +67,20 @@ impl Inspect {
     }
 }
 
-/// A component that is looked at.
+/// A component to inspect.
 pub(crate) struct Candidate<'a> {
     pub(crate) file: &'a Path,
-    /// The name by which a config names it.
+    /// The name of the component in a config.
     pub(crate) in_config: &'a str,
     pub(crate) bytes: &'a [u8],
-    /// The settings that it is tried with, as they are written.
+    /// The settings of the trial, as the file has them.
     pub(crate) settings: toml::Table,
 }
 
-/// Shows what the component is, and how its trial went.
+/// Loads the component on trial and prints the report.
 ///
 /// # Errors
-/// When it is no extension.
+/// When the component is not an extension.
 pub(crate) async fn examine(
     candidate: Candidate<'_>,
     installation: Installation,

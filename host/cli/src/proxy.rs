@@ -102,7 +102,7 @@ impl Proxy {
     }
 }
 
-/// A table of the config, or an array of them, as text.
+/// Text of one table, or array of tables, of the config.
 fn section(name: &str, table: Value) -> String {
     Table::from_iter([(name.to_owned(), table)]).to_string()
 }

@@ -126,7 +126,7 @@ enum Ended {
     Broken(Option<reqwest::Error>),
 }
 
-/// As much of a line as is shown.
+/// The fields of a recording's line that progress messages show.
 #[derive(Deserialize)]
 struct SeenLine {
     recording: Option<SeenHead>,

@@ -93,7 +93,7 @@ impl Replay {
     }
 }
 
-/// Tells what a reader of the cases has to know of one.
+/// Prints the remarks on a new case: why the case is incomplete or was not written.
 fn tell(number: u64, case: &NewCase) {
     match case {
         NewCase::Passes { name, remarks } => {

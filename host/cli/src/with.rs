@@ -30,21 +30,21 @@ pub(crate) struct With {
 /// The components while they are in use.
 #[derive(Default)]
 pub(crate) struct Companions {
-    /// Ends those that loop.
+    /// Interrupts components that loop.
     _runtime: Option<Runtime>,
-    /// Each with the extension whose client's side it is.
+    /// Each interceptor with the URI of its extension.
     interceptors: Vec<(ExtensionUri, Arc<dyn Interceptor>)>,
     notes: Notes,
 }
 
-/// The notes that components have for the user.
+/// The notes that components return for the user.
 type Notes = Arc<Mutex<Vec<(ExtensionUri, Json)>>>;
 
 impl With {
-    /// Loads them.
+    /// Loads the components.
     ///
     /// # Errors
-    /// When one cannot be loaded, or has no part on the client's side.
+    /// When a component cannot be loaded or does not export the client's side.
     pub(crate) async fn load(&self, state: Option<&JsonObject>) -> anyhow::Result<Companions> {
         let wanted = self.components.len();
         let settings = self.settings.len();
@@ -74,12 +74,12 @@ impl Companions {
         self.interceptors.is_empty()
     }
 
-    /// True if one of them takes the client's side of this extension.
+    /// True if one of the components takes the client's side of this extension.
     pub(crate) fn takes(&self, uri: &ExtensionUri) -> bool {
         self.interceptors.iter().any(|(other, _)| other == uri)
     }
 
-    /// Remarks for people: what the components made of the answer.
+    /// Prints the notes that components made about the answer.
     pub(crate) fn show_notes(&self) {
         for (uri, told) in self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             output::note(&format!("from     {uri}\n{}", pretty(told)));
