@@ -25,8 +25,8 @@ impl Watch {
         self.project = project.clone();
     }
 
-    /// Resolves when something is another than when it resolved last, and nothing has changed for one more look: editors
-    /// write in several steps.
+    /// Waits until a watched file changes, then until one poll sees no further change, because editors save in several
+    /// writes.
     pub(super) async fn changed(&mut self) {
         let mut unsettled = false;
         loop {
