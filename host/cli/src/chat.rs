@@ -42,7 +42,7 @@ pub(crate) struct Chat {
     /// Session state to inject with the first message of a conversation: a JSON object, or @FILE
     #[arg(long, value_name = "JSON|@FILE")]
     state: Option<String>,
-    /// Keep the conversation in this file, and go on with the one that is in it
+    /// Keep the conversation in this file; an existing file continues its conversation
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
 }

@@ -19,10 +19,11 @@ mod sources;
 
 use sources::Watch;
 
-/// Build a project, serve it, and again at each change
+/// Build and serve a project, and repeat both after each change
 ///
-/// A scripted agent answers every message with an artifact. A build that fails leaves the last good version in force. What
-/// the extension logs is on standard error, its traps with the functions that ran, and with lines where the component has them.
+/// A scripted agent answers every message with an artifact. If a build fails, the last good version is still served.
+/// The log of the extension goes to standard error. A trap is logged with the functions on its stack, and with their
+/// source lines if the component has debug information.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  annex dev\n\nOnly what build.watch in annex-extension.toml names is watched. Ctrl-C \

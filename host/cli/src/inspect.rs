@@ -27,8 +27,7 @@ use trial::Trial;
 pub(crate) struct Inspect {
     /// A path, or the bare name of a component that ships with Annex
     component: String,
-    /// Load it with the parameters, limits and grants in this file: the keys of an extension in a config but for
-    /// `component`
+    /// Load the component with the settings in this TOML file: the keys of `[[extension]]` without `component`
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
     /// Print one JSON object

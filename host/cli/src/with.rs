@@ -17,12 +17,12 @@ use crate::{output, progress, serve, settings, state};
 /// Which components.
 #[derive(Args)]
 pub(crate) struct With {
-    /// Let a component take the client's side of its extension: a file, or the name of one that ships with annex. INPUT
-    /// is what it is given, a JSON object or @FILE; without one it is the --state. May be repeated
+    /// Let a component take the client's side of its extension: a component file, or the name of a component that ships
+    /// with Annex. INPUT is a JSON object or @FILE; default: the --state. May be repeated
     #[arg(long = "with", value_name = "COMPONENT[=INPUT]")]
     components: Vec<String>,
-    /// Grants, limits and parameters of a --with, the keys of an extension in a config but for `component`; the first file
-    /// is for the first --with, and so on
+    /// A TOML file with the settings of a --with: the keys of `[[extension]]` without `component`. The first file is for
+    /// the first --with, and so on
     #[arg(long = "with-settings", value_name = "FILE", requires = "components")]
     settings: Vec<PathBuf>,
 }
