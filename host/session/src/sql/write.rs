@@ -28,7 +28,7 @@ pub(super) struct Write {
     key: SessionKey,
     limits: Limits,
     content: Content,
-    /// The turn that appends, where it has to prove that it may.
+    /// The turn that appends, if the turn must prove its right to write.
     writer: Option<WritingTurn>,
 }
 
@@ -49,7 +49,7 @@ struct FewKeys {
 /// A session whose row is locked.
 struct Locked {
     id: i64,
-    /// 0 for a row that is there for its queue alone.
+    /// 0 for a row that exists only for its queue.
     revision: u64,
     may_write: bool,
 }

@@ -1,4 +1,4 @@
-//! Stores to test, and short ways to say what the tests are about.
+//! Stores to test, and short helpers for the tests.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -99,7 +99,7 @@ pub(crate) async fn among_others<F: Future<Output = ()> + Send + 'static>(case: 
     }
 }
 
-/// A key from `tenant/app/user/context`, read from the right: what is missing on the left is `-`.
+/// A key from `tenant/app/user/context`. A name missing on the left is `-`.
 pub(crate) fn key(path: &str) -> SessionKey {
     let mut names = path.rsplit('/').chain(std::iter::repeat("-"));
     let mut next = || names.next().unwrap();
