@@ -153,7 +153,7 @@ impl Write {
         }
     }
 
-    /// The number of the last event with it.
+    /// The number of the last event after the write.
     fn last(&self) -> u64 {
         self.before().saturating_add(self.events.len() as u64)
     }
