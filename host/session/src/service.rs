@@ -37,7 +37,7 @@ pub trait SessionService: Send + Sync + 'static {
     /// [`SessionError::Unreadable`].
     async fn read(&self, key: &SessionKey, filter: EventFilter) -> Result<Session, SessionError>;
 
-    /// The same, if there is such a session.
+    /// Like [`read`](Self::read), but `None` for a session that does not exist.
     ///
     /// # Errors
     /// [`SessionError::Unreadable`].
@@ -178,7 +178,7 @@ pub trait SessionService: Send + Sync + 'static {
     /// Only those of the database.
     async fn holdings(&self, tenant: &str) -> Result<Holdings, SessionError>;
 
-    /// Reads a little, to see whether the database answers.
+    /// Reads a little, to check that the database answers.
     ///
     /// # Errors
     /// None but those of the database.

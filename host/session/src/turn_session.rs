@@ -234,7 +234,8 @@ impl TurnSession {
         self.append_as(event, false).await
     }
 
-    /// The same with the last event that the turn appends: the next turn of the conversation may begin in another process.
+    /// Like [`append`](Self::append), for the last event of the turn. The next turn of the conversation may then begin
+    /// in another process.
     ///
     /// # Errors
     /// As [`append`](Self::append). Then an event may still be appended.

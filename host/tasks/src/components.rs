@@ -28,9 +28,9 @@ pub struct ListedComponent {
 /// The outcome of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upload {
-    /// It is kept.
+    /// The component was stored.
     Stored,
-    /// It was there already.
+    /// The component was stored already.
     Known,
     /// Not stored: the total would exceed the bounds. Holds the current count and bytes.
     Full(UploadBounds),

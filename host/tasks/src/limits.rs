@@ -48,7 +48,7 @@ enum Measure {
 
 /// The events of a task may take this many times the bytes that the task itself may have.
 const LOG_FACTOR: usize = 4;
-/// Messages of the client may fill a limit except for one part in this many, so that an answer of the agent still fits.
+/// Messages of the client leave one part in this many of each limit free, so that an answer of the agent still fits.
 const ANSWER_PART: usize = 16;
 
 impl fmt::Display for Excess {

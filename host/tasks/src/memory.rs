@@ -31,7 +31,7 @@ use usage::MemoryUsage;
 /// Bounds on the content of a [`MemoryTaskStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBounds {
-    /// Tasks. Of messages that were seen, four times as many are remembered.
+    /// The largest number of tasks. The store remembers four times as many messages.
     pub max_tasks: usize,
     /// Bytes of all tasks, events, configs and answers to messages: of their texts and of the values that hold the
     /// texts. Answers get at most a quarter.

@@ -139,9 +139,9 @@ pub(crate) struct Standing {
 /// Tells whether a memory store may drop a task that is in its way, and since when it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// It is worked on, and stays.
+    /// A turn works on the task, so the task stays.
     Runs,
-    /// It waits for its client.
+    /// The task waits for its client, since this time.
     Waits(i64),
     Finished(i64),
 }

@@ -195,7 +195,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// The same for a store, which keeps it.
+    /// Like [`json`](Self::json), for a store: the snapshot keeps the JSON.
     pub(crate) fn stored_json(&self) -> Result<Arc<str>, JsonError> {
         if let Some(json) = self.inner.json.get() {
             return Ok(Arc::clone(json));

@@ -102,8 +102,8 @@ pub trait TaskStore: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The tasks in `running` that other processes have taken or have asked this process to cancel. `running` has the
-    /// epoch in which this process writes to each task.
+    /// Filters the given tasks: returns those that other processes have taken or have asked this process to cancel. Each
+    /// task comes with the epoch in which this process writes to the task.
     ///
     /// # Errors
     /// Only those of the database.
@@ -144,9 +144,9 @@ pub trait TaskStore: Send + Sync + 'static {
         self.events_after(id, seq, limit).await
     }
 
-    /// The tasks in `known` whose last event has another number than in `known`, each with the number of its last
-    /// event, or `None` if the task was deleted. Only useful in a [shared store](Self::is_shared), because other stores
-    /// have a single writer.
+    /// Filters the given tasks: returns those whose last event has another number than the given one. Each returned task
+    /// has the number of its last event, or `None` if the task was deleted. Only useful in a
+    /// [shared store](Self::is_shared), because other stores have a single writer.
     ///
     /// # Errors
     /// Only those of the database.

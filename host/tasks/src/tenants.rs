@@ -4,12 +4,12 @@ use async_trait::async_trait;
 
 use crate::StoreError;
 
-/// The state of a tenant: to be served, or not.
+/// The state of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantState {
-    /// It is.
+    /// The tenant is served.
     Active,
-    /// It is kept and not served.
+    /// The tenant is stored and not served.
     Suspended,
 }
 
@@ -61,7 +61,7 @@ pub enum Believed {
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantChange {
-    /// It is stored under this number.
+    /// The change was stored under this number.
     Stored(u64),
     /// Nothing was changed: the last change has this number; `None` if the tenant does not exist.
     Other(Option<u64>),

@@ -22,7 +22,7 @@ pub struct Consumption {
 pub(crate) const MOST_OF_HOUR: u64 = 1 << 50;
 
 impl Consumption {
-    /// The same, but of each number not more than a store keeps for an hour.
+    /// The usage with each number capped at [`MOST_OF_HOUR`].
     #[must_use]
     pub(crate) fn of_hour(&self) -> Self {
         Self {

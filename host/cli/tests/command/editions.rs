@@ -51,7 +51,7 @@ impl Fleet {
         self.start_at("", more)
     }
 
-    /// The same with more keys of `[server]`.
+    /// Starts a server with more keys in `[server]`.
     fn start_at(&self, server: &str, more: &str) -> Result<Member> {
         // One that is free; the URL that a server shows need not be where it is.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;

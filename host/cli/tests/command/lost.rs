@@ -32,7 +32,7 @@ pub(crate) fn start(replicas: &Replicas, agent: &str, of_server: &str) -> Result
     start_at(replicas.url(), agent, of_server)
 }
 
-/// The same that reaches the database by this URL.
+/// Like [`start`], with the database at this URL.
 pub(crate) fn start_at(url: &str, agent: &str, of_server: &str) -> Result<Server> {
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n{of_server}\n[card]\nname = \"a\"\ndescription = \"b\"\n\

@@ -72,7 +72,7 @@ fn check(command: &str, run: &Run) {
     assert!(!all.lines().any(|line| line.starts_with("error: forged")), "{command}: {all}");
 }
 
-/// The same, and each of a stranger's fields is in one line.
+/// Like [`check`], and each untrusted field is on one line.
 fn check_lines(command: &str, run: &Run) {
     check(command, run);
     assert!(!run.out.lines().any(|line| line.trim_start().starts_with("error: forged")), "{command}: {}", run.out);

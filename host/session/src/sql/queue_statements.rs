@@ -28,7 +28,7 @@ macro_rules! begin_session {
 
 pub(super) const BEGIN_SESSION: &str = begin_session!("ARRAY[$8]", "$9", "", "$10");
 
-/// The same with the last event of the turn, which leaves.
+/// Like [`BEGIN_SESSION`], with the last event of the turn: the turn leaves the queue.
 pub(super) const BEGIN_SESSION_AND_LEAVE: &str = begin_session!("'{}'", "$8", ", turns = session.turns[2:]", "$9");
 
 /// Like `statements::ADVANCE_SESSION`, for a turn with a place.

@@ -130,7 +130,7 @@ macro_rules! joined_row {
 /// events at or after a time. The numbers of the scopes are their places in `STORED`.
 pub(super) const SELECT_SESSION: &str = select_session!("", "", recent!());
 
-/// The same with only as many events as take at most so many bytes.
+/// Like [`SELECT_SESSION`], with at most $7 bytes of events.
 pub(super) const SELECT_SESSION_WITHIN: &str = select_session!("", "", recent_within!());
 
 /// Like [`SELECT_SESSION`], and joins the queue of the session in the same statement: at the time $7 as $8 of replica

@@ -70,7 +70,7 @@ impl Write {
         Ok(Self { key, limits, content: Content::Append { expected, events, few }, writer: None })
     }
 
-    /// The same by a turn that is in the queue.
+    /// The write, made by a turn with a place in the queue.
     pub(super) fn of_turn(self, turn: OfTurn<'_>) -> Self {
         Self { writer: Some(WritingTurn::of(turn)), ..self }
     }

@@ -16,7 +16,7 @@ on_every_store!(
     what_is_refused_keeps_nobody_else_back,
 );
 
-/// Runs `work` in ten tasks and gives what each returned.
+/// Runs `work` in ten tasks and returns their results.
 async fn ten_at_once<T, F>(work: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
@@ -25,7 +25,7 @@ where
     at_once(10, work).await
 }
 
-/// The same in so many tasks.
+/// Runs `work` in `tasks` tasks and returns their results.
 pub(crate) async fn at_once<T, F>(tasks: usize, work: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,

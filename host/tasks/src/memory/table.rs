@@ -133,12 +133,12 @@ fn content(task: &TaskSnapshot) -> Result<TaskContent, StoreError> {
     }
 }
 
-/// News of a waiting task that the server has to hear.
+/// A change of a waiting task, for the server.
 #[derive(Debug)]
 pub(super) enum Notice {
-    /// It waited, and had to make room.
+    /// A waiting task was dropped to make room.
     Gone(TaskId),
-    /// It waits, and is the oldest of more than its owner may have.
+    /// The owner has too many waiting tasks, and this is the oldest.
     Surplus(Owner, TaskId),
 }
 

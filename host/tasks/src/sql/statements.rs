@@ -17,7 +17,7 @@ pub(super) static INSERT_TASK: Rows = Rows {
     of_first: None,
 };
 
-/// The same while the replica of the turn has its lease.
+/// Inserts a task if the replica of its turn has its lease.
 pub(super) const INSERT_TASK_AMONG_OTHERS: &str = concat!(
     "
     INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json, json_seq, runner,
@@ -37,8 +37,8 @@ macro_rules! update_task {
     };
 }
 
-/// The same without the task's JSON, which stays as it was. A long JSON would be written again with its row each time,
-/// so it is emptied, and all events together tell the task.
+/// Like `update_task!`, but leaves the task's JSON unchanged. A long JSON would be written again with its row each time, so
+/// a long JSON is emptied, and the task is read from all its events.
 macro_rules! advance_task {
     () => {
         "
@@ -51,7 +51,7 @@ macro_rules! advance_task {
 }
 
 pub(super) const UPDATE_TASK: &str = update_task!();
-/// The same while the replica has its lease that begins a turn of the task.
+/// Like [`UPDATE_TASK`], if the replica that begins a turn of the task has its lease.
 pub(super) const UPDATE_TASK_AMONG_OTHERS: &str = concat!(update_task!(), " AND ", is_alive!("$13"));
 pub(super) const ADVANCE_TASK: &str = advance_task!();
 pub(super) const ADVANCE_TASK_AMONG_OTHERS: &str = concat!(advance_task!(), " AND ", is_alive!("$12"));
@@ -306,7 +306,7 @@ pub(super) const TAKE_LOST: &str = concat!(
     RETURNING CAST(CASE WHEN cancel_asked = epoch - 1 THEN 1 ELSE 0 END AS BIGINT)"
 );
 
-/// The same where this process may have taken it in an attempt that seemed to fail.
+/// Like [`TAKE_LOST`], after an attempt that seemed to fail and may have taken the task.
 pub(super) const TAKE_LOST_AGAIN: &str = concat!(
     "UPDATE task SET runner = $1, epoch = $3 + 1,
         attempt = attempt + CASE WHEN epoch = $3 AND attempt < 2 AND cancel_asked IS DISTINCT FROM epoch AND turn <> ''
@@ -330,7 +330,7 @@ pub(super) const TAKE: &str = concat!(
     " RETURNING seq, epoch"
 );
 
-/// The same where this process may have taken it in an attempt that seemed to fail.
+/// Like [`TAKE`], after an attempt that seemed to fail and may have taken the task.
 pub(super) const TAKE_AGAIN: &str = concat!(
     "
     UPDATE task SET runner = $1, epoch = $3 + 1
