@@ -1,4 +1,4 @@
-//! Gives the program the commit that it is built from, where it is built in a clone of the repository.
+//! Sets the commit for `--version` if the program is built in a clone of the repository.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -27,7 +27,7 @@ const MAX_TOKEN_FILE_BYTES: usize = 64 << 10;
 /// The most bytes of an answer. The largest are whole sessions.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
-/// Which server, and how it is asked and shown.
+/// The arguments of each command that calls the admin API: the server, the token and the form of the output.
 #[derive(Args)]
 pub(crate) struct Admin {
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub(crate) struct Admin {
     json: bool,
 }
 
-/// Which server.
+/// The server and the token.
 #[derive(Args)]
 pub(crate) struct Target {
     /// The base URL of the admin API [default: that in ANNEX_ADMIN_URL, or else http://127.0.0.1:9998]
@@ -89,7 +89,7 @@ impl Admin {
         self.target.client()
     }
 
-    /// Prints the API's JSON, or what `text` makes of it.
+    /// Prints the answer as JSON with `--json`, otherwise the text that `text` makes from the parsed answer.
     pub(crate) fn print<T: DeserializeOwned>(
         &self,
         answer: &str,
@@ -125,7 +125,7 @@ impl Client {
         self.call_with(method, path, &[], body).await
     }
 
-    /// The same with parameters in the query.
+    /// Like [`Client::call`], with parameters in the query.
     pub(crate) async fn call_with(
         &self,
         method: Method,
@@ -137,7 +137,7 @@ impl Client {
         text(response).await
     }
 
-    /// Calls in the same way if a header field's condition holds.
+    /// Like [`Client::call`], with a header field that sets a condition, such as `If-Match`.
     pub(crate) async fn call_if(
         &self,
         method: Method,
@@ -155,7 +155,8 @@ impl Client {
         text(self.send(request.header(CONTENT_TYPE, "application/wasm").body(bytes)).await?).await
     }
 
-    /// Calls in the same way, for an answer that goes on. It ends within the time, which is in place of [`PATIENCE`].
+    /// Like [`Client::call`], for an answer that streams. The whole answer must arrive within `within`, which replaces
+    /// [`PATIENCE`].
     pub(crate) async fn stream(
         &self,
         method: Method,

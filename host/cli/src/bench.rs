@@ -11,28 +11,28 @@ use serde_json::json;
 
 use crate::{component, output, progress, serve};
 
-/// Measure what a turn costs
+/// Measure the cost of a turn
 ///
-/// Turns of one case run one after the other, without a server. With a second component both run in turns, so that a busy
-/// machine disturbs both.
+/// The turns of one case run one after the other, without a server. With a second component the turns alternate between
+/// the components, so that a busy machine disturbs both.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  annex bench\n  annex bench --against old.wasm --turns 5000\n\nInstructions are the same in each \
                         run, times are those of this machine."
 )]
 pub(crate) struct Bench {
-    /// The case; without, the first of cases/*.toml
+    /// The case; default: the first of cases/*.toml
     case: Option<PathBuf>,
     /// The folder of the project
     #[arg(long, value_name = "DIR", default_value = ".")]
     project: PathBuf,
-    /// Another component, to compare with
+    /// Compare with this component
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// Turns to measure
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     turns: u32,
-    /// Leave out the instructions, for which the component is compiled once more
+    /// Do not count instructions, for which the component is compiled once more
     #[arg(long)]
     no_instructions: bool,
     /// Print the numbers as JSON

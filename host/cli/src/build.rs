@@ -12,7 +12,8 @@ use crate::{notes, output, progress, serve, settings};
 
 /// Build the component of a project
 ///
-/// Runs the command of the project's language, makes a component of its output, and checks it as a server would.
+/// Runs the build command of the project's language, makes a component from the output, and checks the component as a
+/// server would.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  annex build\n\nThe component is NAME.wasm in the folder of the project. The commands \

@@ -11,7 +11,7 @@ use crate::connect::Location;
 use crate::output;
 use crate::pretty::pretty;
 
-/// Print what an agent says about itself.
+/// Print an agent's Agent Card.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  annex card http://127.0.0.1:9999\n  annex card http://127.0.0.1:9999 --verify keys.json"
@@ -19,7 +19,7 @@ use crate::pretty::pretty;
 pub(crate) struct Card {
     #[command(flatten)]
     location: Location,
-    /// Print the card as it was sent
+    /// Print the JSON of the card, as the agent sent it
     #[arg(long)]
     json: bool,
 }

@@ -42,7 +42,7 @@ pub(crate) struct Chat {
     /// Session state to inject with the first message of a conversation: a JSON object, or @FILE
     #[arg(long, value_name = "JSON|@FILE")]
     state: Option<String>,
-    /// Keep the conversation in this file, and go on with the one that is in it
+    /// Keep the conversation in this file; an existing file continues its conversation
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
 }
@@ -53,7 +53,7 @@ struct Talk {
     calling: Calling,
     state: Option<Injection>,
     conversation: Conversation,
-    /// Each Ctrl-C, also one that came while nobody waited for it.
+    /// Yields each Ctrl-C, also one that was pressed between two waits.
     interrupts: Signal,
 }
 

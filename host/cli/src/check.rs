@@ -24,8 +24,8 @@ pub(crate) struct Check {
     /// Load the extensions too, to check their grants and parameters. Compiles components that are not in the cache
     #[arg(long, conflicts_with = "tenant")]
     load: bool,
-    /// Check the file of a tenant that is to be added, as `annex tenant add` takes it. Without a config only its keys are
-    /// checked, and not what it names
+    /// Check a tenant's file for `annex tenant add`. Without a config only the keys are checked, not the components and
+    /// secrets that the file names
     #[arg(long, value_name = "FILE")]
     tenant: Option<PathBuf>,
 }

@@ -20,8 +20,8 @@ pub(crate) enum Color {
 static CHOICE: OnceLock<Color> = OnceLock::new();
 
 impl Color {
-    /// The choice among a command's words. It is looked for before they are read, because what is wrong with them is told in
-    /// colour too. A choice that there is not is found when they are read.
+    /// Finds the value of `--color` before clap parses the arguments, because clap's errors are coloured too. An
+    /// invalid value counts as `auto` here; clap reports the error later.
     pub(crate) fn among(words: impl Iterator<Item = String>) -> Self {
         let mut words = words.take_while(|word| word != "--");
         let mut choice = None;

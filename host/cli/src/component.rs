@@ -1,4 +1,4 @@
-//! Components, for the commands that run them: those that a project has built, and those that are named.
+//! Reads the components that commands run: built by a project, or named in an argument.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -33,10 +33,10 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     component.with_context(|| format!("cannot read {}; `annex build` makes it", path.display()))
 }
 
-/// Reads a component: a file, or one that ships with Annex by its bare name.
+/// Reads a component from a file, or by its bare name if the component ships with Annex.
 ///
 /// # Errors
-/// When it cannot be read. For a name that no component has, the error names those that ship.
+/// When the component cannot be read. If the bare name is unknown, the error lists the components that ship.
 pub(crate) fn named(component: &str, locations: &Locations) -> anyhow::Result<Vec<u8>> {
     let file = locations.component(component);
     annex_files::read(&file, Purpose::Named, MAX_COMPONENT_BYTES).map_err(|error| {

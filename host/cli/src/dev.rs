@@ -19,10 +19,11 @@ mod sources;
 
 use sources::Watch;
 
-/// Build a project, serve it, and again at each change
+/// Build and serve a project, and repeat both after each change
 ///
-/// A scripted agent answers every message with an artifact. A build that fails leaves the last good version in force. What
-/// the extension logs is on standard error, its traps with the functions that ran, and with lines where the component has them.
+/// A scripted agent answers every message with an artifact. If a build fails, the last good version is still served.
+/// The log of the extension goes to standard error. A trap is logged with the functions on its stack, and with their
+/// source lines if the component has debug information.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  annex dev\n\nOnly what build.watch in annex-extension.toml names is watched. Ctrl-C \
@@ -72,8 +73,8 @@ impl Dev {
         }
     }
 
-    /// Serves the first build and each later one, until the command is told to end. The sources are watched once the first
-    /// build is in force.
+    /// Serves the first build and each later build until SIGINT or SIGTERM. The watch begins once the first build is
+    /// installed.
     async fn serve(
         &self,
         (project, built): (Project, Built),
@@ -109,7 +110,7 @@ async fn build(folder: &Path) -> anyhow::Result<(Project, Built)> {
     Ok((project, built))
 }
 
-/// Builds at each change, and puts what was built in force.
+/// Builds after each change and installs the result.
 async fn follow(folder: PathBuf, config: DevConfig, mut sources: Watch, installers: Arc<Installers>, url: String) {
     loop {
         sources.changed().await;
@@ -129,7 +130,7 @@ async fn follow(folder: PathBuf, config: DevConfig, mut sources: Watch, installe
     }
 }
 
-/// Shows the version that is in force, and how to try it.
+/// Prints the installed version and a command to try the extension.
 fn show(extension: Option<&Arc<Extension>>, built: &Built, url: &str) {
     let Some(extension) = extension else { return };
     let descriptor = extension.descriptor();

@@ -23,7 +23,7 @@ const TEXT_COLUMN: usize = 22;
 pub(crate) struct Doctor {
     /// The config, a TOML file
     config: PathBuf,
-    /// List the known faults of the engine that no extension reaches too, each with the reason
+    /// Also list the known faults of the engine that no extension can reach, each with the reason
     #[arg(long)]
     advisories: bool,
 }

@@ -46,7 +46,8 @@ impl Failure {
     }
 }
 
-/// The error, marked with the kind of the client's error among its causes, if one is there.
+/// Marks the error with the failure kind of a [`ClientError`] among its causes. An error without such a cause is
+/// returned unmarked.
 pub(crate) fn by_cause(error: anyhow::Error) -> anyhow::Error {
     let failure = error.chain().find_map(|cause| cause.downcast_ref::<ClientError>()).and_then(of_client);
     match failure {

@@ -63,7 +63,7 @@ enum Command {
         /// Try the component as a shadow of this extension: on copies of its turns, without any effect
         #[arg(long, value_name = "URI")]
         shadow: Option<String>,
-        /// How many of 100 turns the shadow gets; default: all
+        /// The percentage of turns that the shadow gets; default: 100
         #[arg(long, value_name = "N", requires = "shadow", value_parser = clap::value_parser!(u8).range(1..=100))]
         share: Option<u8>,
         /// Install it even if some replicas cannot; those replicas serve nothing until they can

@@ -1,4 +1,4 @@
-//! `annex completions` and `annex man`: what is made of the commands' own help.
+//! `annex completions` and `annex man`: files that are generated from the commands' help.
 
 use std::fs;
 use std::path::PathBuf;

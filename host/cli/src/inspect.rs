@@ -27,8 +27,7 @@ use trial::Trial;
 pub(crate) struct Inspect {
     /// A path, or the bare name of a component that ships with Annex
     component: String,
-    /// Load it with the parameters, limits and grants in this file: the keys of an extension in a config but for
-    /// `component`
+    /// Load the component with the settings in this TOML file: the keys of `[[extension]]` without `component`
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
     /// Print one JSON object
@@ -67,20 +66,20 @@ impl Inspect {
     }
 }
 
-/// A component that is looked at.
+/// A component to inspect.
 pub(crate) struct Candidate<'a> {
     pub(crate) file: &'a Path,
-    /// The name by which a config names it.
+    /// The name of the component in a config.
     pub(crate) in_config: &'a str,
     pub(crate) bytes: &'a [u8],
-    /// The settings that it is tried with, as they are written.
+    /// The settings of the trial, as the file has them.
     pub(crate) settings: toml::Table,
 }
 
-/// Shows what the component is, and how its trial went.
+/// Loads the component on trial and prints the report.
 ///
 /// # Errors
-/// When it is no extension.
+/// When the component is not an extension.
 pub(crate) async fn examine(
     candidate: Candidate<'_>,
     installation: Installation,

@@ -1,4 +1,4 @@
-//! A field of somebody else's, in one line.
+//! A text field from an untrusted server, escaped to one line.
 
 use std::borrow::Borrow;
 use std::fmt;

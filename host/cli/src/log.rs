@@ -1,8 +1,8 @@
-//! Log lines on standard error: readable on a terminal, JSON elsewhere. `ANNEX_LOG` filters, as in
+//! Log lines on standard error: text on a terminal, otherwise JSON. `ANNEX_LOG` sets the filter, as in
 //! `ANNEX_LOG=annex_server=debug`.
 //!
-//! Whatever stands in a field may be a stranger's words, so both forms escape what steers and cut what is long where they
-//! write, and no caller has to think of it.
+//! Any field may hold text from an untrusted peer. Both forms escape control characters and cut long fields when they
+//! write, so no caller has to do so.
 
 use std::env;
 use std::fmt::{self, Debug, Write as _};
@@ -26,7 +26,8 @@ const MAX_FIELD: usize = 8 << 10;
 /// A line of JSON that is longer is read again, and its long fields are cut.
 const MAX_LINE: usize = 16 << 10;
 
-/// PostgreSQL remarks at each start that the tables of migrations are there. A filter can ask for that by this name.
+/// Hides a notice that PostgreSQL sends at each start: the tables of migrations exist already. A filter can show the
+/// notice by this target.
 const QUIET: &str = "sqlx::postgres::notice=warn";
 
 /// Starts logging for the rest of the process.
@@ -60,8 +61,8 @@ where
     lines().with_env_filter(filter).with_writer(writer).json().flatten_event(true).finish()
 }
 
-/// A line that cannot be written, because the disk that it goes to is full, is lost. It would be reported on standard
-/// error otherwise, where it cannot be written either, and end whatever logged it.
+/// The options of both forms. A line that cannot be written, for instance because the disk is full, is lost. By default
+/// `tracing_subscriber` would report the failure on standard error and panic if that write fails too.
 fn lines() -> SubscriberBuilder {
     tracing_subscriber::fmt().log_internal_errors(false)
 }
@@ -81,7 +82,7 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
 /// Passes on as much as there is room for.
 struct Cut<W> {
     inner: W,
-    /// 0 once something was left out.
+    /// 0 once the text was cut.
     room: usize,
 }
 

@@ -4,12 +4,12 @@ use annex_authoring::EXAMPLE_URI;
 
 use crate::output;
 
-/// What to do about a URI that is nobody's.
+/// Advice for a component that still has an example URI.
 pub(crate) fn example_uri(uri: &str) -> String {
     format!("the URI {} is an example: give the extension one of your own before others use it", annex_text::line(uri))
 }
 
-/// Says so where a component still has such a URI.
+/// Prints [`example_uri`] if the URI is an example.
 pub(crate) fn on_uri(uri: &str) {
     if uri.starts_with(EXAMPLE_URI) {
         output::note(&example_uri(uri));

@@ -26,8 +26,8 @@ pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes text that somebody else wrote, in as many lines as it has. What stands in one line among lines of this
-/// program's own passes [`annex_text::line`] before.
+/// Writes text from an untrusted source, and keeps its line breaks. Before a caller puts untrusted text into a line of
+/// its own, [`annex_text::line`] escapes that text.
 pub(crate) fn show(text: &str) -> anyhow::Result<()> {
     write(&annex_text::block(text))
 }

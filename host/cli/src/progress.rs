@@ -1,5 +1,5 @@
-//! A line on a terminal that says what takes long, and for how long. Where standard error is no terminal nothing is written:
-//! what is said at the beginning and at the end stands there by itself.
+//! A line on a terminal that names a slow operation and its duration so far. If standard error is not a terminal, no
+//! line is written.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +11,9 @@ use annex_runtime::compilations;
 
 /// The time between two looks.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// What is over before is not worth a line.
+/// An operation that ends within this time gets no line.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Bytes of what is shown of a name, so that the line stays one.
+/// The most bytes of a name in the line.
 const MAX_NAME: usize = 40;
 
 /// Goes to the first column and takes away what stands in the line.
@@ -51,7 +51,7 @@ pub(crate) fn pause() -> MutexGuard<'static, bool> {
 }
 
 impl Progress {
-    /// `what` gives what is shown, and how long that takes already.
+    /// `what` returns the text of the line and the duration of the operation so far.
     fn start(what: impl Fn() -> Option<(String, Duration)> + Send + 'static) -> Self {
         if !io::stderr().is_terminal() {
             return Self(None);

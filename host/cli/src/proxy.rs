@@ -25,7 +25,8 @@ const UNNAMED: &str = "annex proxy";
 
 /// Put extensions in front of an agent that you have
 ///
-/// Serves the A2A agent at URL with the extensions of each --with, as `annex serve` does with a config, and prints that config.
+/// Serves the A2A agent at URL with the extension of each --with, as `annex serve` would, and prints the config for
+/// `annex serve`.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  annex proxy http://127.0.0.1:8000 --with timestamp\n  annex proxy http://127.0.0.1:8000 --with \
@@ -37,18 +38,18 @@ const UNNAMED: &str = "annex proxy";
 pub(crate) struct Proxy {
     /// The agent's base URL, or the URL of its card, which ends in .json
     url: String,
-    /// Install an extension: a file, or the name of one that ships with Annex. SETTINGS is a JSON object, or @FILE with
-    /// TOML. May be repeated; extensions run in this order
+    /// Install an extension: a component file, or the name of a component that ships with Annex. SETTINGS is a JSON
+    /// object, or @FILE with TOML. May be repeated; extensions run in this order
     #[arg(long = "with", value_name = "COMPONENT[=SETTINGS]")]
     extensions: Vec<String>,
-    /// Listen on this address and port; port 0 takes a free one [default: 127.0.0.1:9999, or port 9990 where the agent
-    /// itself has that one]
+    /// Listen on this address and port; port 0 takes a free port [default: 127.0.0.1:9999, or port 9990 if the agent
+    /// itself has port 9999]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Allow interfaces at this host (`name` or `name:port`), although the agent's card is elsewhere; may be repeated
+    /// Accept an agent whose card names interfaces at this other host (`name` or `name:port`); may be repeated
     #[arg(long = "allow-host", value_name = "HOST")]
     allow_hosts: Vec<String>,
-    /// Write the config into this file, for `annex serve FILE`
+    /// Write the config to this file, for `annex serve FILE`
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }
@@ -102,7 +103,7 @@ impl Proxy {
     }
 }
 
-/// A table of the config, or an array of them, as text.
+/// Text of one table, or array of tables, of the config.
 fn section(name: &str, table: Value) -> String {
     Table::from_iter([(name.to_owned(), table)]).to_string()
 }

@@ -23,8 +23,9 @@ const GRACE: Duration = Duration::from_secs(60);
 
 /// Record turns of an extension of a running server
 ///
-/// The recording has what users and agents wrote in these turns, and keys of the extension. Values of its secrets are
-/// replaced. The server's config needs `allow_recording = true` in `[admin]`.
+/// The recording contains the messages of users and agents in these turns, and the keys that the extension used, with
+/// their values. Placeholders replace the values of its secrets. The server's config needs `allow_recording = true` in
+/// `[admin]`.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  annex record https://example.com/my-extension/v1 -o turns.jsonl\n  annex record \
                         https://example.com/my-extension/v1 --turns 500 -o turns.jsonl\n\nThe recording \
@@ -34,19 +35,19 @@ const GRACE: Duration = Duration::from_secs(60);
 pub(crate) struct Record {
     /// URI or digest of the extension
     extension: String,
-    /// The most turns
+    /// Stop after this many turns
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
     turns: u64,
-    /// The longest time: a number with s, m or h
+    /// Stop after this time: a number with s, m or h
     #[arg(long, default_value = "60s", value_parser = seconds)]
     time: u64,
-    /// The most bytes: a number, also with KiB or MiB
+    /// Stop at this size in bytes: a number, also with KiB or MiB
     #[arg(long, default_value = "16MiB", value_parser = bytes)]
     bytes: u64,
-    /// The file to write; default, or for `-`: standard output
+    /// Write the recording to this file; default: standard output, as with `-`
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write it in the place of a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -126,7 +127,7 @@ enum Ended {
     Broken(Option<reqwest::Error>),
 }
 
-/// As much of a line as is shown.
+/// The fields of a recording's line that progress messages show.
 #[derive(Deserialize)]
 struct SeenLine {
     recording: Option<SeenHead>,

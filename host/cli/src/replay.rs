@@ -18,27 +18,27 @@ const MAX_SETTINGS_BYTES: usize = 1 << 20;
 /// Bytes of each side of a difference that are shown.
 const MAX_SIDE: usize = 400;
 
-/// Play recorded turns to another version of the extension, and show what differs
+/// Replay recorded turns with another version of the extension, and show the differences
 ///
-/// It runs in the host's own chain with the settings of the recording, without a server. Nothing has an effect: requests,
-/// keys, lists of tasks, the time and random numbers come from the recording, and secrets have stand-ins.
+/// The component runs in the host's own chain with the settings of the recording, without a server. A replay has no
+/// effects: answers to HTTP requests, keys, lists of tasks, the time and random numbers come from the recording, and
+/// placeholders replace the secrets.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  annex replay turns.jsonl my-extension.wasm\n  annex replay turns.jsonl \
                         my-extension.wasm --to-cases cases\n\n`annex record` makes the file. The exit code is 5 when \
                         a turn differs.")]
 pub(crate) struct Replay {
-    /// The recording
+    /// The recording, a file of `annex record`
     file: PathBuf,
-    /// The component
+    /// The component file of the other version
     component: PathBuf,
-    /// A TOML file with the settings, in place of those of the recording: the keys of an extension in a config but for
-    /// `component`
+    /// Replace the settings of the recording by this TOML file: the keys of `[[extension]]` without `component`
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
     /// Print the comparison as JSON
     #[arg(long)]
     json: bool,
-    /// Write each turn as a case that expects what the component makes of it
+    /// Write each turn into this folder as a case that expects this component's results
     #[arg(long, value_name = "DIR")]
     to_cases: Option<PathBuf>,
 }
@@ -93,7 +93,7 @@ impl Replay {
     }
 }
 
-/// Tells what a reader of the cases has to know of one.
+/// Prints the remarks on a new case: why the case is incomplete or was not written.
 fn tell(number: u64, case: &NewCase) {
     match case {
         NewCase::Passes { name, remarks } => {

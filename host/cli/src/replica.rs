@@ -10,7 +10,7 @@ use crate::line::Line;
 type List = replicas::List<Line>;
 type Shown = replicas::Replica<Line>;
 
-/// Show the processes on the database of a running server, through its admin API.
+/// Show the processes that share a running server's database, through its admin API.
 #[derive(Args)]
 #[command(after_help = "Example:\n  annex replica list\n\nThe server's config needs [admin]. The token is read from \
                         --token-file, or from the environment variable ANNEX_ADMIN_TOKEN.")]

@@ -23,7 +23,7 @@ use crate::{output, shell, template};
 pub(crate) struct Send {
     #[command(flatten)]
     location: Location,
-    /// What to say
+    /// The text of the message
     #[arg(required_unless_present = "template")]
     text: Option<String>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(crate) struct Send {
     /// Send nothing; print a skeleton of the state that the agent takes, to be filled in
     #[arg(long, conflicts_with_all = ["text", "state", "metadata", "stream", "context", "task", "json"])]
     template: bool,
-    /// Print the answer as it comes
+    /// Stream the answer, and print each part when it arrives
     #[arg(long)]
     stream: bool,
     /// Continue a conversation

@@ -43,10 +43,10 @@ struct Example {
     credentials: Option<String>,
 }
 
-/// Serves with this config until the process is told to stop.
+/// Serves with this config until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// When the config or what it names cannot be used, or its addresses are taken.
+/// When the config is invalid, a file in the config cannot be used, or an address is in use.
 pub(crate) async fn serve(config: Config, locations: Locations) -> anyhow::Result<()> {
     let example = config.card.skills.iter().find_map(|skill| skill.examples.first());
     let example = Example {
@@ -66,13 +66,13 @@ pub(crate) async fn serve(config: Config, locations: Locations) -> anyhow::Resul
     Ok(())
 }
 
-/// Paths in a config start at its folder; shipped components lie beside the executable.
+/// Paths in a config start at the config's folder. Shipped components lie next to the executable.
 pub(crate) fn locations(config: &Path) -> Locations {
     let folder = config.parent().unwrap_or(Path::new("")).to_owned();
     Locations { config: folder, components: components(), cache: cache() }
 }
 
-/// The folder `components` beside the executable.
+/// The folder `components` next to the executable.
 pub(crate) fn components() -> PathBuf {
     let executable = env::current_exe().unwrap_or_default();
     executable.parent().unwrap_or(Path::new("")).join("components")
@@ -86,7 +86,8 @@ pub(crate) fn cache() -> Option<PathBuf> {
     Some(base.join("annex").join("components"))
 }
 
-/// Says where the agent is, what it runs and what to try. A closed standard output is no reason to stop.
+/// Prints the agent's URLs, the installed extensions and a command to try. A closed standard output does not stop the
+/// server.
 fn announce(app: &App, admin: Option<SocketAddr>, example: &Example, out: &mut impl Write) {
     let url = app.base_url();
     let mut text = format!("Agent card  {url}/.well-known/agent-card.json\n");
@@ -148,7 +149,7 @@ fn suggestion(app: &App, example: &Example) -> String {
     command
 }
 
-/// Reads the config again at each signal. What fails is in the log, and what was installed stays.
+/// Reloads the config at each SIGHUP. A reload that fails is logged, and the installed extensions stay.
 async fn reload_at(mut hangup: Signal, installers: Arc<Installers>) {
     while hangup.recv().await.is_some() {
         let _ = installers.reload().await;

@@ -150,7 +150,7 @@ impl Session {
         client.call_with(method, &path, &query, None::<&()>).await
     }
 
-    /// Reads what a server that does not run has kept.
+    /// Reads the stored sessions directly, without a server.
     async fn read(&self, config: &Path) -> anyhow::Result<String> {
         let folder = config.parent().unwrap_or(Path::new(""));
         let config = Config::read(config)?;

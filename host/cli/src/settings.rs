@@ -18,10 +18,10 @@ pub(crate) struct Settings {
     pub(crate) installation: Installation,
 }
 
-/// Reads a file with settings; without one, the standard settings.
+/// Reads a file with settings; without a file, the settings are the defaults.
 ///
 /// # Errors
-/// When the file cannot be read, or names what no extension has.
+/// When the file cannot be read, or has keys that an extension cannot have.
 pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Settings> {
     let (text, folder) = match file {
         None => (String::new(), Path::new("")),
@@ -39,10 +39,10 @@ pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Settings> {
     Ok(Settings { table, installation })
 }
 
-/// The settings that a project is tried with.
+/// The settings of a project's manifest.
 ///
 /// # Errors
-/// When they name what no extension has.
+/// When the manifest has keys that an extension cannot have.
 pub(crate) fn of_project(project: &Project) -> anyhow::Result<Settings> {
     let installation = ExtensionConfig::read_installation(&project.settings(), &project.folder);
     let named = |reason: String| anyhow!("{}: settings: {reason}", project.folder.join(FILE).display());

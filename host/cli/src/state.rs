@@ -1,4 +1,5 @@
-//! `--state`: what it holds, which extension takes it, and whether that says it may hold this.
+//! `--state`: reads the state, finds the extension that receives the state, and checks the state against the schema on
+//! the Agent Card.
 
 use std::fs;
 
@@ -9,7 +10,7 @@ use anyhow::{Context, bail};
 use crate::exit::Failure;
 use crate::output;
 
-/// The parameter of an extension that has the schema of the state that it takes.
+/// The parameter in an extension's declaration that holds the JSON Schema of its state.
 const SCHEMA: &str = "state_schema";
 
 /// State on its way to the extension that takes it.
@@ -26,10 +27,11 @@ impl Injection {
         Ok(Self { uri: extension(requested, card)?, state: state.to_json()? })
     }
 
-    /// Validates the state with the schema on the card. One that cannot be used is the agent's affair.
+    /// Validates the state with the schema on the card. A schema that cannot be used is only noted, because the agent
+    /// validates the state too.
     ///
     /// # Errors
-    /// When the state violates the schema: what is wrong, place by place.
+    /// When the state violates the schema. The error lists each violation with its JSON pointer.
     pub(crate) fn check(&self, card: &AgentCard) -> anyhow::Result<()> {
         let Some(schema) = schema(card, &self.uri) else { return Ok(()) };
         // The card is a stranger's: its schema is bounded to a second of work.
@@ -100,11 +102,12 @@ pub(crate) fn key(uri: &ExtensionUri) -> String {
     format!("{path}/state")
 }
 
-/// The extension that takes the state: one whose declaration on the card has a state schema, those asked for before the
-/// others. Where the card has none, the first that was asked for.
+/// The extension that receives the state. An extension whose declaration on the card has a state schema is chosen
+/// first; among several, a requested one wins. If the card has no such extension, the first requested one receives the
+/// state.
 ///
 /// # Errors
-/// When none was asked for and the card has none.
+/// When no extension was requested and the card declares no state schema.
 pub(crate) fn extension(requested: &[ExtensionUri], card: &AgentCard) -> anyhow::Result<ExtensionUri> {
     let declared = card.capabilities.extensions.iter().filter(|extension| takes_state(extension));
     let mut uris = declared.map(|extension| &extension.uri);

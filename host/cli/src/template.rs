@@ -10,10 +10,10 @@ use anyhow::{Context, anyhow};
 use crate::pretty::pretty;
 use crate::{output, state};
 
-/// Prints the skeleton, and beside it which properties may be left out.
+/// Prints the skeleton, and notes the optional properties.
 ///
 /// # Errors
-/// When no extension on the card takes state, or its schema cannot be used.
+/// When no extension on the card takes state, or the schema cannot be used.
 pub(crate) fn print(card: &AgentCard, requested: &[ExtensionUri]) -> anyhow::Result<()> {
     let uri = state::extension(requested, card)?;
     let schema = state::schema(card, &uri).with_context(|| format!("{uri} declares no state_schema"))?;
@@ -32,7 +32,7 @@ pub(crate) fn print(card: &AgentCard, requested: &[ExtensionUri]) -> anyhow::Res
 struct Template {
     /// Indented JSON.
     json: String,
-    /// JSON pointers to the properties that may be left out.
+    /// JSON pointers to the optional properties.
     optional: Vec<String>,
 }
 
@@ -144,7 +144,7 @@ fn known_value(members: &JsonObject) -> Option<Json> {
     whole.or_else(|| first("examples")).or_else(|| first("enum"))
 }
 
-/// The type; of several, the first one that is not null.
+/// The type. If the schema lists several types, the first one other than `null`.
 fn kind(members: &JsonObject) -> String {
     let several = member::<Vec<String>>(members, "type").unwrap_or_default();
     let one = several.into_iter().find(|kind| kind != "null");

@@ -146,7 +146,7 @@ impl Tenant {
 }
 
 impl Named {
-    /// The tag of the change that is to be the last, which is asked for unless it is named.
+    /// The value of `If-Match`: the number from `--rev`, otherwise the tenant's current number.
     async fn tag(&self, client: &Client) -> anyhow::Result<String> {
         let rev = match self.rev {
             Some(rev) => rev,

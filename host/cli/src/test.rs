@@ -16,21 +16,21 @@ use crate::{component, notes, output, progress, serve};
 
 /// Run the cases of a project against its component
 ///
-/// Each case is a turn, a call of a method or a call of a client. It runs in the host's own chain with the limits of the
+/// A case is a turn, a call of a method or a call of a client. Cases run in the host's own chain with the limits of the
 /// project's settings, without a server.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  annex test\n  annex test cases/refused.toml --update\n  annex test --junit \
                         report.xml\n\nThe last line is `N passed, N failed`. The exit code is 5 when a case failed.")]
 pub(crate) struct Test {
-    /// Files of cases; without, all of cases/*.toml
+    /// Files of cases; default: all of cases/*.toml
     cases: Vec<PathBuf>,
     /// The folder of the project
     #[arg(long, value_name = "DIR", default_value = ".")]
     project: PathBuf,
-    /// Write what comes out into the files, in place of what they expect
+    /// Update the expected results in the case files
     #[arg(long)]
     update: bool,
-    /// Write a report that CI systems read
+    /// Write a JUnit XML report for CI systems to this file
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Print the results as JSON

@@ -1,4 +1,4 @@
-//! One message and its answer: sends it, prints what comes, and knows how it ended.
+//! Sends one message, prints the answer and finds out how the task ended.
 
 use annex_client::{Agent, ClientError, ServiceParameters};
 use annex_protocol::{
@@ -22,8 +22,8 @@ pub(crate) use transcript::Transcript;
 /// Bytes that are shown of the details of an agent's error.
 const MAX_DETAILS: usize = 16 << 10;
 
-/// Sends a message and hands on what comes, event by event or as one answer. Gives the extensions that the agent says
-/// were active.
+/// Sends a message and calls `take` with each event, or with the one answer if `streams` is false. Returns the
+/// extensions that the agent reports as active.
 ///
 /// # Errors
 /// Those of the client and those of `take`.
@@ -59,8 +59,8 @@ pub(crate) fn note_inactive(requested: &[ExtensionUri], active: &[ExtensionUri])
     }
 }
 
-/// Says in this command's terms what to do about credentials and missing extensions, and adds what an agent's error carries
-/// beside its message.
+/// Adds to an error the options of this command that supply missing credentials or extensions. Other errors of the
+/// agent get the details from the answer.
 pub(crate) fn explain(error: anyhow::Error, card: &AgentCard, requested: &[ExtensionUri]) -> anyhow::Error {
     if error.downcast_ref::<ClientError>().is_some_and(wants_credentials) {
         let options: Vec<String> = credentials(card).iter().map(|option| format!("\n  {option}")).collect();

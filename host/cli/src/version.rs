@@ -1,4 +1,4 @@
-//! `--version`: the program, the commit that it was built from, and the engine that runs components.
+//! `--version`: the program, its commit, and the engine that runs components.
 
 use std::sync::LazyLock;
 

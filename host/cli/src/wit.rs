@@ -9,11 +9,11 @@ use crate::output;
 
 /// Write the contract between hosts and extensions
 ///
-/// The folder gets the package `annex:extension`, and in `deps` the packages that it builds on.
+/// The folder gets the package `annex:extension`, and the packages of its dependencies in `deps`.
 #[derive(Args)]
 #[command(after_help = "Example:\n  annex wit wit")]
 pub(crate) struct Wit {
-    /// The folder, which is made
+    /// The folder to create
     folder: PathBuf,
 }
 

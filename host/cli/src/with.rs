@@ -17,12 +17,12 @@ use crate::{output, progress, serve, settings, state};
 /// Which components.
 #[derive(Args)]
 pub(crate) struct With {
-    /// Let a component take the client's side of its extension: a file, or the name of one that ships with annex. INPUT
-    /// is what it is given, a JSON object or @FILE; without one it is the --state. May be repeated
+    /// Let a component take the client's side of its extension: a component file, or the name of a component that ships
+    /// with Annex. INPUT is a JSON object or @FILE; default: the --state. May be repeated
     #[arg(long = "with", value_name = "COMPONENT[=INPUT]")]
     components: Vec<String>,
-    /// Grants, limits and parameters of a --with, the keys of an extension in a config but for `component`; the first file
-    /// is for the first --with, and so on
+    /// A TOML file with the settings of a --with: the keys of `[[extension]]` without `component`. The first file is for
+    /// the first --with, and so on
     #[arg(long = "with-settings", value_name = "FILE", requires = "components")]
     settings: Vec<PathBuf>,
 }
@@ -30,21 +30,21 @@ pub(crate) struct With {
 /// The components while they are in use.
 #[derive(Default)]
 pub(crate) struct Companions {
-    /// Ends those that loop.
+    /// Interrupts components that loop.
     _runtime: Option<Runtime>,
-    /// Each with the extension whose client's side it is.
+    /// Each interceptor with the URI of its extension.
     interceptors: Vec<(ExtensionUri, Arc<dyn Interceptor>)>,
     notes: Notes,
 }
 
-/// The notes that components have for the user.
+/// The notes that components return for the user.
 type Notes = Arc<Mutex<Vec<(ExtensionUri, Json)>>>;
 
 impl With {
-    /// Loads them.
+    /// Loads the components.
     ///
     /// # Errors
-    /// When one cannot be loaded, or has no part on the client's side.
+    /// When a component cannot be loaded or does not export the client's side.
     pub(crate) async fn load(&self, state: Option<&JsonObject>) -> anyhow::Result<Companions> {
         let wanted = self.components.len();
         let settings = self.settings.len();
@@ -74,12 +74,12 @@ impl Companions {
         self.interceptors.is_empty()
     }
 
-    /// True if one of them takes the client's side of this extension.
+    /// True if one of the components takes the client's side of this extension.
     pub(crate) fn takes(&self, uri: &ExtensionUri) -> bool {
         self.interceptors.iter().any(|(other, _)| other == uri)
     }
 
-    /// Remarks for people: what the components made of the answer.
+    /// Prints the notes that components made about the answer.
     pub(crate) fn show_notes(&self) {
         for (uri, told) in self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             output::note(&format!("from     {uri}\n{}", pretty(told)));

@@ -8,14 +8,14 @@ use rustix::termios::tcgetwinsize;
 /// A terminal with fewer columns behind the indent breaks lines itself.
 const LEAST_ROOM: usize = 20;
 
-/// The columns of the terminal that the stream is; `None` where it is none, and for one that does not know.
+/// The number of columns of the terminal. `None` if the stream is not a terminal, or the terminal reports no size.
 pub(crate) fn columns(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     let size = stream.is_terminal().then(|| tcgetwinsize(stream).ok()).flatten()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// The text with lines of at most so many columns, where a space allows it. The further lines of a line begin `indent` columns
-/// behind its own beginning. Without columns it is the text.
+/// Breaks lines at spaces so that each line has at most `columns` columns. The further lines of a line are indented by
+/// `indent` columns more than that line. Without `columns` the text is returned unchanged.
 pub(crate) fn hanging(text: &str, indent: usize, columns: Option<usize>) -> String {
     let Some(columns) = columns else { return text.to_owned() };
     text.split_inclusive('\n').map(|line| broken(line, indent, columns)).collect()

@@ -1,8 +1,9 @@
-//! Texts and lists across the boundary in each encoding that the canonical ABI has: what a guest answers is what the
-//! fuzzer wrote, pointers, lengths, cases and flags included. A panic, or memory that the host takes for it, is a finding.
+//! Texts and lists across the boundary in each encoding of the canonical ABI. The guest's answer is the fuzzer's input,
+//! including pointers, lengths, cases and flags. A panic, or memory that the host allocates for the answer beyond a
+//! bound, is a finding.
 //!
-//! The guest is the one that tests make by hand. It is handed the bytes as a text in the encoding, which the host has to
-//! write into its memory, and answers with that memory.
+//! The guest is a component written by hand, as in tests. The host writes the bytes into the guest's memory as a text
+//! in the encoding, and the guest answers with that memory.
 
 #![no_main]
 
@@ -27,7 +28,7 @@ const ANSWER: &str = "
 
 const ENCODINGS: [&str; 3] = ["utf16", "latin1+utf16", "utf8"];
 
-/// Pages that one turn may leave the process with more: 64 MiB.
+/// The most pages by which a turn may enlarge the process: 64 MiB.
 const MAX_GROWTH: u64 = 16 << 10;
 
 struct Host {

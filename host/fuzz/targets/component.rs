@@ -31,7 +31,7 @@ fn installation() -> Installation {
     Installation::with_limits(limits)
 }
 
-/// A process that compiles and dies is one that would have been the host.
+/// A crash of a compiler process is a finding, because without that process the host would have crashed.
 fn refuse_findings(error: &LoadError) {
     if matches!(error, LoadError::CompilerCrash { .. } | LoadError::CompilerForbidden { .. }) {
         panic!("{error}");

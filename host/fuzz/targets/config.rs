@@ -1,5 +1,5 @@
-//! Text of a config into its reader: either a config or an error of one readable text, never a panic or a hang. No file
-//! that it names is opened here.
+//! Text of a config into its reader: either a config or an error of one readable text, never a panic or a hang. Files
+//! that the config names are not opened.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Bytes of a request's body into the JSON-RPC decoder and the parameters of every method, of A2A 1.0 and 0.3. What is
-//! taken must be written as JSON that reads the same again.
+//! Bytes of a request's body into the JSON-RPC decoder and the parameters of every method, of A2A 1.0 and 0.3. An
+//! accepted value must be written as JSON that reads as an equal value.
 
 #![no_main]
 

@@ -1,8 +1,8 @@
 //! Answers of a `response` hook into the check of its patch. The first line of the input is the kind of event, each
 //! further line is an entry `key=value`.
 //!
-//! A refused patch changes nothing; one that is taken changes the extension's own keys and adds its URI, nothing else,
-//! and the event is still one that clients can read.
+//! A refused patch changes nothing. An accepted patch changes the extension's own keys and adds its URI, nothing else,
+//! and clients can still read the event.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A schema and an instance, one after the other with a zero byte between them: what is admitted costs no more than the
-//! bound that was told before.
+//! A schema and an instance, one after the other with a zero byte between them: validation costs no more than the bound
+//! computed when the schema was accepted.
 #![no_main]
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! Components that pass the structure check into the real compiler: one that costs more than its bound is a finding.
+//! Components that pass the structure check into the real compiler. A compilation that exceeds its bound is a finding.
 //!
-//! Half of the inputs are modules that wasm-smith makes of the bytes, half are the bytes themselves as a module. Each is
-//! wrapped into a component that passes for an extension, and compiled as a host does it: in a confined process.
+//! Half of the inputs are modules that wasm-smith makes of the bytes, half are the bytes themselves as a module. Each
+//! is wrapped into a component that passes for an extension, and compiled as a host does it: in a confined process.
 
 #![no_main]
 

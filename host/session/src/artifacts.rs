@@ -6,7 +6,7 @@ use crate::event::parts_size;
 use crate::limits::Limits;
 use crate::service::StoredArtifact;
 
-/// The one that was written last is at the end.
+/// The artifacts of a session, in the order of their last write.
 #[derive(Debug, Default)]
 pub(crate) struct Artifacts {
     entries: Vec<Entry>,
@@ -21,7 +21,7 @@ struct Entry {
 }
 
 impl Artifacts {
-    /// The size of all of them, in bytes.
+    /// The size of all artifacts, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

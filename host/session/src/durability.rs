@@ -6,10 +6,10 @@ use crate::state::Scope;
 /// The effects that may follow an event before the next event of its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Following {
-    /// Somebody may act on the event elsewhere: an agent or an extension that reaches beyond the turn, or whoever reads
-    /// the task that the event belongs to.
+    /// Effects outside of the turn: the agent or an extension acts on other systems, or a client reads the task of the
+    /// event.
     Effects,
-    /// Nothing outside of the turn.
+    /// No effects outside of the turn.
     Answer,
 }
 
@@ -22,15 +22,15 @@ pub(crate) enum Durability {
     WithNext,
 }
 
-/// Tells when the user's event must be stored.
+/// Decides when the user's event must be stored.
 ///
 /// | the event | stored | because |
 /// |---|---|---|
-/// | is followed by effects | now | whoever acts on it must find it after a crash |
-/// | is for a session that exists | now | the conversation goes on from it, whatever becomes of this turn |
-/// | sets `user:` or `app:` state | now | other sessions read it |
-/// | has artifacts | now | they are read from the store |
-/// | is partial | now | nothing of it is stored at all |
+/// | is followed by effects | now | the event must survive a crash, as the effects do |
+/// | is for an existing session | now | the conversation continues from the event, even if this turn fails |
+/// | sets `user:` or `app:` state | now | other sessions read the state |
+/// | has artifacts | now | artifacts are read from the store |
+/// | is partial | now | a partial event is never stored, so no second write is saved |
 /// | is none of these | with the next event | one write instead of two; until then only this turn knows the conversation |
 pub(crate) fn durability(event: &Event, exists: bool, following: Following) -> Durability {
     let is_shared = event.state_delta.touches(Scope::User) || event.state_delta.touches(Scope::App);

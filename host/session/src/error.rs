@@ -7,10 +7,10 @@ use crate::state::Scope;
 /// The reason why a session operation was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// There is no such session, or it was deleted or evicted meanwhile.
+    /// The session does not exist, or was deleted or evicted during the call.
     #[error("session {context} not found")]
     NotFound {
-        /// The context that was asked for.
+        /// The requested context.
         context: ContextId,
     },
     /// A session of this key exists already.
@@ -19,8 +19,8 @@ pub enum SessionError {
         /// The context that was to be created.
         context: ContextId,
     },
-    /// The context id is empty, or starts or ends with white space. Ids are refused rather than trimmed: a trimmed id
-    /// would not be the one that the client goes on using.
+    /// The context id is empty, or starts or ends with white space. Ids are refused rather than trimmed, because the
+    /// client would go on with the untrimmed id.
     #[error("context id {:?} is empty or has white space around it", context.as_str())]
     InvalidContextId {
         /// The offending id.
@@ -32,11 +32,11 @@ pub enum SessionError {
     InvalidKey {
         /// The kind of text, such as `state key`.
         field: &'static str,
-        /// The most bytes that it may have.
+        /// The largest allowed size, in bytes.
         limit: usize,
     },
-    /// A name has characters that nobody sees, or that change how what stands around them is shown: control and format
-    /// characters, separators of lines and paragraphs.
+    /// A name has invisible characters, or characters that change the display of the surrounding text: control and
+    /// format characters, separators of lines and paragraphs.
     #[error("the {field} {text:?} has control or format characters or line separators; leave them out")]
     UnseenCharacters {
         /// The kind of text, such as `state key`.
@@ -44,7 +44,7 @@ pub enum SessionError {
         /// The name.
         text: String,
     },
-    /// Somebody else appended since the writer read the session.
+    /// Another writer appended after the caller had read the session.
     #[error("stale session: expected revision {expected}, found {found}")]
     Stale {
         /// The revision that the writer had read; 0 when it had found no session.
@@ -68,7 +68,7 @@ pub enum SessionError {
         scope: Scope,
         /// Its size after the change: keys and values as JSON text.
         bytes: usize,
-        /// The most that one scope may hold.
+        /// The largest allowed size of one scope, in bytes.
         limit: usize,
     },
     /// The state of one scope would have too many keys.
@@ -81,7 +81,7 @@ pub enum SessionError {
         scope: Scope,
         /// Its keys after the change.
         keys: usize,
-        /// The most that one scope may have.
+        /// The largest allowed number of keys in one scope.
         limit: usize,
     },
     /// Arrays and objects nest too deep in a value.
@@ -102,8 +102,8 @@ pub enum SessionError {
         /// The most that the artifacts of a session may take.
         limit: usize,
     },
-    /// The turn may not write any more, or not begin: the lease of its replica is over, or another process has begun the next
-    /// turn of the conversation.
+    /// The turn may not begin or may no longer write: the lease of its replica has ended, or another process has begun
+    /// the next turn of the conversation.
     #[error("the turn has lost its place in session {context}")]
     Fenced {
         /// The context.
@@ -126,13 +126,13 @@ pub enum SessionError {
     /// A value could not be encoded as JSON.
     #[error("a value cannot be encoded")]
     Encoding(#[from] serde_json::Error),
-    /// The database failed. A change that was under way may have been stored or not, but never half of it.
+    /// The database failed. A change that was in progress may have been stored or not, but never in part.
     #[error("the database failed")]
     Database(#[from] sqlx::Error),
 }
 
 impl SessionError {
-    /// True if the events themselves cannot be stored, whatever the session is like.
+    /// True if the events themselves cannot be stored, in any state of the session.
     pub(crate) fn is_about_events(&self) -> bool {
         match self {
             Self::InvalidKey { .. }

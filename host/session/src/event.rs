@@ -1,4 +1,4 @@
-//! An event: one entry of a conversation, with the state change that belongs to it.
+//! An event: one entry of a conversation, with its state change.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use annex_protocol::{Part, PartContent, Parts, Timestamp};
 
 use crate::state::StateDelta;
 
-/// The author of what a user said. Any other author is the name of an agent.
+/// The author of a user's event. Any other author is the name of an agent.
 pub const USER_AUTHOR: &str = "user";
 
 /// One entry of a conversation. The history that a model sees is made of these.
@@ -18,7 +18,7 @@ pub struct Event {
     pub id: String,
     /// [`USER_AUTHOR`] or the name of an agent.
     pub author: Arc<str>,
-    /// The turn that it belongs to, for example the task id.
+    /// The turn of the event, for example the task id.
     pub invocation_id: Arc<str>,
     /// The time when it happened, by the author's clock. Events are ordered by arrival, not by this.
     pub timestamp: Timestamp,
@@ -26,8 +26,8 @@ pub struct Event {
     pub parts: Parts,
     /// The state change, stored in the same step.
     pub state_delta: StateDelta,
-    /// The artifacts by their names, each stored in the same step as a new version. The session keeps them apart from
-    /// the event: one that was read has none.
+    /// The artifacts by their names, each stored in the same step as a new version. The session keeps artifacts apart
+    /// from events: an event that was read from a store has none.
     pub artifacts: BTreeMap<String, Parts>,
     /// The reason why the agent has no answer. Models are not told.
     pub error: Option<EventError>,
@@ -95,8 +95,8 @@ impl Event {
             && self.partial == *partial
     }
 
-    /// Roughly the memory that it takes without its artifacts, in bytes: its texts and a flat charge for the structures
-    /// around them.
+    /// Approximate memory of the event without its artifacts, in bytes: its texts and a flat charge for the structures
+    /// around the texts.
     pub(crate) fn size(&self) -> usize {
         const OVERHEAD: usize = 256;
         let delta: usize = self.state_delta.iter().map(|(key, value)| key.len() + value.get().len()).sum();

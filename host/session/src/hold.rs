@@ -1,4 +1,4 @@
-//! What a turn holds of its session, and gives back when it ends.
+//! The claims of a turn on its session, which end with the turn.
 
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ impl Hold {
         Self { service: Arc::clone(service), key, place, guard: None }
     }
 
-    /// Waits for the turns of this process that come first. Meanwhile the turn stands in the queue of all processes, so that a
-    /// later one of another process does not come before it.
+    /// Waits for the earlier turns of this process. During the wait the turn is in the queue of all processes too, so
+    /// that a later turn of another process cannot overtake the turn.
     pub(crate) async fn behind(
         service: &Arc<dyn SessionService>,
         key: SessionKey,
@@ -72,7 +72,7 @@ impl Hold {
         self.service.read(&self.key, filter).await
     }
 
-    /// Waits until all turns that come first are over.
+    /// Waits until all earlier turns have ended.
     pub(crate) async fn wait(&self) -> Result<(), SessionError> {
         match (&self.place, &self.guard) {
             (Some(place), Some(guard)) => self.service.wait(&self.key, place, guard.hint()).await,

@@ -1,14 +1,14 @@
 //! Sessions: the state and the conversation behind one A2A context.
 //!
 //! A session belongs to one user of one agent of one tenant. Its state has four scopes, told apart by a prefix of the
-//! key (see [`Scope`]); it changes only by appending an [`Event`], and an event and its state delta are stored together
+//! key (see [`Scope`]). State changes only by appending an [`Event`]. An event and its state delta are stored together
 //! or not at all. A revision, counted per session, detects a writer that has not seen the latest event.
 //!
 //! A [`SessionService`] keeps sessions: in memory ([`InMemorySessionService`]), in a SQLite file
 //! ([`SqliteSessionService`]) or in a PostgreSQL database ([`PostgresSessionService`]).
 //!
-//! The server takes a [`TurnGuard`] from [`Turns`], opens a [`TurnSession`] with it, and everything in that turn reads
-//! and writes through the `TurnSession`.
+//! The server takes a [`TurnGuard`] from [`Turns`] and opens a [`TurnSession`] with the guard. All reads and writes of
+//! that turn go through the `TurnSession`.
 
 #![warn(missing_docs)]
 

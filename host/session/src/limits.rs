@@ -13,19 +13,19 @@ pub const MAX_KEY_BYTES: usize = 600;
 /// Limits on one session. An event that would exceed one is refused, unless the limit says that the oldest goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most that one scope may hold, in bytes of keys and JSON values. Default: 256 KiB.
+    /// The largest size of one scope, in bytes of keys and JSON values. Default: 256 KiB.
     pub state_bytes: usize,
-    /// The most keys that one scope may hold. Default: 1,000.
+    /// The largest number of keys in one scope. Default: 1,000.
     pub state_keys: usize,
     /// The most levels that arrays and objects may nest in one value. Default: [`Limits::MAX_STATE_DEPTH`], which is also
     /// the most.
     pub state_depth: usize,
-    /// The most events to hold. Older ones are dropped; the state that they made stays. Default: 1,000.
+    /// The largest number of events. Older events are dropped; their state changes stay. Default: 1,000.
     pub events: usize,
-    /// The most artifacts to hold; the one that was not written for longest goes. Default: 100.
+    /// The largest number of artifacts. Beyond the limit the artifact with the oldest write is dropped. Default: 100.
     pub artifacts: usize,
-    /// The most bytes of all artifacts, roughly counted; the one that was not written for longest goes. One that alone
-    /// is larger is refused. Default: 8 MiB.
+    /// Approximate limit on the size of all artifacts, in bytes. Beyond the limit the artifact with the oldest write is
+    /// dropped. A single artifact above the limit is refused. Default: 8 MiB.
     pub artifact_bytes: usize,
     /// True if `null` in a delta removes its key. Default: false, `null` is a value.
     pub null_removes: bool,
@@ -54,11 +54,11 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most levels that a value may nest whatever the limit is. An extension that answers with the state has up to five
-    /// levels around a value, and all of them nest at most [`Json::MAX_DEPTH`] deep.
+    /// Upper bound on the configured depth. An extension that answers with the state wraps a value in up to five
+    /// levels, and the whole may nest at most [`Json::MAX_DEPTH`] levels.
     pub const MAX_STATE_DEPTH: usize = Json::MAX_DEPTH - 5;
 
-    /// Checks what can be told of an event without knowing its session.
+    /// Checks an event as far as possible without its session.
     pub(crate) fn check_event(&self, event: &Event) -> Result<(), SessionError> {
         check_key("event id", &event.id)?;
         for (name, parts) in &event.artifacts {
@@ -72,7 +72,7 @@ impl Limits {
         self.check_delta(&event.state_delta)
     }
 
-    /// Checks what can be told of an event that begins a session and changes nothing that others share.
+    /// Checks the first event of a session, for an event without shared keys.
     pub(crate) fn check_first(&self, event: &Event) -> Result<(), SessionError> {
         self.check_event(event)?;
         let own = event.state_delta.within(Scope::Session).filter(|(_, value)| !self.removes(value));
@@ -81,7 +81,7 @@ impl Limits {
         self.check_scope(Scope::Session, ScopeSize { bytes, keys })
     }
 
-    /// Checks what can be told of a delta without knowing the state.
+    /// Checks a delta as far as possible without the current state.
     pub(crate) fn check_delta(&self, delta: &StateDelta) -> Result<(), SessionError> {
         for scope in STORED {
             // A delta with more keys than a scope may have is refused before anything is read from a store.
@@ -116,8 +116,8 @@ impl Limits {
         self.null_removes && value.is_null()
     }
 
-    /// Checks the size that one scope would have after a change. A change that makes a scope smaller is never refused: the
-    /// limit may be lower than it was.
+    /// Checks the size of one scope after a change. A change that makes a scope smaller is never refused, because the
+    /// limit may have been lowered.
     pub(crate) fn check_change(&self, scope: Scope, before: ScopeSize, after: ScopeSize) -> Result<(), SessionError> {
         let is_smaller = after.bytes < before.bytes && after.keys <= before.keys;
         if is_smaller { Ok(()) } else { self.check_scope(scope, after) }

@@ -14,11 +14,11 @@ use crate::session::{Session, SessionKey};
 use crate::state::StateDelta;
 use crate::table::Table;
 
-/// Bounds on what the service holds.
+/// Bounds on the content of the service.
 ///
-/// Beyond `max_sessions` or `max_bytes` the least recently used session goes, with its events. `user:` and `app:` maps
-/// count as bytes too and go in the same order, which means after the last session that shares them. A session with a
-/// turn running is never dropped, so running turns can exceed both bounds for a while.
+/// Beyond `max_sessions` or `max_bytes` the least recently used session is dropped, with its events. `user:` and `app:`
+/// maps count as bytes too and are dropped in the same order, which means after the last session that shares a map. A
+/// session with a running turn is never dropped, so running turns can exceed both bounds for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The most sessions to hold. Default: 10 000.
@@ -47,7 +47,8 @@ impl InMemorySessionService {
         Self { limits: bounds.limits, table: Mutex::new(Table::new(bounds)) }
     }
 
-    /// Changes the table. What had to go is dropped after the table is unlocked, so that nobody waits for that.
+    /// Changes the table. Evicted slots are dropped after the table is unlocked, so that other callers do not wait for
+    /// the drop.
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.table();
         let changed = change(&mut table);

@@ -24,18 +24,18 @@ struct Inner {
     may_be_in: AtomicBool,
     /// True if the turn has left with its last event.
     has_left: AtomicBool,
-    /// True if the member may come into the queue later, because nobody knows what became of the statement.
+    /// True if the member may still enter the queue, because the outcome of the statement is unknown.
     is_doubtful: AtomicBool,
-    /// Held while the turn joins, so that it does not leave before that.
+    /// Held while the turn joins, so that the turn cannot leave before it has joined.
     joining: Arc<Mutex<()>>,
 }
 
-/// What a turn finds that joins the queue of its session.
+/// The result of joining the queue of a session.
 #[derive(Debug)]
 pub enum Joined {
-    /// It runs, in the session as it is now.
+    /// The turn runs; the session is current.
     Runs(Box<Session>),
-    /// Others come before it.
+    /// Earlier turns are in the queue.
     Waits,
 }
 

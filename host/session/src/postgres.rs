@@ -8,8 +8,8 @@ use annex_leases::Replica;
 use crate::limits::Limits;
 use crate::sql::SqlSessionService;
 
-/// Sessions in a PostgreSQL database, which may be the one that keeps tasks. A row lock and the revision keep the changes
-/// of several processes apart.
+/// Sessions in a PostgreSQL database, which may be the database of tasks too. A row lock and the revision keep the
+/// changes of several processes apart.
 pub type PostgresSessionService = SqlSessionService<PostgresDatabase>;
 
 /// The migrations of the tables of sessions.
@@ -32,7 +32,7 @@ impl SqlSessionService<PostgresDatabase> {
         Self::open(&PostgresConnections::new(url, connections)?, limits).await
     }
 
-    /// The same over connections that others may share. Whoever closes the service closes them for all.
+    /// Opens the service on shared connections. Closing the service closes the connections for every user.
     ///
     /// # Errors
     /// [`OpenError::Database`] when the database is not reached, [`OpenError::Migration`] when a later version of the
@@ -41,9 +41,9 @@ impl SqlSessionService<PostgresDatabase> {
         Ok(Self::on(PostgresDatabase::open(connections, MIGRATIONS).await?, limits))
     }
 
-    /// The sessions as one of several processes have them: the turns of a session run in the order in which they came to any
-    /// of these, and what a turn appends is stored only while `replica`, which this process was when the turn came, has its
-    /// lease. The leases are in this database.
+    /// Makes the service safe for several processes on one database. The turns of a session run in the order of their
+    /// arrival at any process. The events of a turn are stored only while the replica of the turn has its lease.
+    /// `replica` returns the current replica of this process; the leases are in the same database.
     #[must_use]
     pub fn among_others(self, replica: impl Fn() -> Replica + Send + Sync + 'static) -> Self {
         self.in_queues_as(Arc::new(replica))

@@ -16,11 +16,11 @@ use crate::state::StateDelta;
 
 /// Keeps sessions.
 ///
-/// A session changes by appending events only. Events, the state that they change, the artifacts that they bring, the
-/// time and the revision are stored together or not at all. When a call is dropped before it is ready, its change may be
-/// stored or not, but never half of it.
+/// A session changes only by appending events. Events, their state changes and artifacts, the time and the revision are
+/// stored together or not at all. When a call is dropped before it is ready, its change may be stored or not, but never
+/// in part.
 ///
-/// All return [`SessionError::Database`] when a database fails; that is not repeated below.
+/// Every method returns [`SessionError::Database`] when a database fails; the methods below do not repeat this.
 #[async_trait]
 pub trait SessionService: Send + Sync + 'static {
     /// Creates a session, at revision 1. `temp:` keys of `initial` are dropped; `user:` and `app:` keys are visible to
@@ -30,14 +30,14 @@ pub trait SessionService: Send + Sync + 'static {
     /// [`SessionError::AlreadyExists`], and what [`append`](Self::append) says of keys, ids and state.
     async fn create(&self, key: &SessionKey, initial: StateDelta) -> Result<Session, SessionError>;
 
-    /// Reads a session with the events that `filter` chooses, in the order in which they were appended. A session that
-    /// does not exist has revision 0; it sees what others set in the scopes that it shares.
+    /// Reads a session with the events that `filter` selects, in the order of their arrival. A session that does not
+    /// exist has revision 0 and the `user:` and `app:` keys of its scopes.
     ///
     /// # Errors
     /// [`SessionError::Unreadable`].
     async fn read(&self, key: &SessionKey, filter: EventFilter) -> Result<Session, SessionError>;
 
-    /// The same, if there is such a session.
+    /// Like [`read`](Self::read), but `None` for a session that does not exist.
     ///
     /// # Errors
     /// [`SessionError::Unreadable`].
@@ -76,12 +76,12 @@ pub trait SessionService: Send + Sync + 'static {
     /// None but those of the database.
     async fn delete(&self, key: &SessionKey) -> Result<bool, SessionError>;
 
-    /// Deletes one full key, whether turns run or not, and says whether it was there. A turn that runs sees the key to its
-    /// end. Of `owner` counts what the scope of the key belongs to: the tenant and the agent, for a `user:` key the user too,
-    /// for a key of a session all of it.
+    /// Deletes one full key, even while turns run. Returns true if the key existed. A running turn keeps the key to its
+    /// end. The scope of the key decides which names of `owner` count: the tenant and the agent, for a `user:` key the
+    /// user too, for a key of a session all names.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn delete_key(&self, owner: &SessionKey, full_key: &str) -> Result<bool, SessionError>;
 
     /// Deletes all `user:` keys of a user, and says how many there were. The context of `owner` does not count.
@@ -90,12 +90,12 @@ pub trait SessionService: Send + Sync + 'static {
     /// None but those of the database.
     async fn delete_user_state(&self, owner: &SessionKey) -> Result<u64, SessionError>;
 
-    /// Stores events in this order and applies their deltas, all in one step, if nobody appended since the session had
-    /// `expected_revision`. With 0, which says that there was no session, it is created.
+    /// Stores events in this order and applies their deltas, all in one step, if the session still has
+    /// `expected_revision`. Revision 0 stands for a session that does not exist, and creates the session.
     ///
-    /// `temp:` keys are dropped, from the stored events too. A partial event is not stored and changes nothing. An event
-    /// that is stored already is left out, so that the same call again is a retry: it succeeds, whatever revision it
-    /// expects, and changes nothing. Events are compared without their artifacts.
+    /// `temp:` keys are dropped, from the stored events too. A partial event is not stored and changes nothing. An
+    /// event that is stored already is skipped, so the same call again is a retry: the retry succeeds for every
+    /// expected revision and changes nothing. Events are compared without their artifacts.
     ///
     /// # Errors
     /// [`SessionError::NotFound`], [`SessionError::Stale`], [`SessionError::EventConflict`],
@@ -108,13 +108,13 @@ pub trait SessionService: Send + Sync + 'static {
         events: Vec<Event>,
     ) -> Result<Appended, SessionError>;
 
-    /// A place for a turn that comes now in the queue of its session, outside of the queue yet; `None` where no other process
-    /// has these sessions. What follows of places is asked only where there are some.
+    /// Creates the place of a new turn, which is not in the queue of its session yet. `None` if no other process uses
+    /// these sessions; the methods with a place are then not called.
     fn place(&self) -> Option<TurnPlace> {
         None
     }
 
-    /// Joins the end of the queue, where another turn of this process comes first.
+    /// Joins the end of the queue while an earlier turn of this process runs or waits.
     ///
     /// # Errors
     /// [`SessionError::Fenced`].
@@ -122,7 +122,8 @@ pub trait SessionService: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Joins the queue as the first one of its process, if it is not in it, and reads the session where the turn runs at once.
+    /// Joins the queue as the first turn of this process, unless the turn is in the queue already. Reads the session if
+    /// the turn runs at once.
     ///
     /// # Errors
     /// [`SessionError::Fenced`] and [`SessionError::Unreadable`].
@@ -130,8 +131,8 @@ pub trait SessionService: Send + Sync + 'static {
         Ok(Joined::Runs(Box::new(self.read(key, filter).await?)))
     }
 
-    /// Waits until a turn that has joined the queue is the first one. A `hint` says that this may be so by now; without one it
-    /// is looked for all the same.
+    /// Waits until a turn in the queue is the first one. A `hint` makes the service check at once; without hints the
+    /// service polls.
     ///
     /// # Errors
     /// [`SessionError::Fenced`].
@@ -139,8 +140,8 @@ pub trait SessionService: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Appends as [`append`](Self::append) does, if the turn is the first of the queue; the last events take it out in the same
-    /// step. The first append of a session that is new needs no place before.
+    /// Like [`append`](Self::append), if the turn is the first in the queue. The last events also remove the turn from
+    /// the queue in the same step. The first append to a new session also enters its queue.
     ///
     /// # Errors
     /// As [`append`](Self::append), and [`SessionError::Fenced`].
@@ -154,7 +155,7 @@ pub trait SessionService: Send + Sync + 'static {
         self.append(key, expected_revision, events).await
     }
 
-    /// Takes a turn out of the queue, however long that takes.
+    /// Removes a turn from the queue, and retries until the removal has succeeded.
     async fn leave(&self, _key: &SessionKey, _place: &TurnPlace) {}
 
     /// The latest version of an artifact.
@@ -163,20 +164,21 @@ pub trait SessionService: Send + Sync + 'static {
     /// [`SessionError::Unreadable`].
     async fn artifact(&self, key: &SessionKey, name: &str) -> Result<Option<StoredArtifact>, SessionError>;
 
-    /// Deletes sessions that need not stay as [`delete`](Self::delete) does, the longest unchanged first, and says how
-    /// many.
+    /// Deletes sessions outside of the retention, as [`delete`](Self::delete) does, the longest unchanged first.
+    /// Returns the number of deleted sessions.
     ///
     /// # Errors
-    /// None but those of the database. What was deleted until then stays deleted.
+    /// Only those of the database. Sessions deleted before the error stay deleted.
     async fn sweep(&self, retention: &Retention) -> Result<u64, SessionError>;
 
-    /// Counts what a tenant has. It looks at all of that, so it is not for each request.
+    /// Counts the sessions of a tenant and their bytes. The count reads all rows of the tenant, so it is too slow for
+    /// each request.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn holdings(&self, tenant: &str) -> Result<Holdings, SessionError>;
 
-    /// Reads a little, to see whether the database answers.
+    /// Reads a little, to check that the database answers.
     ///
     /// # Errors
     /// None but those of the database.
@@ -184,25 +186,25 @@ pub trait SessionService: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Waits for what is under way and closes what is open: a database's connections, after which later calls fail.
+    /// Waits for changes in progress and closes the connections of a database. Later calls fail.
     async fn close(&self) {}
 
     /// The limits on one session.
     fn limits(&self) -> &Limits;
 
-    /// Keeps what a turn reads from being dropped to make room, until as many calls of [`end_turn`](Self::end_turn).
+    /// Protects a session and its shared state from eviction, until as many calls of [`end_turn`](Self::end_turn).
     fn begin_turn(&self, _key: &SessionKey) {}
 
-    /// Ends what [`begin_turn`](Self::begin_turn) began.
+    /// Ends the protection by [`begin_turn`](Self::begin_turn).
     fn end_turn(&self, _key: &SessionKey) {}
 }
 
 /// The turn that appends.
 #[derive(Clone, Copy, Debug)]
 pub struct OfTurn<'a> {
-    /// Its place.
+    /// The place of the turn.
     pub place: &'a TurnPlace,
-    /// True if it appends nothing behind this.
+    /// True if the turn appends no further events.
     pub is_last: bool,
 }
 
@@ -211,7 +213,7 @@ pub struct OfTurn<'a> {
 pub struct Appended {
     /// The revision from now on.
     pub revision: u64,
-    /// True if all of it was stored before, so that nothing has changed now.
+    /// True if all events were stored before, so that nothing has changed now.
     pub repeated: bool,
 }
 
@@ -248,7 +250,8 @@ pub struct Holdings {
     pub state_bytes: u64,
 }
 
-/// Which sessions stay. What counts is when they were changed last by the clock of whoever stored the change.
+/// The sessions that stay. The time of a session's last change counts, by the clock of the process that stored the
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// The longest time that a session stays unchanged. [`Duration::MAX`] for ever.

@@ -16,8 +16,8 @@ use crate::state::Scope;
 
 /// Names one session. The same context id under another user, agent or tenant is another session.
 ///
-/// Clones share the names. They are long, and one turn looks its session up many times, so their hash is kept with them;
-/// clients choose them, so nobody else may know how they are hashed.
+/// Clones share the names. The names are long, and one turn looks its session up many times, so the key keeps their
+/// hash. Clients choose the names, so the hash function is secret.
 #[derive(Clone)]
 pub struct SessionKey(Arc<Hashed>);
 
@@ -152,11 +152,11 @@ pub struct Session {
     /// 1 when created, one more for each event stored later; 0 when there is none.
     /// [`append`](crate::SessionService::append) expects it.
     pub revision: u64,
-    /// Its own keys and those that it shares.
+    /// The session's own keys, and the shared `user:` and `app:` keys.
     pub state: SessionState,
     /// The timestamp of the last event, or the time of creation. It can go backwards, as events bring their own.
     pub last_update: Timestamp,
-    /// The events that were asked for. Their artifacts are read apart, by name.
+    /// The events that the filter selected. Artifacts are read separately, by name.
     pub events: Vec<Arc<Event>>,
 }
 

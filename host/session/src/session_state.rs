@@ -1,4 +1,4 @@
-//! The stored state that one session sees.
+//! The stored state of one session, with the shared keys.
 
 use annex_protocol::Json;
 
@@ -32,7 +32,7 @@ impl SessionState {
         merged
     }
 
-    /// The keys that it shares with other sessions: `app:` and `user:` keys with their prefixes.
+    /// The keys shared with other sessions: `app:` and `user:` keys with their prefixes.
     pub fn shared(&self) -> State {
         let scopes = [(Scope::App, &self.app), (Scope::User, &self.user)];
         let full = |(scope, state): (Scope, &State)| {
@@ -42,7 +42,7 @@ impl SessionState {
         scopes.into_iter().flat_map(full).collect()
     }
 
-    /// Sets and removes the keys of a delta. `temp:` keys are left out.
+    /// Sets and removes the keys of a delta. `temp:` keys are ignored.
     pub(crate) fn apply(&mut self, delta: StateDelta, limits: &Limits) {
         let is_whole = |(key, value): (&str, &Json)| Scope::of(key).0 == Scope::Session && !limits.removes(value);
         if self.session.is_empty() && delta.iter().all(is_whole) {

@@ -7,7 +7,7 @@ use annex_database::{Migrations, OpenError, SqliteDatabase};
 use crate::limits::Limits;
 use crate::sql::SqlSessionService;
 
-/// Sessions in one SQLite file; what survives is said at [`SqliteDatabase`].
+/// Sessions in one SQLite file. [`SqliteDatabase`] says which crashes a session survives.
 pub type SqliteSessionService = SqlSessionService<SqliteDatabase>;
 
 const MIGRATIONS: Migrations = Migrations {

@@ -66,8 +66,8 @@ impl fmt::Display for Scope {
 
 /// A change to state: full keys to new values, in the order in which they were set.
 ///
-/// It is applied shallowly: each value replaces the previous one as a whole. `null` is a value, except where
-/// [`Limits::null_removes`](crate::Limits::null_removes) says that it removes its key.
+/// The change is shallow: each value replaces the previous value as a whole. `null` is a value, except with
+/// [`Limits::null_removes`](crate::Limits::null_removes), where `null` removes its key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StateDelta(JsonObject);
@@ -111,7 +111,7 @@ impl StateDelta {
         self.0.merge(other.0);
     }
 
-    /// The scopes that it touches.
+    /// The scopes of the keys in the delta.
     pub fn scopes(&self) -> BTreeSet<Scope> {
         self.iter().map(|(key, _)| Scope::of(key).0).collect()
     }

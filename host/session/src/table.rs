@@ -1,7 +1,7 @@
-//! The content of the in-memory service: sessions and the maps that they share, in the order of their last use.
+//! The content of the in-memory service: sessions and their shared maps, in the order of their last use.
 //!
-//! One list of slots holds both. A session is used before the maps that it shares, so the oldest slot is never a map
-//! whose sessions are younger: shared state goes after the last session that could see it.
+//! One list of slots holds both. A session is used before its shared maps, so the oldest slot is never a map with
+//! younger sessions: a shared map is evicted after the last session that could see the map.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -107,7 +107,7 @@ impl Table {
         Ok(new)
     }
 
-    /// Removes a session with its events, and says whether there was one. What it shares with others stays.
+    /// Removes a session with its events. Returns true if the session existed. Shared state stays.
     pub(crate) fn delete(&mut self, key: &SessionKey) -> bool {
         let keys = SlotKeys::new(key);
         let Some(slot) = self.slots.pop(&keys.session) else { return false };
@@ -123,7 +123,7 @@ impl Table {
         true
     }
 
-    /// Removes one full key, and says whether it was there.
+    /// Removes one full key. Returns true if the key existed.
     pub(crate) fn delete_key(&mut self, owner: &SessionKey, full_key: &str) -> bool {
         let (scope, name) = Scope::of(full_key);
         let keys = SlotKeys::new(owner);
@@ -152,7 +152,7 @@ impl Table {
         self.slot(keys, Scope::Session).map_or(0, |slot| slot.revision)
     }
 
-    /// The session of this key, whether it exists or not: another one may have set what they share.
+    /// The session of this key. A session that does not exist still has the shared keys of other sessions.
     pub(crate) fn session(&self, key: &SessionKey, filter: EventFilter) -> Session {
         let keys = SlotKeys::new(key);
         let slot = self.slot(&keys, Scope::Session);
@@ -166,7 +166,7 @@ impl Table {
         }
     }
 
-    /// Counts what a tenant has.
+    /// Counts the sessions and bytes of a tenant.
     pub(crate) fn holdings(&self, tenant: &str) -> Holdings {
         let mut holdings = Holdings::default();
         for (key, slot) in &self.slots {
@@ -221,7 +221,8 @@ impl Table {
         self.slot(&SlotKeys::new(key), Scope::Session)?.artifacts.get(name).cloned()
     }
 
-    /// Drops sessions that are too old or too many of their tenant, besides those with a turn running, and says how many.
+    /// Drops sessions that are too old or too many for their tenant, except sessions with a running turn. Returns the
+    /// number of dropped sessions.
     pub(crate) fn sweep(&mut self, retention: &Retention) -> u64 {
         let mut of_tenants: HashMap<&str, Vec<(Timestamp, &SessionKey)>> = HashMap::new();
         for (key, slot) in &self.slots {
@@ -243,7 +244,7 @@ impl Table {
         old.iter().filter(|key| self.delete(key)).count() as u64
     }
 
-    /// Marks a session and then what it shares as used now. Nothing else may change the order.
+    /// Marks a session and then its shared maps as used now. Only this method may change the order.
     pub(crate) fn touch(&mut self, key: &SessionKey) {
         self.promote(&SlotKeys::new(key));
     }
@@ -279,8 +280,8 @@ impl Table {
         }
     }
 
-    /// Takes out the least recently used slots until the bounds hold or only running turns are left. They are dropped
-    /// when nobody waits for the table.
+    /// Removes the least recently used slots until the bounds hold or only running turns remain. The caller drops the
+    /// slots after unlocking the table.
     pub(crate) fn evict(&mut self) -> Vec<Slot> {
         let mut spared = 0;
         let mut evicted = Vec::new();

@@ -1,7 +1,7 @@
 //! Turns: at most one runs in a session, the others wait in order of arrival.
 //!
-//! These queues are in memory. Where several processes have the sessions, each turn joins one that they share as well, and the
-//! first one of a queue here waits there ([`TurnPlace`](crate::TurnPlace)).
+//! These queues are in memory. Where several processes share the sessions, each turn also joins a queue in the
+//! database, and the first turn of a queue here waits in that queue ([`TurnPlace`](crate::TurnPlace)).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -19,7 +19,7 @@ use crate::session::SessionKey;
 /// The most turns that may wait in one session unless told otherwise.
 const DEFAULT_MAX_WAITING: usize = 64;
 
-/// The queues of all sessions. Sessions do not wait for each other, and a queue exists only while somebody is in it.
+/// The queues of all sessions. Sessions do not wait for each other, and a queue exists only while it has members.
 #[derive(Clone)]
 pub struct Turns {
     queues: Arc<Queues>,
@@ -32,9 +32,9 @@ struct Queues {
 
 #[derive(Default)]
 struct Queue {
-    /// Tokio's mutex is fair: it is handed over in the order in which it was asked for.
+    /// Tokio's mutex is fair: waiters get the lock in the order of their requests.
     lock: Arc<tokio::sync::Mutex<()>>,
-    /// Makes the first turn look whether those of other processes are over.
+    /// Makes the first turn check if the turns of other processes have ended.
     hint: Arc<Notify>,
     lining_up: Arc<tokio::sync::Mutex<()>>,
     /// The running turn and the waiting ones.
@@ -48,7 +48,7 @@ impl Turns {
         Self { queues: Arc::new(Queues { max_waiting, by_session: Mutex::default() }) }
     }
 
-    /// From now on at most `max_waiting` turns wait behind a running one. Those that wait already stay.
+    /// Limits the waiting turns of each session to `max_waiting` from now on. Turns that wait already stay.
     pub fn set_max_waiting(&self, max_waiting: usize) {
         self.queues.max_waiting.store(max_waiting, Ordering::Relaxed);
     }
@@ -63,7 +63,8 @@ impl Turns {
         self.begin_after(key, ready(Ok(()))).await
     }
 
-    /// The same, and a turn that has to wait lines up elsewhere meanwhile: each of a session when the one before has.
+    /// Like [`Turns::begin`], but a turn that has to wait runs `line_up` during the wait. The turns of a session line
+    /// up one after the other.
     pub(crate) async fn begin_after(
         &self,
         key: &SessionKey,
@@ -94,8 +95,8 @@ impl Turns {
         Some(TurnGuard { _running: lock.try_lock_owned().ok()?, place })
     }
 
-    /// Says that a turn of another process may have left the session, so that one that waits here looks at once. For hints
-    /// from elsewhere: nothing depends on them.
+    /// Wakes the first turn that waits for another process, because a turn of another process may have left the
+    /// session. A missed hint only delays the turn.
     pub fn hint(&self, key: &SessionKey) {
         if let Some(queue) = self.queues.lock().get(key) {
             // Kept for one that is about to wait.
@@ -136,7 +137,7 @@ struct Place {
     queues: Arc<Queues>,
     key: SessionKey,
     hint: Arc<Notify>,
-    /// Held by the one that lines up.
+    /// Held while a turn lines up.
     lining_up: Arc<tokio::sync::Mutex<()>>,
 }
 

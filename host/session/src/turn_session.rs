@@ -16,12 +16,12 @@ use crate::state::{Scope, State, StateDelta};
 use crate::turn::{TurnGuard, Turns};
 use crate::view::{First, HISTORY_BYTES, View};
 
-/// How a turn begins.
+/// The start of a turn.
 #[derive(Debug, Default)]
 pub struct Beginning {
-    /// What [`SessionService::place`] gave when the turn came.
+    /// The result of [`SessionService::place`] when the turn arrived.
     pub place: Option<TurnPlace>,
-    /// The number of latest events that the turn is going to ask for. They are read with the session.
+    /// The number of latest events that the turn will request. The events are read with the session.
     pub history: usize,
 }
 
@@ -37,9 +37,9 @@ impl Beginning {
 
 /// The session of one running turn, with the `temp:` keys of this turn.
 ///
-/// The state is read once, when the turn opens it, and follows what the turn appends; what others set meanwhile in the
-/// scopes that they share is seen by the next turn. Clones are the same turn. It ends, and the next one may start, when
-/// the last clone is dropped.
+/// The state is read once, when the turn opens the session, and follows the events of the turn. A change of shared keys
+/// by another session is visible from the next turn on. Clones are the same turn. The turn ends, and the next one may
+/// start, when the last clone is dropped.
 #[derive(Clone)]
 pub struct TurnSession {
     inner: Arc<Inner>,
@@ -86,7 +86,7 @@ impl TurnSession {
         Ok(Self::of(hold, View::of(session, beginning.history)))
     }
 
-    /// The same if no turn runs or waits in the session; `None` if one does.
+    /// Like [`open`](Self::open), but `None` if a turn runs or waits in the session.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -104,10 +104,10 @@ impl TurnSession {
         })
     }
 
-    /// Starts the first turn of a session that cannot exist, because nobody else knows its context.
+    /// Starts the first turn of a session with a new context id, which no client knows yet.
     ///
-    /// Nothing is read: what others set in the scopes that they would share is not seen in this turn. The first append takes
-    /// the turn into the queue of the session that it makes.
+    /// Nothing is read, so the turn does not see shared keys of other sessions. The first append creates the session
+    /// and enters the turn into the session's queue.
     pub fn open_new(
         service: &Arc<dyn SessionService>,
         key: SessionKey,
@@ -117,7 +117,7 @@ impl TurnSession {
         Self::of(Hold::new(service, key, guard, beginning.place), View::default())
     }
 
-    /// The same with what others set in the scopes that it shares.
+    /// Like [`open_new`](Self::open_new), but reads the shared keys.
     ///
     /// # Errors
     /// [`SessionError::Database`] or [`SessionError::Unreadable`].
@@ -176,18 +176,19 @@ impl TurnSession {
         self.inner.view().state.own().clone()
     }
 
-    /// True if the user has spoken in this turn, and nobody since.
+    /// True if the latest event of this turn is the user's.
     pub fn is_unanswered(&self) -> bool {
         self.inner.view().is_unanswered
     }
 
-    /// The turn answers what the user has said in a turn of this invocation that was broken off.
+    /// Marks the user's event as unanswered if the last turn was interrupted and had this invocation id. The turn then
+    /// answers that event.
     pub fn answer_again(&self, invocation: &str) {
         let mut view = self.inner.view();
         view.is_unanswered = view.broken_off.as_ref().is_some_and(|event| *event.invocation_id == *invocation);
     }
 
-    /// The latest events, at most `num_recent` and at most 8 MiB of them, in order of arrival.
+    /// The latest events in order of arrival: at most `num_recent`, and at most 8 MiB in total.
     ///
     /// # Errors
     /// [`SessionError::Database`] or [`SessionError::Unreadable`].
@@ -233,7 +234,8 @@ impl TurnSession {
         self.append_as(event, false).await
     }
 
-    /// The same with the last event that the turn appends: the next turn of the conversation may begin in another process.
+    /// Like [`append`](Self::append), for the last event of the turn. The next turn of the conversation may then begin
+    /// in another process.
     ///
     /// # Errors
     /// As [`append`](Self::append). Then an event may still be appended.
@@ -292,15 +294,16 @@ impl TurnSession {
         Ok(())
     }
 
-    /// Appends what the user says. It is durable when this returns, unless it is the first event of its conversation and
-    /// nothing outside of the turn can know of it: then it is staged, and stored in one step with the turn's next event
-    /// or by [`store`](Self::store), whichever comes first.
+    /// Appends the user's event. The event is durable when this returns, with one exception: the first event of a
+    /// conversation is only staged if nothing outside of the turn can depend on the event. A staged event is stored in
+    /// one step with the turn's next event or by [`store`](Self::store), whichever comes first.
     ///
-    /// A message that comes again because its process was gone has the id of the event that was stored for it. The turn goes
-    /// on from that event if it is the last one, and says the message again if it is not. The delta is applied once.
+    /// A message that is sent again because its process ended has the id of the stored event. If that event is the last
+    /// one, the turn continues from that event; otherwise the message is appended once more. The delta is applied once.
     ///
     /// # Errors
-    /// As [`append`](Self::append); what a database or another writer can refuse is refused only when it is stored.
+    /// As [`append`](Self::append). For a staged event, errors of the database and of other writers appear only when
+    /// the event is stored.
     pub async fn append_user(&self, mut event: Event, following: Following) -> Result<(), SessionError> {
         let limits = self.inner.hold.service.limits();
         if self.inner.view().goes_on_from(&mut event, limits) {
@@ -361,7 +364,8 @@ impl TurnSession {
         if self.is_stored() { Ok(()) } else { self.lock().await.store().await }
     }
 
-    /// Waits until no event is being appended, and keeps others from it. Whoever appends must be able to go on meanwhile.
+    /// Waits until no event is being appended, and blocks further appends. The task that appends must not wait for the
+    /// caller.
     pub async fn lock(&self) -> LockedTurn<'_> {
         LockedTurn { _appending: self.inner.appending.lock().await, inner: &self.inner }
     }

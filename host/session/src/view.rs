@@ -1,4 +1,4 @@
-//! What a turn sees of its session.
+//! The session as a turn sees it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::state::{State, StateDelta};
 /// The most bytes of the conversation that a turn reads. Sessions in a database may hold more than fits into memory.
 pub(crate) const HISTORY_BYTES: usize = 8 << 20;
 
-/// The code of the error of a turn that nobody ended.
+/// The error code of a turn that was interrupted.
 const BROKEN_OFF: &str = "BROKEN_OFF";
 
-/// The state that the turn sees, and what it has done so far.
+/// The state in the turn, and the events of the turn so far.
 #[derive(Default)]
 pub(crate) struct View {
     pub(crate) exists: bool,
@@ -31,13 +31,14 @@ pub(crate) struct View {
     pub(crate) unanswered: Option<String>,
     /// The only event of a session that this turn began.
     pub(crate) first: Option<First>,
-    /// The latest events, as they were read with the session, and those that came since. The first who asks gets them.
+    /// The latest events, as read with the session, and the events appended since. The first caller of `history` takes
+    /// them.
     pub(crate) history: Option<History>,
 }
 
 pub(crate) struct History {
     pub(crate) events: Vec<Arc<Event>>,
-    /// The number that was asked for.
+    /// The requested number of events.
     pub(crate) asked: usize,
 }
 

@@ -1,16 +1,16 @@
-//! Components that operators upload for the tenants that are added. What they do is decided elsewhere.
+//! Components that operators upload for added tenants. This crate only stores their bytes.
 
 use annex_protocol::Timestamp;
 use async_trait::async_trait;
 
 use crate::StoreError;
 
-/// The bounds on what is kept.
+/// The bounds on the stored components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadBounds {
     /// The most components.
     pub count: u64,
-    /// The most bytes of all of them together.
+    /// The largest total size, in bytes.
     pub bytes: u64,
 }
 
@@ -28,11 +28,11 @@ pub struct ListedComponent {
 /// The outcome of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upload {
-    /// It is kept.
+    /// The component was stored.
     Stored,
-    /// It was there already.
+    /// The component was stored already.
     Known,
-    /// It would be more than the bounds allow. So much is there.
+    /// Not stored: the total would exceed the bounds. Holds the current count and bytes.
     Full(UploadBounds),
 }
 

@@ -1,4 +1,5 @@
-//! How far the events of a task have been sent to a receiver of push notifications, where several processes can send them.
+//! The progress of push notifications: the events of a task that a receiver has got. For stores that several processes
+//! share.
 
 use std::time::Duration;
 
@@ -7,10 +8,10 @@ use async_trait::async_trait;
 
 use crate::StoreError;
 
-/// With so many attempts in a row that failed, nobody sends to a config any more.
+/// The number of failed attempts in a row after which a config gets no more notifications.
 pub const MAX_PUSH_FAILURES: u32 = 5;
 
-/// Leave to send the events of a task to one receiver. One process has it at a time, as long as it lives.
+/// The right to send the events of a task to one receiver. One process has the right at a time, until its lease ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PushCursor {
     /// The owner of the task.
@@ -27,37 +28,39 @@ pub struct PushCursor {
     pub(crate) sender: String,
 }
 
-/// What became of an event that was to be sent.
+/// The outcome of sending an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushProgress {
     /// The number of the last event that was sent or given up.
     pub sent: u64,
-    /// The attempts in a row that have failed. With [`MAX_PUSH_FAILURES`] nobody sends any more.
+    /// The number of failed attempts in a row. After [`MAX_PUSH_FAILURES`] the config gets no more notifications.
     pub failures: u32,
     /// The time to the next attempt, also for a process that takes over.
     pub wait: Duration,
-    /// What follows.
+    /// The sender's next step.
     pub then: PushThen,
 }
 
-/// What a sender does next.
+/// The next step of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushThen {
-    /// It goes on.
+    /// The sender continues.
     GoesOn,
-    /// It leaves the rest to whoever goes on with the task, unless there is an event already that was not sent.
+    /// The next process that works on the task sends the rest. If the task already has an unsent event, the sender
+    /// continues.
     Rests,
-    /// It leaves the rest to others.
+    /// Another process sends the rest.
     Leaves,
-    /// The task is finished and there is no more.
+    /// The task is finished and all events are sent.
     Ends,
 }
 
-/// The cursors of a store that several processes have. A cursor goes with its config.
+/// The cursors of a store that several processes share. A cursor is deleted with its config.
 #[async_trait]
 pub trait PushCursors: Send + Sync {
-    /// Begins to send the events behind number `sent` to a config that is stored. This process sends them if it `sends`,
-    /// else the next one that goes on with the task. Returns its cursor, or `None` when there is no such config.
+    /// Creates the cursor of a stored config; events after number `sent` are to be sent. If `sends` is true, this
+    /// process sends them, otherwise the next process that works on the task. Returns the cursor, or `None` if the
+    /// config does not exist.
     ///
     /// # Errors
     /// When the database fails.
@@ -74,21 +77,22 @@ pub trait PushCursors: Send + Sync {
     /// When the database fails.
     async fn claim(&self, task: &TaskId) -> Result<Vec<PushCursor>, StoreError>;
 
-    /// The same with at most `limit` of those that have events to be sent, of any task: their sender is gone, or has left them.
+    /// Claims at most `limit` cursors of any task with unsent events, whose sender has ended or has left the rest to
+    /// others.
     ///
     /// # Errors
     /// When the database fails.
     async fn claim_left(&self, limit: usize) -> Result<Vec<PushCursor>, StoreError>;
 
-    /// The same with those of a task that waited, that has gone on and whose process was gone before it claimed them. Looks
-    /// through all cursors. Configs of a version without cursors get theirs.
+    /// Claims cursors of tasks that waited and continued, and whose process ended before it claimed the cursors. Reads
+    /// all cursors. Configs that a version without cursors stored get cursors.
     ///
     /// # Errors
     /// When the database fails.
     async fn claim_unsent(&self, limit: usize) -> Result<Vec<PushCursor>, StoreError>;
 
-    /// Stores how far this process has come. Returns whether it goes on: not when the config is gone or another process
-    /// sends.
+    /// Stores the progress of this process. Returns true if this process continues to send: false if the config is
+    /// deleted or another process sends.
     ///
     /// # Errors
     /// When the database fails.

@@ -1,11 +1,11 @@
-//! How far away the database may be.
+//! Measures the round trip to the database.
 
 use std::time::Duration;
 
 use annex_database::PostgresConnections;
 
-/// The longest round trip with which a lease is renewed in time: a renewal takes three, and has a second for them, in which a
-/// connection may have to be made.
+/// The longest round trip with which a lease can be renewed in time. A renewal takes three trips and has one second,
+/// which may also have to open a connection.
 const MAX_TRIP: Duration = Duration::from_millis(200);
 
 /// Why a database is not used.

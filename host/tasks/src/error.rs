@@ -10,7 +10,7 @@ use crate::Excess;
 /// The reason why a store refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is no such task, or it was swept meanwhile.
+    /// The task does not exist, or was swept during the call.
     #[error("task {task} is not stored")]
     NotFound {
         /// The task that was to be changed.
@@ -22,7 +22,7 @@ pub enum StoreError {
         /// The task that was to be created.
         task: TaskId,
     },
-    /// Somebody else appended since the writer last did.
+    /// Another writer appended after this writer's last event.
     #[error("stale writer: expected event {expected} to be the last, found {found}")]
     Stale {
         /// The event that the writer believed to be the last.
@@ -30,15 +30,15 @@ pub enum StoreError {
         /// The event that is the last.
         found: u64,
     },
-    /// The task is another turn's by now, or another process has taken it or may do so. Whoever wrote for the earlier one writes
-    /// nothing more.
+    /// Another turn or another process owns the task now, or may own it soon. The earlier writer must write nothing
+    /// more.
     #[error("task {task} is another turn's or another process's by now")]
     Fenced {
         /// The task that was to be created or changed.
         task: TaskId,
     },
-    /// A text that things are found by cannot be stored: it is longer than [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES) or
-    /// contains a NUL character, or it is empty where it names something. The fault of whoever made up the text.
+    /// A key cannot be stored: the text is longer than [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES), contains a NUL
+    /// character, or is empty although it is a name. The author of the text is at fault.
     #[error("the {field} is empty, too long or contains a NUL character")]
     InvalidKey {
         /// The kind of text, such as `context id`.
@@ -47,16 +47,16 @@ pub enum StoreError {
     /// The task has as many push notification configs as a task may have.
     #[error("the task has {limit} push notification configs already")]
     TooManyConfigs {
-        /// The most that one task may have.
+        /// The largest allowed number of configs of one task.
         limit: usize,
     },
-    /// The memory store is full of tasks that must stay, or an owner's running tasks have all that they may have of it.
+    /// The memory store is full of tasks that must stay, or the running tasks of an owner use the owner's whole share.
     #[error("the task store is full")]
     Full,
-    /// A task has more than it may have. No store says so: whoever appends checks it.
+    /// The task exceeds a limit. Stores never return this error; the code that appends checks the limits.
     #[error("the task has {excess}")]
     TooLarge {
-        /// The limit that it exceeds.
+        /// The exceeded limit.
         excess: Excess,
     },
     /// The stored task has a form that this version of the software does not write.
@@ -84,7 +84,7 @@ pub enum StoreError {
     /// The tables cannot be brought to the form that this version of the software uses.
     #[error("the database cannot be migrated")]
     Migration(#[from] sqlx::migrate::MigrateError),
-    /// The database failed. A change that was under way may have been stored or not, but never half of it.
+    /// The database failed. A change that was in progress may have been stored or not, but never in part.
     #[error("the database failed")]
     Database(#[from] sqlx::Error),
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use annex_protocol::{Message, StreamResponse};
 use serde_json::Error as JsonError;
 
-/// An event that is appended to a task. Shared by whoever keeps it and whoever reads it.
+/// An event to append to a task. Clones share the content.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskEvent {
     /// An event that readers of the task are shown.
@@ -51,7 +51,7 @@ impl TaskEvent {
     }
 }
 
-/// Of which kind an event is; the name is what databases hold.
+/// The kind of an event. Databases store its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Stream,
@@ -87,7 +87,7 @@ pub(crate) enum EventContent {
 }
 
 impl StoredEvent {
-    /// True if this is what was stored of the event.
+    /// True if this stored event has the content of `event`.
     #[must_use]
     pub fn is(&self, event: &TaskEvent) -> bool {
         match &self.content {

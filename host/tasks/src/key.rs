@@ -1,11 +1,11 @@
-//! Texts that things are found by, and which of them every store can keep.
+//! Key texts, and the check that every store can keep a text.
 
 use annex_protocol::Owner;
 
 use crate::StoreError;
 
-/// The most bytes that a tenant, a principal or an id may have. A bound for all stores, because the index of a database
-/// holds four of them in one entry, and PostgreSQL allows such an entry 2,704 bytes.
+/// The largest size of a tenant, a principal or an id, in bytes. The bound holds for all stores, because an index entry
+/// of a database holds four such texts, and PostgreSQL allows 2,704 bytes for an entry.
 pub const MAX_KEY_BYTES: usize = 512;
 
 /// Tells whether `text` can be stored. A text that cannot was never stored, so nothing is found under it.

@@ -1,9 +1,9 @@
-//! Durable storage of A2A tasks: snapshots, their events, push notification configs and the messages seen so far; and of the
-//! tenants that are added while servers run, their components and what they use.
+//! Durable storage of A2A tasks: snapshots, their events, push notification configs and the messages seen so far. Also
+//! stores the tenants that are added while servers run, their components and their usage.
 //!
-//! A task is one row with its present JSON and a log of events that are counted from 1. Row and event change together or
-//! not at all, and a writer says which event it believes to be the last, so that two writers never interleave. What runs
-//! a task, who may see it and how it is shown is decided elsewhere.
+//! A task is one row with its present JSON and a log of events that are counted from 1. Row and event change together
+//! or not at all. A writer names the event that it expects to be the last, so that two writers never interleave. Other
+//! crates run tasks, authorize access to tasks and show tasks.
 //!
 //! Three stores keep the same contract: [`MemoryTaskStore`], [`SqliteTaskStore`] and [`PostgresTaskStore`].
 

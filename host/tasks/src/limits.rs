@@ -1,4 +1,4 @@
-//! The size of a task, and the limits on it.
+//! The size of a task, and its limits.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use annex_protocol::{Message, StreamResponse, Task};
 
 use crate::{TaskEvent, size};
 
-/// Limits on the size of one task. A store keeps whatever it is given: whoever appends to a task checks first.
+/// Limits on the size of one task. A store does not check these limits; the code that appends to a task checks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLimits {
     /// Bytes of the task: of its texts and of the values that hold them.
@@ -30,7 +30,7 @@ pub struct TaskSize {
     pub logged: usize,
 }
 
-/// A limit that a task would exceed, and the size that it would have.
+/// An exceeded limit, and the size that the task would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Excess {
     measure: Measure,
@@ -48,7 +48,7 @@ enum Measure {
 
 /// The events of a task may take this many times the bytes that the task itself may have.
 const LOG_FACTOR: usize = 4;
-/// The part of each limit that messages of the client leave to the agent, so that there is room for an answer.
+/// Messages of the client leave one part in this many of each limit free, so that an answer of the agent still fits.
 const ANSWER_PART: usize = 16;
 
 impl fmt::Display for Excess {
@@ -64,10 +64,10 @@ impl fmt::Display for Excess {
 }
 
 impl TaskLimits {
-    /// Checks a task as its agent has left it.
+    /// Checks a task after an event of its agent.
     ///
     /// # Errors
-    /// What it has too much of.
+    /// The first limit that the task exceeds.
     pub(crate) fn check(&self, size: &TaskSize) -> Result<(), Excess> {
         first_excess([
             (Measure::Bytes, size.bytes, self.bytes),
@@ -108,7 +108,7 @@ impl TaskSize {
         Self { bytes: size::of_task(task), messages, artifacts: task.artifacts.len(), logged }
     }
 
-    /// The size with an event, as far as the event alone tells: not which artifact is new, nor what it replaces.
+    /// The size after an event, estimated from the event alone: replaced artifacts are not subtracted.
     pub(crate) fn with(self, event: &TaskEvent) -> Self {
         let messages = match event {
             TaskEvent::Message(_) => 1,

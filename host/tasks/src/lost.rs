@@ -1,4 +1,4 @@
-//! Tasks whose process is gone.
+//! Tasks whose process has ended.
 
 use annex_leases::Replica;
 use annex_protocol::{Owner, TaskId};
@@ -6,22 +6,23 @@ use annex_protocol::{Owner, TaskId};
 /// The turn that creates a task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Creator<'a> {
-    /// The replica that it has begun as one of; `None` for the one that this process is now.
+    /// The replica under which the turn began; `None` for the current replica of this process.
     pub runner: Option<&'a Replica>,
-    /// The text with which another process goes on with it ([`LostTurn`]); `None` where it fails then.
+    /// The text with which another process can continue the task ([`LostTurn`]); `None` if the task fails with its
+    /// process.
     pub turn: Option<&'a str>,
 }
 
-/// The fate of tasks whose process is gone.
+/// The outcome for tasks whose process has ended.
 #[derive(Debug, Default)]
 pub struct LostTasks {
-    /// Those that were ended.
+    /// The tasks that were ended.
     pub ended: Vec<TaskId>,
-    /// Turns that are this process's to go on with.
+    /// Turns that this process must continue.
     pub turns: Vec<LostTurn>,
 }
 
-/// A turn whose process is gone. Its task is this process's, in another epoch.
+/// A turn whose process has ended. This process owns the task now, in another epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostTurn {
     /// The task.
@@ -30,6 +31,6 @@ pub struct LostTurn {
     pub owner: Owner,
     /// The epoch in which this process has the task.
     pub epoch: u64,
-    /// The text that was stored to go on with it.
+    /// The stored text for continuing the turn.
     pub turn: String,
 }

@@ -1,7 +1,7 @@
 //! Tasks in memory, bounded by count and bytes.
 //!
-//! A task that is worked on is never dropped. Of the finished ones the oldest goes first, of the owner that has most, and
-//! where there are none, of those that wait.
+//! A running task is never dropped. Finished tasks are dropped first, the oldest of the owner with the largest share.
+//! Without finished tasks, waiting tasks are dropped.
 
 mod components;
 mod messages;
@@ -28,26 +28,26 @@ use table::{Entry, Notice, Table};
 use tenants::MemoryTenants;
 use usage::MemoryUsage;
 
-/// Bounds on what a [`MemoryTaskStore`] keeps.
+/// Bounds on the content of a [`MemoryTaskStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBounds {
-    /// Tasks. Of messages that were seen, four times as many are remembered.
+    /// The largest number of tasks. The store remembers four times as many messages.
     pub max_tasks: usize,
-    /// Bytes of all tasks, events and configs, of their texts and of the values that hold them, and of answers to
-    /// messages, which get a quarter of it at most.
+    /// Bytes of all tasks, events, configs and answers to messages: of their texts and of the values that hold the
+    /// texts. Answers get at most a quarter.
     pub max_bytes: usize,
     /// The most tasks of one owner that may wait.
     pub waiting: WaitingBounds,
 }
 
-/// Tasks in memory: gone with the process.
+/// Tasks in memory, lost when the process ends.
 ///
-/// Of a task that is finished the events are not kept, only the task.
+/// Of a finished task only the task is kept, without its events.
 ///
-/// A full store makes room by dropping tasks of the owner that has most, oldest first: finished ones, and when none are
-/// left, those that wait. When there are none of these either, or only those of owners that have less than the one that
-/// wants room, it refuses new tasks and further events, except for an event that finishes its task. The tasks of one owner
-/// that are worked on, which cannot go, get three quarters of the store.
+/// A full store drops tasks of the owner with the largest share, oldest first: finished tasks, and when none are left,
+/// waiting tasks. An owner with a smaller share than the writing owner loses no task. If no task can be dropped, the
+/// store refuses new tasks and further events, except an event that finishes its task. The running tasks of one owner,
+/// which are never dropped, get at most three quarters of the store.
 pub struct MemoryTaskStore {
     table: Mutex<Table>,
     watcher: OnceLock<Arc<dyn WaitingWatcher>>,
@@ -74,7 +74,7 @@ impl MemoryTaskStore {
         }
     }
 
-    /// Makes a change, and tells whoever watches what it has done to tasks that wait.
+    /// Changes the table, and notifies the watcher of the effects on waiting tasks.
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
         let (changed, notices) = {
             let mut table = self.lock();

@@ -9,22 +9,22 @@ pub struct MessageKey {
     pub context: ContextId,
     /// The client's id of the message.
     pub message: MessageId,
-    /// A digest of the request, so that another message under the same id is told apart.
+    /// A digest of the request, to detect a different message under the same id.
     pub digest: [u8; 32],
 }
 
-/// Tells whether a message was seen before.
+/// The state of a message id in the store.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Remembered {
-    /// Not before: it is the caller's to work on. Of any number of callers at once, one is told this.
+    /// The message is new, and the caller must process it. Among concurrent callers exactly one gets this result.
     New,
-    /// Another process had taken it to begin this task, and is gone before it did: it is the caller's to work on, as this
-    /// task.
+    /// Another process claimed the message for this task and ended before it created the task. The caller must process
+    /// the message, as this task.
     Left(TaskId),
-    /// Another process looks at it, and will give it to this task if it takes the message.
+    /// Another process is checking the message. If the message is accepted, its task is this one.
     Elsewhere(TaskId),
-    /// This process has taken it for this task, and the task does not have it. Unless the caller is working on it somewhere
-    /// else, it is the caller's to work on, as this task.
+    /// This process has claimed the message for this task, and the task does not have the message. Unless the caller is
+    /// processing the message already, the caller must process it, as this task.
     Own(TaskId),
     /// The same message was remembered with this task.
     Same(TaskId),

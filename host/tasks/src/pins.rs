@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
 
-/// What a waiting task goes on with, and what made it wait.
+/// The extension versions for a waiting task, and the extension that interrupted the task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskPins {
-    /// The versions that worked on it.
+    /// The versions that the task began with.
     pub versions: Vec<PinnedVersion>,
-    /// Says that an extension made it wait.
+    /// Set if an extension made the task wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interruption: Option<Interruption>,
 }
@@ -24,7 +24,7 @@ pub struct PinnedVersion {
     pub uri: ExtensionUri,
     /// A digest of its component.
     pub digest: String,
-    /// A digest of what the operator decided about it.
+    /// A digest of the operator's settings for the extension.
     pub settings: String,
 }
 
@@ -33,28 +33,29 @@ pub struct PinnedVersion {
 pub struct Interruption {
     /// The extension, which alone may take the task up again.
     pub by: ExtensionUri,
-    /// The extensions that the client asked for, with those that were active although it did not.
+    /// The extensions that the client requested, and those that were active without a request.
     pub requested: Vec<ExtensionUri>,
-    /// The number that tells it from other interruptions of the task; a database has no larger ones than [`i64::MAX`].
+    /// The number of this interruption, unique among the interruptions of the task. At most [`i64::MAX`], the largest
+    /// number in a database.
     pub number: u64,
 }
 
-/// Keeps pins with the tasks, for all processes that work on them and those that come after.
+/// Keeps pins with the tasks, for all processes that work on a task, now or later.
 #[async_trait]
 pub trait PinStore: Send + Sync {
-    /// Keeps the pins of a task, which may be stored a moment later, in place of those that it had.
+    /// Replaces the pins of a task. The task itself may be stored a moment later.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn keep(&self, task: &TaskId, pins: &TaskPins) -> Result<(), StoreError>;
 
-    /// The pins of a task that is not finished, and its owner. An interruption that was ended is left out.
+    /// The pins of an unfinished task, and its owner. An interruption that has ended is omitted.
     ///
     /// # Errors
     /// [`StoreError::Database`], [`StoreError::Unreadable`].
     async fn find(&self, task: &TaskId) -> Result<Option<(Owner, TaskPins)>, StoreError>;
 
-    /// Ends the interruption of that number. Of any number of callers at once, one is told `true`.
+    /// Ends the interruption with this number. Among concurrent callers exactly one gets `true`.
     ///
     /// # Errors
     /// [`StoreError::Database`].

@@ -15,8 +15,8 @@ pub struct Place {
     /// The replica that the turn belongs to, which stays the same to its end. `None` without a turn, and where one process
     /// has the store.
     pub runner: Option<Replica>,
-    /// The text with which another process goes on with the turn that begins here with a message, should this one be gone;
-    /// `None` where such a turn fails.
+    /// The text with which another process can continue the turn that begins here, if this process ends. `None` if such
+    /// a turn fails.
     pub turn: Option<Arc<str>>,
 }
 
@@ -28,7 +28,7 @@ impl Place {
     }
 }
 
-/// What another process is told that wants a turn to be cancelled.
+/// The process with the turn, for another process that wants to cancel the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedRunner {
     /// The epoch of that turn.

@@ -6,8 +6,8 @@ use annex_leases::Lease;
 use crate::sql::SqlTaskStore;
 use crate::{StoreError, distance};
 
-/// Tasks in a PostgreSQL database: a row lock and the number of the last event keep the changes of several processes
-/// apart, and a lease says which of them are alive.
+/// Tasks in a PostgreSQL database. A row lock and the number of the last event keep the changes of several processes
+/// apart. Leases show which processes are alive.
 pub type PostgresTaskStore = SqlTaskStore<PostgresDatabase>;
 
 /// The migrations of the tables of tasks.
@@ -35,18 +35,18 @@ impl SqlTaskStore<PostgresDatabase> {
         Self::open(&PostgresConnections::new(url, connections)?).await
     }
 
-    /// The same over connections that others may share. Whoever closes the store closes them for all.
+    /// Opens the store on shared connections. Closing the store closes the connections for every user.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the database is not reached, or so far away that no lease could be renewed in time,
-    /// [`StoreError::Migration`] when a version of the software later than the next one wrote the tables. Neither repeats
-    /// the URL.
+    /// [`StoreError::Database`] when the database is not reached, or is so far away that a lease could not be renewed
+    /// in time, [`StoreError::Migration`] when a version of the software later than the next one wrote the tables.
+    /// Neither repeats the URL.
     pub async fn open(connections: &PostgresConnections) -> Result<Self, StoreError> {
         Self::open_as(None, connections).await
     }
 
-    /// The same as the replica `name`. The lease of a process that had the name until now ends at once, so that what it
-    /// worked on is not kept waiting.
+    /// Like [`open`](Self::open), as the replica `name`. The lease of an earlier process with this name ends at once,
+    /// so that the tasks of that process do not wait.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -22,9 +22,9 @@ pub struct StoredTask {
     pub seq: u64,
     /// Counts its turns, and the processes that have taken it from another.
     pub epoch: u64,
-    /// True if a turn works on it, as far as the store knows.
+    /// True if a turn works on the task, as far as the store knows.
     pub is_worked_on: bool,
-    /// True if it is in a final state.
+    /// True if the task is in a final state.
     pub is_finished: bool,
     pub(crate) content: TaskContent,
 }
@@ -43,7 +43,7 @@ impl StoredTask {
         Place { seq: self.seq, epoch: self.epoch, ..Place::default() }
     }
 
-    /// True if it waits for its client, and no turn works on it, as far as the store knows.
+    /// True if the task waits for its client and no turn works on the task, as far as the store knows.
     #[must_use]
     pub fn waits(&self) -> bool {
         !self.is_finished && !self.is_worked_on
@@ -91,7 +91,7 @@ const NO_TIMESTAMP: i64 = i64::MIN;
 /// The events of a task from its last whole JSON on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Since {
-    /// The task as it was; empty where the events tell all of it.
+    /// The task before the events; empty if the events contain the whole task.
     pub(crate) json: String,
     pub(crate) events: Vec<(Kind, String)>,
 }
@@ -139,9 +139,9 @@ pub(crate) struct Standing {
 /// Tells whether a memory store may drop a task that is in its way, and since when it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// It is worked on, and stays.
+    /// A turn works on the task, so the task stays.
     Runs,
-    /// It waits for its client.
+    /// The task waits for its client, since this time.
     Waits(i64),
     Finished(i64),
 }
@@ -178,7 +178,7 @@ pub fn is_worked_on(before: bool, events: &[TaskEvent], state: TaskState) -> boo
     !state.is_terminal() && turned.unwrap_or(before)
 }
 
-/// True if nobody will take the task on after a crash: it was neither finished nor waiting for its client.
+/// True if the task needs a process: the task is neither finished nor waiting for its client.
 pub(crate) fn is_abandoned_by_crash(state: TaskState) -> bool {
     // A task that waits needs no process: the next message of its client takes it up.
     !state.is_terminal() && !state.is_interrupted()

@@ -1,6 +1,7 @@
 //! The memory that events take: the values and their texts, without the slack of allocations.
 //!
-//! The values are looked at and not encoded, so that keeping an event costs no more than copying it.
+//! The size is computed from the values without encoding them as JSON, so storing an event costs no more than copying
+//! the event.
 
 use annex_protocol::{
     Artifact, Message, Metadata, Part, PartContent, StreamResponse, Task, TaskArtifactUpdateEvent, TaskStatus,
@@ -9,8 +10,8 @@ use annex_protocol::{
 
 use crate::TaskEvent;
 
-/// Bytes of the events and of what they make of their task. A task holds nothing that its events did not bring, so each
-/// is counted twice: in the log, and in the task.
+/// Bytes of the events in the log and in their task. All content of a task comes from its events, so each event is
+/// counted twice.
 pub(crate) fn of_events(events: &[TaskEvent]) -> usize {
     2 * events.iter().map(of_event).sum::<usize>()
 }
@@ -88,7 +89,7 @@ fn of_metadata(metadata: &Metadata) -> usize {
     metadata.iter().map(|(key, value)| of_text(key) + of_text(value.get())).sum()
 }
 
-/// A text with what points to it.
+/// A text and its `String` header.
 fn of_text(text: &str) -> usize {
     size_of::<String>() + text.len()
 }

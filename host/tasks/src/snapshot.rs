@@ -1,7 +1,7 @@
-//! A task as it is at one moment.
+//! A task at one moment.
 //!
-//! A small task is kept as its values. One that grows is kept as what it was, and the events since, so that a further event
-//! costs what it adds; its values are made when somebody looks at them.
+//! A small task is kept as values. A growing task is kept as an earlier snapshot and the events since, so that a
+//! further event costs only its own size. The values are computed on first access.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -20,12 +20,12 @@ pub(crate) const SMALL: usize = 8 << 10;
 /// Bytes of an event that may end any task.
 const SHORT: usize = 16 << 10;
 
-/// A task as it is at one moment. Clones share it.
+/// A task at one moment. Clones share the content.
 ///
-/// Once a store has kept it as finished they share its JSON too, so that a binding need not make it again. Of a task that
-/// goes on there will be many snapshots, and none keeps a text beside its values.
+/// Once a store has kept a finished task, its clones share the JSON too, so that a binding need not encode the task
+/// again. An unfinished task has many snapshots, and none keeps JSON as well.
 ///
-/// To look at the task itself can cost a copy of it; [`id`](Self::id), [`context_id`](Self::context_id),
+/// Access to the task itself can cost a copy of the task; [`id`](Self::id), [`context_id`](Self::context_id),
 /// [`state`](Self::state) and [`size`](Self::size) cost nothing.
 #[derive(Clone, Debug)]
 pub struct TaskSnapshot {
@@ -44,7 +44,7 @@ enum Form {
     Grown(Grown),
 }
 
-/// A task that others have grown by events.
+/// A task that has grown by events since an earlier snapshot.
 #[derive(Debug)]
 struct Grown {
     id: TaskId,
@@ -52,16 +52,16 @@ struct Grown {
     state: TaskState,
     status_at: Option<Timestamp>,
     size: TaskSize,
-    /// The whole task, once somebody has looked at it.
+    /// The whole task, computed on first access.
     whole: OnceLock<(Task, TaskSize)>,
-    /// The parts that it is made of until then.
+    /// The earlier snapshot and the events, until the first access.
     parts: Mutex<Option<Parts>>,
 }
 
-/// A task and what has happened since.
+/// An earlier snapshot and the events since.
 #[derive(Clone, Debug)]
 struct Parts {
-    /// One whose values are at hand.
+    /// A snapshot whose values are in memory.
     base: TaskSnapshot,
     /// The events since, and maybe some that came after this moment.
     log: Arc<Mutex<Vec<TaskEvent>>>,
@@ -80,7 +80,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// The conversation that it belongs to.
+    /// The conversation of the task.
     pub fn context_id(&self) -> &ContextId {
         match &self.inner.form {
             Form::Whole(task, _) => &task.context_id,
@@ -88,7 +88,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// The state that it is in.
+    /// The state of the task.
     pub fn state(&self) -> TaskState {
         match &self.inner.form {
             Form::Whole(task, _) => task.status.state,
@@ -96,7 +96,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// The time when it came into that state, if that is known.
+    /// The time when the task entered its state, if known.
     pub fn status_at(&self) -> Option<Timestamp> {
         match &self.inner.form {
             Form::Whole(task, _) => task.status.timestamp,
@@ -112,7 +112,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// Tells whether it has an artifact of this id, without looking at the rest of it.
+    /// True if the task has an artifact with this id. Does not compute the whole task.
     pub fn has_artifact(&self, id: &ArtifactId) -> bool {
         if let Form::Grown(grown) = &self.inner.form
             && let Some(parts) = grown.lock().as_ref()
@@ -136,10 +136,11 @@ impl TaskSnapshot {
         Standing::new(self.state(), self.status_at())
     }
 
-    /// Checks it as its agent has made it of `before`. A task can always end by a short event, however large it is.
+    /// Checks the task after its agent's events; `before` is the task without them. A short event that ends the task
+    /// always passes, at any size of the task.
     ///
     /// # Errors
-    /// What the task has too much of.
+    /// The limit that the task exceeds.
     pub fn check(&self, before: &Self, limits: &TaskLimits) -> Result<(), Excess> {
         let added = self.size().logged.saturating_sub(before.size().logged);
         if self.state().is_terminal() && added <= SHORT {
@@ -149,10 +150,10 @@ impl TaskSnapshot {
         limits.check(&self.size()).or_else(|_| limits.check(&self.exact_size()))
     }
 
-    /// Checks it before a message of its client.
+    /// Checks if the task has room for a message of its client.
     ///
     /// # Errors
-    /// What the task would have too much of.
+    /// The limit that the task would exceed.
     pub fn check_message(&self, limits: &TaskLimits, message: &Message) -> Result<(), Excess> {
         limits.check_message(&self.size(), message).or_else(|_| limits.check_message(&self.exact_size(), message))
     }
@@ -163,7 +164,7 @@ impl TaskSnapshot {
         self.size()
     }
 
-    /// The task with further events. Those that are no change of a task are passed over.
+    /// The task with further events. Events that do not change a task are ignored.
     #[must_use]
     pub fn with(&self, events: &[TaskEvent]) -> Self {
         let (state, status_at) = events.iter().rev().find_map(status).unwrap_or((self.state(), self.status_at()));
@@ -194,7 +195,7 @@ impl TaskSnapshot {
         }
     }
 
-    /// The same for a store, which keeps it.
+    /// Like [`json`](Self::json), for a store: the snapshot keeps the JSON.
     pub(crate) fn stored_json(&self) -> Result<Arc<str>, JsonError> {
         if let Some(json) = self.inner.json.get() {
             return Ok(Arc::clone(json));
@@ -369,7 +370,7 @@ fn artifact(event: &TaskEvent) -> Option<&ArtifactId> {
     }
 }
 
-/// Applies an event to its task. One that is the task itself, or an answer without a task, changes nothing.
+/// Applies an event to its task. An event with the task itself, or an answer without a task, changes nothing.
 pub(crate) fn apply(task: &mut Task, event: &TaskEvent) {
     match event {
         TaskEvent::Message(message) => task.apply_message(Message::clone(message)),

@@ -433,8 +433,8 @@ impl<D: Database> SqlTaskStore<D> {
         Ok(changed.unwrap_or(first)?)
     }
 
-    /// The lease of this process, for all that it keeps in the same database; `None` where it has the database for itself.
-    /// [`close`](TaskStore::close) ends it.
+    /// The lease of this process, which other stores in the same database use too; `None` if no other process shares
+    /// the database. [`close`](TaskStore::close) ends the lease.
     #[must_use]
     pub fn lease(&self) -> Option<Arc<Lease>> {
         self.lease.clone()

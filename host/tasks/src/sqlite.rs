@@ -7,7 +7,7 @@ use annex_database::{Migrations, SqliteDatabase};
 use crate::StoreError;
 use crate::sql::SqlTaskStore;
 
-/// Tasks in one SQLite file; what survives is said at [`SqliteDatabase`].
+/// Tasks in one SQLite file. [`SqliteDatabase`] says which crashes a task survives.
 pub type SqliteTaskStore = SqlTaskStore<SqliteDatabase>;
 
 const MIGRATIONS: Migrations = Migrations {

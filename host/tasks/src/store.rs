@@ -13,7 +13,7 @@ use crate::{
     UsageStore,
 };
 
-/// The most push notification configs that one task may have.
+/// The largest number of push notification configs of one task.
 pub const MAX_PUSH_CONFIGS: usize = 100;
 
 /// Which finished tasks stay. Tasks that are not finished always do.
@@ -28,7 +28,7 @@ pub struct Retention {
 /// Bounds on how long tasks may wait for their client, and on how many may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingBounds {
-    /// The longest time that one may wait. [`Duration::MAX`] for ever.
+    /// The longest time for which a task may wait. [`Duration::MAX`] for ever.
     pub age: Duration,
     /// The most tasks of one owner that may wait.
     pub per_owner: usize,
@@ -36,30 +36,30 @@ pub struct WaitingBounds {
     pub anonymous: usize,
 }
 
-/// Is told by a store of tasks that wait. The server that lets them wait implements it.
+/// Receives notices from a store about waiting tasks. The server implements the trait.
 pub trait WaitingWatcher: Send + Sync + 'static {
-    /// A task that waited was dropped, because others wanted the room. It is as if it had been deleted.
+    /// A waiting task was dropped to make room. The effect is the same as of a deletion.
     fn gone(&self, task: &TaskId);
 
     /// The owner has one waiting task too many, of which this is the oldest. It is still there.
     fn is_surplus(&self, owner: &Owner, task: &TaskId);
 }
 
-/// Keeps tasks, and what belongs to them.
+/// Keeps tasks with their events, configs and messages.
 ///
-/// A task row and the events that changed it are stored together or not at all. Events of a task are numbered from 1
-/// without gaps. Methods that take no [`Owner`] rely on their caller to have loaded the task as its owner. When a call is
-/// dropped before it is ready, its change may be stored or not, but never half of it.
+/// A task row and the events that changed the row are stored together or not at all. Events of a task are numbered from
+/// 1 without gaps. Methods that take no [`Owner`] rely on their caller to have loaded the task as its owner. When a
+/// call is dropped before it is ready, its change may be stored or not, but never in part.
 ///
-/// All return [`StoreError::Database`] when the database fails; that is not repeated below.
+/// Every method returns [`StoreError::Database`] when the database fails; the methods below do not repeat this.
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
-    /// Stores a new task with its first events: `task` is what it is with all of them. Event 1 is the task as it was
-    /// made, so that the events tell all of it. Its first turn goes on from the place that is returned.
+    /// Stores a new task with its first events: `task` is the task after all these events. Event 1 is the task as it
+    /// was created, so that the events contain the whole task. Returns the place for the first turn.
     ///
     /// # Errors
-    /// [`StoreError::AlreadyExists`], [`StoreError::Fenced`] when the lease of the replica is over, [`StoreError::InvalidKey`],
-    /// and [`StoreError::Full`] from the memory store.
+    /// [`StoreError::AlreadyExists`], [`StoreError::Fenced`] when the lease of the replica has ended,
+    /// [`StoreError::InvalidKey`], and [`StoreError::Full`] from the memory store.
     async fn create(
         &self,
         owner: &Owner,
@@ -68,14 +68,14 @@ pub trait TaskStore: Send + Sync + 'static {
         turn: Creator<'_>,
     ) -> Result<Place, StoreError>;
 
-    /// Appends `events` behind the place, stores `task` as what it is from then on, and returns where its writer goes on.
-    /// All of that or nothing. Id, owner and context of a task never change. With a message of the client a turn begins, and
-    /// where the store [is shared](Self::is_shared) another epoch.
+    /// Appends `events` after the place, replaces the task by `task`, and returns the next place of the writer. All of
+    /// this happens or nothing. Id, owner and context of a task never change. A message of the client begins a turn,
+    /// and in a [shared store](Self::is_shared) another epoch.
     ///
     /// # Errors
-    /// [`StoreError::Stale`] when the place is not behind the last event, [`StoreError::Fenced`] when its epoch is over,
-    /// [`StoreError::NotFound`], and [`StoreError::Full`] from the memory store, which always has room for a single event that
-    /// finishes its task.
+    /// [`StoreError::Stale`] when the place is not after the last event, [`StoreError::Fenced`] when its epoch has
+    /// ended, [`StoreError::NotFound`], and [`StoreError::Full`] from the memory store, which always has room for a
+    /// single event that finishes its task.
     async fn append(
         &self,
         id: &TaskId,
@@ -84,29 +84,29 @@ pub trait TaskStore: Send + Sync + 'static {
         task: &TaskSnapshot,
     ) -> Result<Place, StoreError>;
 
-    /// Takes a task that is not finished, so that this process works on it from now on, in another epoch. Returns where it
-    /// goes on; `None` when it is finished or this epoch is over, and nothing is changed then.
+    /// Takes an unfinished task, so that this process works on the task from now on, in another epoch. Returns the
+    /// place for the next event. `None` if the task is finished or the epoch has ended; then nothing changes.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn take(&self, _id: &TaskId, _epoch: u64) -> Result<Option<Place>, StoreError> {
         Ok(None)
     }
 
-    /// Asks the process that works on the task to cancel it, and returns what is known of that process; `None` when none works
-    /// on it.
+    /// Asks the process that works on the task to cancel the task. Returns the epoch of the turn and the state of the
+    /// process; `None` if no process works on the task.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn ask_to_cancel(&self, _id: &TaskId) -> Result<Option<AskedRunner>, StoreError> {
         Ok(None)
     }
 
-    /// Those of the tasks, each with the epoch in which a turn of this process writes to it, that others have asked this process
-    /// to cancel, or have taken.
+    /// Filters the given tasks: returns those that other processes have taken or have asked this process to cancel. Each
+    /// task comes with the epoch in which this process writes to the task.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn turns_to_stop(&self, _running: &[(TaskId, u64)]) -> Result<Vec<TaskId>, StoreError> {
         Ok(Vec::new())
     }
@@ -123,18 +123,18 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn exists(&self, owner: &Owner, id: &TaskId) -> Result<bool, StoreError>;
 
-    /// At most `limit` events after number `seq`, in order; none when there is no such task. A store in memory keeps no events
-    /// of a task that is finished, whose [`load`](Self::load) tells all of it.
+    /// At most `limit` events after number `seq`, in order; none if the task does not exist. A store in memory keeps no
+    /// events of a finished task, because [`load`](Self::load) returns the whole task.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn events_after(&self, id: &TaskId, seq: u64, limit: usize) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// The same with only as many of them as take at most so many bytes of JSON, the first one in any case. A store that has
-    /// them in memory gives all.
+    /// Like [`events_after`](Self::events_after), with a limit on the bytes of JSON. The first event is returned at any
+    /// size. A store in memory ignores the limit.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn events_within(
         &self,
         id: &TaskId,
@@ -144,11 +144,12 @@ pub trait TaskStore: Send + Sync + 'static {
         self.events_after(id, seq, limit).await
     }
 
-    /// Those of the tasks whose last event is another than the one named with them, each with the number of its last event,
-    /// or `None` when it is gone. To be asked where the store [is shared](Self::is_shared); others know what they changed.
+    /// Filters the given tasks: returns those whose last event has another number than the given one. Each returned task
+    /// has the number of its last event, or `None` if the task was deleted. Only useful in a
+    /// [shared store](Self::is_shared), because other stores have a single writer.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn changed(&self, _known: &[(TaskId, u64)]) -> Result<Vec<(TaskId, Option<u64>)>, StoreError> {
         Ok(Vec::new())
     }
@@ -160,7 +161,7 @@ pub trait TaskStore: Send + Sync + 'static {
     /// None but those of the database.
     async fn list(&self, owner: &Owner, query: &TaskQuery) -> Result<TaskPage, StoreError>;
 
-    /// Stores a config under its id, in place of one that is there. Its credentials are stored in clear, because they
+    /// Stores a config under its id, and replaces an existing one. Its credentials are stored in clear, because they
     /// are to be sent.
     ///
     /// # Errors
@@ -168,7 +169,7 @@ pub trait TaskStore: Send + Sync + 'static {
     /// [`StoreError::TooManyConfigs`] beyond [`MAX_PUSH_CONFIGS`].
     async fn put_config(&self, id: &TaskId, config: &TaskPushNotificationConfig) -> Result<(), StoreError>;
 
-    /// One config of a task; `None` when there is no such task or config.
+    /// One config of a task; `None` if the task or the config does not exist.
     ///
     /// # Errors
     /// [`StoreError::Unreadable`].
@@ -180,75 +181,76 @@ pub trait TaskStore: Send + Sync + 'static {
     /// [`StoreError::Unreadable`].
     async fn configs(&self, id: &TaskId, after: &str, limit: usize) -> Result<ConfigPage, StoreError>;
 
-    /// Deletes a config; that there is none is no error.
+    /// Deletes a config. Deleting a missing config is not an error.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn delete_config(&self, id: &TaskId, config: &str) -> Result<(), StoreError>;
 
-    /// Claims a message for `task`, unless it was claimed before. The task is created later, if at all. A claim of a process
-    /// whose lease is over goes over to this one.
+    /// Claims a message for `task`, unless the message was claimed before. The task is created later, if at all. This
+    /// process takes over a claim of a process whose lease has ended.
     ///
     /// # Errors
     /// [`StoreError::InvalidKey`], and [`StoreError::Unreadable`] for an answer.
     async fn remember(&self, owner: &Owner, message: &MessageKey, task: &TaskId) -> Result<Remembered, StoreError>;
 
-    /// Keeps what a remembered message was answered with, when that was a message and no task. The memory store keeps
-    /// no answer that it has no room for.
+    /// Stores the answer to a remembered message, if the answer is a message and not a task. The memory store skips an
+    /// answer without room.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn answer(&self, owner: &Owner, message: &MessageKey, answer: &Message) -> Result<(), StoreError>;
 
-    /// Takes back what [`remember`](Self::remember) returned [`Remembered::New`] or [`Remembered::Left`] for, because the
-    /// message was refused. A claim that is another process's by now stays, and where the store [is shared](Self::is_shared)
-    /// that of a message which its task has, or which was answered.
+    /// Releases a claim from [`Remembered::New`] or [`Remembered::Left`], because the message was refused. A claim that
+    /// belongs to another process now stays. In a [shared store](Self::is_shared) the claim of a message that has
+    /// reached its task or has an answer stays too.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn forget(&self, owner: &Owner, message: &MessageKey) -> Result<(), StoreError>;
 
-    /// Makes every task FAILED that a process left which had the store before, with `reason` as status message, and
-    /// returns them. Tasks that wait for their client stay as they are. A task that cannot be decoded is logged and left
-    /// alone. To be called at start, once.
+    /// Fails every running task that the previous process of the store left, with `reason` as status message, and
+    /// returns their ids. Tasks that wait for their client stay unchanged. A task that cannot be decoded is logged and
+    /// skipped. To be called once, at start.
     ///
-    /// Where one process has the store, that is all that was worked on, and messages whose task was never created and that
-    /// have no answer are forgotten, so that their sender can try again. Where several have it, it is what
-    /// [`recover_lost`](Self::recover_lost) finds, and what a version of before the leases worked on.
+    /// In a store with one process, these are all running tasks. Messages without a task and without an answer are
+    /// forgotten, so that their sender can try again. In a shared store, these are the tasks of
+    /// [`recover_lost`](Self::recover_lost), and the tasks of a version without leases.
     ///
     /// # Errors
-    /// None but those of the database. What was recovered until then stays recovered.
+    /// Only those of the database. Tasks recovered before the error stay recovered.
     async fn recover(&self, reason: &str) -> Result<Vec<TaskId>, StoreError>;
 
-    /// The same with the tasks of processes whose lease is over, and with no others: each is taken first, so that what its
-    /// process may still write is refused. One that was to be cancelled is CANCELED. To be called again and again where the
-    /// store [is shared](Self::is_shared). Those that another process can go on with are left.
+    /// Like [`recover`](Self::recover), only for tasks of processes whose lease has ended. Each task is taken first, so
+    /// that later writes of its process are refused. A task that was to be cancelled becomes CANCELED. Tasks that
+    /// another process can continue are skipped. To be called repeatedly in a [shared store](Self::is_shared).
     ///
     /// # Errors
-    /// None but those of the database. What was recovered until then stays recovered.
+    /// Only those of the database. Tasks recovered before the error stay recovered.
     async fn recover_lost(&self, _reason: &str) -> Result<Vec<TaskId>, StoreError> {
         Ok(Vec::new())
     }
 
-    /// The same, and takes those that another process can go on with. Such a turn is begun twice at most: one that is lost
-    /// again is ended.
+    /// Like [`recover_lost`](Self::recover_lost), and also takes tasks that this process can continue. Such a turn is
+    /// started at most twice: a turn that is lost again is ended.
     ///
     /// # Errors
-    /// None but those of the database. What was taken until then is among the tasks of the next call.
+    /// Only those of the database. The next call returns the tasks that were taken before the error.
     async fn take_lost(&self, reason: &str) -> Result<LostTasks, StoreError> {
         Ok(LostTasks { ended: self.recover_lost(reason).await?, turns: Vec::new() })
     }
 
-    /// Leaves a task that this process works on to another one, which takes it at its next look and goes on with its turn. A
-    /// turn that has not begun here does not count as begun. Returns false where the task is not this process's to leave.
+    /// Hands a task of this process over to another process, which takes the task at its next check and continues the
+    /// turn. A turn that has not begun here does not count as an attempt. Returns false if this process does not own
+    /// the task.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn hand_over(&self, _id: &TaskId, _epoch: u64, _has_begun: bool) -> Result<bool, StoreError> {
         Ok(false)
     }
 
-    /// The replica that this process is now; `None` where it has the store for itself.
+    /// The current replica of this process; `None` if no other process shares the store.
     fn replica(&self) -> Option<Replica> {
         None
     }
@@ -258,16 +260,18 @@ pub trait TaskStore: Send + Sync + 'static {
         self.replica().is_some()
     }
 
-    /// The cursors of push notifications; `None` where one process has the store, which knows what it has sent.
+    /// The cursors of push notifications; `None` if no other process shares the store, because a single process knows
+    /// its own progress.
     fn push_cursors(&self) -> Option<&dyn PushCursors> {
         None
     }
 
-    /// At most `limit` tasks that wait for longer, or are more of one owner, than the bounds say: of an owner those that
-    /// have waited longest, and the first `skip` of them left out. They are the caller's to end.
+    /// At most `limit` tasks that wait longer than the bounds allow, or that exceed an owner's number of waiting tasks.
+    /// The longest waiting tasks of an owner come first; the first `skip` tasks are skipped. The caller must end these
+    /// tasks.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn overdue(
         &self,
         bounds: &WaitingBounds,
@@ -275,35 +279,36 @@ pub trait TaskStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<(Owner, TaskId)>, StoreError>;
 
-    /// Tells `watcher` from now on of tasks that wait and have to make room. Stores that never drop one tell nobody.
+    /// Sets the watcher for waiting tasks. A store that never drops waiting tasks never calls the watcher.
     fn watch_waiting(&self, _watcher: Arc<dyn WaitingWatcher>) {}
 
-    /// Deletes finished tasks that need not stay, oldest first, with their events, configs and remembered messages, and
-    /// returns how many tasks that were. Messages that were answered with a message go by the same age and, counted
-    /// apart, by the same count. The count is each tenant's. Also forgets messages of which neither came within a day, or
-    /// within the age if that is less. It goes in small transactions, between which others get their turn.
+    /// Deletes finished tasks outside of the retention, oldest first, with their events, configs and remembered
+    /// messages. Returns the number of deleted tasks. Messages that were answered with a message have the same age
+    /// limit and, counted separately, the same count. The count is per tenant. Messages without a task and an answer
+    /// are forgotten after a day, or after the age limit if shorter. The deletion runs in small transactions, so that
+    /// other writers are not blocked for long.
     ///
     /// # Errors
-    /// None but those of the database. What was deleted until then stays deleted.
+    /// Only those of the database. Tasks deleted before the error stay deleted.
     async fn sweep(&self, retention: &Retention) -> Result<u64, StoreError>;
 
-    /// Deletes the oldest finished tasks of one tenant beyond a number, as [`sweep`](Self::sweep) does, and returns how many
-    /// those were.
+    /// Deletes the oldest finished tasks of one tenant beyond a number, as [`sweep`](Self::sweep) does. Returns the
+    /// number of deleted tasks.
     ///
     /// # Errors
-    /// None but those of the database. What was deleted until then stays deleted.
+    /// Only those of the database. Tasks deleted before the error stay deleted.
     async fn sweep_tenant(&self, tenant: &str, count: u64) -> Result<u64, StoreError>;
 
-    /// The tasks of a tenant. It looks at all of them, so it is not for each request.
+    /// The number of tasks of a tenant. The count reads every task, so it is too slow for each request.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn count(&self, tenant: &str) -> Result<u64, StoreError>;
 
-    /// Reads a little, to see whether the database answers.
+    /// Reads a little, to check that the database answers.
     ///
     /// # Errors
-    /// None but those of the database.
+    /// Only those of the database.
     async fn probe(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -311,23 +316,23 @@ pub trait TaskStore: Send + Sync + 'static {
     /// The tenants that were added while servers ran.
     fn tenants(&self) -> &dyn TenantStore;
 
-    /// What tenants have used.
+    /// The usage of tenants.
     fn usage(&self) -> &dyn UsageStore;
 
     /// The components that were uploaded for tenants.
     fn components(&self) -> &dyn ComponentStore;
 
-    /// The places of turns; `None` where one process has the store.
+    /// The places of turns; `None` if no other process shares the store.
     fn places(&self) -> Option<&dyn TurnPlaceStore> {
         None
     }
 
-    /// The pins of tasks; `None` where they end with the process, as the tasks do.
+    /// The pins of tasks; `None` if pins end with the process, as the tasks do.
     fn pins(&self) -> Option<&dyn PinStore> {
         None
     }
 
-    /// Waits for what is under way and closes what is open: a database's connections, after which later calls fail.
+    /// Waits for changes in progress and closes the connections of a database. Later calls fail.
     async fn close(&self) {}
 }
 

@@ -1,15 +1,15 @@
-//! Tenants that operators add while servers run, as texts. What a text says is decided elsewhere.
+//! Tenants that operators add while servers run, as texts. This crate does not interpret the texts.
 
 use async_trait::async_trait;
 
 use crate::StoreError;
 
-/// The state of a tenant: to be served, or not.
+/// The state of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantState {
-    /// It is.
+    /// The tenant is served.
     Active,
-    /// It is kept and not served.
+    /// The tenant is stored and not served.
     Suspended,
 }
 
@@ -32,7 +32,7 @@ pub struct StoredTenant {
 pub struct ListedTenant {
     /// Its name.
     pub name: String,
-    /// As in [`StoredTenant`].
+    /// The number of the last change, see [`StoredTenant`].
     pub rev: u64,
     /// Its state.
     pub state: TenantState,
@@ -43,31 +43,31 @@ pub struct ListedTenant {
 pub struct ChangedTenant {
     /// Its name.
     pub name: String,
-    /// As in [`StoredTenant`].
+    /// The number of the last change, see [`StoredTenant`].
     pub rev: u64,
     /// Its state; `None` when it is removed.
     pub state: Option<TenantState>,
 }
 
-/// The tenant as whoever changes it believes it to be.
+/// The state that the caller expects a tenant to have before a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Believed {
-    /// There is none of the name.
+    /// No tenant has the name.
     Absent,
-    /// Its last change has this number.
+    /// The last change has this number.
     Rev(u64),
 }
 
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantChange {
-    /// It is stored under this number.
+    /// The change was stored under this number.
     Stored(u64),
-    /// Nothing is changed: the last change has this number; `None` where there is no such tenant.
+    /// Nothing was changed: the last change has this number; `None` if the tenant does not exist.
     Other(Option<u64>),
 }
 
-/// Keeps tenants. Of changes that believe the same, one is stored.
+/// Keeps tenants. Among concurrent changes with the same expectation, one is stored.
 #[async_trait]
 pub trait TenantStore: Send + Sync {
     /// The tenant of the name.
@@ -82,7 +82,7 @@ pub trait TenantStore: Send + Sync {
     /// [`StoreError::Database`].
     async fn list(&self, after: &str, limit: usize) -> Result<Vec<ListedTenant>, StoreError>;
 
-    /// Stores text and state under the name, in place of what is believed to be there.
+    /// Stores text and state under the name, if the stored tenant matches `believed`.
     ///
     /// # Errors
     /// [`StoreError::InvalidKey`], [`StoreError::Database`].
@@ -101,7 +101,7 @@ pub trait TenantStore: Send + Sync {
     async fn remove(&self, name: &str, rev: u64) -> Result<TenantChange, StoreError>;
 
     /// At most `limit` tenants that were changed or removed after the change of this number, in the order of their last
-    /// changes. A removal is told of for a day.
+    /// changes. A removal is listed for a day.
     ///
     /// # Errors
     /// [`StoreError::Database`].

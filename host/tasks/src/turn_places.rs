@@ -5,8 +5,8 @@ use async_trait::async_trait;
 
 use crate::StoreError;
 
-/// Counts the turns of a caller that take a place which any process may take. A place goes with the process that has it,
-/// once its lease is over.
+/// Counts the running turns of a caller across all processes. A turn has a place, and a place is released when the
+/// lease of its process ends.
 #[async_trait]
 pub trait TurnPlaceStore: Send + Sync {
     /// The processes that are alive, this one among them.
@@ -21,14 +21,14 @@ pub trait TurnPlaceStore: Send + Sync {
     /// [`StoreError::Database`].
     async fn running(&self, tenant: &str) -> Result<u64, StoreError>;
 
-    /// Takes a place of the caller under a new id, unless there are `most` of its by now. Of any number of processes at once,
-    /// `most` are told `true`.
+    /// Takes a place for the caller under a new id, unless the caller has `most` places already. Among concurrent
+    /// calls, `most` get `true`.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn take(&self, owner: &Owner, id: &str, most: usize) -> Result<bool, StoreError>;
 
-    /// Gives a place back; that it is not there is no error.
+    /// Releases a place. Releasing a place twice is not an error.
     ///
     /// # Errors
     /// [`StoreError::Database`].

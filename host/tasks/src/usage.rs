@@ -1,13 +1,13 @@
-//! What tenants have used, by the hour: of all processes that share the store.
+//! The usage of tenants by the hour, summed over all processes that share the store.
 
 use async_trait::async_trait;
 
 use crate::StoreError;
 
-/// What a tenant has used in some time.
+/// The usage of a tenant in a span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Consumption {
-    /// Requests, those that were refused included.
+    /// Requests, including refused ones.
     pub requests: u64,
     /// Requests that were refused because of a quota.
     pub refused: u64,
@@ -22,7 +22,7 @@ pub struct Consumption {
 pub(crate) const MOST_OF_HOUR: u64 = 1 << 50;
 
 impl Consumption {
-    /// The same, but of each number not more than a store keeps for an hour.
+    /// The usage with each number capped at [`MOST_OF_HOUR`].
     #[must_use]
     pub(crate) fn of_hour(&self) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Consumption {
         }
     }
 
-    /// What was used besides `before`, which is part of this.
+    /// The usage without `before`, which is part of this usage.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Consumption {
         }
     }
 
-    /// Adds what was used besides.
+    /// Adds further usage.
     pub fn add(&mut self, other: &Self) {
         self.requests = self.requests.saturating_add(other.requests);
         self.refused = self.refused.saturating_add(other.refused);
@@ -56,21 +56,21 @@ impl Consumption {
 /// Keeps what tenants have used. Hours are counted since 1970-01-01T00:00:00Z.
 #[async_trait]
 pub trait UsageStore: Send + Sync {
-    /// Adds what tenants have used in an hour. All of it or nothing; each tenant stands there once. Of each number of a tenant no
-    /// more than 2⁵⁰ is kept for an hour.
+    /// Adds the usage of tenants in an hour, all or nothing. Each tenant appears once in `used`. Each number of a
+    /// tenant is capped at 2⁵⁰ per hour.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn add(&self, hour: u64, used: &[(String, Consumption)]) -> Result<(), StoreError>;
 
-    /// What a tenant has used since the beginning of an hour.
+    /// The usage of a tenant since the beginning of an hour.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn of_tenant(&self, tenant: &str, since: u64) -> Result<Consumption, StoreError>;
 
-    /// At most `limit` tenants with what they have used since the beginning of an hour: those with most CPU time first, and among
-    /// equals those with most requests.
+    /// At most `limit` tenants with their usage since the beginning of an hour: those with most CPU time first, and
+    /// among equals those with most requests.
     ///
     /// # Errors
     /// [`StoreError::Database`].

@@ -1,4 +1,4 @@
-//! The attacks. Each runs to its end, or until it has done what it came for.
+//! The attacks. Each function returns when its attack has ended or has had its effect.
 
 use std::fmt::Display;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::process::Server;
 /// One attack, by its name.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
-    /// CPU time that its guests or clients may take themselves, by their own limits or by what they sent.
+    /// The CPU time that guests or clients may use within their own limits.
     pub(crate) allowed: Duration,
     pub(crate) run: fn(&Server) -> Result<()>,
 }
@@ -109,7 +109,7 @@ fn component(module: &str) -> Result<Vec<u8>> {
     Ok(wat::parse_str(&text)?)
 }
 
-/// Puts components into the managed folder, one after the other, and lets the server look at them.
+/// Puts components into the managed folder, one after the other, and waits until the server has checked the folder.
 fn install(server: &Server, components: &[(String, Vec<u8>)]) -> Result<()> {
     for (name, bytes) in components {
         let aside = server.extensions().join(format!(".{name}"));
@@ -135,7 +135,7 @@ fn arity_bombs(server: &Server) -> Result<()> {
     install(server, &bombs.collect::<Result<Vec<_>>>()?)
 }
 
-/// As many large functions as the structure check lets through.
+/// The largest number of large functions that passes the structure check.
 fn compile_bomb(server: &Server) -> Result<()> {
     let statements = times(30_000, "local.get 0 i64.mul local.get 1 i64.xor");
     let function = format!("(func (param i64 i64) (result i64) local.get 0 {statements})");
@@ -162,7 +162,7 @@ fn parameter_schema(server: &Server) -> Result<()> {
     install(server, &[("schema".to_owned(), fs::read(annex_components::TEST_EXTENSION)?)])
 }
 
-/// Messages for which the patterns of a tenant are searched for as long as they may be, and one that is refused.
+/// Messages whose search with a tenant's patterns takes the longest allowed time, and one message that is refused.
 fn tenant_search(server: &Server) -> Result<()> {
     let turn = |length: usize| {
         let message = message(&format!("search-{length}"), &letters(length), "");

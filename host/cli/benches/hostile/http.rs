@@ -31,7 +31,7 @@ pub(crate) fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").into_bytes()
 }
 
-/// A JSON-RPC call; `extensions` is what the header of that name says.
+/// A JSON-RPC call; `extensions` is the value of the header for extensions.
 pub(crate) fn call(method: &str, params: &str, extensions: &str) -> Vec<u8> {
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
     let mut request = head(body.len(), extensions);

@@ -1,9 +1,9 @@
-//! Attacks on a real server, measured: what each costs the server and its children in CPU time and memory, how long
-//! neighbours wait meanwhile, and what is left a minute later.
+//! Measures attacks on a real server: the CPU time and memory of the server and its children, the delay of neighbours
+//! during the attack, and the memory that remains a minute later.
 //!
-//! `cargo bench -p annex-cli --bench hostile` prints a row per attack and fails where one goes beyond its bounds. Names on
-//! the command line select attacks; `ANNEX` names another executable to measure. `ANNEX_REST` is the pause in seconds before
-//! memory is looked at for the last time (60).
+//! `cargo bench -p annex-cli --bench hostile` prints a row per attack and fails if an attack exceeds its bounds. Names
+//! on the command line select attacks; `ANNEX` names another executable to measure. `ANNEX_REST` is the pause in
+//! seconds before the last measurement of memory (60).
 
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
@@ -23,7 +23,7 @@ use crate::process::Server;
 
 /// A neighbour waits at most this much longer than when it is alone.
 const MAX_WAIT: Duration = Duration::from_millis(100);
-/// CPU time beyond what the guests and clients of the attack may take themselves.
+/// CPU time beyond the allowance of the guests and clients of the attack.
 const MAX_CPU: Duration = Duration::from_secs(1);
 /// MiB that guests make the host hold, at the peak and in the end.
 const MAX_GUESTS: u64 = 256;

@@ -1,4 +1,4 @@
-//! The server under attack: its process, its children, and what the kernel counts of them.
+//! The server under attack: its process, its children, and the kernel's counters of their CPU time and memory.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,7 +16,7 @@ use crate::peer;
 
 /// Between two looks at the memory of children.
 const LOOK: Duration = Duration::from_millis(10);
-/// Ticks of the kernel's clock in a second, on every Linux that there is.
+/// Ticks of the kernel's clock in a second. Linux reports 100 to user space on every machine.
 const TICKS: u64 = 100;
 
 pub(crate) struct Server {
@@ -33,7 +33,7 @@ struct Peaks {
     stops: AtomicBool,
 }
 
-/// CPU time of the server and of the children that it has waited for, and MiB that it holds.
+/// CPU time of the server and its children that have ended, and memory of the server in MiB.
 pub(crate) struct Sample {
     pub(crate) cpu: Duration,
     pub(crate) memory: u64,
@@ -145,7 +145,7 @@ fn children(server: u32) -> Vec<u32> {
     lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
-/// MiB, by the kernel's name for them.
+/// A field of `/proc/PID/status`, in MiB.
 fn memory(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

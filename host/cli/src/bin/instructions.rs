@@ -1,9 +1,9 @@
-//! The instructions that a turn of state injection takes the chain of extensions: counted, not timed, so that the figures
-//! of one machine are those of another.
+//! Counts the instructions that the chain of extensions executes in a turn of state injection. A count does not depend
+//! on the speed of the machine, as a time would.
 //!
 //! `cargo run --release --features instructions --bin instructions` counts with valgrind's callgrind and compares with
-//! `host/cli/instructions.txt`; `-- --update` writes that file. A count is the difference of two runs, so that what a
-//! process costs once is not in it.
+//! `host/cli/instructions.txt`; `-- --update` writes that file. A count is the difference of two runs, so the start of
+//! the process is not part of a count.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -176,7 +176,7 @@ struct Turn {
     event: StreamResponse,
 }
 
-/// A session that holds what was sent.
+/// A session with the state that the client sent.
 struct Session(JsonObject);
 
 impl TurnView for Session {

@@ -14,26 +14,26 @@ use crate::pretty::pretty;
 #[derive(Default)]
 pub(super) struct Conversation {
     pub(super) session: ClientSession,
-    /// True if the agent has got the state that it is to be given.
+    /// True if the agent has received the state of `--state`.
     pub(super) has_state: bool,
     file: Option<PathBuf>,
-    /// The texts of the person and of the agent, in turn.
+    /// Pairs of a text of the user and the agent's answer.
     history: Vec<(String, String)>,
-    /// The states that came back with the latest answer that had any.
+    /// The states that the agent returned most recently.
     states: Vec<Json>,
 }
 
 impl Conversation {
-    /// The conversation in `file`, or a new one when there is no such file.
+    /// Reads the conversation in `file`. Without a file, or if the file does not exist, the conversation is new.
     ///
     /// # Errors
-    /// When the file cannot be read or holds something else.
+    /// When the file cannot be read or does not hold a conversation.
     pub(super) fn restore(file: Option<PathBuf>) -> anyhow::Result<Self> {
         let session = file.as_deref().map(read).transpose()?.flatten().unwrap_or_default();
         Ok(Self { session, file, ..Self::default() })
     }
 
-    /// Begins a new one in its place.
+    /// Begins a new conversation and saves it to the same file.
     ///
     /// # Errors
     /// As [`Conversation::save`].
@@ -43,7 +43,7 @@ impl Conversation {
         self.save()
     }
 
-    /// Writes the session into the file, if there is one. It is replaced as a whole.
+    /// Replaces the file with the session. Does nothing without a file.
     ///
     /// # Errors
     /// When the file cannot be written.

@@ -5,11 +5,11 @@ use std::time::Duration;
 use annex_authoring::{Project, Sources};
 use tokio::time::sleep;
 
-/// The time between two looks. Sources are few, and looking at them costs less than a millisecond.
+/// The time between two polls. A poll takes less than a millisecond, because a project has few sources.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-/// The sources as they were when they were last looked at. Only those that the project declares are: what a build makes must
-/// not be a reason for the next one.
+/// The declared sources of a project, as the last poll read them. Build outputs are not sources, because a build would
+/// otherwise trigger the next build.
 pub(super) struct Watch {
     project: Project,
     seen: Sources,
@@ -20,13 +20,13 @@ impl Watch {
         Self { seen: project.sources(), project }
     }
 
-    /// Watches what the project declares now. The sources that were seen are kept, so that no change is missed.
+    /// Watches the sources that the project declares now. The last poll's result is kept, so no change is missed.
     pub(super) fn follow(&mut self, project: &Project) {
         self.project = project.clone();
     }
 
-    /// Resolves when something is another than when it resolved last, and nothing has changed for one more look: editors
-    /// write in several steps.
+    /// Waits until a watched file changes, then until one poll sees no further change, because editors save in several
+    /// writes.
     pub(super) async fn changed(&mut self) {
         let mut unsettled = false;
         loop {

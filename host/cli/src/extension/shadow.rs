@@ -16,7 +16,7 @@ pub(super) fn began(shadow: &Shadow) -> String {
     )
 }
 
-/// A shadow that was dropped, with what came of it.
+/// The message after a shadow was dropped: its final report.
 pub(super) fn dropped(shadow: &Shadow) -> String {
     format!("Dropped:\n{}", report(shadow))
 }

@@ -49,13 +49,14 @@ fn summary(extension: &Summary) -> String {
     )
 }
 
-/// The version that its author gives it, and the number that the server counts for it.
+/// The version that the author declares, and the number that the server counts.
 fn version(extension: &Summary) -> String {
     let Summary { component_version, version, .. } = extension;
     format!("version {component_version} (number {version})")
 }
 
-/// When it is active, where that is more or less than when a client asks for it.
+/// A line that describes when the extension is active and for which callers. Empty for the default: active on request,
+/// for every caller.
 fn active(activate: &str, allow: &[Line]) -> String {
     let when = match activate {
         "always" => "for every message",
@@ -116,7 +117,7 @@ pub(super) fn details(details: &Details) -> String {
     text
 }
 
-/// An extension after something was done to it.
+/// The message after an extension was installed, promoted or rolled back.
 pub(super) fn changed(details: &Details, what: &str) -> String {
     let Summary { uri, digest, source, .. } = &details.summary;
     let until = match &source.until {
@@ -167,13 +168,13 @@ pub(super) fn log(log: &Log) -> String {
     log.lines.iter().map(line).collect()
 }
 
-/// The tables of a config that give it these grants and limits.
+/// The tables of a config that set these grants and limits.
 fn settings(details: &Details) -> String {
     let limits = serde_json::to_value(&details.limits).unwrap_or_default();
     [("grants", &details.grants), ("limits", &limits)].map(|(name, values)| table(name, values)).concat()
 }
 
-/// A table of a config; without what says nothing it may be empty, and is left out.
+/// A table of a config. Values that equal the default are omitted, and so is an empty table.
 fn table(name: &str, values: &Value) -> String {
     let lines: String = values.as_object().into_iter().flatten().filter_map(setting).collect();
     if lines.is_empty() { lines } else { format!("\n[extension.{name}]\n{lines}") }

@@ -27,9 +27,9 @@ pub(super) struct Report {
     pub(super) descriptor: Option<DescriptorReport>,
     /// The reason for which the component was refused.
     pub(super) problem: Option<String>,
-    /// The schema of the parameters, when it was refused for them.
+    /// The schema of the parameters, if the component refused its parameters.
     pub(super) parameter_schema: Option<Json>,
-    /// The table for a config; `None` when there is none with which the component would load.
+    /// The table for a config; `None` if no parameters or grants would let the component load.
     pub(super) config: Option<String>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct DescriptorReport {
     pub(super) events: Vec<&'static str>,
     /// True if it gets those events as JSON.
     pub(super) payload: bool,
-    /// The methods that it adds; those that its parameters bring are not among them.
+    /// The methods that the component declares, without the methods that its parameters add.
     pub(super) methods: Vec<MethodReport>,
     pub(super) parameter_schema: Option<Json>,
 }
@@ -141,8 +141,8 @@ fn events(events: Events) -> Vec<&'static str> {
     kinds.into_iter().filter_map(|(is_wanted, name)| is_wanted.then_some(name)).collect()
 }
 
-/// The table for a config. It has the settings of the trial and the other grants that the component needs. A component that is
-/// refused without parameters gets parameters that it takes.
+/// The table for a config: the settings of the trial and the other grants that the component needs. If the component
+/// refuses to load without parameters, the table has sample parameters.
 fn config(component: &str, mut settings: Table, trial: &Trial) -> String {
     let mut missing = Vec::new();
     let given = settings.entry("grants").or_insert_with(|| Table::new().into());

@@ -1,6 +1,6 @@
-//! Parameters that a component takes, made up from its own JSON Schema: those that it cannot do without.
+//! Generates sample parameters from a component's own JSON Schema: the required members only.
 //!
-//! They are a beginning for its operator. Whether the component takes them is for a trial to say.
+//! The sample is a starting point for an operator. A trial decides if the component accepts the sample.
 
 use serde_json::{Map, Value};
 

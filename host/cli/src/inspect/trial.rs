@@ -1,4 +1,4 @@
-//! Loads a component on trial, to hear from itself what it is.
+//! Loads a component on trial, to read the description that the component gives of itself.
 
 use annex_protocol::{JsonObject, Secret};
 use annex_runtime::{Extension, GrantNeeded, Grants, HttpGrant, Installation, LoadError, Quota, Runtime, StateScope};
@@ -7,15 +7,15 @@ use super::sample;
 
 /// The outcome of a trial.
 pub(crate) struct Trial {
-    /// The grants that it cannot do without.
+    /// The grants that the component needs to load.
     pub(crate) grants: Grants,
     pub(crate) loaded: Result<Extension, LoadError>,
-    /// Parameters with which it loads, where it does not without.
+    /// Sample parameters with which the component loads, if the component refused to load without parameters.
     pub(super) sample: Option<toml::Table>,
 }
 
 impl Trial {
-    /// True if it loads, or may do so once it has the parameters that an inspection cannot know.
+    /// True if the component loads, or would load with parameters that an inspection cannot know.
     pub(super) fn fits_a_config(&self) -> bool {
         matches!(self.loaded, Ok(_) | Err(LoadError::Parameters { .. } | LoadError::Description { .. }))
     }
@@ -70,7 +70,8 @@ fn grants(mut grants: Grants, granted: &[GrantNeeded]) -> Grants {
     grants
 }
 
-/// The settings without what a component is trusted with: people inspect before they trust one.
+/// The settings with every secret replaced and no HTTP request allowed: people inspect a component before they trust
+/// it.
 fn without_trust(mut settings: Installation) -> Installation {
     if let Some(http) = &mut settings.grants.http {
         // The import is still linked, and no rule lets a request through.
@@ -82,7 +83,7 @@ fn without_trust(mut settings: Installation) -> Installation {
     settings
 }
 
-/// Lets the component link. A trial sends nothing for it.
+/// A grant that lets a component with the HTTP import link, but allows no request.
 fn no_requests() -> HttpGrant {
     HttpGrant {
         allow: Vec::new(),

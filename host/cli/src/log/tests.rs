@@ -10,7 +10,7 @@ use super::{json, text};
 /// controls, marks and spaces that cannot be seen.
 const NAME: &str = "a\x1b[2Jb\x07c\rd\ne\u{85}f\u{9b}31mg\u{2028}h\u{2029}i\u{202e}j\u{2066}k\u{feff}l\u{200b}m\x7f";
 
-/// Keeps what is written to it, for all clones.
+/// A writer whose clones share one buffer.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 

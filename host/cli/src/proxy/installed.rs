@@ -18,7 +18,8 @@ const MAX_SETTINGS_BYTES: usize = 1 << 20;
 /// The tables for a config in `folder`, one for each argument.
 ///
 /// # Errors
-/// When a component or its settings cannot be used, or it needs grants that nobody has given it.
+/// When a component or its settings cannot be used, or when the component needs grants that the arguments do
+/// not give.
 pub(super) async fn tables(arguments: &[String], folder: &Path) -> anyhow::Result<Vec<Table>> {
     // Without components no runtime is started.
     if arguments.is_empty() {
@@ -68,7 +69,7 @@ async fn table(runtime: &Runtime, argument: &str, folder: &Path) -> anyhow::Resu
     Ok(table)
 }
 
-/// Adds grants to the settings. False if one of them was there in another form, which a person has chosen.
+/// Adds grants to the settings. Returns false if the settings had a value for one of these grants already.
 fn add_grants(settings: &mut Table, needed: Table) -> bool {
     let grants = settings.entry("grants").or_insert_with(|| Table::new().into());
     let Some(grants) = grants.as_table_mut() else { return false };
@@ -77,7 +78,7 @@ fn add_grants(settings: &mut Table, needed: Table) -> bool {
     is_new
 }
 
-/// The option with which the component gets what it needs.
+/// The option that gives the component the grants in `settings`, as a user types it.
 fn suggestion(component: &str, settings: &Table) -> anyhow::Result<String> {
     let settings = serde_json::to_string(settings)?;
     Ok(format!("--with {}", shell::word(&format!("{component}={settings}"))))

@@ -6,8 +6,8 @@ use annex_auth::{ApiKeyConfig, AuthConfig};
 
 use crate::shell;
 
-/// The option of `annex send` that shows the first key of the config. The key itself is never printed: the shell takes it from
-/// where the config says that it is. What the config does not have is a word in capitals.
+/// The option of `annex send` for the first key of the config. The key itself is never printed: the shell reads the key
+/// from its file or environment variable. A part that the config does not name is a placeholder in capitals.
 pub(super) fn option(auth: &AuthConfig, folder: &Path) -> String {
     let name = &auth.api_key_header.name;
     let header = match auth.api_key.first() {

@@ -1,4 +1,4 @@
-//! What tenants have used, for people.
+//! Text output of the usage of tenants.
 
 use annex_server::admin_api::usage::{self, CountedIn, Figure, Used};
 

@@ -1,4 +1,4 @@
-//! The state of the task when the answer is over, as far as it is known.
+//! The state of the task at the end of an answer, as far as the events reveal the state.
 
 use annex_protocol::{
     ContextId, ExtensionUri, Json, Message, Metadata, StreamResponse, Task, TaskId, TaskState, TaskStatus,
@@ -84,7 +84,7 @@ impl Outcome {
         }
     }
 
-    /// Remarks for people: what was active, what state came back.
+    /// Prints remarks: the active extensions and the returned states.
     pub(crate) fn summarize(&self, requested: &[ExtensionUri], active: &[ExtensionUri]) {
         for uri in active {
             output::note(&format!("active   {uri}"));

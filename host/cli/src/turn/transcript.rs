@@ -14,7 +14,7 @@ const MAX_WORDS: usize = 1 << 20;
 pub(crate) struct Transcript {
     /// Something of the answer was printed.
     begun: bool,
-    /// The last line of the answer has no end yet, because the next event may go on with it.
+    /// True if the last line of output has no line break yet, because the next event may append to the line.
     line_is_open: bool,
     /// The agent's words, as many as are kept of an answer.
     words: String,
@@ -26,8 +26,8 @@ pub(crate) struct Transcript {
 }
 
 impl Transcript {
-    /// Shows an event. A task is shown only if nothing follows it: at the beginning of a stream it is the task before
-    /// this turn, with what was said then.
+    /// Prints an event. A task at the beginning of a stream is printed only if no event follows, because that task
+    /// holds the state before this turn.
     pub(crate) fn show(&mut self, event: StreamResponse) -> anyhow::Result<()> {
         self.snapshot = None;
         match event {
@@ -41,8 +41,8 @@ impl Transcript {
         }
     }
 
-    /// Shows what is left when the answer is over, and finishes the line that is open. A task that is repeated at the end
-    /// of a stream has nothing new.
+    /// Prints the rest of the answer and ends an open line. A task that a stream repeats at its end is not printed
+    /// again.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
         if let Some(task) = self.snapshot.take().filter(|_| !self.begun) {
             for artifact in &task.artifacts {
@@ -125,8 +125,8 @@ fn last_words(history: &[Message]) -> Option<Message> {
     history.last().filter(|message| message.role == Role::Agent).cloned()
 }
 
-/// Remarks on the progress of the task. A completed one without a message is left out, because the summary has its
-/// state.
+/// Prints the progress of the task as a remark. A completed task without a message gets no remark, because the summary
+/// has its state.
 fn progress(status: &TaskStatus) {
     let text = status.message.as_ref().map(Message::text).unwrap_or_default();
     match (status.state, text.as_str()) {

@@ -41,7 +41,7 @@ impl Project {
         Self::with(&format!("command = [\"cp\", {component:?}, \"out.wasm\"]\noutput = \"out.wasm\"\n{more}"))
     }
 
-    /// The same with its component in place, as after a build.
+    /// Like [`Project::of`], with the component in place, as after a build.
     fn built(component: &str, more: &str) -> Result<Self> {
         let project = Self::of(component, more)?;
         fs::copy(component, project.path("tried.wasm"))?;

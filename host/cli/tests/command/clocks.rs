@@ -25,7 +25,7 @@ struct Clocks {
 }
 
 impl Clocks {
-    /// `None`, after saying so, where there is no PostgreSQL or no such library.
+    /// `None`, after a note on standard error, without PostgreSQL or without libfaketime.
     async fn create() -> Result<Option<Self>> {
         let Some(library) = library() else {
             writeln!(std::io::stderr(), "SKIPPED a test with wrong clocks: no libfaketime in /usr/lib")?;

@@ -27,7 +27,7 @@ pub(crate) fn message(context: &str, id: &str) -> Value {
     json!({"message": {"messageId": id, "contextId": context, "role": "ROLE_USER", "parts": [{"text": "hello"}]}})
 }
 
-/// Sends messages until the server is gone; keeps what it was told is completed.
+/// Sends messages until the server stops, and stores each completed task in `seen`.
 async fn client(url: String, number: usize, seen: watch::Sender<BTreeMap<String, Value>>) {
     let client = reqwest::Client::new();
     for round in 0.. {

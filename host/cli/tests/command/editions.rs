@@ -23,7 +23,7 @@ const HELLO: &str = annex_components::HELLO_EXTENSION;
 const OTHER: &str = annex_components::TEST_EXTENSION;
 const P256: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../auth/tests/auth/fixtures/p256.pem");
 
-/// The longest that a process may take to find out that a lease is over, and what is in force.
+/// The longest time in which a process notices that a lease has ended, or that a new edition exists.
 const LEASE_AND_LOOK: Duration = Duration::from_secs(6 + 6);
 
 /// A place for servers that install the same.
@@ -51,7 +51,7 @@ impl Fleet {
         self.start_at("", more)
     }
 
-    /// The same with more keys of `[server]`.
+    /// Starts a server with more keys in `[server]`.
     fn start_at(&self, server: &str, more: &str) -> Result<Member> {
         // One that is free; the URL that a server shows need not be where it is.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -106,7 +106,7 @@ impl Fleet {
         Ok(count)
     }
 
-    /// Waits until something is proposed that nobody has concluded.
+    /// Waits until an edition is proposed and not yet concluded.
     async fn proposed(&self) -> Result<()> {
         let begin = Instant::now();
         while self.count("SELECT count(*) FROM edition WHERE state = 'proposed'").await? == 0 {
@@ -116,7 +116,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Waits for `/readyz`, and returns what it says.
+    /// Waits for this status of `/readyz`, and returns the body.
     async fn readiness(&self, member: &Member, status: u16) -> Result<Value> {
         let begin = Instant::now();
         loop {
@@ -157,7 +157,7 @@ impl Member {
         Ok(serde_json::from_str(&run.out)?)
     }
 
-    /// The number of the edition, and the URIs and digests of what is installed.
+    /// The number of the edition, and the URI and digest of each installed extension.
     fn installed(&self) -> Result<(u64, Vec<(String, String)>)> {
         let list = self.changed(&["list"])?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -1,5 +1,5 @@
-//! Several `annex serve` on one PostgreSQL database, of which one is slow, stopped or asked to cancel: what it had is another's
-//! by then, and it writes nothing more.
+//! Several `annex serve` share one PostgreSQL database, and one of them is slow, stopped or asked to cancel. Its work
+//! belongs to another process by then, so the first process must write nothing more.
 
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ impl Stored {
         Ok(sqlx::query_scalar("SELECT count(*) FROM session_event").fetch_one(&mut self.0).await?)
     }
 
-    /// Stops the process while an append of the task is under way: one that waits in the database for its row.
+    /// Stops the process during an append to the task: the append waits in the database for the row lock of the task.
     async fn stop_inside_append(&mut self, server: &Server, task: &str) -> Result<()> {
         let mut transaction = self.0.begin().await?;
         sqlx::query("SELECT id FROM task WHERE id = $1 FOR UPDATE").bind(task).execute(&mut *transaction).await?;

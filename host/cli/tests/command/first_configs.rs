@@ -1,4 +1,4 @@
-//! What a reader of a page does first: serve the first config of the page, and run the command that `annex serve` prints.
+//! The first steps of a reader of a page: serve the page's first config, and run the command that `annex serve` prints.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -39,7 +39,8 @@ fn first_config(page: &str) -> Option<&str> {
     block.split_once("\n```").map(|(block, _)| block)
 }
 
-/// The config of a page on a free port. One that has no agent gets one, and an agent elsewhere is the one at `upstream`.
+/// The config of a page on a free port. A config without an agent gets one. The agent of a proxy is replaced by the
+/// agent at `upstream`.
 fn completed(block: &str, upstream: &str) -> Result<String> {
     let mut config: Table = block.parse()?;
     if let Some(agent) = config.get_mut("agent").and_then(Value::as_table_mut) {
@@ -63,7 +64,7 @@ fn variables(block: &str) -> Vec<&str> {
     named.filter_map(|rest| rest.split_once('"')).map(|(name, _)| name).collect()
 }
 
-/// Serves the config and runs the command that it prints.
+/// Serves the config and runs the command under "Try it".
 fn check(what: &str, config: &str, variables: &[&str]) -> Result<()> {
     let environment: Vec<_> = variables.iter().map(|name| (*name, "0123456789abcdef0123456789abcdef")).collect();
     let mut server = Server::start_with(config, &environment).with_context(|| what.to_owned())?;

@@ -11,7 +11,7 @@ use crate::support::{Run, run};
 pub(crate) const JSON: &str = "200 OK\r\ncontent-type: application/json";
 const EVENT_STREAM: &str = "200 OK\r\ncontent-type: text/event-stream";
 
-/// Sends a message to an agent that gives one answer, whatever it is asked.
+/// Sends a message to an agent that returns the same answer to every request.
 fn send(head: &'static str, body: &'static str, options: &[&str]) -> Result<Run> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("http://{}", listener.local_addr()?);

@@ -1,4 +1,4 @@
-//! `annex proxy`: an agent that is there gets extensions by one command.
+//! `annex proxy`: one command adds extensions to an existing agent.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,10 +15,10 @@ use crate::support::{Run, STATE, STATE_URI, Server, annex, run, template_agent};
 
 const TIMESTAMP_URI: &str = "https://github.com/a2aproject/a2a-samples/extensions/timestamp/v1";
 
-/// What the agent says.
+/// The agent's answer.
 const ANSWER: &str = "nothing matched\n";
 
-/// The agent that is there.
+/// The existing agent.
 fn agent() -> Result<Server> {
     Server::start(&template_agent("Be short.", ""))
 }
@@ -26,9 +26,9 @@ fn agent() -> Result<Server> {
 /// `annex proxy` while it serves, ended with the test.
 struct Proxy {
     process: Child,
-    /// The config that it has printed.
+    /// The printed config.
     config: String,
-    /// All that it has printed behind the config.
+    /// The output after the config.
     told: String,
     url: String,
 }
@@ -58,7 +58,7 @@ impl Proxy {
         Ok(Self { process, config, told, url: url.context("it has not started")? })
     }
 
-    /// Runs the command that it says to try, as a person would who copies it.
+    /// Runs the command under "Try it", as a person would who copies it.
     fn try_it(&self) -> Result<Run> {
         let (_, command) = self.told.split_once("Try it from another terminal:\n").context("nothing to try")?;
         tried(command, &[])

@@ -15,7 +15,7 @@ fn state(sent: &Value) -> &str {
     sent["result"]["task"]["status"]["state"].as_str().unwrap_or_default()
 }
 
-/// Waits until the database has so many of what is counted.
+/// Waits until the query `counted` returns `count`.
 async fn until(replicas: &Replicas, counted: &'static str, count: i64) -> Result<()> {
     let begin = Instant::now();
     while replicas.number(counted).await? != count {

@@ -57,7 +57,7 @@ fn state(sent: &Value) -> &str {
     sent["result"]["task"]["status"]["state"].as_str().unwrap_or_default()
 }
 
-/// A turn of three seconds with thirty events goes on, and its readers here and elsewhere miss none.
+/// A turn of three seconds with thirty events continues, and subscribers of both processes miss no event.
 async fn check_goes_on(way: Way) -> Result<()> {
     let Some(link) = Link::create(&ticks(30, 100)).await? else { return Ok(()) };
     let task = link.replicas.begin(&link.through, "ticks").await?;

@@ -1,4 +1,4 @@
-//! Turns of an `annex serve` that is killed, and what another one makes of them.
+//! Turns of an `annex serve` that is killed: another process recovers or fails each turn.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::support::Server;
 
 pub(crate) const COMPLETED: &str = "TASK_STATE_COMPLETED";
 pub(crate) const FAILED: &str = "TASK_STATE_FAILED";
-/// Long for whatever is waited for here.
+/// A generous limit for every wait in these tests.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 
 /// An agent whose turns go on for three seconds, as that of the other tests does for "short".
@@ -32,7 +32,7 @@ pub(crate) fn start(replicas: &Replicas, agent: &str, of_server: &str) -> Result
     start_at(replicas.url(), agent, of_server)
 }
 
-/// The same that reaches the database by this URL.
+/// Like [`start`], with the database at this URL.
 pub(crate) fn start_at(url: &str, agent: &str, of_server: &str) -> Result<Server> {
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n{of_server}\n[card]\nname = \"a\"\ndescription = \"b\"\n\
@@ -103,7 +103,7 @@ async fn a_turn_whose_agent_is_configured_otherwise_by_now_fails() -> Result<()>
     Ok(())
 }
 
-/// An agent whose model calls a tool that takes longer than the test, and answers with what it is told of the call.
+/// An agent whose model calls a tool that takes longer than the test. The agent's answer is the result of the call.
 fn with_tool(calls: &TempDir, seconds: u64) -> String {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../server/tests/data/mcp_server.py");
     let touched = calls.path().join("called");
@@ -158,7 +158,7 @@ async fn a_tool_that_was_called_is_not_called_again_when_its_turn_is_run_again()
     Ok(())
 }
 
-/// A server of its own for an agent elsewhere, which works for eight seconds once it has said something.
+/// A server with an upstream agent, which works for eight seconds after its first status.
 fn upstream() -> Result<Server> {
     let config = "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"u\"\ndescription = \"b\"\n\
                   [tasks]\nlist_all_anonymous = true\n[agent]\nkind = \"script\"\nname = \"u\"\n

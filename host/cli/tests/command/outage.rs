@@ -1,4 +1,5 @@
-//! Turns of `annex serve` whose PostgreSQL database is away for a moment: they wait for it, and end once.
+//! Turns of `annex serve` during a short outage of its PostgreSQL database: the turns wait for the database, and each
+//! ends once.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -47,7 +48,7 @@ async fn followed(replicas: &Replicas, server: &Server, task: &str) -> Result<(V
     Ok((numbers, serde_json::from_str(last)?))
 }
 
-/// Checks that each task ended once, with each event that its agent sent, and that the subscribers got each of them once.
+/// Checks that each task ended once with every event of its agent, and that subscribers got each event once.
 async fn check(replicas: &Replicas, tasks: &[String], followed: Vec<Result<(Vec<u64>, Value)>>) -> Result<()> {
     let expected = i64::try_from(1 + SAID + 1)?;
     let mut database = PgConnection::connect(replicas.url()).await?;

@@ -1,4 +1,4 @@
-//! The program itself: its version, what is made of its help, colours and exit codes.
+//! The program itself: its version, completions and man pages, colours and exit codes.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::support::{Server, annex, run};
 
-/// Nobody listens there.
+/// A URL on which no server listens.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
 #[test]
@@ -48,8 +48,8 @@ fn each_command_has_a_manual_page() -> Result<()> {
     Ok(())
 }
 
-/// What a command without an answer writes on a terminal. The program `script` of Debian's essential packages runs it on
-/// one of its own.
+/// The output on a terminal of a command that gets no answer. The program `script` of Debian's essential packages
+/// provides the terminal.
 fn on_a_terminal(arguments: &str, variable: Option<(&str, &str)>) -> Result<String> {
     let command = format!("{} card {NOWHERE} {arguments}", env!("CARGO_BIN_EXE_annex"));
     let mut script = Command::new("script");

@@ -1,4 +1,4 @@
-//! MCP programs of an `annex serve` that is told to stop while some of them are being started.
+//! MCP programs of an `annex serve` that receives SIGTERM while some programs are being started.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,8 +15,8 @@ use crate::support::{ConfigFile, annex};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What a program does: it tells the test its letter, then `l` when it has listed its tools, and `e` at the end of its input.
-/// It goes on for a minute after that, and with it its connection to the test.
+/// The source of an MCP program. It sends the test its letter, then `l` when it has listed its tools, and `e` at the
+/// end of its input. The process and its connection to the test stay for a minute after that.
 const PROGRAM: &str = r#"
 import json, socket, sys, time
 port, letter = sys.argv[1:]
@@ -111,7 +111,7 @@ fn accepted(listener: &TcpListener) -> Result<(u8, TcpStream)> {
     Ok((byte(&mut program)?.context("the program has ended")?, program))
 }
 
-/// What the program says next; `None` once it has ended.
+/// The next byte from the program; `None` once the program has ended.
 fn byte(program: &mut TcpStream) -> Result<Option<u8>> {
     let mut said = [0];
     match program.read(&mut said) {

@@ -1,4 +1,4 @@
-//! A way to the database that can fail: what goes over it is relayed, held back, or breaks off.
+//! A connection to the database that can fail: traffic is relayed or held back, or the connection breaks.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 
-/// The fate of bytes that come.
+/// How the proxy treats traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Open,
-    /// They are held back, in both directions, until the way is open again: a black hole.
+    /// Traffic in both directions is held back until the way is open again: a black hole.
     Closed,
-    /// Answers of the database are held back, and questions come through.
+    /// Answers of the database are held back, and queries pass.
     AnswersHeld,
-    /// Of three notifications two are lost.
+    /// Two of every three notifications are lost.
     HintsLost,
 }
 
@@ -69,7 +69,7 @@ impl Proxy {
         self.way.send_replace(way);
     }
 
-    /// Breaks all connections, and what was held back is lost. New ones can be made.
+    /// Breaks all connections and drops the data held back. New connections can be made.
     pub(crate) fn reset(&self) {
         self.reset.send_replace(());
     }

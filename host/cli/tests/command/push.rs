@@ -18,7 +18,7 @@ use crate::wake::{follow, ids, ticks};
 /// A lease, the time to the next look of another process, and some for a machine that is busy.
 const TAKEN_OVER: Duration = Duration::from_secs(6 + 10);
 
-/// Takes notifications, unless it is told to refuse them.
+/// Receives notifications, or refuses all while `is_down` is set.
 pub(crate) struct Receiver {
     url: String,
     seen: Arc<Seen>,

@@ -15,7 +15,7 @@ use crate::support::Server;
 
 const WHAT_TO_DO: &str = "it and its folder must be writable for the user who runs the server";
 
-/// Keeps tasks, and sessions with them, or sessions only.
+/// A config that keeps both tasks and sessions in `folder`, or sessions only.
 fn kept_in(section: &str, folder: &Path) -> String {
     let data_dir = format!("data_dir = {folder:?}");
     config(&if section == "tasks" { data_dir } else { format!("[{section}]\n{data_dir}") })
@@ -81,7 +81,7 @@ fn a_folder_that_cannot_be_written_ends_the_start_with_what_to_do() -> Result<()
     Ok(())
 }
 
-/// Lets the server write, or not: then what is open takes no more bytes, and nothing is opened for writing.
+/// Allows or forbids the server to write. If forbidden, open files take no more bytes, and no file opens for writing.
 fn set_writable(server: &Server, data: &Path, writable: bool) -> Result<()> {
     let (size, folder, file) = if writable { ("unlimited", 0o700, 0o600) } else { ("0", 0o500, 0o400) };
     set_mode(data, folder)?;

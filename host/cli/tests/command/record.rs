@@ -1,4 +1,4 @@
-//! `annex record`, against a server and against one that is made up.
+//! `annex record`, against a real server and against a scripted admin API.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,7 +20,7 @@ const HEAD: &str = r#"{"recording":{"version":1,"uri":"https://a.example/v1","na
 const TURN: &str = r#"{"turn":{"at":"2026-01-01T00:00:00Z","operation":"SendMessage","requested":[],"steps":[]}}"#;
 const END: &str = r#"{"end":{"turns":2,"left_out":1,"reason":"turns"}}"#;
 
-/// An admin API that answers one request with these pieces, each when it is told to, and then ends the connection.
+/// An admin API that answers one request. It sends the pieces that the test passes, then ends the connection.
 struct MadeUp {
     url: String,
     pieces: Sender<String>,

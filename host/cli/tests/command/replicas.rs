@@ -13,7 +13,7 @@ use crate::cluster::Scratch;
 use crate::durable::{call, message};
 use crate::support::Server;
 
-/// The message says how the turn goes.
+/// The message selects the course of the turn.
 const RULES: &str = r#"
 [[agent.rule]]
 steps = [{ status = { state = "completed", text = "done" } }]
@@ -39,32 +39,32 @@ pub(crate) const LEASE_AND_LOOK: Duration = Duration::from_secs(6 + 7);
 
 /// A place for servers that share their tasks.
 pub(crate) struct Replicas {
-    /// `None` where the database is somebody else's.
+    /// `None` if the caller owns the database.
     scratch: Option<Scratch>,
     url: String,
     pub(crate) client: Client,
 }
 
 impl Replicas {
-    /// `None`, after saying so, where there is no PostgreSQL.
+    /// `None`, after a note on standard error, without PostgreSQL.
     pub(crate) async fn create() -> Option<Self> {
         let scratch = Scratch::create().await?;
         let url = scratch.url().to_owned();
         Some(Self { scratch: Some(scratch), ..Self::at(url) })
     }
 
-    /// On a database that is there.
+    /// Servers on an existing database.
     pub(crate) fn at(url: String) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self { scratch: None, url, client: Client::new() }
     }
 
-    /// One more of them; `more` may begin with rules of its agent.
+    /// Starts one more server; `more` may begin with rules of its agent.
     pub(crate) fn start(&self, more: &str) -> Result<Server> {
         self.start_with(more, &[])
     }
 
-    /// The same with more in its environment.
+    /// Like [`Replicas::start`], with more environment variables.
     pub(crate) fn start_with(&self, more: &str, environment: &[(&str, &str)]) -> Result<Server> {
         let config = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"a\"\ndescription = \"b\"\n[agent]\nkind = \"script\"\n\
@@ -112,7 +112,7 @@ impl Replicas {
         self.begin_by(server, said(text, text)).await
     }
 
-    /// The same by a message.
+    /// Like [`Replicas::begin`], by a whole message.
     pub(crate) async fn begin_by(&self, server: &Server, mut sent: Value) -> Result<String> {
         sent["configuration"] = json!({"returnImmediately": true});
         let sent = self.call(server, "SendMessage", sent).await?;
@@ -132,12 +132,13 @@ impl Replicas {
         }
     }
 
-    /// Where the database is.
+    /// The URL of the database.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// The events of the one conversation that there is: of the user by their texts, of the agent by `-`, or how a turn failed.
+    /// The events of the only conversation. A user's event is its text, an agent's event is `-`, and a failed turn is
+    /// its error.
     pub(crate) async fn conversation(&self) -> Result<Vec<String>> {
         let mut connection = PgConnection::connect(&self.url).await?;
         let events: Vec<String> =
@@ -363,7 +364,7 @@ async fn a_task_that_waits_goes_on_in_one_process() -> Result<()> {
     Ok(())
 }
 
-/// The status of `/readyz`, and what it says.
+/// The status and the body of `/readyz`.
 pub(crate) async fn ready(replicas: &Replicas, server: &Server) -> Result<(u16, Value)> {
     let reply = replicas.client.get(format!("{}/readyz", server.url)).send().await?;
     Ok((reply.status().as_u16(), serde_json::from_str(&reply.text().await?)?))

@@ -155,7 +155,7 @@ async fn readyz_names_what_is_compiled_while_a_server_starts() -> Result<()> {
     Ok(())
 }
 
-/// The messages of the process at its start with this limit on open files, and the soft limit that it has then.
+/// The log of the server's start under this limit on open files, and the resulting soft limit.
 fn limited(ulimit: &str) -> Result<(String, String)> {
     let config = specialist().replace("[server]\n", "[server]\nmax_connections = 800\n");
     let mut server = Server::start_in(&format!("{ulimit} && exec \"$@\""), &config)?;

@@ -36,7 +36,7 @@ fn config(folder: &Path) -> String {
     template_agent("Round {round}.", &more)
 }
 
-/// Sends the round with its number as state. What the agent says, once the turn is completed.
+/// Sends a message with the number of the round as state, and returns the agent's answer once the turn is completed.
 async fn say(client: &reqwest::Client, url: &str, context: &str, round: usize) -> Result<String> {
     let key = format!("{}/state", STATE_URI.trim_start_matches("https://"));
     let message = json!({"messageId": format!("m-{round}"), "contextId": context, "role": "ROLE_USER",
@@ -51,7 +51,7 @@ async fn say(client: &reqwest::Client, url: &str, context: &str, round: usize) -
     Ok(parts.iter().filter_map(|part| part["text"].as_str()).collect())
 }
 
-/// Goes round by round until the server is gone, and keeps the number of rounds that were answered.
+/// Plays rounds until the server stops, and stores the number of answered rounds.
 async fn client(url: String, number: usize, answered: watch::Sender<BTreeMap<usize, usize>>) {
     let client = reqwest::Client::new();
     for round in 0.. {
@@ -74,7 +74,7 @@ fn is_answer(event: &Event) -> bool {
     !event.is_from_user() && event.error.is_none()
 }
 
-/// Each event brought its delta, the state is what all of them made, and nobody spoke twice in a row.
+/// Each event has its delta, the state is the sum of all deltas, and events of user and agent alternate.
 fn check(session: &Session) {
     let context = session.key.context.as_str();
     let mut round = None;

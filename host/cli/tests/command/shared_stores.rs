@@ -1,4 +1,4 @@
-//! What several `annex serve` keep together in one PostgreSQL database beside tasks and sessions.
+//! Data other than tasks and sessions that several `annex serve` share in one PostgreSQL database.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ impl Shared {
         Some(Self { scratch: Scratch::create().await?, client: Client::new() })
     }
 
-    /// One more of them; `more` begins with its agent.
+    /// Starts one more server; `more` begins with its agent.
     fn start(&self, more: &str) -> Result<Server> {
         let config = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\n[card]\nname = \"a\"\ndescription = \"b\"\n[tasks]\n\
@@ -85,7 +85,7 @@ fn with_keys(more: &str) -> String {
     )
 }
 
-/// The results of commands that the extension runs on the way out, in a context and a task of it.
+/// The results of commands that the extension runs on the way out, in a given context and task.
 async fn results(
     shared: &Shared,
     server: &Server,
@@ -173,7 +173,7 @@ async fn keys_of_a_task_and_a_conversation_are_there_in_the_turn_of_another_proc
     Ok(())
 }
 
-/// An agent that other agents are in front of, in memory: it says what it was told, or asks first.
+/// An agent behind the servers, which keeps its tasks in memory. It repeats the message or asks a question first.
 fn upstream() -> Result<Server> {
     Server::start(
         r#"
@@ -278,7 +278,7 @@ fn with_authorization() -> String {
     )
 }
 
-/// A task that waits: its id, and the state that the verifier is told.
+/// A task that waits: its id, and the `state` parameter for the verifier.
 async fn waiting(shared: &Shared, server: &Server) -> Result<(Value, String)> {
     let message = json!({"messageId": new_id(), "role": "ROLE_USER", "parts": [{"text": "hello"}]});
     let answer = shared.call(server, AUTHORIZATION, "SendMessage", json!({"message": message})).await?;
@@ -383,7 +383,7 @@ principal = "ada"
 key_env = "ANNEX_TEST_SECRET"
 "#;
 
-/// Begins so many turns at once, by turns on each server. Returns the ids of those that were not refused.
+/// Begins `count` turns at the same time, alternating between the servers. Returns the ids of the accepted tasks.
 async fn begin(shared: &Shared, servers: &[&Server], text: &str, count: usize) -> Result<Vec<Value>> {
     let begun = servers.iter().cycle().take(count).map(|server| async move {
         let message = json!({"messageId": new_id(), "role": "ROLE_USER", "parts": [{"text": text}]});

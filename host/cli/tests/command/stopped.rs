@@ -1,5 +1,6 @@
-//! Processes that are stopped at the worst moment, for longer than their lease, and go on when others have their work: inside
-//! of a takeover, of the queue of a conversation, and of a push notification. What they do then changes nothing.
+//! Processes that are stopped at the worst moment for longer than their lease, and continue after others have taken
+//! over their work: inside of a takeover, of the queue of a conversation, and of a push notification. Their late
+//! actions must change nothing.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ async fn until(replicas: &Replicas, sql: &'static str, number: i64) -> Result<()
     Ok(())
 }
 
-/// Waits until somebody waits for a lock of this connection.
+/// Waits until another connection waits for a lock of this connection.
 pub(crate) async fn is_waited_for(connection: &mut PgConnection) -> Result<()> {
     // Not by `pg_stat_activity`, which shows the same backends to the end of a transaction.
     let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))";
@@ -56,7 +57,7 @@ impl Lock {
         Ok(Self(connection))
     }
 
-    /// Waits until a process waits for it.
+    /// Waits until a process waits for the lock.
     pub(crate) async fn is_waited_for(&mut self) -> Result<()> {
         is_waited_for(&mut self.0).await
     }
@@ -182,7 +183,7 @@ async fn a_process_that_is_stopped_inside_of_the_queue_adds_nothing_to_what_othe
     tokio::try_join!(one, two, three).map(drop)
 }
 
-/// A process sends an event and is stopped before it hears that it has come; another one sends on.
+/// A process sends an event and is stopped before the receiver's answer arrives; another process continues to send.
 async fn check_push(time: Duration) -> Result<()> {
     let Some(replicas) = Replicas::create().await else { return Ok(()) };
     let [stopped, other] = [push::start(&replicas)?, push::start(&replicas)?];

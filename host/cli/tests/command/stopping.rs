@@ -1,4 +1,4 @@
-//! An `annex serve` that is told to stop, and what another one takes over from it.
+//! An `annex serve` that receives SIGTERM, and another process that takes over its work.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

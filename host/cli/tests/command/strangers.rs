@@ -55,14 +55,14 @@ fn message() -> Value {
     json!({"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": parts}})
 }
 
-/// Nothing but line breaks and tabs steers whatever shows it.
+/// The text has no control characters except line breaks and tabs.
 fn check_harmless(command: &str, text: &str) {
     let steering = text.chars().find(|&character| annex_text::steers(character) && !"\n\t".contains(character));
     assert_eq!(steering, None, "{command}: {text:?}");
 }
 
-/// All that was printed is harmless, what was said is there, and no line that was forged begins where the command's own
-/// lines begin.
+/// The output is harmless and has the expected text, and no forged line begins at the column of the command's own
+/// lines.
 fn check(command: &str, run: &Run) {
     for text in [&run.out, &run.err] {
         check_harmless(command, text);
@@ -72,7 +72,7 @@ fn check(command: &str, run: &Run) {
     assert!(!all.lines().any(|line| line.starts_with("error: forged")), "{command}: {all}");
 }
 
-/// The same, and each of a stranger's fields is in one line.
+/// Like [`check`], and each untrusted field is on one line.
 fn check_lines(command: &str, run: &Run) {
     check(command, run);
     assert!(!run.out.lines().any(|line| line.trim_start().starts_with("error: forged")), "{command}: {}", run.out);

@@ -1,4 +1,4 @@
-//! Runs the command, and a server for it to talk to.
+//! Runs the command, and a server for the command to call.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,7 +17,7 @@ pub(crate) const STATE: &str = r#"{"user_info":{"name":"Ada","role":"Engineer","
 
 const SPECIALIST: &str = include_str!("../../../../examples/specialist/annex.toml");
 
-/// So much of the log of a server is shown with a test that fails.
+/// The most bytes of a server's log that a failing test shows.
 const MAX_LOG_BYTES: usize = 4 << 10;
 
 /// The outcome of a run.
@@ -94,20 +94,20 @@ pub(crate) struct Server {
     pub(crate) process: Child,
     pub(crate) config: ConfigFile,
     pub(crate) stdout: BufReader<ChildStdout>,
-    /// Reads all that it writes to standard error, once.
+    /// The thread that reads the whole standard error of the server.
     log: Option<JoinHandle<String>>,
 }
 
 impl Server {
-    /// Starts it and waits until it says where it is.
+    /// Starts the server and waits for the line with its URL.
     ///
     /// # Errors
-    /// What it wrote to standard error when it ended instead.
+    /// The standard error of a server that ended early.
     pub(crate) fn start(config: &str) -> Result<Self> {
         Self::start_with(config, &[])
     }
 
-    /// The same with more in its environment.
+    /// Like [`Server::start`], with more environment variables.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -118,7 +118,7 @@ impl Server {
         Self::start_by(command, config)
     }
 
-    /// The same by a shell script, whose arguments are the command.
+    /// Like [`Server::start`], by a shell script, whose arguments are the command.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -150,7 +150,7 @@ impl Server {
         Ok(Self { url, process, config, stdout, log: Some(log) })
     }
 
-    /// Sends it a signal. One that was told to stop stands still when this returns.
+    /// Sends a signal to the server. After SIGSTOP, waits until every thread has stopped.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         kill_process(Pid::from_child(&self.process), signal)?;
         let begin = Instant::now();
@@ -161,7 +161,7 @@ impl Server {
         Ok(())
     }
 
-    /// True if each of its threads is stopped: on a busy machine some go on for a moment.
+    /// True if each thread is stopped: on a busy machine some continue for a moment.
     fn stands_still(&self) -> Result<bool> {
         for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
             let stat = fs::read_to_string(thread?.path().join("stat"))?;
@@ -173,7 +173,7 @@ impl Server {
         Ok(true)
     }
 
-    /// Kills it, and returns all that it wrote to standard error.
+    /// Kills the server and returns its whole standard error.
     pub(crate) fn kill_for_log(&mut self) -> Result<String> {
         self.process.kill()?;
         self.process.wait()?;

@@ -14,7 +14,7 @@ use crate::durable::call;
 use crate::support::{Run, Server, annex};
 
 const TOKEN: &str = "a-token-of-the-tests";
-/// A change counts everywhere after so long.
+/// The time after which every process applies a change.
 const EVERYWHERE: Duration = Duration::from_secs(1);
 
 /// The text of a tenant that says its name.

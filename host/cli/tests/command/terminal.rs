@@ -1,4 +1,4 @@
-//! What the command prints on a terminal: broken lines and colours.
+//! Output of the command on a terminal: broken lines and colours.
 
 use std::fs;
 use std::process::Command;
@@ -9,8 +9,8 @@ use crate::support::{ConfigFile, annex, run, specialist};
 
 const COLUMNS: usize = 80;
 
-/// What the command writes on a terminal of 80 columns, without colours. The program `script` of Debian's essential packages
-/// runs it there.
+/// The output of the command on a terminal of 80 columns, without colours. The program `script` of Debian's essential
+/// packages provides the terminal.
 fn on_a_terminal(arguments: &str) -> Result<String> {
     let command = format!("stty rows 24 cols {COLUMNS}; {} {arguments}", env!("CARGO_BIN_EXE_annex"));
     let mut script = Command::new("script");
@@ -19,7 +19,7 @@ fn on_a_terminal(arguments: &str) -> Result<String> {
     Ok(String::from_utf8(script.output()?.stdout)?.replace("\r\n", "\n"))
 }
 
-/// Each line fits, but for one that is a name and a word that cannot be broken.
+/// Each line fits, except a line of a name and one word that cannot be broken.
 #[track_caller]
 fn check_lines(shown: &str) {
     for line in shown.lines() {
@@ -28,7 +28,7 @@ fn check_lines(shown: &str) {
     }
 }
 
-/// The line that begins so, and those that go on with it `indent` columns in.
+/// The line that begins with `begin`, joined with the lines below that are indented by `indent` columns.
 fn whole(shown: &str, begin: &str, indent: usize) -> Result<String> {
     let mut lines = shown.lines().skip_while(|line| !line.starts_with(begin));
     let mut whole = lines.next().with_context(|| format!("{begin} in {shown}"))?.to_owned();

@@ -1,4 +1,4 @@
-//! The log of requests and hooks, with a filter that asks for it.
+//! The log of requests and hooks, which needs a filter in `ANNEX_LOG`.
 
 use anyhow::Result;
 use serde_json::Value;

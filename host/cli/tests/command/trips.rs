@@ -1,5 +1,5 @@
-//! How often a turn goes to PostgreSQL: counted between the server and the database, because a statement that is not made as
-//! it should be is made all the same, in more trips.
+//! The number of round trips of a turn to PostgreSQL, counted between the server and the database. A statement that is
+//! prepared or sent in a wrong way still works, but takes more trips.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::cluster::Scratch;
 use crate::durable::{call, config, message};
 use crate::support::Server;
 
-/// The time in which statements are made that nobody waits for.
+/// The time after which background statements have finished.
 const SETTLED: Duration = Duration::from_millis(50);
 
 /// A socket in front of a database that counts the statements.

@@ -1,4 +1,4 @@
-//! How soon a process hears of what another one has stored in the PostgreSQL database that they share.
+//! How soon a process notices changes that another process stored in their shared PostgreSQL database.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -261,7 +261,7 @@ struct Pooler {
 }
 
 impl Pooler {
-    /// `None`, after saying so, where there is no such program.
+    /// `None`, after a note on standard error, if the program is not installed.
     fn start(database: &PgConnectOptions) -> Result<Option<Self>> {
         let folder = tempfile::Builder::new().prefix("annex-pooler-").tempdir_in("/tmp")?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();

@@ -16,7 +16,7 @@ fn parts_are_empty(parts: &Parts) -> bool {
     parts.is_empty()
 }
 
-/// The JSON of an event. What is empty is left out.
+/// The JSON of an event. Empty members are omitted.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredEvent<'a> {
@@ -39,7 +39,7 @@ struct StoredError {
     message: String,
 }
 
-/// An event that is to be stored: its JSON, and what is stored apart.
+/// An event to store: its JSON, and the parts that have columns or rows of their own.
 pub(super) struct EncodedEvent {
     pub(super) id: String,
     pub(super) timestamp: Timestamp,
@@ -49,7 +49,7 @@ pub(super) struct EncodedEvent {
 }
 
 pub(super) struct EncodedArtifact {
-    /// As [`encoded_name`] has it.
+    /// Encoded by [`encoded_name`].
     pub(super) name: String,
     pub(super) parts: String,
     pub(super) size: usize,

@@ -1,7 +1,7 @@
 //! The queue of turns of a session, which all processes on one database share.
 //!
-//! The truth is in the row of the session. A process that is gone leaves its turns there, and whoever waits behind one of them
-//! removes it once the lease of its replica is over.
+//! The row of the session holds the queue. The turns of a process that has ended stay in the row. A turn behind such a
+//! turn removes it once the lease of its replica has ended.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const LAST_LOOK: Duration = Duration::from_millis(500);
 const LEAVE_AGAIN: Duration = Duration::from_millis(500);
 /// The times after which a turn leaves once more whose joining failed: the database may have it later.
 const DOUBTS: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(20), Duration::from_secs(200)];
-/// Rows of queues that processes have left behind stay so long.
+/// The age at which queue rows of ended processes are deleted.
 const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
 
 /// Tells which replica this process is now.
@@ -152,8 +152,8 @@ impl<D: Database> Queue<D> {
         })
     }
 
-    /// Takes the turn out of the queue, however long the database is away meanwhile. What a replica without a lease leaves in
-    /// it is for the others.
+    /// Removes the turn from the queue, and retries through any outage of the database. If this replica has lost its
+    /// lease, the other processes remove the turn.
     pub(super) async fn leave(&self, key: &SessionKey, place: &TurnPlace) {
         let _joined = place.lock().await;
         while let Err(error) = leave(self.database.as_ref(), key, place).await {
@@ -171,7 +171,7 @@ impl<D: Database> Queue<D> {
         }
     }
 
-    /// Deletes the rows that processes which are gone have left behind.
+    /// Deletes the queue rows that ended processes have left behind.
     pub(super) async fn sweep(&self) -> Result<(), SessionError> {
         let left_behind = i64::try_from(LEFT_BEHIND.as_millis()).unwrap_or(i64::MAX);
         let before = Timestamp::now().as_millis().saturating_sub(left_behind);
@@ -180,7 +180,7 @@ impl<D: Database> Queue<D> {
     }
 }
 
-/// Waits until a turn has joined. Where the caller goes away meanwhile, the turn must not leave before that.
+/// Runs `joins` to its end, even if the caller is dropped, because the turn must not leave before it has joined.
 async fn to_its_end<T: Send + 'static>(
     place: &TurnPlace,
     joins: impl Future<Output = Result<T, SessionError>> + Send + 'static,

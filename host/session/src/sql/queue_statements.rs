@@ -5,7 +5,7 @@
 
 use annex_leases::{is_alive, living_replicas};
 
-/// The first events of a session. The row may be there for the queue alone.
+/// Inserts the first events of a session. The row may exist already for its queue.
 macro_rules! begin_session {
     ($turns:literal, $replica:literal, $left:literal, $member:literal) => {
         concat!(
@@ -28,10 +28,10 @@ macro_rules! begin_session {
 
 pub(super) const BEGIN_SESSION: &str = begin_session!("ARRAY[$8]", "$9", "", "$10");
 
-/// The same with the last event of the turn, which leaves.
+/// Like [`BEGIN_SESSION`], with the last event of the turn: the turn leaves the queue.
 pub(super) const BEGIN_SESSION_AND_LEAVE: &str = begin_session!("'{}'", "$8", ", turns = session.turns[2:]", "$9");
 
-/// As `statements::ADVANCE_SESSION`.
+/// Like `statements::ADVANCE_SESSION`, for a turn with a place.
 macro_rules! advance_session {
     ($left:literal, $room:literal) => {
         concat!(
@@ -59,7 +59,7 @@ pub(super) const ADVANCE_SESSION_AND_LEAVE: &str = advance_session!(", turns = t
 pub(super) const ADVANCE_SESSION_WITHIN: &str = advance_session!("");
 pub(super) const ADVANCE_SESSION_WITHIN_AND_LEAVE: &str = advance_session!(", turns = turns[2:]");
 
-/// As `statements::LOCK_SESSION`. The last column is 1 if the turn may write.
+/// Like `statements::LOCK_SESSION`. The last column is 1 if the turn may write.
 pub(super) const LOCK_SESSION: &str = concat!(
     "
     UPDATE session SET revision = revision
@@ -100,9 +100,9 @@ macro_rules! enter {
     };
 }
 
-/// A turn joins the queue that is the first one of its process: where the first of the process stands, in front of all that wait
-/// for it, or else at the end. This is the first part of a statement that reads the session, with the parameters for its names
-/// before those of this.
+/// Joins the queue as the first turn of its process: before the other turns of the process, or at the end of the queue
+/// if the process has no other turn. This is the first part of a statement that reads the session; the parameters of
+/// that statement's names come first.
 macro_rules! join_session {
     ($now:literal, $member:literal, $replica:literal) => {
         concat!(
@@ -146,8 +146,9 @@ pub(super) const SELECT_PLACE: &str = concat!(
     FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4"
 );
 
-/// Removes all turns whose replicas are gone, if the own replica has its lease. Leases are those that this statement sees
-/// from its beginning on, so they are compared with the time of its beginning: it may wait for the row.
+/// Removes all turns of replicas without a lease, if the caller's replica has its lease. Leases are compared with the
+/// time at which the statement began, because the statement may wait for the row and still sees the leases of its
+/// beginning.
 pub(super) const REMOVE_GONE: &str = concat!(
     "
     UPDATE session SET turns = ARRAY(
@@ -165,13 +166,13 @@ pub(super) const LEAVE: &str = "
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND array_position(turns, $5) IS NOT NULL
     RETURNING revision, CAST(cardinality(turns) AS BIGINT)";
 
-/// A row that was there for the queue alone.
+/// A row that existed only for its queue.
 pub(super) const FORGET_QUEUE: &str = "
     DELETE FROM session
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND revision = 0 AND turns = '{}'";
 
-/// Rows that were there for the queue alone, unchanged since before a time and without a turn that is alive: those of
-/// processes that are gone.
+/// Rows of ended processes: rows that exist only for a queue, unchanged since a time and without a turn of a living
+/// replica.
 pub(super) const FORGET_QUEUES: &str = concat!(
     "
     DELETE FROM session WHERE revision = 0 AND changed_at < $1 AND NOT EXISTS (

@@ -1,4 +1,4 @@
-//! A change of the keys of one scope: first what it would lead to, then the rows.
+//! A change of the keys of one scope: first the plan, which checks the limits, then the writes.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ struct Kept {
 }
 
 impl<'a> ScopeChange<'a> {
-    /// Reads what is stored in the scope. `id` is the session's.
+    /// Reads the stored keys of the scope and plans the change. `id` is the session's.
     ///
     /// # Errors
     /// When the scope would grow beyond its limits.
@@ -63,7 +63,7 @@ impl<'a> ScopeChange<'a> {
         Ok(change)
     }
 
-    /// The rows to write and to delete; `kept` becomes what the scope has then.
+    /// The rows to write and to delete. Updates `kept` to the keys after the change.
     fn over(kept: &mut HashMap<String, Kept>, (scope, delta): (Scope, &'a StateDelta), limits: &Limits) -> Self {
         let last = kept.values().map(|kept| kept.place).max().unwrap_or_default();
         let mut rows = Vec::new();
@@ -84,7 +84,7 @@ impl<'a> ScopeChange<'a> {
         Self { scope, rows }
     }
 
-    /// Writes and deletes the rows. A key that was there keeps its place.
+    /// Writes and deletes the rows. An existing key keeps its place.
     pub(super) async fn write<D: Database>(
         &self,
         transaction: &mut D::Transaction,
@@ -112,7 +112,7 @@ impl<'a> ScopeChange<'a> {
     }
 }
 
-/// Deletes the key of an encoded name, and says whether it was there.
+/// Deletes the key of an encoded name. Returns true if the key existed.
 pub(super) async fn delete_key<D: Database>(
     transaction: &mut D::Transaction,
     (scope, name): (Scope, &str),

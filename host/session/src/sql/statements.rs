@@ -37,8 +37,8 @@ pub(super) const ADVANCE_SESSION: &str = "
     UPDATE session SET revision = $1, updated_at = $2, changed_at = $3
     WHERE tenant = $4 AND app = $5 AND user_id = $6 AND context_id = $7 AND revision = $8";
 
-/// The same where the session's keys and artifacts leave room for more of them: each bound is what its limit leaves beside
-/// the new ones, counted as if none of them was there already.
+/// Like [`ADVANCE_SESSION`], but only if the session's keys and artifacts leave room for the new ones. Each bound is
+/// the limit minus the new keys or artifacts, which count as if none existed yet.
 pub(super) const ADVANCE_SESSION_WITHIN: &str = "
     UPDATE session SET revision = $1, updated_at = $2, changed_at = $3
     WHERE tenant = $4 AND app = $5 AND user_id = $6 AND context_id = $7 AND revision = $8
@@ -51,7 +51,7 @@ pub(super) const SELECT_REVISION: &str = "
     SELECT revision FROM session
     WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND revision > 0";
 
-/// The sessions of a tenant, and the bytes of their state and of what they share.
+/// The sessions of a tenant, and the bytes of their own and shared state.
 pub(super) const COUNT_HOLDINGS: &str = "
     SELECT (SELECT count(*) FROM session WHERE tenant = $1 AND revision > 0), CAST(
         (SELECT coalesce(sum(size), 0) FROM session_state JOIN session ON session.id = session_id WHERE tenant = $1)
@@ -102,7 +102,7 @@ macro_rules! recent {
     };
 }
 
-/// Only as many of them as take at most so many bytes.
+/// The latest events whose JSON has at most $7 bytes in total.
 macro_rules! recent_within {
     () => {
         concat!(
@@ -117,7 +117,7 @@ macro_rules! recent_within {
     };
 }
 
-/// What the statement found that a turn joined with.
+/// The result of the statement by which a turn joined.
 macro_rules! joined_row {
     () => {
         "
@@ -126,15 +126,15 @@ macro_rules! joined_row {
     };
 }
 
-/// A session as it is at one moment: its own row, all keys that it sees, and so many of the latest events, of which those
-/// that happened at or after a time. The numbers of the scopes are their places in `STORED`.
+/// A session at one moment: its own row, its own and shared keys, and the latest events up to a count, restricted to
+/// events at or after a time. The numbers of the scopes are their places in `STORED`.
 pub(super) const SELECT_SESSION: &str = select_session!("", "", recent!());
 
-/// The same with only as many events as take at most so many bytes.
+/// Like [`SELECT_SESSION`], with at most $7 bytes of events.
 pub(super) const SELECT_SESSION_WITHIN: &str = select_session!("", "", recent_within!());
 
-/// The same when a turn joins the queue of the session, as one statement: at the time $7 as $8 of replica $9. What is read is
-/// older than the joining if that had to wait for the session's row.
+/// Like [`SELECT_SESSION`], and joins the queue of the session in the same statement: at the time $7 as $8 of replica
+/// $9. If the join had to wait for the session's row, the rows read are older than the join.
 pub(super) const JOIN_SESSION: &str = select_session!(join_session!("$7", "$8", "$9"), joined_row!(), recent!());
 
 pub(super) const JOIN_SESSION_WITHIN: &str =
@@ -158,13 +158,15 @@ pub(super) const SELECT_USERS_IN: &str = "
 pub(super) const DELETE_SESSION: &str = "
     DELETE FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4 AND revision > 0";
 
-/// The tenants with more sessions than a count, or with one that was changed last before a time. Reads an index alone.
+/// The tenants with more sessions than a count, or with a session whose last change is older than a time. Reads an
+/// index alone.
 pub(super) const TENANTS_TO_SWEEP: &str = "
     SELECT tenant FROM session GROUP BY tenant HAVING count(*) > $1 OR min(changed_at) < $2";
 
 pub(super) const COUNT_SESSIONS: &str = "SELECT count(*) FROM session WHERE tenant = $1";
 
-/// A tenant's sessions that were changed last before a time, the longest unchanged first, with all that belongs to them.
+/// A tenant's sessions whose last change is older than a time, the longest unchanged first, with their keys, events and
+/// artifacts.
 pub(super) const DELETE_OLDEST: &str = "
     DELETE FROM session WHERE id IN (
         SELECT id FROM session WHERE tenant = $3 AND changed_at < $1 ORDER BY changed_at, id LIMIT CAST($2 AS BIGINT))
@@ -228,7 +230,7 @@ pub(super) static INSERT_KEYS_OF_NAMED: Rows = Rows {
     of_first: Some(OfFirst { key: 4, row: "($1, $2, $3, $4)" }),
 };
 
-/// Keys of sessions whose ids have not been read. One that is there keeps its place.
+/// Keys of sessions whose ids have not been read. An existing key keeps its place.
 pub(super) static PUT_KEYS_OF_NAMED: Rows = Rows {
     tail: " ON CONFLICT (session_id, name) DO UPDATE SET value = excluded.value, size = excluded.size",
     ..INSERT_KEYS_OF_NAMED
@@ -261,7 +263,7 @@ pub(super) const SELECT_ARTIFACT: &str = "
     WHERE name = $5 AND session_id = (
         SELECT id FROM session WHERE tenant = $1 AND app = $2 AND user_id = $3 AND context_id = $4)";
 
-/// The one that was written last comes first.
+/// The artifacts of a session, the latest write first.
 pub(super) const SELECT_ARTIFACTS: &str = "
     SELECT name, size, place FROM session_artifact WHERE session_id = $1 ORDER BY place DESC";
 

@@ -28,7 +28,7 @@ pub(super) struct Write {
     key: SessionKey,
     limits: Limits,
     content: Content,
-    /// The turn that appends, where it has to prove that it may.
+    /// The turn that appends, if the turn must prove its right to write.
     writer: Option<WritingTurn>,
 }
 
@@ -49,7 +49,7 @@ struct FewKeys {
 /// A session whose row is locked.
 struct Locked {
     id: i64,
-    /// 0 for a row that is there for its queue alone.
+    /// 0 for a row that exists only for its queue.
     revision: u64,
     may_write: bool,
 }
@@ -70,7 +70,7 @@ impl Write {
         Ok(Self { key, limits, content: Content::Append { expected, events, few }, writer: None })
     }
 
-    /// The same by a turn that is in the queue.
+    /// The write, made by a turn with a place in the queue.
     pub(super) fn of_turn(self, turn: OfTurn<'_>) -> Self {
         Self { writer: Some(WritingTurn::of(turn)), ..self }
     }

@@ -1,4 +1,4 @@
-//! The turn that appends, as its statements prove that it may.
+//! The statements by which a turn that appends proves its right to write.
 
 use annex_database::{Database, Step, Value};
 
@@ -55,7 +55,7 @@ impl WritingTurn {
         }
     }
 
-    /// Takes the turn out of the queue of a session that is locked, or into that of one that it has made.
+    /// Removes the turn from the queue of a locked session, or enters the turn into the queue of a new session.
     pub(super) async fn move_on<D: Database>(
         &self,
         transaction: &mut D::Transaction,

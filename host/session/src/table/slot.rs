@@ -1,4 +1,4 @@
-//! What a slot keeps, and what that takes.
+//! The content of a slot, and its size.
 
 use annex_protocol::{Json, Timestamp};
 
@@ -11,7 +11,7 @@ use crate::state::{Scope, State, StateDelta};
 /// One session, or one shared map, which has no events.
 pub(crate) struct Slot {
     key_bytes: usize,
-    /// Shared with whoever has read it.
+    /// Shared with readers, by reference counting.
     pub(super) state: State,
     pub(super) state_bytes: usize,
     pub(super) revision: u64,
@@ -43,7 +43,7 @@ impl Slot {
         Self::OVERHEAD + self.key_bytes + self.state_bytes + self.events.bytes() + self.artifacts.bytes()
     }
 
-    /// Sets and removes keys. The revision counts such steps, also those that change nothing.
+    /// Sets and removes keys. The revision counts each call, also a call without a change.
     pub(super) fn change(&mut self, (delta, scope): (&StateDelta, Scope), timestamp: Timestamp, limits: &Limits) {
         let is_own = |(key, value): (&str, &Json)| Scope::of(key).0 == scope && !limits.removes(value);
         let is_whole = scope == Scope::Session && delta.iter().all(is_own);
@@ -73,7 +73,7 @@ impl Slot {
         }
     }
 
-    /// Removes a key, and says whether it was there.
+    /// Removes a key. Returns true if the key existed.
     pub(super) fn remove(&mut self, name: &str) -> bool {
         let Some(previous) = self.state.remove(name) else { return false };
         self.state_bytes -= name.len() + previous.get().len();

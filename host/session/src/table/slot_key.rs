@@ -1,4 +1,4 @@
-//! The names of slots: of a session, and of the maps that it shares.
+//! The names of slots: of a session, and of its shared maps.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -52,7 +52,7 @@ impl Hasher for Prehashed {
     }
 }
 
-/// The slots of one session: its own, and those that it shares.
+/// The slots of one session: its own and its shared maps.
 pub(super) struct SlotKeys<'a> {
     key: &'a SessionKey,
     pub(super) session: SlotKey,

@@ -1,4 +1,4 @@
-//! Sessions that begin in a turn: what a turn takes in before it is stored, and what it need not read.
+//! Sessions that begin in a turn: the staged event before it is stored, and the reads that a new session saves.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -114,7 +114,7 @@ async fn what_begins_no_session_is_stored_at_once(backend: Backend) {
     }
 }
 
-/// As by an agent that waits for its event to be stored, and whose turn then wants to store the message.
+/// An agent waits for its event to be stored, and then its turn stores the message.
 async fn what_is_taken_in_is_stored_by_an_event_that_is_under_way(backend: Backend) {
     let service = backend.service().await;
     let session = open(&service, "s").await;
@@ -134,7 +134,7 @@ async fn what_is_taken_in_is_stored_by_an_event_that_is_under_way(backend: Backe
     assert_eq!(find(&service, "s").await.unwrap().revision, 2);
 }
 
-/// As by an agent that is stopped while it waits for its event to be stored.
+/// An agent is stopped while it waits for its event to be stored.
 async fn what_is_taken_in_is_stored_once_when_an_append_is_given_up(backend: Backend) {
     let service = backend.service().await;
     let session = open(&service, "s").await;

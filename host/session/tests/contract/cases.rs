@@ -36,7 +36,8 @@ struct Input {
     ops: Vec<Operation>,
 }
 
-/// `serde` cannot keep the text of numbers in an enum that is told by a tag, so these are the fields of all kinds.
+/// The fields of all kinds of operations. `serde` cannot keep the text of numbers in a tagged enum, so this is a
+/// struct.
 #[derive(Deserialize)]
 struct Operation {
     op: String,

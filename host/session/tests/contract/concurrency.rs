@@ -16,7 +16,7 @@ on_every_store!(
     what_is_refused_keeps_nobody_else_back,
 );
 
-/// Runs `work` in ten tasks and gives what each returned.
+/// Runs `work` in ten tasks and returns their results.
 async fn ten_at_once<T, F>(work: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
@@ -25,7 +25,7 @@ where
     at_once(10, work).await
 }
 
-/// The same in so many tasks.
+/// Runs `work` in `tasks` tasks and returns their results.
 pub(crate) async fn at_once<T, F>(tasks: usize, work: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
@@ -121,7 +121,8 @@ async fn parallel_appends_within_one_turn_all_succeed(backend: Backend) {
     assert_eq!(find(&service, "s").await.unwrap().revision, 20);
 }
 
-/// Of forty writers, each of a conversation of its own, every second is stale, repeats itself or contradicts itself.
+/// Forty writers, each in a conversation of its own. Every second writer is stale, repeats an event or sends a
+/// conflicting event.
 async fn what_is_refused_keeps_nobody_else_back(backend: Backend) {
     let service = backend.service().await;
     for index in 0..40 {

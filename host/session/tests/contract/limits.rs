@@ -1,4 +1,4 @@
-//! Limits, which refuse some events and drop what is old.
+//! Limits, which refuse some events and drop old entries.
 
 use std::time::Duration;
 

@@ -29,7 +29,7 @@ macro_rules! on_every_store {
     };
 }
 
-/// The same for what turns do, also where several processes have the sessions.
+/// Runs each case about turns on every store, and in a process that shares its database with others.
 macro_rules! in_every_turn {
     ($($case:ident),+ $(,)?) => {
         on_every_store!($($case),+);
@@ -43,7 +43,7 @@ macro_rules! in_every_turn {
     };
 }
 
-/// The same where sessions outlive the service.
+/// Runs each case on every store whose sessions outlive the service.
 macro_rules! on_every_database {
     ($($case:ident),+ $(,)?) => {
         mod on_sqlite {

@@ -19,7 +19,7 @@ use crate::cluster::Scratch;
 use crate::support::{Store, create, event, events, find, ids, key, query, refusal};
 use crate::table;
 
-/// Long for a turn that has nobody before it.
+/// A generous limit for a turn without earlier turns.
 const SOON: Duration = Duration::from_secs(60);
 /// Longer than a turn takes that need not wait.
 const A_WHILE: Duration = Duration::from_millis(300);

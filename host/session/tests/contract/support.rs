@@ -1,4 +1,4 @@
-//! Stores to test, and short ways to say what the tests are about.
+//! Stores to test, and short helpers for the tests.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub(crate) enum Backend {
     Memory,
     Sqlite(PathBuf),
     Postgres(String),
-    /// The same in a process among others, which has a lease.
+    /// A PostgreSQL database that other processes share; this process has a lease.
     AmongOthers(String),
 }
 
@@ -85,7 +85,7 @@ pub(crate) async fn on_postgres<F: Future<Output = ()> + Send + 'static>(case: i
     }
 }
 
-/// The same in a process that has a lease.
+/// Like [`on_postgres`], in a process that has a lease.
 pub(crate) async fn among_others<F: Future<Output = ()> + Send + 'static>(case: impl FnOnce(Backend) -> F) {
     let Some(scratch) = Scratch::create().await else { return };
     let mut database = PgConnection::connect(scratch.url()).await.unwrap();
@@ -99,7 +99,7 @@ pub(crate) async fn among_others<F: Future<Output = ()> + Send + 'static>(case: 
     }
 }
 
-/// A key from `tenant/app/user/context`, read from the right: what is missing on the left is `-`.
+/// A key from `tenant/app/user/context`. A name missing on the left is `-`.
 pub(crate) fn key(path: &str) -> SessionKey {
     let mut names = path.rsplit('/').chain(std::iter::repeat("-"));
     let mut next = || names.next().unwrap();

@@ -220,8 +220,8 @@ async fn a_task_that_goes_on_was_not_broken_off(backend: Backend) {
     assert_eq!(ids(&events(&service, "s").await), ["one", "two"]);
 }
 
-/// The event that another process makes of a message that comes again: the same event, at another time, with what the
-/// extensions make of the state as it is by now.
+/// The event that another process creates from a repeated message: the same event at a later time, with a delta that
+/// the extensions computed from the current state.
 fn again(id: &str, invocation: &str, state_delta: &str) -> Event {
     let sent = event_at(id, 2_000, state_delta);
     Event { author: USER_AUTHOR.into(), invocation_id: invocation.into(), ..sent }

@@ -1,4 +1,4 @@
-//! The messages that were seen. When there are too many, whoever has most is forgotten its oldest.
+//! The messages seen so far. If there are too many, the owner with the most loses its oldest one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -97,8 +97,8 @@ impl SeenMessages {
         true
     }
 
-    /// The oldest message of the owner that has most of what is measured; of owners that have the same, the oldest.
-    /// Looks at every owner.
+    /// The oldest message of the owner with the largest measured size; among equal owners, the oldest of all. Reads
+    /// every owner.
     fn oldest_of_most(&self, measured: impl Fn(&OwnMessages) -> (usize, &BTreeSet<u64>)) -> Option<u64> {
         let oldest = self.by_owner.values().map(measured);
         let oldest = oldest.filter_map(|(size, numbers)| Some((size, Reverse(*numbers.first()?))));

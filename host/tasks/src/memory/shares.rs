@@ -1,4 +1,4 @@
-//! The shares of the owners in a memory store, so that room is made at the expense of whoever has most.
+//! The shares of the owners in a memory store. The owner with the largest share makes room.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -24,13 +24,13 @@ pub(super) struct Shares {
 struct Share {
     tasks: usize,
     bytes: usize,
-    /// Of these, those that are worked on.
+    /// The running tasks among these.
     running: Running,
     finished: BTreeSet<Resting>,
     waiting: BTreeSet<Resting>,
 }
 
-/// Tasks that are worked on. They cannot go to make room.
+/// Running tasks, which are never dropped.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Running {
     pub(super) tasks: usize,
@@ -44,13 +44,13 @@ pub(super) enum Measure {
     Bytes,
 }
 
-/// The room that is wanted for what is to be stored.
+/// The room that a change needs.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) owner: &'a Owner,
     pub(super) tasks: usize,
     pub(super) bytes: usize,
-    /// A task that it belongs to, which must not go for it.
+    /// The changed task, which must not be dropped.
     pub(super) kept: Option<&'a TaskId>,
 }
 
@@ -151,8 +151,8 @@ impl Shares {
         finished.or_else(|| self.oldest(measure, wanted, |share| &share.waiting))
     }
 
-    /// The oldest of what rests, of the owner that has most. Owners that have less than the one that wants room, with what
-    /// it wants, lose nothing. Looks at every owner.
+    /// The oldest resting task of the owner with the largest share. Owners whose share is smaller than the wanting
+    /// owner's share after the change lose nothing. Reads every owner.
     fn oldest(
         &self,
         measure: Measure,

@@ -1,4 +1,4 @@
-//! The table of a memory store: what is kept, and what has to go for it.
+//! The table of a memory store: its entries, and the entries to drop when it is full.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -49,7 +49,7 @@ impl Entry {
         Ok(entry)
     }
 
-    /// Bytes of it with further events, which make `content` of the task.
+    /// Size of the entry after further events, in bytes. `content` is the task after these events.
     fn bytes_with(&self, events: &[TaskEvent], content: &TaskContent) -> usize {
         match content {
             TaskContent::Json(json) => json.len() + self.configs.values().map(String::len).sum::<usize>(),
@@ -102,7 +102,7 @@ impl Entry {
         }
     }
 
-    /// The growth of what is worked on, if this task is worked on with so many bytes.
+    /// The growth of the owner's running tasks if this task runs with this many bytes.
     fn added_running(&self, bytes: usize) -> Running {
         match self.rest() {
             Rest::Runs => Running { tasks: 0, bytes: bytes.saturating_sub(self.bytes) },
@@ -123,8 +123,8 @@ impl Entry {
     }
 }
 
-/// A task that is finished is kept as JSON, which takes a fraction of the memory, and without its events, which nobody
-/// follows any more.
+/// Finished tasks are kept as JSON, which takes a fraction of the memory, and without events, because a finished task
+/// has no subscribers.
 fn content(task: &TaskSnapshot) -> Result<TaskContent, StoreError> {
     if task.state().is_terminal() {
         Ok(TaskContent::Json(task.stored_json()?))
@@ -133,12 +133,12 @@ fn content(task: &TaskSnapshot) -> Result<TaskContent, StoreError> {
     }
 }
 
-/// News of a waiting task that the server has to hear.
+/// A change of a waiting task, for the server.
 #[derive(Debug)]
 pub(super) enum Notice {
-    /// It waited, and had to make room.
+    /// A waiting task was dropped to make room.
     Gone(TaskId),
-    /// It waits, and is the oldest of more than its owner may have.
+    /// The owner has too many waiting tasks, and this is the oldest.
     Surplus(Owner, TaskId),
 }
 
@@ -147,7 +147,7 @@ pub(super) struct Table {
     pub(super) tasks: HashMap<TaskId, Entry>,
     shares: Shares,
     pub(super) messages: SeenMessages,
-    /// Notices that nobody has taken yet.
+    /// Notices for the next `take_notices`.
     notices: Vec<Notice>,
 }
 
@@ -288,7 +288,7 @@ impl Table {
         ids.len() as u64
     }
 
-    /// Keeps the answer to a message, if there is room for it.
+    /// Stores the answer to a message, if the store has room for the answer.
     pub(super) fn answer(&mut self, owner: &Owner, message: &MessageKey, answer: String) {
         let wanted = Wanted { owner, tasks: 0, bytes: answer.len(), kept: None };
         if self.messages.make_room(answer.len()) && self.make_room(wanted).is_ok() {
@@ -331,7 +331,8 @@ impl Table {
         }
     }
 
-    /// Tasks that are worked on go for nobody, so one owner may fill three quarters of the store with them and no more.
+    /// Refuses more than three quarters of the store to the running tasks of one owner, because running tasks are never
+    /// dropped.
     fn check_running(&self, owner: &Owner, added: Running) -> Result<(), StoreError> {
         let three_quarters = |whole: usize| whole - whole / 4;
         let running = self.shares.running(owner);
@@ -344,7 +345,7 @@ impl Table {
         if fits { Ok(()) } else { Err(StoreError::Full) }
     }
 
-    /// Drops tasks that are finished or wait until there is room for what is wanted.
+    /// Drops finished or waiting tasks until the change fits.
     fn make_room(&mut self, wanted: Wanted<'_>) -> Result<(), StoreError> {
         if wanted.bytes > self.bounds.max_bytes {
             // Nothing that goes would help.

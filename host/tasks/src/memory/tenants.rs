@@ -23,7 +23,7 @@ struct Tenants {
 }
 
 impl Tenants {
-    /// Makes the change, or says what is there instead of what is believed.
+    /// Makes the change, or returns the stored number if the caller expected another one.
     fn change(&mut self, name: &str, believed: Believed, change: impl FnOnce(&mut Self, u64)) -> TenantChange {
         let there = self.by_name.get(name).map(|tenant| tenant.rev);
         let is_there = match believed {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::{Consumption, StoreError, UsageStore};
 
-/// What tenants have used, by hour and name.
+/// The usage of tenants, by hour and name.
 #[derive(Debug, Default)]
 pub(super) struct MemoryUsage(Mutex<BTreeMap<u64, HashMap<String, Consumption>>>);
 

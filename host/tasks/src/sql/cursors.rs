@@ -1,4 +1,5 @@
-//! Cursors of push notifications. Each change is one statement, so that one of any number of processes makes it.
+//! Cursors of push notifications. Each change is one statement, so that exactly one of several processes makes the
+//! change.
 
 use annex_database::{Database, Row, Value, from_sql};
 use annex_leases::{is_alive, living_replicas};
@@ -48,8 +49,8 @@ const CLAIM: &str = concat!(
     changed_cursors!()
 );
 
-/// Cursors with events that nobody sends, of those for which more is true. One that another process claims at the same time is
-/// left to that one.
+/// Claims cursors with unsent events and without a living sender that also match `$more`. A cursor that another process
+/// claims at the same time is skipped.
 macro_rules! claim_unsent {
     ($more:expr) => {
         concat!(
@@ -72,8 +73,8 @@ macro_rules! claim_unsent {
     };
 }
 
-/// Those whose sender is gone, or has left them. The others are those of tasks that wait, any number of them, and of senders
-/// that live: indexes pass them over.
+/// Cursors whose sender has ended or has left the rest to others. Indexes skip the other cursors: those of waiting
+/// tasks, which can be many, and of living senders.
 const CLAIM_LEFT: &str = claim_unsent!(concat!(
     "(task_id, config_id) IN (
             SELECT task_id, config_id FROM push_cursor WHERE sender IS NOT NULL AND sender NOT IN ",
@@ -99,8 +100,8 @@ const ADOPT: &str = concat!(
     ON CONFLICT DO NOTHING"
 );
 
-/// The sender that it has then is returned, and nothing where that was another one. A sender that rests while there are other
-/// events goes on.
+/// Returns the sender after the change, and no row if another sender has the cursor. A sender that rests continues if
+/// the task has further events.
 const ADVANCE: &str = "
     UPDATE push_cursor SET sent_seq = $4, failures = $5, retry_at = CASE
             WHEN $6 > 0 OR $7 = 2 THEN clock_timestamp() + $6 * INTERVAL '1 millisecond' END,

@@ -9,8 +9,8 @@ use super::SqlTaskStore;
 use crate::key::is_key;
 use crate::{PinStore, StoreError, TaskPins, TaskStore};
 
-/// One statement, because a turn waits for it. What is in the JSON is read together. Nothing is kept for a turn whose task
-/// another process works on by now.
+/// One statement, because a turn waits for the write. The JSON holds all values that are read together. Nothing is
+/// stored for a turn whose task belongs to another process now.
 const PUT: &str = "
     INSERT INTO task_pin (task_id, json, number, kept_at) SELECT $1, $2, $3, $4
     WHERE NOT EXISTS (SELECT 1 FROM task WHERE id = $1 AND runner <> $5)

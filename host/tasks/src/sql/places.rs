@@ -10,8 +10,8 @@ use crate::{StoreError, TaskStore, TurnPlaceStore};
 
 const COUNT_PROCESSES: &str = concat!("SELECT count(*) FROM ", living_replicas!(), " AS living");
 
-/// Whoever else takes a place of the same caller waits for the end of the transaction. The number is an arbitrary one that
-/// nothing else locks.
+/// Makes other processes that take a place for the same caller wait until the transaction ends. The number is
+/// arbitrary; no other lock uses the number.
 const LOCK_CALLER: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 4711240515))";
 
 const TAKE: &str = concat!(

@@ -29,27 +29,27 @@ pub(super) async fn recover<D: Database>(store: &SqlTaskStore<D>, reason: &str) 
     Ok(recovered)
 }
 
-/// The tasks that this process has taken from those that are gone.
+/// The tasks that this process has taken over from ended processes.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     tasks: Vec<TakenTask>,
     turns: Vec<LostTurn>,
-    /// Tasks of which it is not known whether they are taken, because the database failed.
+    /// Tasks whose takeover is uncertain, because the database failed.
     in_doubt: Vec<(LostTask, Replica)>,
 }
 
-/// A task whose process is gone.
+/// A task whose process has ended.
 #[derive(Debug)]
 struct LostTask {
-    /// The turn that could go on with it, whose epoch is that in which it was lost.
+    /// The turn to continue. Its epoch is the one in which the turn was lost.
     turn: LostTurn,
     attempt: u64,
 }
 
-/// Times that the agent of a turn is begun with.
+/// The most times that the agent of a turn is started.
 const MAX_ATTEMPTS: u64 = 2;
 
-/// A task that this process has taken from one that is gone, and has to end.
+/// A task that this process has taken over from an ended process and has to end.
 #[derive(Debug)]
 struct TakenTask {
     id: TaskId,
@@ -57,8 +57,8 @@ struct TakenTask {
     end: TaskState,
 }
 
-/// While this process runs among others: takes the tasks of replicas that are gone, and ends them. Those with a turn to go on
-/// with are taken if they are wanted.
+/// While this process runs among others: takes over the tasks of ended replicas, and ends the tasks. Tasks with a turn
+/// to continue are taken only if `wants_turns` is true.
 pub(super) async fn take_lost<D: Database>(
     store: &SqlTaskStore<D>,
     reason: &str,
@@ -103,7 +103,7 @@ fn lost_task<R: Row>(row: &R) -> Result<LostTask, StoreError> {
     Ok(LostTask { turn, attempt: from_sql(row.int(2)?) })
 }
 
-/// Takes the task. Returns whether it was to be cancelled; `None` when another process was faster.
+/// Takes the task. Returns true if the task was to be cancelled; `None` when another process was faster.
 async fn take<D: Database>(
     store: &SqlTaskStore<D>,
     LostTask { turn, attempt }: &LostTask,
@@ -154,7 +154,7 @@ async fn end_taken<D: Database>(store: &SqlTaskStore<D>, taken: &TakenTask, reas
     end_task(store, &task, taken.end, reason).await
 }
 
-/// Fails what nobody knows who works on.
+/// Fails the tasks without a known process.
 async fn fail_abandoned<D: Database>(store: &SqlTaskStore<D>, reason: &str) -> Result<Vec<TaskId>, StoreError> {
     let mut recovered = Vec::new();
     // No task has an empty id.
@@ -174,7 +174,7 @@ async fn fail_abandoned<D: Database>(store: &SqlTaskStore<D>, reason: &str) -> R
     }
 }
 
-/// Ends the task, with the reason if it fails. Tells whether it was this call that ended it.
+/// Ends the task, with the reason if the task fails. Returns true if this call ended the task.
 async fn end_task<D: Database>(
     store: &SqlTaskStore<D>,
     stored: &StoredTask,

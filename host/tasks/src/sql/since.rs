@@ -11,7 +11,7 @@ use crate::{StoreError, StoredTask};
 /// Events that are read at once.
 const BATCH: u64 = 1_000;
 
-/// The task of a row that begins with the columns of a stored task. `None` when it was deleted meanwhile.
+/// The task of a row that begins with the columns of a stored task. `None` when the task was deleted during the call.
 pub(super) async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Result<Option<StoredTask>, StoreError> {
     let id = TaskId::from(row.text(0)?);
     let seq = from_sql(row.int(1)?);
@@ -31,7 +31,7 @@ pub(super) async fn stored_task<D: Database>(database: &D, row: &D::Row) -> Resu
     Ok(is_whole.then_some(StoredTask { id, seq, epoch, is_worked_on, is_finished, content }))
 }
 
-/// The events after number `told`, up to number `seq`, as far as they are there.
+/// The stored events after number `told`, up to number `seq`.
 async fn events<D: Database>(
     database: &D,
     id: &TaskId,

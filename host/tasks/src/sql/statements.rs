@@ -17,7 +17,7 @@ pub(super) static INSERT_TASK: Rows = Rows {
     of_first: None,
 };
 
-/// The same while the replica of the turn has its lease.
+/// Inserts a task if the replica of its turn has its lease.
 pub(super) const INSERT_TASK_AMONG_OTHERS: &str = concat!(
     "
     INSERT INTO task (id, tenant, principal, context_id, state, status_at, finished_at, seq, json, json_seq, runner,
@@ -37,8 +37,8 @@ macro_rules! update_task {
     };
 }
 
-/// The same without the task's JSON, which stays as it was. A long JSON would be written again with its row each time,
-/// so it is emptied, and all events together tell the task.
+/// Like `update_task!`, but leaves the task's JSON unchanged. A long JSON would be written again with its row each time, so
+/// a long JSON is emptied, and the task is read from all its events.
 macro_rules! advance_task {
     () => {
         "
@@ -51,7 +51,7 @@ macro_rules! advance_task {
 }
 
 pub(super) const UPDATE_TASK: &str = update_task!();
-/// The same while the replica has its lease that begins a turn of the task.
+/// Like [`UPDATE_TASK`], if the replica that begins a turn of the task has its lease.
 pub(super) const UPDATE_TASK_AMONG_OTHERS: &str = concat!(update_task!(), " AND ", is_alive!("$13"));
 pub(super) const ADVANCE_TASK: &str = advance_task!();
 pub(super) const ADVANCE_TASK_AMONG_OTHERS: &str = concat!(advance_task!(), " AND ", is_alive!("$12"));
@@ -62,8 +62,8 @@ pub(super) const LOCK_TASK: &str = "UPDATE task SET seq = seq WHERE id = $1";
 
 pub(super) const SELECT_PLACE: &str = "SELECT seq, epoch FROM task WHERE id = $1";
 
-/// The columns that a stored task is made of: the fifth is 2 for a task that is finished, 1 for one that a turn works on, and 0
-/// for one that waits, the sixth the epoch. A task that waits has a runner once its client has answered.
+/// The columns of a stored task. The fifth is 2 for a finished task, 1 for a task with a turn, and 0 for a waiting
+/// task; the sixth is the epoch. A waiting task has a runner once its client has answered.
 macro_rules! stored_task {
     () => {
         "task.id, task.seq, task.json, coalesce(task.json_seq, task.seq), CAST(CASE
@@ -95,7 +95,8 @@ pub(super) static INSERT_EVENTS: Rows = Rows {
 pub(super) const SELECT_EVENTS: &str = "
     SELECT seq, kind, json FROM task_event WHERE task_id = $1 AND seq > $2 ORDER BY seq LIMIT CAST($3 AS BIGINT)";
 
-/// Only as many of them as fit into $4 bytes, the first one in any case. Sizes are summed up before any JSON is read.
+/// Like [`SELECT_EVENTS`], with at most $4 bytes of events, but always the first one. Sizes are summed up before any
+/// JSON is read.
 pub(super) const SELECT_EVENTS_WITHIN: &str = "
     SELECT seq, kind, json FROM (
         SELECT seq, kind, json, sum(octet_length(json)) OVER (ORDER BY seq) AS up_to, row_number() OVER (ORDER BY seq) AS place
@@ -109,7 +110,8 @@ pub(super) const SELECT_WRITTEN: &str = "
     WHERE task_event.task_id = $1 AND task_event.seq > $2 AND task.epoch = $3
     ORDER BY task_event.seq LIMIT CAST($4 AS BIGINT)";
 
-/// Tasks that others have changed, of those in a JSON array of ids and numbers: in one statement, however many they are.
+/// Tasks that other processes have changed, among the ids and numbers in a JSON array. One statement for any number of
+/// tasks.
 pub(super) const SELECT_CHANGED: &str = "
     SELECT known.id, task.seq FROM json_to_recordset(CAST($1 AS json)) AS known (id TEXT, number BIGINT)
     LEFT JOIN task ON task.id = known.id WHERE task.seq IS DISTINCT FROM known.number";
@@ -176,8 +178,8 @@ pub(super) const REMEMBER: &str = "
     RETURNING times, digest, task_id, coalesce(answer, ''), CASE
         WHEN EXISTS (SELECT 1 FROM task WHERE task.id = message_seen.task_id) THEN 0 ELSE 2 END";
 
-/// True for a message that has reached its task: the task began with it, or it was appended. Looked for as text, because a
-/// JSON with a NUL character in a text is none to PostgreSQL.
+/// True for a message that has reached its task: the task began with the message, or the message was appended. The
+/// message is searched as text, because PostgreSQL cannot parse JSON with a NUL character in a text.
 macro_rules! has_joined {
     () => {
         "EXISTS (SELECT 1 FROM task_event WHERE task_event.task_id = message_seen.task_id
@@ -186,11 +188,11 @@ macro_rules! has_joined {
     };
 }
 
-/// The same where several processes take messages. One that nobody looks at any more, because the replica that took it is
-/// gone, counts as coming for the first time, and keeps its task id: should its replica create that task after all, only
-/// one of the two can.
+/// Like [`REMEMBER`], where several processes take messages. A message whose replica has ended counts as new and keeps
+/// its task id: if that replica creates the task after all, only one of the two can.
 ///
-/// The last column is 1 for a message that another replica looks at, and 2 for one of this replica without a task or an answer.
+/// The last column is 1 for a message that another replica is checking, and 2 for a message of this replica without a
+/// task or an answer.
 pub(super) const REMEMBER_AMONG_OTHERS: &str = concat!(
     "
     INSERT INTO message_seen (tenant, principal, context_id, message_id, digest, task_id, seen_at, times, runner)
@@ -219,7 +221,8 @@ pub(super) const FORGET: &str = "
     DELETE FROM message_seen
     WHERE tenant = $1 AND principal = $2 AND context_id = $3 AND message_id = $4 AND digest = $5";
 
-/// The same where nobody knows whether the message was refused, or whether the task has got it after all.
+/// Like [`FORGET`], for a claim with an unknown outcome: the message may have been answered, or may have reached its
+/// task.
 pub(super) const FORGET_AMONG_OTHERS: &str = concat!(
     "
     DELETE FROM message_seen
@@ -241,14 +244,15 @@ pub(super) const TENANTS_WITH_ANSWERS_TO_FORGET: &str = "
     SELECT tenant FROM message_seen WHERE answer IS NOT NULL
     GROUP BY tenant HAVING count(*) > $1 OR min(seen_at) < $2";
 
-/// Those of a tenant that were remembered before a time.
+/// Messages of a tenant with an answer that were remembered before a time.
 pub(super) const FORGET_OLD_ANSWERS: &str = "
     DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
         SELECT tenant, principal, context_id, message_id FROM message_seen
         WHERE tenant = $3 AND seen_at < $1 AND answer IS NOT NULL
         LIMIT CAST($2 AS BIGINT))";
 
-/// The oldest of a tenant's beyond a count. All of the order is descending, so that the index gives it.
+/// A tenant's oldest messages with an answer beyond a count. The whole order is descending, so that the index provides
+/// the order.
 pub(super) const FORGET_SURPLUS_ANSWERS: &str = "
     DELETE FROM message_seen WHERE (tenant, principal, context_id, message_id) IN (
         SELECT tenant, principal, context_id, message_id FROM message_seen
@@ -256,8 +260,8 @@ pub(super) const FORGET_SURPLUS_ANSWERS: &str = "
         ORDER BY seen_at DESC, principal DESC, context_id DESC, message_id DESC
         LIMIT CAST($2 AS BIGINT) OFFSET CAST($1 AS BIGINT))";
 
-/// Tasks that are worked on by nobody knows whom: in a file by the process that had it before, and in a database of several
-/// by one of a version that gave no name.
+/// Running tasks without a known runner. In a file their process had the file before; in a shared database their
+/// process was of a version that stored no name.
 pub(super) const SELECT_ABANDONED: &str = concat!(
     "
     SELECT ",
@@ -268,15 +272,16 @@ pub(super) const SELECT_ABANDONED: &str = concat!(
     ORDER BY id LIMIT CAST($2 AS BIGINT)"
 );
 
-/// True for a task whose replica is gone. The query for the lease runs again where another process has just changed the row.
+/// True for a task whose replica has ended. The query for the lease runs again if another process has just changed the
+/// row.
 macro_rules! is_lost {
     () => {
         concat!("runner IS NOT NULL AND finished_at IS NULL AND NOT ", is_alive!("task.runner"))
     };
 }
 
-/// Tasks whose replica is gone. A replica whose own lease is over finds none. Those with a turn to go on with are found if the
-/// third parameter is 1. A row that somebody has locked is passed over, because its process may be stopped with it.
+/// Tasks whose replica has ended. A replica without a lease finds none. Tasks with a turn to continue are found if the
+/// third parameter is 1. A locked row is skipped, because the process that holds the lock may be stopped.
 pub(super) const SELECT_LOST: &str = concat!(
     "SELECT id, epoch, attempt, coalesce(turn, ''), tenant, principal FROM task WHERE ",
     is_lost!(),
@@ -286,8 +291,8 @@ pub(super) const SELECT_LOST: &str = concat!(
     LIMIT CAST($2 AS BIGINT) FOR UPDATE SKIP LOCKED"
 );
 
-/// Takes such a task, in the epoch and the attempt in which it was found, so that it is this replica's in the next epoch. The
-/// column is 1 for one that was to be cancelled. One that is locked is left to the next look.
+/// Takes a lost task in the epoch and the attempt in which the task was found, so that this replica owns the task in
+/// the next epoch. The column is 1 for a task that was to be cancelled. A locked task is left to the next call.
 pub(super) const TAKE_LOST: &str = concat!(
     "WITH lost AS MATERIALIZED (SELECT id FROM task
         WHERE id = $2 AND epoch = $3 AND attempt = $4 AND ",
@@ -301,7 +306,7 @@ pub(super) const TAKE_LOST: &str = concat!(
     RETURNING CAST(CASE WHEN cancel_asked = epoch - 1 THEN 1 ELSE 0 END AS BIGINT)"
 );
 
-/// The same where this process may have taken it in an attempt that seemed to fail.
+/// Like [`TAKE_LOST`], after an attempt that seemed to fail and may have taken the task.
 pub(super) const TAKE_LOST_AGAIN: &str = concat!(
     "UPDATE task SET runner = $1, epoch = $3 + 1,
         attempt = attempt + CASE WHEN epoch = $3 AND attempt < 2 AND cancel_asked IS DISTINCT FROM epoch AND turn <> ''
@@ -316,7 +321,7 @@ pub(super) const TAKE_LOST_AGAIN: &str = concat!(
 pub(super) const SELECT_TAKEN: &str =
     concat!("SELECT ", stored_task!(), " FROM task WHERE id = $1 AND runner = $2 AND finished_at IS NULL");
 
-/// Takes a task whoever has it, by whose epoch it is known that nobody else has taken it meanwhile.
+/// Takes a task from any runner. The epoch guarantees that no other process has taken the task since.
 pub(super) const TAKE: &str = concat!(
     "
     UPDATE task SET runner = $1, epoch = epoch + 1
@@ -325,7 +330,7 @@ pub(super) const TAKE: &str = concat!(
     " RETURNING seq, epoch"
 );
 
-/// The same where this process may have taken it in an attempt that seemed to fail.
+/// Like [`TAKE`], after an attempt that seemed to fail and may have taken the task.
 pub(super) const TAKE_AGAIN: &str = concat!(
     "
     UPDATE task SET runner = $1, epoch = $3 + 1
@@ -334,12 +339,12 @@ pub(super) const TAKE_AGAIN: &str = concat!(
     " RETURNING seq, epoch"
 );
 
-/// No replica has an empty id, so the task counts as that of one which is gone.
+/// An empty id belongs to no replica, so the task counts as a task of an ended replica.
 pub(super) const HAND_OVER: &str = "
     UPDATE task SET runner = '', attempt = attempt - CAST($4 AS BIGINT)
     WHERE id = $1 AND epoch = $2 AND runner = $3 AND finished_at IS NULL RETURNING id";
 
-/// The second column is 1 if the replica that is asked is alive.
+/// The second column is 1 if the replica with the task is alive.
 pub(super) const ASK_TO_CANCEL: &str = concat!(
     "
     UPDATE task SET cancel_asked = epoch WHERE id = $1 AND runner IS NOT NULL AND finished_at IS NULL
@@ -350,7 +355,7 @@ pub(super) const ASK_TO_CANCEL: &str = concat!(
 
 pub(super) const COUNT_TASKS: &str = "SELECT count(*) FROM task WHERE tenant = $1";
 
-/// Tasks that others want to be cancelled, or have taken, of those in a JSON array of ids and the epochs of their turns.
+/// Tasks that other processes have taken or want to cancel, among the ids and epochs in a JSON array.
 pub(super) const SELECT_TO_STOP: &str = "
     SELECT running.id FROM json_to_recordset(CAST($1 AS json)) AS running (id TEXT, number BIGINT)
     JOIN task ON task.id = running.id
@@ -359,7 +364,7 @@ pub(super) const SELECT_TO_STOP: &str = "
 /// A task that cannot be read is not looked at again and again.
 pub(super) const RELEASE: &str = "UPDATE task SET runner = NULL WHERE id = $1 AND seq = $2";
 
-/// Deletes the places of replicas that are gone. The statement compares the leases that it sees with the time of its beginning.
+/// Deletes the places of replicas without a lease. Leases are compared with the time at which the statement began.
 pub(super) const FORGET_PLACES: &str =
     concat!("DELETE FROM turn_place WHERE NOT ", is_alive!("turn_place.runner", "statement_timestamp()"));
 
@@ -376,7 +381,8 @@ pub(super) const SELECT_OVERDUE: &str = "
     WHERE place > CASE WHEN principal = '' THEN $1 ELSE $2 END OR status_at < $3
     ORDER BY status_at, id LIMIT CAST($4 AS BIGINT) OFFSET CAST($5 AS BIGINT)";
 
-/// The tenants with more finished tasks than a count, or with one that finished before a time. Reads an index and no task.
+/// The tenants with more finished tasks than a count, or with a task that finished before a time. Reads an index and no
+/// task.
 pub(super) const TENANTS_TO_SWEEP: &str = "
     SELECT tenant FROM task WHERE finished_at IS NOT NULL
     GROUP BY tenant HAVING count(*) > $1 OR min(finished_at) < $2";
@@ -400,7 +406,7 @@ pub(super) const FORGET_LOST_PINS: &str = "
         WHERE kept_at < $1 AND NOT EXISTS (SELECT 1 FROM task WHERE task.id = task_pin.task_id)
         ORDER BY kept_at LIMIT CAST($2 AS BIGINT))";
 
-/// The oldest tasks of a tenant that finished before a time; events and configs go with them.
+/// The oldest tasks of a tenant that finished before a time, with their events and configs.
 pub(super) const DELETE_OLDEST: &str = "
     DELETE FROM task WHERE id IN (
         SELECT id FROM task WHERE tenant = $3 AND finished_at < $1 ORDER BY finished_at, id LIMIT CAST($2 AS BIGINT))";

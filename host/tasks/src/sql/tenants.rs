@@ -8,7 +8,7 @@ use super::SqlTaskStore;
 use crate::key::{self, is_key};
 use crate::{Believed, ChangedTenant, ListedTenant, StoreError, StoredTenant, TenantChange, TenantState, TenantStore};
 
-/// The time for which a removal is told of.
+/// The time for which a removal is listed.
 const TOLD_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 const SELECT: &str = "SELECT rev, state, config FROM tenant WHERE name = $1 AND state <> 'removed'";
@@ -136,7 +136,7 @@ fn name_of(state: TenantState) -> &'static str {
     }
 }
 
-/// A state of a later version is one in which this version serves nobody.
+/// A state of a later version counts as suspended: this version does not serve the tenant.
 fn state_of(name: &str) -> TenantState {
     if name == "active" { TenantState::Active } else { TenantState::Suspended }
 }

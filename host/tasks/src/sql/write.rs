@@ -95,7 +95,7 @@ impl Write {
         Self::encode(Position::After(at.clone()), events, task)
     }
 
-    /// The same with what another process needs to go on with the turn.
+    /// Adds the text with which another process can continue the turn.
     pub(super) fn with_turn(mut self, turn: Option<&str>) -> Self {
         self.turn = turn.map(Into::into);
         self
@@ -153,7 +153,7 @@ impl Write {
         }
     }
 
-    /// The number of the last event with it.
+    /// The number of the last event after the write.
     fn last(&self) -> u64 {
         self.before().saturating_add(self.events.len() as u64)
     }

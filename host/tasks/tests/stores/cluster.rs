@@ -1,5 +1,5 @@
-//! A PostgreSQL server for the tests: the one that `ANNEX_TEST_POSTGRES_URL` names, whose user must be allowed to create
-//! databases, or one of their own that goes with the last test.
+//! A PostgreSQL server for the tests. `ANNEX_TEST_POSTGRES_URL` names an existing server, whose user must be allowed to
+//! create databases. Otherwise the tests start a server, which ends with the last test.
 
 use std::ffi::OsStr;
 use std::io::Write;

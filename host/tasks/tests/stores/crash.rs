@@ -35,7 +35,7 @@ async fn writer() {
     }
 }
 
-/// Starts the writer, kills it after so many events, and returns the last one that it acknowledged.
+/// Starts the writer, kills it after `events` events, and returns the number of the last acknowledged event.
 fn write_and_kill(file: &Path, events: usize) -> u64 {
     let mut writer = Command::new(std::env::current_exe().unwrap())
         .args(["crash::writer", "--exact", "--nocapture", "--test-threads=1"])

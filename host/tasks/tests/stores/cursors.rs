@@ -1,4 +1,4 @@
-//! Who sends push notifications, of several processes on one PostgreSQL database, and how far it has come.
+//! Push notifications of several processes on one PostgreSQL database: the sender and its progress.
 
 use std::time::Duration;
 

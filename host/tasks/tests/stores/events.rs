@@ -61,7 +61,7 @@ async fn a_new_task_is_its_own_first_event(store: Store) {
     assert_eq!(events[0].decode().unwrap(), TaskEvent::from(event));
 }
 
-/// A store in memory keeps none, so whoever reads events has to be able to read the task in their place.
+/// A store in memory keeps no events of a finished task, so readers of events must be able to read the task instead.
 async fn a_finished_task_is_whole_and_has_all_of_its_events_or_none(store: Store) {
     let mut task = working("t-1");
     store.begin(&owner("ada"), &task).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_finished_task_is_whole_and_has_all_of_its_events_or_none(store: Store
     assert_eq!((stored.seq, stored.decode().unwrap().into_task()), (3, task));
 }
 
-/// Whoever looks at a task need not decode it for that.
+/// The state of a stored task is known without decoding the task.
 async fn a_stored_task_tells_whether_it_waits_works_or_is_finished(store: Store) {
     let mut task = working("t-1");
     store.begin(&owner("ada"), &task).await.unwrap();

@@ -1,4 +1,4 @@
-//! Of two processes that write for one task, the one that had it before is refused.
+//! Two processes write to one task, and the earlier owner is refused.
 
 use annex_leases::Replica;
 use annex_protocol::{Message, StreamResponse, TaskId, TaskState};

@@ -1,4 +1,4 @@
-//! Tasks that grow: what is stored is what their events make of them, and each event costs what it adds.
+//! Tasks that grow: the stored task equals the result of its events, and each event costs only its own size.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Turns whose process is gone, or has left them, and that another one goes on with.
+//! Turns whose process has ended or handed the turn over: another process continues the turn.
 
 use annex_protocol::{Message, StreamResponse, TaskId, TaskState};
 use annex_tasks::{Creator, LostTurn, Place, PostgresTaskStore, TaskEvent, TaskStore};

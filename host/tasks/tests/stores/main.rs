@@ -1,4 +1,4 @@
-//! One contract for all stores, and what is particular to each.
+//! One contract for all stores, and the particular behaviour of each store.
 
 // Lets the lints see helper functions, too, as test code.
 #![cfg(test)]

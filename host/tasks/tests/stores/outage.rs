@@ -1,4 +1,4 @@
-//! A connection that breaks between a change and the answer to it: the change is made once, and counts as made.
+//! A connection that breaks between a change and its answer: the change is made once and reported as made.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Places of turns, and tasks, of a process that is gone, on a clock that the test moves.
+//! Places of turns, and tasks, of a process that has ended, on a clock that the test moves.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What tenants have used.
+//! The usage of tenants.
 
 use annex_tasks::Consumption;
 

@@ -1,4 +1,4 @@
-//! Tasks that wait for their clients: which are overdue, and what a memory store does with them.
+//! Tasks that wait for their clients: overdue tasks, and dropped tasks in a full memory store.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -42,7 +42,7 @@ async fn tasks_that_have_waited_too_long_or_are_too_many_are_overdue(store: Stor
     assert!(overdue(WaitingBounds::UNBOUNDED, 10).await.is_empty());
 }
 
-/// Notes what it hears.
+/// Records each notice.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 

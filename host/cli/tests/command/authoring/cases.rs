@@ -1,4 +1,4 @@
-//! `annex test`: the files of cases, and what is said of them.
+//! `annex test`: files of cases, and the messages about each case.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Project, check_refused};
 
-/// What comes of a turn with the extension that says hello.
+/// The expected result of a turn with the extension `hello`.
 const EXPECT: &str = r#"[expect]
 active = true
 

@@ -76,7 +76,7 @@ impl Dev {
         Ok(Self { process, out, err })
     }
 
-    /// Waits until the extension of that name is in force, and returns the URL to try it at.
+    /// Waits until the extension is installed, and returns the URL to try.
     fn serves(&self, name: &str) -> Result<String> {
         self.out.until(&format!("{name} 0.1.0 is in force"))?;
         let line = self.out.until("annex send ")?;

@@ -1,4 +1,4 @@
-//! `annex test`: what a case can give an extension, and what it shows of it.
+//! `annex test`: the inputs that a case can give an extension, and the results that a case can check.
 
 use annex_components::{TEST_CAPABILITIES, TEST_EXTENSION, TIMESTAMP};
 use anyhow::Result;
