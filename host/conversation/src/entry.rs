@@ -1,0 +1,236 @@
+//! Entries: what is appended to the log of a conversation.
+//!
+//! | entry | the history | its task | readers of the task |
+//! |---|---|---|---|
+//! | [`Message`](Entry::Message) | what the user says, with its state delta | is opened, or goes on | are not shown it |
+//! | [`Event`](Entry::Event) | what the agent says or does, with its state delta | is unchanged | are not shown it |
+//! | [`Update`](Entry::Update) | is unchanged | changes its status or its artifacts | get it |
+//! | [`Note`](Entry::Note) | is unchanged | keeps the note | are not shown it |
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use annex_protocol::{Message, Parts, StreamResponse, Timestamp};
+
+use crate::size;
+use crate::state::StateDelta;
+
+/// The author of what a user said. Any other author is the name of an agent.
+pub const USER_AUTHOR: &str = "user";
+
+/// One entry of the log of a conversation. Clones share its content.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// A message of the client, with which a turn begins.
+    Message(Arc<UserMessage>),
+    /// What somebody said in the conversation, with the change of state that belongs to it.
+    Event(Arc<Event>),
+    /// A new status or artifact of the task.
+    Update(Arc<StreamResponse>),
+    /// Text that belongs to the task, or to the conversation where the entry has no task.
+    Note(Note),
+}
+
+/// A message of the client as the log has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UserMessage {
+    /// The message, which joins the history of the task.
+    pub message: Message,
+    /// What the user says by it in the conversation. `None` where an extension has vetoed the message: the conversation does
+    /// not have it then.
+    pub event: Option<Arc<Event>>,
+    /// The time since which its task is SUBMITTED, where the message opens the task.
+    pub opens: Option<Timestamp>,
+}
+
+/// A text that is kept with a task or a conversation until another one takes its place. An empty one is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The versions of extensions that a waiting task goes on with, and what made it wait.
+    Pins(Arc<str>),
+    /// The ids that the task or the conversation has at an agent elsewhere.
+    Upstream(Arc<str>),
+}
+
+/// What somebody said or did in a conversation. The history that a model sees is made of these.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Its id, unique by chance.
+    pub id: String,
+    /// [`USER_AUTHOR`] or the name of an agent.
+    pub author: Arc<str>,
+    /// The turn that it belongs to: the id of its task.
+    pub invocation_id: Arc<str>,
+    /// The time when it happened, by the author's clock. Events are ordered by arrival, not by this.
+    pub timestamp: Timestamp,
+    /// The content.
+    pub parts: Parts,
+    /// The change of state, stored in the same step.
+    pub state_delta: StateDelta,
+    /// Artifacts of the conversation by their names, each stored in the same step as a new version. They are kept apart from
+    /// the event: one that was read has none.
+    pub artifacts: BTreeMap<String, Parts>,
+    /// The reason why the agent has no answer. Models are not told.
+    pub error: Option<EventError>,
+}
+
+/// The reason why an agent has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventError {
+    /// The kind of end, for programs.
+    pub code: String,
+    /// The explanation that the client got.
+    pub message: String,
+}
+
+impl Entry {
+    /// A message that the user says in the conversation as the turn `invocation_id`. It opens its task at `opens`, or joins
+    /// one that is there.
+    ///
+    /// ```
+    /// use annex_conversation::{Entry, StateDelta};
+    /// use annex_protocol::{Message, Timestamp};
+    ///
+    /// let hello = Message::user_text("Hello");
+    /// let entry = Entry::said_by_user(hello, "t-1", StateDelta::new(), Some(Timestamp::now()));
+    /// assert_eq!(&*entry.event().unwrap().author, "user");
+    /// ```
+    pub fn said_by_user(
+        message: Message,
+        invocation_id: impl Into<Arc<str>>,
+        state_delta: StateDelta,
+        opens: Option<Timestamp>,
+    ) -> Self {
+        let event = Event::of_user(invocation_id, message.parts.clone(), state_delta);
+        Self::Message(Arc::new(UserMessage { message, event: Some(Arc::new(event)), opens }))
+    }
+
+    /// The part of the history that it brings.
+    #[must_use]
+    pub fn event(&self) -> Option<&Arc<Event>> {
+        match self {
+            Self::Message(message) => message.event.as_ref(),
+            Self::Event(event) => Some(event),
+            Self::Update(_) | Self::Note(_) => None,
+        }
+    }
+}
+
+impl From<Event> for Entry {
+    fn from(event: Event) -> Self {
+        Self::Event(Arc::new(event))
+    }
+}
+
+impl From<StreamResponse> for Entry {
+    fn from(update: StreamResponse) -> Self {
+        Self::Update(Arc::new(update))
+    }
+}
+
+/// An entry as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredEntry {
+    /// Its number among the entries of its task; the first is 1.
+    pub number: u64,
+    pub(crate) entry: Entry,
+}
+
+impl StoredEntry {
+    /// True if this is what was stored of the entry.
+    #[must_use]
+    pub fn is(&self, entry: &Entry) -> bool {
+        self.entry == *entry
+    }
+
+    /// The update as JSON on one line; `None` when readers of the task are not shown the entry.
+    ///
+    /// # Errors
+    /// When it cannot be encoded.
+    pub fn update_json(&self) -> Result<Option<Cow<'_, str>>, serde_json::Error> {
+        match &self.entry {
+            Entry::Update(update) => serde_json::to_string(update.as_ref()).map(|json| Some(Cow::Owned(json))),
+            Entry::Message(_) | Entry::Event(_) | Entry::Note(_) => Ok(None),
+        }
+    }
+
+    /// The entry, decoded where it is not a value already.
+    ///
+    /// # Errors
+    /// When it was stored by a version of the software that wrote something else.
+    pub fn decode(&self) -> Result<Entry, serde_json::Error> {
+        Ok(self.entry.clone())
+    }
+}
+
+impl Event {
+    /// An event that happens now, with a new id.
+    pub fn new(
+        author: impl Into<Arc<str>>,
+        invocation_id: impl Into<Arc<str>>,
+        parts: impl Into<Parts>,
+        state_delta: StateDelta,
+    ) -> Self {
+        Self {
+            id: uuid::Uuid::now_v7().to_string(),
+            author: author.into(),
+            invocation_id: invocation_id.into(),
+            timestamp: Timestamp::now(),
+            parts: parts.into(),
+            state_delta,
+            artifacts: BTreeMap::new(),
+            error: None,
+        }
+    }
+
+    /// An event of the user that happens now, with a new id.
+    pub fn of_user(invocation_id: impl Into<Arc<str>>, parts: impl Into<Parts>, state_delta: StateDelta) -> Self {
+        static AUTHOR: LazyLock<Arc<str>> = LazyLock::new(|| USER_AUTHOR.into());
+        Self::new(Arc::clone(&AUTHOR), invocation_id, parts, state_delta)
+    }
+
+    /// An agent's event that says why there is no answer.
+    pub fn failed(author: impl Into<Arc<str>>, invocation_id: impl Into<Arc<str>>, error: EventError) -> Self {
+        Self { error: Some(error), ..Self::new(author, invocation_id, Vec::new(), StateDelta::new()) }
+    }
+
+    /// True if the user is the author.
+    #[must_use]
+    pub fn is_from_user(&self) -> bool {
+        *self.author == *USER_AUTHOR
+    }
+
+    /// Roughly the memory that it takes without its artifacts, in bytes: its texts and a flat charge for the structures
+    /// around them.
+    pub(crate) fn size(&self) -> usize {
+        const OVERHEAD: usize = 256;
+        let delta: usize = self.state_delta.iter().map(|(key, value)| key.len() + value.get().len()).sum();
+        let error = self.error.as_ref().map_or(0, |error| error.code.len() + error.message.len());
+        let ids = self.id.len() + self.author.len() + self.invocation_id.len();
+        OVERHEAD + ids + size::of_parts(&self.parts) + delta + error
+    }
+
+    /// The event as it is kept: without `temp:` keys and without its artifacts, which are kept apart.
+    pub(crate) fn kept(event: Arc<Self>) -> Arc<Self> {
+        if event.artifacts.is_empty() && !event.state_delta.has_temp() {
+            // The usual case: whoever appends it and whoever reads it share it.
+            return event;
+        }
+        let mut kept = Self::clone(&event);
+        kept.artifacts.clear();
+        kept.state_delta.take_temp();
+        Arc::new(kept)
+    }
+}
+
+/// The changes of several entries together. Later ones win. `temp:` keys are still in it.
+pub(crate) fn combined<'a>(entries: impl Iterator<Item = &'a Entry>) -> Cow<'a, StateDelta> {
+    let mut deltas = entries.filter_map(Entry::event).map(|event| &event.state_delta).filter(|delta| !delta.is_empty());
+    // Most appends have one delta, which is borrowed and not copied.
+    let mut all = deltas.next().map_or_else(|| Cow::Owned(StateDelta::new()), Cow::Borrowed);
+    for delta in deltas {
+        all.to_mut().merge(delta.clone());
+    }
+    all
+}

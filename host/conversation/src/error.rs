@@ -1,0 +1,104 @@
+//! The errors of this crate. After any of them nothing of the failing call is stored.
+
+use std::error::Error;
+
+use annex_protocol::{ContextId, TaskId};
+
+use crate::limits::Excess;
+
+/// The reason why a write was refused: a claim, an entrance into the queue, or entries.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The writer may not write any more: another turn, or another process, works on the conversation or the task by now, or
+    /// the lease of the writer's replica is over. Whoever gets this writes nothing more.
+    #[error("another turn or another process works on this by now")]
+    Fenced,
+    /// Another writer was first. Nothing was stored; the writer reads what is new and tries again.
+    #[error("the writer has seen {expected} entries, and {found} are stored")]
+    Stale {
+        /// The number of the last entry that the writer had seen.
+        expected: u64,
+        /// The number of the last entry that is stored.
+        found: u64,
+    },
+    /// The conversation or the task was deleted meanwhile.
+    #[error("the conversation or the task is not stored")]
+    Missing,
+    /// The entries would make something larger than it may be.
+    #[error(transparent)]
+    TooLarge(#[from] Excess),
+    /// A text that things are found by cannot be stored.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// The memory store is full of what must stay, or the running turns of one owner have all that they may have of it.
+    #[error("the store is full")]
+    Full,
+    /// As many turns as allowed wait in this conversation.
+    #[error("{waiting} turns are waiting in this context already")]
+    QueueFull {
+        /// The number of turns that wait, which is also the limit.
+        waiting: usize,
+    },
+    /// The store failed, or it holds something that cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The reason why nothing could be read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The stored JSON has a form that this version of the software does not write.
+    #[error("{what} is stored in a form that cannot be read")]
+    Unreadable {
+        /// The kind of thing and its id, for example `task t-1`.
+        what: String,
+        /// The error in its JSON.
+        source: serde_json::Error,
+    },
+    /// A value could not be encoded as JSON.
+    #[error("a value cannot be encoded")]
+    Encoding(#[from] serde_json::Error),
+    /// The database failed. A change that was under way may have been stored or not, but never half of it.
+    #[error("the database failed")]
+    Database(#[source] Box<dyn Error + Send + Sync>),
+}
+
+/// A text cannot be the name of anything that is stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidName {
+    /// A context id is empty, or starts or ends with white space.
+    #[error("context id {:?} is empty or has white space around it", context.as_str())]
+    Context {
+        /// The offending id.
+        context: ContextId,
+    },
+    /// A text that must name something is empty.
+    #[error("the {field} is empty")]
+    Empty {
+        /// The kind of text, such as `message id`.
+        field: &'static str,
+    },
+    /// A text is too long, or contains a NUL character that cannot be escaped.
+    #[error("the {field} is longer than {limit} bytes or contains a NUL character")]
+    Key {
+        /// The kind of text, such as `state key`.
+        field: &'static str,
+        /// The most bytes that it may have.
+        limit: usize,
+    },
+    /// A name has characters that nobody sees, or that change how the text around them is shown.
+    #[error("the {field} {text:?} has control or format characters or line separators; leave them out")]
+    Unseen {
+        /// The kind of text, such as `state key`.
+        field: &'static str,
+        /// The name.
+        text: String,
+    },
+}
+
+impl StoreError {
+    /// The JSON of a task cannot be read.
+    pub(crate) fn unreadable_task(task: &TaskId, source: serde_json::Error) -> Self {
+        Self::Unreadable { what: format!("task {task}"), source }
+    }
+}
