@@ -28,7 +28,7 @@ pub enum Entry {
     Event(Arc<Event>),
     /// A new status or artifact of the task.
     Update(Arc<StreamResponse>),
-    /// Text that belongs to the task, or to the conversation where the entry has no task.
+    /// A text that is kept with the task or the conversation.
     Note(Note),
 }
 
@@ -44,13 +44,15 @@ pub struct UserMessage {
     pub opens: Option<Timestamp>,
 }
 
-/// A text that is kept with a task or a conversation until another one takes its place. An empty one is none.
+/// A text that is kept until another one takes its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// The versions of extensions that a waiting task goes on with, and what made it wait.
     Pins(Arc<str>),
-    /// The ids that the task or the conversation has at an agent elsewhere.
-    Upstream(Arc<str>),
+    /// The ids that the task has at an agent elsewhere.
+    UpstreamTask(Arc<str>),
+    /// The ids that the conversation has there.
+    UpstreamContext(Arc<str>),
 }
 
 /// What somebody said or did in a conversation. The history that a model sees is made of these.
