@@ -36,11 +36,12 @@ mod state;
 mod store;
 mod stored_task;
 mod task;
+mod view;
 
 pub use admin::{ConversationAdmin, ConversationQuery, Holdings};
 pub use claim::{Claim, MessageKey};
 pub use configs::{ConfigError, ConfigStore, MAX_PUSH_CONFIGS};
-pub use conversation::{Conversation, QueuedTurn};
+pub use conversation::{Arrival, Beginning, Conversation, QueuedTurn};
 pub use entry::{Entry, Event, EventError, Note, StoredEntry, USER_AUTHOR, UserMessage};
 pub use error::{AppendError, InvalidName, StoreError};
 pub use fence::{Fence, Leases, OneProcess, Replica};

@@ -70,6 +70,8 @@ pub struct LostTurn {
     pub fence: Fence,
     /// The text with which it goes on, where there is one.
     pub resume: Option<Arc<str>>,
+    /// True if its message is in the log. Where it is not, the text brings the message.
+    pub has_begun: bool,
     /// How often a process has begun with it, before this one.
     pub attempts: u32,
     /// True if its task is to be cancelled.

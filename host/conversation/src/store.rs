@@ -36,7 +36,7 @@ pub struct Append<'a> {
     /// The right of a turn to write. `None` for a writer without a turn, which may write only where no turn works.
     pub by: Option<&'a Fence>,
     /// The entries, in this order. `temp:` keys of their deltas are dropped.
-    pub entries: Vec<Entry>,
+    pub entries: &'a [Entry],
     /// The task as it is with them; `None` where the position has no task.
     pub task: Option<&'a TaskSnapshot>,
     /// True if the turn leaves the queue with these entries.
@@ -206,6 +206,12 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::Database`]. What was deleted until then stays deleted.
     async fn sweep(&self, retention: &Retention) -> Result<Swept, StoreError>;
+
+    /// Deletes the oldest finished tasks of one tenant beyond a count, as [`sweep`](Self::sweep) does, and tells how many.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`]. What was deleted until then stays deleted.
+    async fn sweep_tenant(&self, tenant: &str, count: u64) -> Result<u64, StoreError>;
 
     /// The limits on one conversation.
     fn limits(&self) -> &Limits;

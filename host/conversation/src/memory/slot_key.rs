@@ -78,6 +78,21 @@ impl<'a> SlotKeys<'a> {
 }
 
 impl SlotName {
+    /// The conversation that it names; `None` for a shared map.
+    pub(super) fn conversation(&self) -> Option<&ConversationKey> {
+        match self {
+            Self::Conversation(key) => Some(key),
+            Self::User { .. } | Self::App { .. } => None,
+        }
+    }
+
+    pub(super) fn tenant(&self) -> &str {
+        match self {
+            Self::Conversation(key) => &key.tenant,
+            Self::User { tenant, .. } | Self::App { tenant, .. } => tenant,
+        }
+    }
+
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Conversation(key) => key.tenant.len() + key.app.len() + key.user.len() + key.context.as_str().len(),

@@ -1,0 +1,62 @@
+//! The end of a turn whose process is gone, where nobody goes on with it.
+
+use annex_protocol::{Message, Part, StreamResponse, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
+
+use crate::entry::{Entry, Event, EventError};
+use crate::error::AppendError;
+use crate::history::Window;
+use crate::queue::LostTurn;
+use crate::store::{Append, ConversationStore, Position};
+use crate::task::TaskSnapshot;
+
+/// The code of the error of a turn that nobody ended.
+const BROKEN_OFF: &str = "BROKEN_OFF";
+/// The explanation that goes with it.
+const BROKEN_OFF_TEXT: &str = "The turn was broken off before the agent had answered.";
+
+/// Ends a lost turn: its task is CANCELED if that was asked for, and FAILED with `reason` if not. A user who was left without
+/// an answer gets an event that says so, so that questions and answers alternate in every history.
+///
+/// # Errors
+/// As [`ConversationStore::append`], except that a turn which somebody else has ended is no error.
+pub async fn end_lost_turn(
+    store: &dyn ConversationStore,
+    lost: &LostTurn,
+    reason: &str,
+) -> Result<(), AppendError> {
+    let LostTurn { key, task: id, fence, is_cancelled, .. } = lost;
+    let stored = store.task(id).await?;
+    let number = stored.as_ref().map_or(0, |stored| stored.number);
+    let before = match &stored {
+        Some(stored) => stored.decode()?,
+        None => TaskSnapshot::submitted(id.clone(), key.context.clone(), Timestamp::now()),
+    };
+    let mut entries = Vec::new();
+    if lost.has_begun {
+        let last = store.conversation(key, Window::latest(1)).await?.history;
+        let is_its = |event: &Event| event.is_from_user() && *event.invocation_id == *id.as_str();
+        if last.last().is_some_and(|event| is_its(event)) {
+            let error = EventError { code: BROKEN_OFF.to_owned(), message: BROKEN_OFF_TEXT.to_owned() };
+            entries.push(Event::failed(key.app.clone(), id.clone(), error).into());
+        }
+    }
+    if !before.state().is_terminal() {
+        let (state, text) =
+            if *is_cancelled { (TaskState::Canceled, None) } else { (TaskState::Failed, Some(reason)) };
+        entries.push(update(&before, state, text));
+    }
+    let after = before.with(&entries);
+    let append = Append { by: Some(fence), entries: &entries, task: Some(&after), ends: true, answer: None };
+    match store.append(key, &Position::of_task(id.clone(), number), append).await {
+        Ok(_) | Err(AppendError::Fenced) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The update that brings a task into another state.
+fn update(task: &TaskSnapshot, state: TaskState, text: Option<&str>) -> Entry {
+    let says = |text| Message::agent(task.context_id().clone(), Some(task.id().clone()), vec![Part::text(text)]);
+    let status = TaskStatus { state, message: text.map(says), timestamp: Some(Timestamp::now()) };
+    let (task_id, context_id) = (task.id().clone(), task.context_id().clone());
+    StreamResponse::StatusUpdate(TaskStatusUpdateEvent { task_id, context_id, status, ..Default::default() }).into()
+}

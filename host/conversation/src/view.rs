@@ -1,0 +1,76 @@
+//! What a turn sees of its conversation.
+
+use std::sync::Arc;
+
+use annex_protocol::JsonObject;
+
+use crate::entry::{Entry, Event, Note};
+use crate::history::{ConversationSnapshot, Window};
+use crate::limits::Limits;
+use crate::state::{ScopedState, set};
+
+/// The state that a turn sees, and what it has done so far.
+pub(crate) struct View {
+    pub(crate) exists: bool,
+    pub(crate) state: ScopedState,
+    /// `temp:` keys in full.
+    pub(crate) temp: JsonObject,
+    /// True if the user's event is the last one of this turn.
+    pub(crate) is_unanswered: bool,
+    /// The ids that the conversation has at an agent elsewhere.
+    pub(crate) upstream: Option<Arc<str>>,
+    /// The latest events, as they were read with the conversation, and those that came since. The first who asks gets them.
+    pub(crate) history: Option<KnownHistory>,
+}
+
+pub(crate) struct KnownHistory {
+    events: Vec<Arc<Event>>,
+    /// The number that was asked for.
+    asked: usize,
+}
+
+impl View {
+    /// The view of a conversation that was read with as many events as its turn is going to ask for.
+    pub(crate) fn of(found: ConversationSnapshot, asked: usize) -> Self {
+        Self {
+            exists: found.exists(),
+            // Where nothing was said before, all events are those of the turn.
+            history: (asked > 0 || !found.exists()).then(|| KnownHistory {
+                events: found.history,
+                asked: if found.number == 0 { usize::MAX } else { asked },
+            }),
+            state: found.state,
+            temp: JsonObject::new(),
+            is_unanswered: false,
+            upstream: found.upstream,
+        }
+    }
+
+    /// The events of the window; `None` where more are asked for than were read.
+    pub(crate) fn take_history(&mut self, window: Window) -> Option<Vec<Arc<Event>>> {
+        let KnownHistory { mut events, asked } = self.history.take()?;
+        let skipped = events.len().saturating_sub(window.fitting(events.iter().rev()));
+        events.drain(..skipped);
+        (window.events <= asked).then_some(events)
+    }
+
+    /// Follows an entry that is stored.
+    pub(crate) fn apply(&mut self, entry: &Entry, limits: &Limits) {
+        if let Entry::Note(Note::UpstreamContext(ids)) = entry {
+            self.upstream = Some(Arc::clone(ids));
+        }
+        let Some(event) = entry.event() else { return };
+        self.exists = true;
+        self.is_unanswered = event.is_from_user();
+        if !event.state_delta.is_empty() {
+            let mut delta = event.state_delta.clone();
+            for (key, value) in JsonObject::from(delta.take_temp()) {
+                set(&mut self.temp, &key, value, limits);
+            }
+            self.state.apply(delta, limits);
+        }
+        if let Some(history) = &mut self.history {
+            history.events.push(Event::kept(Arc::clone(event)));
+        }
+    }
+}
