@@ -16,7 +16,7 @@ use crate::entry::{Entry, combined};
 use crate::error::{AppendError, StoreError};
 use crate::fence::{Fence, Leases, Replica};
 use crate::history::{ConversationSnapshot, Window};
-use crate::key::ConversationKey;
+use crate::key::{ConversationKey, check_name};
 use crate::queue::{Departure, Entrance, LostTurn, Submission, TurnOfTask};
 use crate::retention::{Retention, Swept};
 use crate::store::{Append, Appended, Position};
@@ -120,8 +120,11 @@ impl Contents {
         let index = self.check_writer(key, at, (&append, says), leases)?;
         self.check_position(key, at)?;
         if index.is_none() && at.number == 0 {
-            // That of a turn was checked when the turn entered.
+            // Those of a turn were checked when the turn entered.
             key.check()?;
+            if let Some(task) = &at.task {
+                check_name("task id", task.as_str())?;
+            }
         }
         self.check_entries(key, append.entries)?;
         let answer_bytes = append.answer.map(|answer| serde_json::to_string(answer).map(|json| json.len()));
