@@ -107,13 +107,8 @@ impl Conversation {
         beginning: Beginning,
     ) -> Result<Arrival, AppendError> {
         let entrance = store.enter(&key, submission.clone(), window(beginning.history)).await?;
-        let hold = |fence, standing| Hold {
-            store: Arc::clone(store),
-            key,
-            fence,
-            submission,
-            standing: Mutex::new(standing),
-        };
+        let hold =
+            |fence, standing| Hold { store: Arc::clone(store), key, fence, submission, standing: Mutex::new(standing) };
         Ok(match entrance {
             Entrance::Runs(fence, found) => Arrival::Runs(Self::of(hold(fence, Standing::Unheard), beginning, *found)),
             Entrance::Waits(fence) => Arrival::Waits(QueuedTurn { hold: hold(fence, Standing::Accepted), beginning }),

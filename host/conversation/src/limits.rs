@@ -231,11 +231,7 @@ fn check_escaped(field: &'static str, text: &str) -> Result<(), InvalidName> {
 
 /// State keys are read by people and fill the agent's instruction, and extensions and clients name them without a grant.
 fn check_seen(field: &'static str, text: &str) -> Result<(), InvalidName> {
-    if text.contains(annex_text::steers) {
-        Err(InvalidName::Unseen { field, text: text.to_owned() })
-    } else {
-        Ok(())
-    }
+    if text.contains(annex_text::steers) { Err(InvalidName::Unseen { field, text: text.to_owned() }) } else { Ok(()) }
 }
 
 /// The entries of a task may take this many times the bytes that the task itself may have.

@@ -19,11 +19,7 @@ const BROKEN_OFF_TEXT: &str = "The turn was broken off before the agent had answ
 ///
 /// # Errors
 /// As [`ConversationStore::append`], except that a turn which somebody else has ended is no error.
-pub async fn end_lost_turn(
-    store: &dyn ConversationStore,
-    lost: &LostTurn,
-    reason: &str,
-) -> Result<(), AppendError> {
+pub async fn end_lost_turn(store: &dyn ConversationStore, lost: &LostTurn, reason: &str) -> Result<(), AppendError> {
     let LostTurn { key, task: id, fence, is_cancelled, .. } = lost;
     let stored = store.task(id).await?;
     let number = stored.as_ref().map_or(0, |stored| stored.number);
@@ -41,8 +37,7 @@ pub async fn end_lost_turn(
         }
     }
     if !before.state().is_terminal() {
-        let (state, text) =
-            if *is_cancelled { (TaskState::Canceled, None) } else { (TaskState::Failed, Some(reason)) };
+        let (state, text) = if *is_cancelled { (TaskState::Canceled, None) } else { (TaskState::Failed, Some(reason)) };
         entries.push(update(&before, state, text));
     }
     let after = before.with(&entries);

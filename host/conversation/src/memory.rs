@@ -174,12 +174,7 @@ impl ConversationStore for MemoryStore {
         Ok(())
     }
 
-    async fn append(
-        &self,
-        key: &ConversationKey,
-        at: &Position,
-        append: Append<'_>,
-    ) -> Result<Appended, AppendError> {
+    async fn append(&self, key: &ConversationKey, at: &Position, append: Append<'_>) -> Result<Appended, AppendError> {
         self.change(|contents, leases| contents.append(key, at, append, leases))
     }
 

@@ -122,12 +122,7 @@ pub trait ConversationStore: Send + Sync + 'static {
     /// [`AppendError::Fenced`], [`AppendError::Stale`], [`AppendError::Missing`], [`AppendError::TooLarge`],
     /// [`AppendError::Name`], [`AppendError::Store`]; and [`AppendError::Full`] from the memory store, which always has room
     /// for a single update that finishes its task.
-    async fn append(
-        &self,
-        key: &ConversationKey,
-        at: &Position,
-        append: Append<'_>,
-    ) -> Result<Appended, AppendError>;
+    async fn append(&self, key: &ConversationKey, at: &Position, append: Append<'_>) -> Result<Appended, AppendError>;
 
     /// Entries of a task after number `after`, in order: at most `limit.0`, and only as many as take at most `limit.1` bytes of
     /// JSON, the first one in any case. A store in memory keeps no entries of a finished task, whose

@@ -7,9 +7,7 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use annex_protocol::{
-    ArtifactId, ContextId, Message, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp,
-};
+use annex_protocol::{ArtifactId, ContextId, Message, StreamResponse, Task, TaskId, TaskState, TaskStatus, Timestamp};
 use serde_json::Error as JsonError;
 
 use crate::entry::Entry;

@@ -182,8 +182,7 @@ impl Conversations {
 
     /// The users with a conversation in a context, in the order of their names.
     pub(super) fn users_in(&self, (tenant, app, context): (&str, &str, &ContextId), limit: usize) -> Vec<String> {
-        let is_there =
-            |key: &ConversationKey| *key.tenant == *tenant && *key.app == *app && key.context == *context;
+        let is_there = |key: &ConversationKey| *key.tenant == *tenant && *key.app == *app && key.context == *context;
         let mut users: Vec<String> =
             self.keys().filter(|(key, _)| is_there(key)).map(|(key, _)| key.user.to_string()).collect();
         users.sort();

@@ -298,11 +298,7 @@ impl Tasks {
         self.change_configs(id, |configs| configs.remove(config));
     }
 
-    fn change_configs(
-        &mut self,
-        id: &TaskId,
-        change: impl FnOnce(&mut BTreeMap<String, String>) -> Option<String>,
-    ) {
+    fn change_configs(&mut self, id: &TaskId, change: impl FnOnce(&mut BTreeMap<String, String>) -> Option<String>) {
         let Some(slot) = self.tasks.get_mut(id) else { return };
         self.shares.remove(id, slot);
         let size = |slot: &TaskSlot| slot.configs.values().map(String::len).sum::<usize>();

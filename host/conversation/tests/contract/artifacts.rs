@@ -1,7 +1,7 @@
 //! Artifacts, which are kept with a session under a name.
 
-use annex_protocol::Part;
 use annex_conversation::{Event, Limits, StoredArtifact};
+use annex_protocol::Part;
 
 use crate::support::{Backend, Says, Store, add, create, event, events, key, open, refusal};
 

@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use annex_protocol::{ContextId, Json, JsonObject, Part, Parts, Timestamp};
 use annex_conversation::{
     AppendError, ConversationKey, ConversationQuery, ConversationSnapshot, Event, StateDelta, Window,
 };
+use annex_protocol::{ContextId, Json, JsonObject, Part, Parts, Timestamp};
 use serde::Deserialize;
 
 use crate::support::{Backend, Store, append_all, latest, make};

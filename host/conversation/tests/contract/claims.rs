@@ -167,9 +167,8 @@ async fn a_refused_turn_leaves_nothing(backend: Backend) {
 async fn the_claim_of_a_process_that_is_gone_goes_over_with_its_task(backend: Backend) {
     let store = backend.store().await;
     claim(&store, "m-1", "t-1").await;
-    let by_two = async |task: &str| {
-        store.claim(&owner("ada"), &message("m-1", 1), &task.into(), &"two".into()).await.unwrap()
-    };
+    let by_two =
+        async |task: &str| store.claim(&owner("ada"), &message("m-1", 1), &task.into(), &"two".into()).await.unwrap();
     assert_eq!(by_two("t-2").await, Claim::Open("t-1".into()));
     backend.end_lease("one").await;
     assert_eq!(by_two("t-2").await, Claim::New("t-1".into()), "only one of the two can create the task");

@@ -42,7 +42,10 @@ async fn of_ten_beginnings_of_one_conversation_one_succeeds(backend: Backend) {
     let results = results.await;
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
     let refusals = results.iter().filter_map(|result| result.as_ref().err());
-    assert_eq!(refusals.filter(|error| error.to_string() == "the writer has seen 0 entries, and 1 are stored").count(), 9);
+    assert_eq!(
+        refusals.filter(|error| error.to_string() == "the writer has seen 0 entries, and 1 are stored").count(),
+        9
+    );
     assert_eq!(find(&store, "s").await.unwrap().state.merged().len(), 1);
 }
 

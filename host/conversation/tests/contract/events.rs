@@ -1,7 +1,7 @@
 //! Appending and reading events.
 
-use annex_protocol::{Part, Timestamp};
 use annex_conversation::{ConversationQuery, Event, EventError, Window};
+use annex_protocol::{Part, Timestamp};
 
 use crate::support::{
     Backend, add, append_all, create, delta, event, event_at, events, find, ids, key, latest, query, refusal, state_of,
@@ -135,7 +135,8 @@ async fn several_events_are_stored_in_one_step(backend: Backend) {
     assert_eq!(append_all(&store, &key("s"), 0, both).await.unwrap(), 2);
     assert_eq!(ids(&events(&store, "s").await), ["one", "two"]);
     assert_eq!(state_of(&store, "s").await, r#"{"a":2,"b":1}"#);
-    let refused = vec![event("three", r#"{"c":1}"#), event("four", &format!(r#"{{"d":{}1{}}}"#, "[".repeat(39), "]".repeat(39)))];
+    let refused =
+        vec![event("three", r#"{"c":1}"#), event("four", &format!(r#"{{"d":{}1{}}}"#, "[".repeat(39), "]".repeat(39)))];
     assert!(append_all(&store, &key("s"), 2, refused).await.is_err());
     assert_eq!(ids(&events(&store, "s").await), ["one", "two"]);
     assert_eq!(state_of(&store, "s").await, r#"{"a":2,"b":1}"#);

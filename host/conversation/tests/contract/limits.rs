@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use annex_protocol::Timestamp;
 use annex_conversation::{Limits, MAX_KEY_BYTES, Scope};
+use annex_protocol::Timestamp;
 
 use crate::support::{
     Backend, add, create, delta, event, event_at, events, find, ids, key, make, next_millisecond, refusal, state_of,

@@ -263,7 +263,10 @@ async fn a_message_its_state_and_its_task_are_one_step(backend: Backend) {
         let stored = write(&store, "s", (&fence, "t-1"), (&entries, false)).await;
         assert_eq!(stored.is_ok(), is_stored, "{stored:?}");
         let found = find(&store, "s").await;
-        assert_eq!(found.map(|found| found.state.merged().to_json_string()), is_stored.then(|| r#"{"a":1}"#.to_owned()));
+        assert_eq!(
+            found.map(|found| found.state.merged().to_json_string()),
+            is_stored.then(|| r#"{"a":1}"#.to_owned())
+        );
         let task = store.task(&"t-1".into()).await.unwrap();
         assert_eq!(task.map(|task| task.decode().unwrap().history.clone()), is_stored.then(|| vec![message.clone()]));
     }

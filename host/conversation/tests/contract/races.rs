@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use annex_conversation::{Event, AppendError, ConversationQuery};
+use annex_conversation::{AppendError, ConversationQuery, Event};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

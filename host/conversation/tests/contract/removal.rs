@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use annex_protocol::Part;
 use annex_conversation::{ConversationKey, Event, Limits, Window};
+use annex_protocol::Part;
 
 use crate::support::{Backend, Says, Store, add, append_all, create, delta, event, find, key, open, state_of};
 

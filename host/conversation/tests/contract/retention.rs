@@ -119,7 +119,8 @@ async fn what_belongs_to_a_task_goes_with_it(backend: Backend) {
     let store = backend.store().await;
     let ada = owner("ada");
     let message = |id: &str| MessageKey { context: "c-1".into(), message: id.into(), digest: [1; 32] };
-    let claim = async |id: &str, task: &str| store.claim(&ada, &message(id), &task.into(), &"one".into()).await.unwrap();
+    let claim =
+        async |id: &str, task: &str| store.claim(&ada, &message(id), &task.into(), &"one".into()).await.unwrap();
     let config = TaskPushNotificationConfig { id: Some("p-1".to_owned()), ..TaskPushNotificationConfig::default() };
     for id in ["gone", "kept"] {
         assert_eq!(claim(id, id).await, Claim::New(id.into()));

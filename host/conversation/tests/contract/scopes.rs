@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use annex_protocol::Json;
 use annex_conversation::{ConversationKey, Holdings, Scope, Window};
+use annex_protocol::Json;
 
 use crate::support::{
-    Backend, add, create, delta, event, events, find, key, make, next_millisecond, refusal, state_of, sweep_conversations,
+    Backend, add, create, delta, event, events, find, key, make, next_millisecond, refusal, state_of,
+    sweep_conversations,
 };
 
 on_every_store!(
@@ -180,7 +181,7 @@ async fn deleting_a_conversation_leaves_shared_state(backend: Backend) {
     add(&store, "s", 1, event("e", "{}")).await.unwrap();
     assert!(store.delete(&key("s")).await.unwrap());
     assert_eq!(find(&store, "s").await, None);
-    
+
     let again = create(&store, "s", "{}").await;
     assert_eq!(again.state.merged().to_json_string(), r#"{"app:c":3,"user:b":2}"#);
     assert_eq!(again.number, 1);

@@ -8,13 +8,11 @@ use std::time::Duration;
 
 use annex_conversation::{
     Append, AppendError, Appended, Arrival, Beginning, ConfigStore, Conversation, ConversationAdmin, ConversationKey,
-    ConversationQuery, ConversationSnapshot, ConversationStore, Entry, Event, Keep, Leases, Limits, MemoryBounds,
-    Entrance, Fence, MemoryStore, Owner, Position, Replica, Retention, StateDelta, StoredEntry, StoredTask, Submission,
+    ConversationQuery, ConversationSnapshot, ConversationStore, Entrance, Entry, Event, Fence, Keep, Leases, Limits,
+    MemoryBounds, MemoryStore, Owner, Position, Replica, Retention, StateDelta, StoredEntry, StoredTask, Submission,
     Swept, TaskLimits, TaskSnapshot, Window,
 };
-use annex_protocol::{
-    Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp,
-};
+use annex_protocol::{Part, StreamResponse, Task, TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp};
 
 /// All that a store of conversations does.
 pub(crate) trait AnyStore: ConversationStore + ConversationAdmin + ConfigStore {}
@@ -281,11 +279,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    async fn append(
-        &self,
-        (entries, ends): (&[Entry], bool),
-        task: &TaskSnapshot,
-    ) -> Result<Appended, AppendError> {
+    async fn append(&self, (entries, ends): (&[Entry], bool), task: &TaskSnapshot) -> Result<Appended, AppendError> {
         let append = Append { by: Some(&self.fence), entries, task: Some(task), ends, answer: None };
         self.store.append(&self.key, &Position::of_task(task.id().clone(), self.number), append).await
     }
@@ -299,7 +293,11 @@ impl Running {
     }
 
     /// Ends the turn with the task in this state.
-    pub(crate) async fn end(&mut self, state: TaskState, timestamp: Option<Timestamp>) -> Result<Appended, AppendError> {
+    pub(crate) async fn end(
+        &mut self,
+        state: TaskState,
+        timestamp: Option<Timestamp>,
+    ) -> Result<Appended, AppendError> {
         let entry = change(&mut Task::clone(&self.task), state, timestamp);
         self.write(&[entry], true).await
     }

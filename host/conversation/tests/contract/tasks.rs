@@ -198,7 +198,10 @@ async fn a_dropped_call_is_stored_whole_or_not_at_all(backend: Backend) {
         seq += 1;
         let stored = store.load(&owner("ada"), &task.id).await.unwrap();
         assert_eq!((stored.number, Task::clone(&stored.decode().unwrap())), (seq, task.clone()));
-        assert_eq!(numbers(&store.entries_after(&task.id, 0, (1_000, usize::MAX)).await.unwrap()), (1..=seq).collect::<Vec<_>>());
+        assert_eq!(
+            numbers(&store.entries_after(&task.id, 0, (1_000, usize::MAX)).await.unwrap()),
+            (1..=seq).collect::<Vec<_>>()
+        );
     }
 }
 

@@ -24,7 +24,6 @@ on_every_store!(
     a_history_is_the_latest_events,
 );
 
-
 async fn opening_creates_nothing_and_the_first_append_does(backend: Backend) {
     let store = backend.store().await;
     create(&store, "ann/other", r#"{"user:a":1}"#).await;
